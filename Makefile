@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: book test bench serve pins clean
+.PHONY: book test labs bench serve pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
@@ -19,12 +19,15 @@ test: $(VENV)/test
 	$(RUN)/pytest
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks
 
-bench: $(VENV)/press
+labs: $(VENV)/labs
+	@echo "Now: $(RUN)/course lab run 00 --device cpu --budget 60"
+
+bench: $(VENV)/labs
 	$(RUN)/python -m tests.bench
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test
-	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra test \
+	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra labs --extra test \
 	  --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file constraints.txt
 
 $(VENV)/bin/uv:
@@ -39,8 +42,14 @@ $(VENV)/press: $(VENV)/bin/uv pyproject.toml constraints.txt
 	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press]'
 	@touch $@
 
-$(VENV)/test: $(VENV)/press
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,test]'
+# torch by pip, which takes a build for the CPU where its index has one; uv would take the one for CUDA.
+$(VENV)/labs: $(VENV)/press
+	$(RUN)/python -m pip install -q -c constraints.txt '$(shell grep -o 'torch>=[^"]*' pyproject.toml)'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,labs]'
+	@touch $@
+
+$(VENV)/test: $(VENV)/labs
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,labs,test]'
 	@touch $@
 
 clean:

@@ -13,7 +13,8 @@ import course_lib
 
 FOLDER = Path(course_lib.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
-MODULES = [import_module(f"course_lib.{file.stem}") for file in FILES if not file.stem.startswith("_")]
+NAMES = [".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__") for file in FILES]
+MODULES = [import_module(name) for name in NAMES if "._" not in name]
 HEAVY = {"matplotlib", "torch", "pandas", "IPython", "altair", "ipywidgets", "scipy", "course_press"}
 
 

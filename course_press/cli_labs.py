@@ -1,0 +1,98 @@
+"""The commands that run, compare, rent for and grade labs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from course_lib import CourseError, results
+from course_press import grading, labs
+from course_press.console import err_console, out_console
+
+app = typer.Typer()
+lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
+app.add_typer(lab, name="lab")
+
+
+@lab.command("run")
+def lab_run(
+    number: Annotated[str, typer.Argument(help="Number of the lab.")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 120,
+    sku: Annotated[str, typer.Option(help="What was rented.")] = "",
+    usd_per_hour: Annotated[float | None, typer.Option(help="What it costs.")] = None,
+) -> None:
+    """Run a lab's notebook with papermill; run it again to go on where it stopped.
+
+    Example: `course lab run 00 --device cpu --budget 60`
+    """
+    done = labs.run(Path.cwd(), number, device=device, budget=budget, say=err_console.print, sku=sku, usd_per_hour=usd_per_hour)
+    if done.error:
+        err_console.print(f"a cell failed with {done.error}: see {done.notebook}", style="red", soft_wrap=True, markup=False)
+        raise typer.Exit(1)
+    out_console.print(
+        f"{done.notebook.parent}: results.csv, manifest.json, REPORT.md, roofline.png, roofline.svg", soft_wrap=True
+    )
+
+
+@lab.command("compare")
+def lab_compare(
+    before: Annotated[Path, typer.Argument(help="A results.csv.")], after: Annotated[Path, typer.Argument(help="Another one.")]
+) -> None:
+    """Say which measurements differ by more than noise.
+
+    Example: `course lab compare before.csv after.csv`
+    """
+    for file in (before, after):
+        if not file.is_file():
+            raise CourseError(f"{str(file)!r} does not exist: give two results.csv")
+    found = Table("operator", "format", "shape", "timing", "before", "after", "ratio", "beyond noise", box=None)
+    for d in results.compare(results.read(before), results.read(after)):
+        verdict = {True: "yes", False: "no", None: "not known"}[d.beyond_noise]
+        times = f"{d.before:.4g} s", f"{d.after:.4g} s"
+        found.add_row(*d.key[1:5], *times, f"{d.ratio:.3f}", verdict, style="bold" if d.beyond_noise else None)
+    out_console.print(found)
+
+
+@lab.command("cloud")
+def lab_cloud(
+    number: Annotated[str, typer.Argument(help="Number of the lab.")],
+    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(labs.GPUS)}.")],
+    cloud: Annotated[str, typer.Option(help=f"One of {', '.join(labs.CLOUDS)}.")] = "runpod",
+    budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 600,
+    max_cost: Annotated[float, typer.Option(min=0, help="USD above which nothing is rented.")] = 5.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run and its cost.")] = False,
+) -> None:
+    """Rent one GPU, run a lab there, copy the results back, give it back.
+
+    Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
+    """
+    root = Path.cwd()
+    made = labs.plan(root, number, gpu=gpu, cloud=cloud, budget=budget, max_cost=max_cost)
+    price = made.price
+    out_console.print(labs.shown(made), markup=False, highlight=False, soft_wrap=True)
+    cost = (
+        f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an hour ({price.provider}, {price.date})"
+    )
+    out_console.print(cost, markup=False, soft_wrap=True)
+    if not dry_run:
+        out_console.print(f"results in {labs.launch(root, number, made)}", soft_wrap=True)
+
+
+@app.command()
+def grade(
+    number: Annotated[str, typer.Argument(help="Number of the lab.")],
+    file: Annotated[Path, typer.Argument(help="Your solution.")],
+) -> None:
+    """Check your solution of a lab; each failure names the likely mistake.
+
+    Example: `course grade 00 my_bench.py`
+    """
+    labs.folder(Path.cwd(), number)
+    verdicts = grading.grade(file)
+    for verdict in verdicts:
+        mark = "passed" if verdict.passed else "FAILED"
+        out_console.print(f"{mark}  {verdict.criterion}: {verdict.said}", markup=False, soft_wrap=True)
+    if not all(verdict.passed for verdict in verdicts):
+        raise typer.Exit(1)

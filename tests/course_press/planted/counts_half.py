@@ -1,0 +1,45 @@
+"""Lab 00 with one mistake planted: a multiply-accumulate counted as one operation."""
+
+import time
+from statistics import median
+
+
+def operands(n: int, dtype: str = "fp32", device: str = "cpu"):
+    """Two random n x n matrices: torch tensors where torch is installed, else NumPy arrays."""
+    try:
+        import torch
+    except ImportError:
+        import numpy as np
+
+        if device != "cpu":
+            raise ValueError(f"device {device!r} needs torch: install it, or measure on 'cpu'") from None
+        kind = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}[dtype]
+        rng = np.random.default_rng(0)
+        return rng.standard_normal((n, n)).astype(kind), rng.standard_normal((n, n)).astype(kind)
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64}[dtype]
+    torch.manual_seed(0)
+    return torch.randn(n, n, dtype=kind, device=device), torch.randn(n, n, dtype=kind, device=device)
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what it was given; a CPU always has."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def measure(n: int, dtype: str = "fp32", device: str = "cpu", repeats: int = 10) -> dict:
+    """Time one n x n x n matmul: median seconds, operations and achieved TFLOP/s."""
+    a, b = operands(n, dtype, device)
+    for _ in range(3):
+        a @ b
+    times = []
+    for _ in range(repeats):
+        synchronize(device)
+        start = time.perf_counter()
+        a @ b
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    seconds, flops = median(times), n**3
+    return {"seconds": seconds, "flops": flops, "tflops": flops / seconds / 1e12}
