@@ -35,8 +35,65 @@ def timed(action, *arguments) -> float:
     return time.perf_counter() - start
 
 
+# Each prints the seconds of one product, as whoever uses that tool would report them.
+TOOLS = {
+    "course_lib.bench": """
+from course_lib import bench
+print(bench.matmul(512, 512, 512, "fp32", device, timing="warm", budget=1.5).seconds_median)""",
+    "torch.utils.benchmark": """
+import torch, torch.utils.benchmark as benchmark
+a, b = torch.randn(512, 512, device=device), torch.randn(512, 512, device=device)
+timer = benchmark.Timer("a @ b", globals={"a": a, "b": b}, num_threads=torch.get_num_threads())
+print(timer.blocked_autorange(min_run_time=1.5).median)""",
+    "plain loop": """
+import time, torch
+a, b = torch.randn(512, 512, device=device), torch.randn(512, 512, device=device)
+start = time.perf_counter()
+for _ in range(1000):
+    a @ b
+if device == "cuda":
+    torch.cuda.synchronize()
+print((time.perf_counter() - start) / 1000)""",
+    "triton.testing.do_bench": """
+import torch, triton
+a, b = torch.randn(512, 512, device=device), torch.randn(512, 512, device=device)
+print(triton.testing.do_bench(lambda: a @ b, rep=1500, return_mode="median") / 1e3)""",
+}
+ROUNDS = 9
+
+
+def spread(seconds: np.ndarray) -> np.ndarray:
+    """Distance between the quartiles, in medians."""
+    low, middle, high = np.percentile(seconds, (25, 50, 75), axis=-1)
+    return (high - low) / middle
+
+
+def how_steady() -> Table:
+    """The benchmark against others: how far fresh processes disagree, interleaved so that all meet the same noise."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tools = [name for name in TOOLS if device == "cuda" or name != "triton.testing.do_bench"]
+    seen: dict[str, list[float]] = {name: [] for name in tools}
+    for _ in range(ROUNDS):
+        for name in tools:
+            command = [sys.executable, "-c", f"device = {device!r}{TOOLS[name]}"]
+            seen[name].append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+    draws = np.random.default_rng(0).integers(ROUNDS, size=(2000, ROUNDS))
+    ours = np.array(seen["course_lib.bench"])
+    best = min((name for name in tools if name != "course_lib.bench"), key=lambda name: spread(np.array(seen[name])))
+    low, high = np.percentile(spread(ours[draws]) - spread(np.array(seen[best])[draws]), (2.5, 97.5))
+    table = Table(f"512 x 512 x 512, fp32, {device}, {ROUNDS} processes each", "median", "between quartiles", box=None)
+    for name in tools:
+        table.add_row(name, f"{statistics.median(seen[name]) * 1e6:.0f} us", f"{spread(np.array(seen[name])):.1%}")
+    verdict = "worse than" if low > 0 else "not worse than"
+    table.add_row(f"our spread is {verdict} that of {best}", "", f"{low:+.1%} to {high:+.1%}")
+    return table
+
+
 def main() -> None:
     """Measure and print."""
+    Console().print(how_steady())
     table = Table("what", "measured", "target", box=None)
 
     numpy_alone = seconds_of([sys.executable, "-c", "import numpy"])
