@@ -207,7 +207,7 @@ def _best(rows: Iterable[Row]) -> list[Row]:
 
 def _roof(rows: Sequence[Row]) -> tuple[float, float] | None:
     """A device's (FLOP/s, byte/s), as far as its rows know both."""
-    moved = [row for row in rows if row.op != "matmul" and row.achieved_bw_gbps]
+    moved = [row for row in rows if row.op in ("copy", "triad") and row.achieved_bw_gbps]
     cold = [row for row in moved if row.timing == "cold"]
     bandwidth = [row.achieved_bw_gbps or 0 for row in cold or moved]
     peaks = [row.peak_tflops for row in rows if row.peak_tflops] + [row.achieved_tflops or 0 for row in _best(rows)]

@@ -11,6 +11,8 @@ import msgspec
 from course_lib._checks import CourseError
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
+LOCAL = ("matmul", "copy", "triad")
+"""Operators that one device runs alone; the others are collectives."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
 
@@ -19,20 +21,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad.
+    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad, and for a collective the
+        bytes of the message as `course_lib.network` counts them.
     timing : ``"cold"`` when the caches were flushed before each repeat.
     achieved_tflops, peak_tflops : TFLOP/s.
-    achieved_bw_gbps : GB/s, in powers of ten.
+    achieved_bw_gbps : GB/s, in powers of ten; of a collective the bus bandwidth.
     mfu, mfu_at_clock : fractions of the peak as published, and of the peak at the clock that was measured.
     seconds_median, seconds_min, seconds_p20, seconds_p80 : seconds of one call.
     ci_low, ci_high : seconds, the confidence interval of the median.
     intensity : FLOP/byte.
     error : largest relative error against a reference of higher precision.
+    settings : what decides how the work is done; of a collective the processes and what carries their messages,
+        ``"world=2 backend=gloo"``.
     """
 
     device: str
     kind: Literal["cpu", "cuda"]
-    op: Literal["matmul", "copy", "triad"]
+    op: Literal["matmul", "copy", "triad", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
     dtype: str
     shape: str
     timing: Literal["cold", "warm"]
@@ -66,8 +71,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """What was measured, whatever came out: a rerun skips the keys that it finds."""
-        return self.device, self.op, self.dtype, self.shape, self.timing, self.data
+        """What was measured, whatever came out: a rerun skips the keys that it finds.
+
+        One message among two processes and among four is not the same measurement: there the settings count.
+        """
+        shape = self.shape if self.op in LOCAL else f"{self.shape} {self.settings}"
+        return self.device, self.op, self.dtype, shape, self.timing, self.data
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,16 @@ BITS = {
 }  # fmt: skip
 """Bits an element occupies in memory. TF32 is a mode of the matrix unit: its operands are stored as fp32."""
 
+SCALE_BITS = 16
+"""Bits of the scale that a group of quantised elements shares."""
+
 
 def itemsize(dtype: str) -> float:
-    """Bytes that one element of `dtype` occupies in memory.
+    """Bytes that one element of `dtype` occupies in memory, its share of a group's scale included.
 
     Parameters
     ----------
-    dtype : one of `BITS`.
+    dtype : one of `BITS`; ``"int4/32"`` is int4 in groups of 32 elements that share a 16-bit scale.
 
     Returns
     -------
@@ -22,14 +25,35 @@ def itemsize(dtype: str) -> float:
     Raises
     ------
     CourseError
-        If the format is not known.
+        If the format is not known, or its group is not a positive whole number.
 
     Examples
     --------
     >>> itemsize("bf16"), itemsize("int4")
     (2.0, 0.5)
+    >>> 8 * itemsize("int4/32")
+    4.5
     """
-    return BITS[known("dtype", dtype, BITS)] / 8
+    element, group = _split(dtype)
+    return (BITS[element] + (SCALE_BITS / group if group else 0)) / 8
+
+
+def element(dtype: str) -> str:
+    """The format of the elements alone, without the group that shares a scale.
+
+    Examples
+    --------
+    >>> element("int4/32"), element("bf16")
+    ('int4', 'bf16')
+    """
+    return _split(dtype)[0]
+
+
+def _split(dtype: str) -> tuple[str, int]:
+    name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
+    if slash and not (group.isdecimal() and int(group)):
+        raise CourseError(f"dtype {dtype!r} must name its group as in 'int4/32': a positive whole number of elements")
+    return known("dtype", name, BITS), int(group or 0)
 
 
 def widest(*dtypes: str) -> str:
@@ -41,9 +65,12 @@ def widest(*dtypes: str) -> str:
     --------
     >>> widest("int8", "bf16")
     'bf16'
+    >>> widest("int4/32", "fp16")
+    'fp16'
     """
-    bits = max(BITS[known("dtype", dtype, BITS)] for dtype in dtypes)
-    widest_of_all = sorted({dtype for dtype in dtypes if BITS[dtype] == bits})
+    elements = {element(dtype) for dtype in dtypes}
+    bits = max(BITS[dtype] for dtype in elements)
+    widest_of_all = sorted(dtype for dtype in elements if BITS[dtype] == bits)
     if len(widest_of_all) > 1:
         raise CourseError(f"compute is not clear from operands in {' and '.join(widest_of_all)}: pass compute=")
     return widest_of_all[0]

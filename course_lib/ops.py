@@ -1,10 +1,13 @@
 """FLOPs and bytes of the operators that models are made of. Knows no hardware."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import plain, whole
-from course_lib.dtypes import itemsize, widest
+from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, positive, whole
+from course_lib.dtypes import BITS, element, itemsize, widest
 from course_lib.roofline import Work
 
 
@@ -130,3 +133,218 @@ def tiled_matmul(
     b, d, f = whole("B", B), whole("D", D), whole("F", F)
     moved = b * d * itemsize(x) * columns + d * f * itemsize(w) * rows + b * f * itemsize(out or x)
     return Work(2 * b * d * f, plain(moved), compute or widest(x, w), shape=(B, D, F))
+
+
+def grouped_matmul(
+    B: ArrayLike,
+    D: ArrayLike,
+    F: ArrayLike,
+    groups: ArrayLike,
+    *,
+    x: str = "bf16",
+    w: str = "bf16",
+    out: str | None = None,
+    compute: str | None = None,
+) -> Work:
+    """Rows of X[B, D] multiplied each by one of several matrices W[groups, D, F], in one launch.
+
+    The experts of a mixture, say: a token that visits two experts is two rows.
+
+    Parameters
+    ----------
+    B, D, F : rows over all groups, contracted size, columns of each matrix. Broadcast.
+    groups : matrices read: those that have a row. An expected number need not be whole. Broadcasts.
+    x, w, out, compute : formats, as in `matmul`.
+
+    Returns
+    -------
+    Work
+        2BDF FLOP; BD, groups * DF and BF elements moved. With one group it is `matmul`.
+
+    Raises
+    ------
+    CourseError
+        As `matmul`, and if `groups` is not positive.
+
+    Examples
+    --------
+    >>> grouped_matmul(2, 4096, 14336, groups=2).flops == 2 * matmul(1, 4096, 14336).flops
+    True
+    """
+    b, d, f, g = whole("B", B), whole("D", D), whole("F", F), positive("groups", groups)
+    moved = b * d * itemsize(x) + g * d * f * itemsize(w) + b * f * itemsize(out or x)
+    return Work(2 * b * d * f, moved, compute or widest(x, w), shape=(B, D, F, groups))
+
+
+def attention(
+    batch: ArrayLike,
+    q_len: ArrayLike,
+    kv_len: ArrayLike,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    causal: bool,
+    x: str = "bf16",
+    kv: str | None = None,
+    value_dim: int | None = None,
+    values_in_keys: bool = False,
+    compute: str | None = None,
+) -> Work:
+    """Attention in one kernel: scores never leave the chip, and each key and value is read once.
+
+    The softmax is left out: its few operations per score run on the vector unit, beside the matrix unit.
+
+    Parameters
+    ----------
+    batch : sequences. Broadcasts.
+    q_len : new tokens in each, whose queries are computed. Broadcasts.
+    kv_len : tokens that they may look at, the new ones included. Broadcasts.
+    heads, kv_heads, head_dim : of queries, of keys and values, and the size of a query and a key.
+    causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel that computes
+        the whole square and masks half of it does more.
+    x : format of queries, new keys and values, and the result.
+    kv : format of the cache: tokens before the new ones are read from it and the new ones written to it. `None`
+        where there is no cache: all keys and values are read as activations.
+    value_dim : size of a value; `head_dim` when not given.
+    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent attention).
+    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as wide.
+
+    Returns
+    -------
+    Work
+        2 * heads * (head_dim + value_dim) FLOP for each pair of tokens. For one new token its intensity
+        against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values, whatever the length.
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number, heads do not divide, or there are fewer tokens than new ones.
+
+    References
+    ----------
+    [austin2025] chapter 4.
+
+    Examples
+    --------
+    >>> round(attention(1, 1, 8192, 32, 8, 128, causal=True, kv="bf16").intensity, 2)
+    4.0
+    """
+    b, q, t = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len)
+    if np.any(np.asarray(t) < q):
+        raise CourseError(f"kv_len must count the new tokens too: at least q_len {q_len!r} (got {kv_len!r})")
+    if whole("heads", heads) % whole("kv_heads", kv_heads):
+        raise CourseError(f"kv_heads must divide heads {heads} (got {kv_heads})")
+    value = whole("value_dim", head_dim if value_dim is None else value_dim)
+    width = whole("head_dim", head_dim) + value
+    pairs = q * t - q * (q - 1) / 2 if causal else q * t
+    token = kv_heads * (head_dim if values_in_keys else width)
+    # The new keys and values come from the projections as activations and go to the cache: t - q are read from it, q written.
+    keys_values = t * itemsize(x) if kv is None else (t - q) * itemsize(kv) + q * (itemsize(x) + itemsize(kv))
+    moved = b * (q * heads * width * itemsize(x) + token * keys_values)
+    return Work(2 * b * heads * width * pairs, moved, compute or _wider(x, kv or x), shape=(batch, q_len, kv_len, heads))
+
+
+def _wider(x: str, kv: str) -> str:
+    return max(element(x), element(kv), key=BITS.__getitem__)
+
+
+def elementwise(
+    shape: ArrayLike | Sequence[Any],
+    *,
+    flops: ArrayLike,
+    dtype: str,
+    reads: ArrayLike = 1,
+    writes: ArrayLike = 1,
+    compute: str = "fp32",
+) -> Work:
+    """An operation on each element of an array, on the vector unit.
+
+    Parameters
+    ----------
+    shape : sizes of the array; each may be an array of its own and broadcasts.
+    flops : FLOP per element. Broadcasts.
+    dtype : format of the elements in memory.
+    reads, writes : arrays of this shape read and written. Broadcast.
+    compute : format of the arithmetic.
+
+    Returns
+    -------
+    Work
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number, a count is negative, or nothing is read or written.
+
+    Examples
+    --------
+    >>> elementwise((32, 2048, 4096), flops=10, dtype="fp16").intensity
+    2.5
+    """
+    count: Numbers = 1.0
+    for size in shape if isinstance(shape, Sequence) else (shape,):
+        count = count * whole("shape", size)
+    arrays = nonnegative("reads", reads) + nonnegative("writes", writes)
+    work = count * nonnegative("flops", flops)
+    return Work(work, plain(count * arrays * itemsize(dtype)), compute, unit="vector", shape=(shape,))
+
+
+NORM_FLOPS = {"rms": 4, "layer": 7}
+"""FLOP per element. RMS: square, sum, two products. Layer: the mean's sum and difference, and a bias, besides."""
+
+
+def norm(tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf16", w: str | None = None) -> Work:
+    """A normalisation of each token's vector in one kernel: read once, written once, with its parameters.
+
+    Parameters
+    ----------
+    tokens, width : vectors and their size. Broadcast.
+    kind : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias).
+    x, w : formats of the vectors and of the parameters; `w` defaults to `x`.
+
+    Returns
+    -------
+    Work
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number or `kind` is not known.
+
+    Examples
+    --------
+    >>> norm(1, 4096).bytes
+    24576.0
+    """
+    rows = elementwise((tokens, width), flops=NORM_FLOPS[known("kind", kind, NORM_FLOPS)], dtype=x)
+    parameters = whole("width", width) * (2 if kind == "layer" else 1) * itemsize(w or x)
+    return Work(rows.flops, rows.bytes + parameters, rows.dtype, unit="vector", shape=(tokens, width))
+
+
+def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16") -> Work:
+    """Rows of a table gathered: only the rows asked for are read, however large the table.
+
+    Parameters
+    ----------
+    tokens, width : rows and their size. Broadcast.
+    tables : tables whose rows are added: two with learned positions.
+    w, x : formats of the tables and of the result.
+
+    Returns
+    -------
+    Work
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number.
+
+    Examples
+    --------
+    >>> embedding(1, 4096).bytes
+    16384.0
+    """
+    count = whole("tokens", tokens) * whole("width", width)
+    adds = whole("tables", tables) - 1
+    return Work(count * adds, count * (tables * itemsize(w) + itemsize(x)), "fp32", unit="vector", shape=(tokens, width))

@@ -7,9 +7,10 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError, results
-from course_press import grading, labs
+from course_press import grading, grading_ring, labs
 from course_press.console import err_console, out_console
 
+GRADERS = {"00": grading.grade, "01": grading_ring.grade}
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
@@ -22,18 +23,19 @@ def lab_run(
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 120,
     sku: Annotated[str, typer.Option(help="What was rented.")] = "",
     usd_per_hour: Annotated[float | None, typer.Option(help="What it costs.")] = None,
+    price_source: Annotated[str, typer.Option(help="Where that price stood.")] = "",
 ) -> None:
     """Run a lab's notebook with papermill; run it again to go on where it stopped.
 
     Example: `course lab run 00 --device cpu --budget 60`
     """
-    done = labs.run(Path.cwd(), number, device=device, budget=budget, say=err_console.print, sku=sku, usd_per_hour=usd_per_hour)
+    rented = {"sku": sku, "usd_per_hour": usd_per_hour, "price_source": price_source}
+    done = labs.run(Path.cwd(), number, device=device, budget=budget, say=err_console.print, **rented)
     if done.error:
         err_console.print(f"a cell failed with {done.error}: see {done.notebook}", style="red", soft_wrap=True, markup=False)
         raise typer.Exit(1)
-    out_console.print(
-        f"{done.notebook.parent}: results.csv, manifest.json, REPORT.md, roofline.png, roofline.svg", soft_wrap=True
-    )
+    kept = sorted(file.name for file in done.notebook.parent.iterdir() if file.suffix != ".ipynb")
+    out_console.print(f"{done.notebook.parent}: {', '.join(kept)}", soft_wrap=True)
 
 
 @lab.command("compare")
@@ -89,8 +91,10 @@ def grade(
 
     Example: `course grade 00 my_bench.py`
     """
-    labs.folder(Path.cwd(), number)
-    verdicts = grading.grade(file)
+    name = labs.folder(Path.cwd(), number).name.partition("-")[0]
+    if name not in GRADERS:
+        raise CourseError(f"lab {number!r} has nothing to grade: choose from {', '.join(GRADERS)}")
+    verdicts = GRADERS[name](file)
     for verdict in verdicts:
         mark = "passed" if verdict.passed else "FAILED"
         out_console.print(f"{mark}  {verdict.criterion}: {verdict.said}", markup=False, soft_wrap=True)

@@ -115,7 +115,10 @@ def plan(root: Path, number: str, *, gpu: str, cloud: str, budget: float, max_co
     prices = [price for price in known if price.provider == CLOUDS[cloud]] or known
     if not prices:
         raise CourseError(f"--gpu {gpu!r} has no dated price in data/prices.csv: add one, with its source")
-    text = (folder(root, number) / "cloud.yaml").read_text(encoding="utf-8")
+    file = folder(root, number) / "cloud.yaml"
+    if not file.is_file():
+        raise CourseError(f"lab {number!r} has no task for a rented GPU: its page shows how to rent by hand")
+    text = file.read_text(encoding="utf-8")
     task = yaml.safe_load(text.replace("{gpu}", names[cloud]).replace("{cloud}", cloud).replace("{budget}", f"{budget:g}"))
     made = Plan(task, chip, max(prices, key=lambda price: (price.date, price.usd_per_hour)), OVERHEAD + budget / 60)
     if made.usd > max_cost:

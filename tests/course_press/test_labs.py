@@ -228,3 +228,20 @@ def test_grade_prints_every_criterion_and_exits_1_for_the_stub():
     done = course(ROOT, "grade", "00", "labs/00-three-accelerators/matmul_bench.py")
     assert done.returncode == 1
     assert "FAILED  runs: measure is not implemented yet" in done.stdout
+
+
+def test_a_lab_without_a_task_or_a_grader_says_so(tmp_path):
+    done = course(ROOT, "lab", "cloud", "01", "--gpu", "H100", "--dry-run")
+    assert done.returncode == 2
+    assert "lab '01' has no task for a rented GPU: its page shows how to rent by hand" in done.stderr
+    (tmp_path / "labs" / "07-small").mkdir(parents=True)
+    (tmp_path / "labs" / "07-small" / "lab.ipynb").write_text("{}")
+    done = course(tmp_path, "grade", "07", "mine.py")
+    assert done.returncode == 2
+    assert "lab '07' has nothing to grade: choose from 00, 01" in done.stderr
+
+
+def test_lab_01_is_graded_by_its_own_grader():
+    done = course(ROOT, "grade", "01", "labs/01-collectives/ring_all_reduce.py")
+    assert done.returncode == 1
+    assert "FAILED" in done.stdout

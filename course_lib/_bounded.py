@@ -1,0 +1,44 @@
+"""Work set against a chip that may publish less than the work asks for."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from course_lib._checks import CourseError, nonnegative
+from course_lib.models import Transformer
+from course_lib.models import model as model_of
+from course_lib.roofline import Estimate, Work, roofline
+from course_lib.specs import Accelerator
+from course_lib.specs import chip as chip_of
+
+
+def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimate:
+    """`roofline`, for work that comes from a model rather than from the reader.
+
+    A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that publishes no
+    vector peak for it has memory time only, which keeps the bound a bound; a product's missing peak stays an error.
+    """
+    units = {name.partition(".")[0] for name in chip.peaks}
+    if work.unit == "matrix" and "matrix" not in units:
+        work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
+    elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
+        t_network = nonnegative("comms", comms)
+        return Estimate(0.0 * work.flops, work.bytes / chip.bandwidth, t_network, work.flops, work.bytes, work.kernels)
+    return roofline(work, chip, comms=comms)
+
+
+def transformer(model: Transformer | str) -> Transformer:
+    """The model itself or of this key; raise where it is not a transformer."""
+    found: Any = model_of(model) if isinstance(model, str) else model
+    if not isinstance(found, Transformer):
+        raise CourseError(f"model must be a transformer (got {getattr(found, 'key', found)!r}): course_lib.resnet has convnets")
+    return found
+
+
+def accelerator(chip: Accelerator | str) -> Accelerator:
+    """The chip itself or of this key."""
+    found: Any = chip_of(chip) if isinstance(chip, str) else chip
+    if not hasattr(found, "peaks"):
+        raise CourseError(f"chip must be a key of the spec table or an Accelerator (got {found!r})")
+    accelerator: Accelerator = found
+    return accelerator
