@@ -19,6 +19,7 @@ from course_lib.text import n
 
 INK, MUTED, GRID = "#1f2430", "#5b6472", "#d9dde3"
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
+MARKERS = "osD^vP"
 SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
 # The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
 _TOKENS = {
@@ -269,3 +270,52 @@ def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float
             va="bottom" if above else "top",
         )
     _label_ends(axes, ends)
+
+
+def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> Plot:
+    """Predictions on the horizontal axis (ŷ) beside measurements on the vertical one (y), log-log, with lines of equal ratio.
+
+    Parameters
+    ----------
+    points : by label, what was predicted and what was measured, one of each a point.
+    unit : of both: ``"s"`` say.
+
+    Returns
+    -------
+    Plot
+
+    Raises
+    ------
+    CourseError
+        If there are no points, a value is not positive and finite, or a label has more of one kind than of the other.
+
+    Examples
+    --------
+    >>> from course_lib import plot
+    >>> _ = plot.parity({"A100": ([1.0, 2.0], [1.4, 2.6])}, unit="ms")
+    """
+    values = {label: [np.ravel(positive(f"points[{label!r}]", side)) for side in pair] for label, pair in points.items()}
+    for label, (predicted, measured) in values.items():
+        if predicted.shape != measured.shape:
+            raise CourseError(
+                f"points[{label!r}] must have one measurement for each prediction: {predicted.size} (got {measured.size})"
+            )
+    every = np.concatenate([side for pair in values.values() for side in pair]) if values else np.empty(0)
+    if not every.size:
+        raise CourseError("points must hold at least one label: (predicted, measured)")
+    with mpl.rc_context(_STYLE):
+        figure, axes = _axes(f"ŷ ({unit})", f"y ({unit})")
+        low, high = float(every.min()) / 2, float(every.max()) * 2
+        for ratio, name, dash in ((0.5, "½×", (0, (3, 3))), (1, "1×", "solid"), (2, "2×", (0, (3, 3)))):
+            axes.plot([low, high], [ratio * low, ratio * high], color=MUTED, linewidth=1, linestyle=dash, zorder=1)
+            x = min(high, high / ratio)
+            axes.annotate(name, (x, ratio * x), (4, 2), textcoords="offset points", color=MUTED, annotation_clip=False)
+        # Names stand where a prediction would have to be off by orders of magnitude: there are no points.
+        for i, (label, (predicted, measured)) in enumerate(values.items()):
+            color, marker = LINES[i % len(LINES)], MARKERS[i % len(MARKERS)]
+            axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)
+            place: dict[str, Any] = {"transform": axes.transAxes, "color": color}
+            axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)
+            axes.text(0.05, 0.95 - 0.07 * i, label, va="center", fontweight="bold", **place)
+        axes.set(xlim=(low, high), ylim=(low, high))
+    return Plot(figure)

@@ -64,7 +64,11 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
             number = int(piece)
-            parts.append(_code(_id(stem, cells[number], number), cells[number].code, shown[number], number + 2))
+            part = _code(_id(stem, cells[number], number), cells[number].code, shown[number], number + 2)
+            if not cells[number].options.get("eval", True):
+                # The reader runs it; a check that runs every cell must not, for what it gives differs everywhere.
+                part |= {"metadata": {"tags": ["nbval-skip"]}, "execution_count": None}
+            parts.append(part)
         elif piece.strip():
             parts.append(_text(f"{stem}-text-{i // 2}", piece.strip()))
     notebook = {

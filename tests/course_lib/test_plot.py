@@ -169,3 +169,28 @@ def test_lines_are_told_apart():
 def test_errors(call, message):
     with pytest.raises(CourseError, match=message):
         call()
+
+
+def test_parity_puts_each_measurement_over_its_prediction():
+    figure = plot.parity({"one": ([1.0, 2.0], [1.5, 2.5]), "two": ([4.0], [4.0])}, unit="s").figure
+    axes = figure.axes[0]
+    drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.lines if line.get_transform() == axes.transData}
+    assert ((1.0, 1.5), (2.0, 2.5)) in drawn
+    assert ((4.0, 4.0),) in drawn
+    diagonal = next(line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2)
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+    assert axes.get_xlim() == axes.get_ylim()
+    assert [axis.get_label_text() for axis in (axes.xaxis, axes.yaxis)] == ["ŷ (s)", "y (s)"]
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ({}, "points must hold at least one label"),
+        ({"a": ([1.0, 2.0], [1.0])}, "points\\['a'\\] must have one measurement for each prediction: 2 \\(got 1\\)"),
+        ({"a": ([1.0], [0.0])}, "points\\['a'\\] must be positive"),
+    ],
+)
+def test_parity_refuses_what_cannot_be_compared(points, message):
+    with pytest.raises(CourseError, match=message):
+        plot.parity(points, unit="s")

@@ -89,3 +89,14 @@ def test_committed_notebooks_are_what_the_chapters_print():
             assert file.read_text(encoding="utf-8") == text, f"{file.relative_to(ROOT)} is out of date: run course notebooks"
             found.discard(file.name)
         assert not found, f"no chapter prints {found}"
+
+
+def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):
+    cell = book.root / "chapters" / "cells" / "one" / "hello.qmd"
+    cell.write_text('```{python}\n#| eval: false\nprint("measured here")\n```\n')
+    for lang in ("en", "es"):
+        write(book.root, lang)
+        cells = nbformat.read(book.root / "notebooks" / lang / "one.ipynb", as_version=4).cells
+        shown = [cell for cell in cells if cell.cell_type == "code"][-1]
+        assert (shown.source, shown.outputs, shown.execution_count) == ('print("measured here")', [], None)
+        assert shown.metadata.tags == ["nbval-skip"]
