@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib import CourseError, models, provenance, specs, tables
+from course_lib import CourseError, exercises, models, provenance, specs, tables
 from course_press import parity
 from course_press.book import Book, languages, read_book
 from course_press.source import CITED, INLINE, LABELS, Chapter, Line, SourceError
@@ -21,6 +21,7 @@ _CROSS = re.compile(rf"(?:{'|'.join(LABELS)})-")
 _MATHS = re.compile(r"\$\$(.+?)\$\$|(?<![\\\w$])\$(?=\S)(.+?)(?<=\S)\$(?!\d)")
 _NOT_PROSE = re.compile(r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$")
 _UNIT = r"(?:×|%|°C|[pnµmkMGTPE]?(?:s|B|b|FLOP[sS]?|OPs?|W|Wh|Hz)(?:/(?:s|B))?|[KMG]iB|bits?|bytes?|times|percent)"
+_EXERCISE = re.compile(r"\b(?:exercise|check)\(\s*[\"']([\w-]+)")
 _TYPED = re.compile(rf"(?<![\w.#-])[0-9][0-9.,]*(?:\s*[-–]\s*[0-9][0-9.,]*)?(?:[ \u00a0]*{_UNIT})(?![\w])|[0-9][0-9.,]*e[0-9]+")
 
 
@@ -59,6 +60,7 @@ def check(root: Path) -> list[Finding]:
     for book in books:
         if book.lang != parity.SOURCE and len(books) == len(languages(root)):
             findings += _translation(book)
+    findings += _exercises(root, books)
     findings += _provenance(root, books)
     # A file that several languages include is reported once.
     return list(dict.fromkeys(findings))
@@ -134,6 +136,22 @@ def _translation(book: Book) -> Iterator[Finding]:
             yield Finding(translation.path, 1, what, fix)
         for term in parity.missing_terms(source, translation, book.lang):
             yield Finding(translation.path, 1, f"a term of the glossary is translated otherwise: {term}", "use the fixed term")
+
+
+def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
+    """Cells name exercises that exist, and every exercise has its texts in all languages."""
+    known = {one.id for one in exercises.all()}
+    for book in books:
+        for chapter in book.chapters:
+            for cell in chapter.cells:
+                for line in cell.lines:
+                    for id_ in _EXERCISE.findall(line.text):
+                        if id_ not in known:
+                            yield _finding(line, f"there is no exercise {id_}", "name one of course_lib.exercises.all()")
+    folder = exercises.FOLDER
+    shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
+    for file, what in exercises.untranslated():
+        yield Finding(shown / file, 1, what, "write it as in the English file")
 
 
 def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:

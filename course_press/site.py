@@ -231,6 +231,7 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
             "number": str(page.chapter.number or ""),
             "description": page.chapter.meta.get("description", ""),
             "sortable": 'class="sortable"' in page.body,
+            "exercises": 'class="exercise"' in page.body,
             "path": page.url,
             "body": Markup(_resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),

@@ -109,6 +109,6 @@ def test_a_killed_run_loses_the_row_in_flight_and_goes_on(tmp_path):
     kept = results.read(file)
     assert len(kept) >= 3
     sizes = range(32, 32 + len(kept) + 2)
-    assert run([Case("matmul", "fp32", size) for size in sizes], file, "cpu", budget=4) == 0
+    assert run([Case("matmul", "fp32", size) for size in sizes], file, "cpu", budget=60) == 0
     assert [one.shape for one in results.read(file)] == [f"{size}x{size}x{size}" for size in sizes]
     assert results.read(file)[: len(kept)] == kept
