@@ -112,27 +112,24 @@ def plot(rows: Sequence[Row]) -> "Plot":
     CourseError
         If there are too few all-reduces to fit a link.
     """
-    from course_lib.plot import LINES, _label_ends, sweep
+    from course_lib.plot import sweep
 
     found, measured = fits(rows), _last(rows)
     if ABOUT not in found:
         raise CourseError(f"rows must hold at least three sizes of {ABOUT} to plot: measure with a larger budget")
     link, here = found[ABOUT].link, [op for op in FUNCTIONS if any(row.op == op for row in measured)]
-    dots = {op: [(row.bytes or 0.0, row.seconds_median or 0.0) for row in measured if row.op == op] for op in here}
-    sizes = [size for points in dots.values() for size, _ in points]
-    x = np.geomspace(min(sizes) / 1.4, max(sizes) * 1.4, 60)
+    dots = {
+        op: (
+            np.array([row.bytes or 0.0 for row in measured if row.op == op]),
+            np.array([row.seconds_median or 0.0 for row in measured if row.op == op]),
+        )
+        for op in here
+    }
+    sizes = np.concatenate([bytes_ for bytes_, _ in dots.values()])
+    x = np.geomspace(sizes.min() / 1.4, sizes.max() * 1.4, 60)
     chips = world(measured[0])
     lines = {op: FUNCTIONS[op](x, link, chips) for op in here}
-    base = sweep(x, lines, x_label="V (B)", y_label="T (s)")
-    axes = base.figure.axes[0]
-    for i, points in enumerate(dots.values()):
-        axes.plot(*zip(*points, strict=True), "o", color=LINES[i % len(LINES)], markersize=5, zorder=4)
-    # The dots move the limits, so the lines' labels are placed once more.
-    for label in list(axes.texts):
-        label.remove()
-    axes.autoscale_view(scalex=False)
-    _label_ends(axes, [(float(np.asarray(lines[op])[-1]), op, LINES[i % len(LINES)]) for i, op in enumerate(here)])
-    return base
+    return sweep(x, lines, x_label="V (B)", y_label="T (s)", dots=dots)
 
 
 def _last(rows: Iterable[Row]) -> list[Row]:

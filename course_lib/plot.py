@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, positive
+from course_lib._checks import CourseError, known, positive
 from course_lib.roofline import attainable, ridge
 from course_lib.text import n
 
@@ -153,6 +153,7 @@ def sweep(
     y_label: str,
     levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None,
+    dots: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
 ) -> Plot:
     """Quantities against a swept size, on log-log axes, each line labelled at its right end.
 
@@ -163,6 +164,7 @@ def sweep(
     x_label, y_label : symbol and unit, ``"B"`` and ``"FLOP/s"`` say.
     levels : by label, values of `y` drawn as horizontal lines: a peak.
     marks : by label, values of `x` drawn as vertical lines.
+    dots : by the label of a line, x and y of points in its colour: what was measured.
 
     Returns
     -------
@@ -171,7 +173,7 @@ def sweep(
     Raises
     ------
     CourseError
-        If a value is not positive and finite or a line has another length than `x`.
+        If a value is not positive and finite, a line has another length than `x`, or dots belong to no line.
 
     Examples
     --------
@@ -188,6 +190,10 @@ def sweep(
                 raise CourseError(f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})")
             axes.plot(xs, y, color=LINES[i % len(LINES)], zorder=3)
             ends.append((float(y[-1]), label, LINES[i % len(LINES)]))
+        for label, points in (dots or {}).items():
+            color = LINES[list(lines).index(known("line", label, lines, "dots belong to a line")) % len(LINES)]
+            dot_x, dot_y = (positive(f"dots[{label!r}]", side) for side in points)
+            axes.plot(dot_x, dot_y, "o", color=color, markersize=5, alpha=0.75, zorder=4)
         for label, value in (levels or {}).items():
             positive(f"levels[{label!r}]", value)
             axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)

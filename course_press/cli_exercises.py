@@ -1,6 +1,5 @@
 """The command `course exercises`: a sheet of exercises with other chips and sizes, and its key."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ import typer
 from course_lib import CourseError, exercises, n, t
 from course_lib.text import languages
 from course_press.console import out_console
+from course_press.files import swap_in
+from course_press.notebooks import code_cell, dumped, text_cell
 
 app = typer.Typer()
 
@@ -39,8 +40,8 @@ def sheet(
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
     with _language(lang):
         variants = [one.variant(seed) for one in chosen]
-        _write(out, _notebook(lang, list(_questions(variants, seed))))
-        _write(keys, _notebook(lang, list(_answers(variants, seed))))
+        _write(out, _notebook(lang, *_questions(variants, seed)))
+        _write(keys, _notebook(lang, *_answers(variants, seed)))
     out_console.print(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True, markup=False)
 
 
@@ -59,48 +60,31 @@ def _language(lang: str) -> Iterator[None]:
 
 def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:
     said = exercises.phrases()
-    yield _text("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
-    yield _code("setup", "from course_lib.exercises import check")
+    yield text_cell("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
+    yield code_cell("setup", "from course_lib.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
-        yield _text(one.exercise.id, f"## {number}. {one.text('title')}\n\n{one.text('question')}{unit}")
-        yield _code(f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})')
+        yield text_cell(one.exercise.id, f"## {number}. {one.text('title')}\n\n{one.text('question')}{unit}")
+        yield code_cell(f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})')
 
 
 def _answers(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:
     said = exercises.phrases()
-    yield _text("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
+    yield text_cell("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
     for number, one in enumerate(variants, 1):
         ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {one.text('solution')}"
         wrong = [f"- {n(group.value, one.exercise.unit, digits=4)}: {one.explained(group)}" for group in one.groups]
         parts = [f"## {number}. {one.text('title')}", one.text("question"), ours, "\n".join(wrong)]
-        yield _text(one.exercise.id, "\n\n".join(parts))
+        yield text_cell(one.exercise.id, "\n\n".join(parts))
 
 
-def _notebook(lang: str, cells: list[dict[str, Any]]) -> str:
+def _notebook(lang: str, title: dict[str, Any], *cells: dict[str, Any]) -> str:
     # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
-    setup = f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'
-    metadata = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    body = {"cells": [cells[0], _code("language", setup), *cells[1:]], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(body, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def _text(name: str, source: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": source.splitlines(keepends=True)}
-
-
-def _code(name: str, source: str) -> dict[str, Any]:
-    lines = source.splitlines(keepends=True)
-    return {"cell_type": "code", "execution_count": None, "id": name, "metadata": {}, "outputs": [], "source": lines}
+    return dumped([title, code_cell("language", f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'), *cells])
 
 
 def _write(file: Path, text: str) -> None:
     try:
-        aside = file.with_name(f"{file.name}.tmp")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(file)
+        swap_in(file, text)
     except OSError as error:
         raise CourseError(f"--out {str(file)!r} cannot be written: {error.strerror}") from None

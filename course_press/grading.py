@@ -4,7 +4,6 @@ The file runs in a process of its own, first on a simulated machine where every 
 whatever this computer is busy with; and then, if it makes none, for real.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -16,8 +15,8 @@ from statistics import fmean, median, median_low
 
 import msgspec
 
-from course_lib import CourseError
 from course_press.grading_run import REPEATS, SIZE, Outcome, within
+from course_press.learner import environment, existing
 from course_press.simulated import Sample
 
 FLOPS = 2 * SIZE**3
@@ -65,13 +64,8 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     ...
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your matmul_bench.py
     """
-    if not path.is_file():
-        raise CourseError(f"path {str(path)!r} is not a file: give the path of your matmul_bench.py")
-    try:
-        path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CourseError(f"path {str(path)!r} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
-    outcomes = _run("simulated", path.resolve(), limit)
+    path = existing(path, "matmul_bench.py")
+    outcomes = _run("simulated", path, limit)
     if isinstance(outcomes, str):
         return [Verdict("runs", False, outcomes)]
     verdicts = [_runs(outcomes)]
@@ -89,13 +83,11 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
         said = "measure returned, but no multiplication of matrices reached torch or NumPy: multiply with a @ b"
         return [Verdict("runs", False, said), *verdicts[1:]]
     verdicts += [verdict for judge in JUDGES if (verdict := _worst(judge, measured))]
-    return [*verdicts, _real(path.resolve(), limit)] if all(verdict.passed for verdict in verdicts) else verdicts
+    return [*verdicts, _real(path, limit)] if all(verdict.passed for verdict in verdicts) else verdicts
 
 
 def _run(kind: str, path: Path, limit: float) -> list[Outcome] | str:
     """Run the file in another process: its outcomes, or what is to be said where there are none."""
-    root = str(Path(__file__).parent.parent)
-    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory() as folder:
         result, log = Path(folder) / "result.json", Path(folder) / "log.txt"
         command = [sys.executable, "-m", "course_press.grading_run", kind, str(path), str(result), str(limit)]
@@ -106,7 +98,7 @@ def _run(kind: str, path: Path, limit: float) -> list[Outcome] | str:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
-                    env={**os.environ, "PYTHONPATH": paths},
+                    env=environment(),
                     # The process ends itself and says where it was; this is for one that cannot.
                     timeout=limit + 30,
                     check=False,

@@ -20,6 +20,7 @@ import msgspec
 from course_lib import CourseError
 from course_press.grading import Verdict
 from course_press.grading_ring_run import BASE, PER_RANK, WORLDS, Outcome
+from course_press.learner import environment, existing
 
 LIMIT = 10.0
 """Seconds that the ranks may take together; right ones take about one."""
@@ -53,10 +54,9 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     ...
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your ring_all_reduce.py
     """
-    if not path.is_file():
-        raise CourseError(f"path {str(path)!r} is not a file: give the path of your ring_all_reduce.py")
+    path = existing(path, "ring_all_reduce.py")
     with tempfile.TemporaryDirectory() as folder:
-        log = _run(path.resolve(), Path(folder), limit)
+        log = _run(path, Path(folder), limit)
         outcomes = [msgspec.json.decode(file.read_bytes(), type=Outcome) for file in sorted(Path(folder).glob("*.json"))]
         stood = {file.stem: file.read_text(encoding="utf-8", errors="replace") for file in Path(folder).glob("*.log")}
         killed = {file.stem for file in Path(folder).glob("*.killed")}
@@ -67,7 +67,7 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     open_ = {name: text for name, text in stood.items() if name not in {f"{o.world}-{o.rank}" for o in outcomes}}
     runs = Verdict("runs", True, f"in {', '.join(sorted({name[0] for name in stood}, reverse=True))} ranks")
     if waiting := {name: text for name, text in open_.items() if "Timeout (" in text}:
-        return [runs, Verdict("ends", False, _waiting(path.resolve(), waiting, limit))]
+        return [runs, Verdict("ends", False, _waiting(path, waiting, limit))]
     if gone := sorted(open_.keys() - killed):
         of, _, rank = gone[0].partition("-")
         said = "does the file call exit, or receive into a tensor that is too short or of another dtype?"
@@ -88,15 +88,13 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
 
 def _run(path: Path, folder: Path, limit: float) -> str:
     """Run the file in its ranks; what they and their parent wrote to stderr."""
-    root = str(Path(__file__).parent.parent)
-    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "course_press.grading_ring_run", str(path), str(folder), str(limit)]
     errors = folder / "stderr.txt"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
-            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+            env={**environment(), "OMP_NUM_THREADS": "1"}, start_new_session=True,
         ) as process,
     ):  # fmt: skip
         try:

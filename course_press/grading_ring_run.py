@@ -5,12 +5,10 @@ rank that did not end in SECONDS, where it stood as WORLD-RANK.log; WORLD-RANK.k
 """
 
 import faulthandler
-import linecache
 import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import wait
@@ -18,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from course_press.learner import where
 
 WORLDS = (4, 3, 2)
 """Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs, 2 is the smallest ring."""
@@ -158,12 +158,11 @@ def _error(torch: Any, learned: Callable[[Any], Any], watched: _Watched, count: 
 
 
 def _explain(error: BaseException, path: Path) -> tuple[str, str]:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return "crash", f"line {error.lineno}: {(error.text or '').strip()!r}: {error.msg}"
-    at = f"line {lines[-1]}: {linecache.getline(str(path), lines[-1] or 0).strip()!r}: " if lines else ""
+    at = f"{line}: " if (line := where(error, path)) else ""
+    if isinstance(error, SyntaxError):
+        return "crash", f"{at}{error.msg}"
     if isinstance(error, NotImplementedError):
-        return "not-implemented", at + "NotImplementedError"
+        return "not-implemented", f"{at}NotImplementedError"
     lost = isinstance(error, RuntimeError) and any(
         word in str(error) for word in ("closed by peer", "reset by peer", "Broken pipe")
     )

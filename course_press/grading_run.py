@@ -5,10 +5,8 @@ FILE was at goes to stderr when SECONDS are over.
 """
 
 import faulthandler
-import linecache
 import sys
 import time
-import traceback
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ import msgspec
 import numpy as np
 
 from course_press import simulated
+from course_press.learner import where
 
 SIZE = 512
 """n: large enough that three matrices outweigh the call, small enough that a laptop answers in milliseconds."""
@@ -148,11 +147,10 @@ def _read(returned: Any, device: str) -> Outcome:
 
 
 def _explain(error: BaseException, path: Path) -> tuple[str, str]:
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return "syntax", f"line {error.lineno}: {(error.text or '').strip()!r}: {error.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    source = linecache.getline(str(path), lines[-1] or 0).strip() if lines else ""
-    at = f"line {lines[-1]}: {source!r}: " if lines else "in the call measure(n, dtype=…, device=…, repeats=…): "
+    line = where(error, path)
+    if isinstance(error, SyntaxError) and line:
+        return "syntax", f"{line}: {error.msg}"
+    at = f"{line}: " if line else "in the call measure(n, dtype=…, device=…, repeats=…): "
     if isinstance(error, NotImplementedError):
         return "not-implemented", at.removesuffix(": ")
     if isinstance(error, simulated.UnsupportedError):

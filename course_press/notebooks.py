@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 
 from course_press.book import Book, read_book
+from course_press.files import swap_in
 from course_press.printing import page_lines, pandoc, print_page, ui_words
 from course_press.run import Cache, Ran, environment, run
 from course_press.source import Cell, Chapter
@@ -28,10 +29,7 @@ def write(root: Path, lang: str) -> list[Path]:
     """
     written = []
     for file, text in printed(root, lang):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(".tmp")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(file)
+        swap_in(file, text)
         written.append(file)
     return written
 
@@ -60,28 +58,21 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     stem = chapter.path.stem
     outputs = iter(ran.outputs)
     shown = {i: next(outputs) if cell.options.get("eval", True) else [] for i, cell in enumerate(cells)}
-    parts: list[dict[str, Any]] = [_text(f"{stem}-title", f"# {chapter.title}"), _code(f"{stem}-install", _install(book), [], 1)]
+    parts: list[dict[str, Any]] = [
+        text_cell(f"{stem}-title", f"# {chapter.title}"),
+        code_cell(f"{stem}-install", _install(book), [], 1),
+    ]
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
             number = int(piece)
-            part = _code(_id(stem, cells[number], number), cells[number].code, shown[number], number + 2)
+            part = code_cell(_id(stem, cells[number], number), cells[number].code, shown[number], number + 2)
             if not cells[number].options.get("eval", True):
                 # The reader runs it; a check that runs every cell must not, for what it gives differs everywhere.
                 part |= {"metadata": {"tags": ["nbval-skip"]}, "execution_count": None}
             parts.append(part)
         elif piece.strip():
-            parts.append(_text(f"{stem}-text-{i // 2}", piece.strip()))
-    notebook = {
-        "cells": parts,
-        "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        },
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-    nbformat.validate(notebook)
-    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+            parts.append(text_cell(f"{stem}-text-{i // 2}", piece.strip()))
+    return dumped(parts)
 
 
 def _install(book: Book) -> str:
@@ -101,11 +92,13 @@ def _id(stem: str, cell: Cell, number: int) -> str:
     return f"{stem}-{re.sub(r'[^a-zA-Z0-9-]', '-', cell.at.file.stem)}-{number}"[:64]
 
 
-def _text(id_: str, text: str) -> dict[str, Any]:
+def text_cell(id_: str, text: str) -> dict[str, Any]:
+    """A cell of Markdown."""
     return {"cell_type": "markdown", "id": id_, "metadata": {}, "source": text.splitlines(keepends=True)}
 
 
-def _code(id_: str, code: str, outputs: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+def code_cell(id_: str, code: str, outputs: Sequence[Mapping[str, Any]] = (), count: int | None = None) -> dict[str, Any]:
+    """A cell of code with what it gave, as the `count`-th that was run."""
     return {
         "cell_type": "code",
         "id": id_,
@@ -114,3 +107,18 @@ def _code(id_: str, code: str, outputs: Sequence[Mapping[str, Any]], count: int)
         "source": code.splitlines(keepends=True),
         "outputs": [{**output, **({"execution_count": count} if "execution_count" in output else {})} for output in outputs],
     }
+
+
+def dumped(cells: Sequence[Mapping[str, Any]]) -> str:
+    """A notebook of these cells, the same text for the same cells."""
+    notebook = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    nbformat.validate(notebook)
+    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 from course_lib import CourseError
 from course_lib.text import words
 from course_press.book import Book, read_book
+from course_press.files import swap_in
 from course_press.source import CITED, INLINE, LABELS, Cell, Chapter, Line
 
 SOURCE = "en"
@@ -144,8 +145,5 @@ def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
     kept = {key: value for key, value in stamps.get(name, {}).items() if key in current}
     chosen = [anchor] if anchor else list(current)
     stamps[name] = {**kept, **{key: current[key] for key in chosen}}
-    file = root / "chapters" / lang / "stamps.json"
-    aside = file.with_suffix(".tmp")
-    aside.write_text(json.dumps(stamps, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    aside.replace(file)
+    swap_in(root / "chapters" / lang / "stamps.json", json.dumps(stamps, indent=1, sort_keys=True) + "\n")
     return chosen

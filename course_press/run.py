@@ -19,6 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from course_press.files import swap_in
 from course_press.source import Cell, Chapter, Inline, Line
 
 TIMEOUT = 600
@@ -75,12 +76,10 @@ class Cache:
         return result
 
     def put(self, key: str, result: Any) -> None:
-        """Store a result: written aside, then renamed, so that a reader never sees half of it."""
+        """Store a result."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / ".gitignore").write_text("*\n")
-        aside = self.folder / f"{key}.{os.getpid()}.tmp"
-        aside.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
-        aside.replace(self.folder / f"{key}.json")
+        swap_in(self.folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
 
 
 def environment(root: Path) -> str:

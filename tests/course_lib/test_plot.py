@@ -142,6 +142,14 @@ def test_a_sweep_draws_its_values():
     assert {"2B", "3B", "π"} <= {text.get_text() for text in axes.texts}
 
 
+def test_dots_take_the_colour_of_their_line():
+    dots = {"b": ([1, 10], [3.3, 27])}
+    axes = plot.sweep([1, 10], {"a": [1, 2], "b": [3, 30]}, x_label="B", y_label="s", dots=dots).figure.axes[0]
+    (drawn,) = [line for line in axes.lines if line.get_marker() == "o"]
+    assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == dots["b"]
+    assert drawn.get_color() == LINES[1]
+
+
 def test_lines_are_told_apart():
     assert len(set(LINES)) == len(LINES) >= 6
     assert len(PALETTE) == 3 + len(LINES) + len(SHADES)
@@ -162,6 +170,10 @@ def test_lines_are_told_apart():
         (
             lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", levels={"p": -1}),
             r"levels\['p'\] must be positive",
+        ),
+        (
+            lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", dots={"b": ([1], [2])}),
+            "unknown line .b.: choose one of a .*dots belong to a line",
         ),
         (lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", marks={"m": 0}), r"marks\['m'\] must be positive"),
     ],

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,22 @@ class Copy:
 
     def build(self, langs=("en",), out="_site", **more):
         return site.build(self.root, langs, self.root / out, **more)
+
+
+def edited(file, edits):
+    """The text of a file after some replacements, each of which must have something to replace."""
+    text = file.read_text(encoding="utf-8")
+    for old, new in edits.items():
+        assert old in text, f"{old!r} is not in {file}"
+        text = text.replace(old, new)
+    return text
+
+
+def course(root, *arguments, path=None):
+    """Run the command `course` in a folder, as a reader would."""
+    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **({"PATH": path} if path else {})}
+    command = [sys.executable, "-m", "course_press", *arguments]
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(autouse=True)

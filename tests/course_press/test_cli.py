@@ -2,21 +2,15 @@ import csv
 import io
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from course_lib import chips
+from tests.course_press.conftest import course
 
 HERE = Path(sys.executable).parent
-
-
-def course(book, *arguments, path=None):
-    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **({"PATH": path} if path else {})}
-    command = [sys.executable, "-m", "course_press", *arguments]
-    return subprocess.run(command, cwd=book.root, env=env, capture_output=True, text=True, check=False)
 
 
 def fake_quarto(folder, script):
@@ -36,15 +30,15 @@ out.mkdir(parents=True)
 
 
 def test_build_check_and_their_exit_codes(book):
-    done = course(book, "build", "--lang", "en")
+    done = course(book.root, "build", "--lang", "en")
     assert done.returncode == 0, done.stderr
     assert "3 pages in en by the embedded engine" in done.stdout
-    assert course(book, "check").returncode == 0
+    assert course(book.root, "check").returncode == 0
     book.edit("chapters/en/one.qmd", "@sec-there", "@sec-where")
-    done = course(book, "check")
+    done = course(book.root, "check")
     assert done.returncode == 1
     assert "chapters/en/one.qmd:13: @sec-where has no target in the book" in done.stdout
-    done = course(book, "build")
+    done = course(book.root, "build")
     assert done.returncode == 2
     assert "chapters/en/one.qmd:13" in done.stderr
     assert "Traceback" not in done.stderr
@@ -67,7 +61,7 @@ def test_build_check_and_their_exit_codes(book):
     ],
 )
 def test_what_is_wrong_is_said_with_its_exit_code(book, arguments, code, message):
-    done = course(book, *arguments)
+    done = course(book.root, *arguments)
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -75,51 +69,51 @@ def test_what_is_wrong_is_said_with_its_exit_code(book, arguments, code, message
 
 def test_every_command_has_help_with_an_example(book):
     for command in ("build", "check", "chips", "chip", "compare", "notebooks", "stamp", "serve", "doctor"):
-        done = course(book, command, "--help")
+        done = course(book.root, command, "--help")
         assert done.returncode == 0
         assert f"Example: course {command}" in done.stdout
-    assert course(book, "--version").stdout.strip() == "0.1.0"
+    assert course(book.root, "--version").stdout.strip() == "0.1.0"
 
 
 def test_doctor_says_which_engine_runs_and_how_to_get_the_other(book, tmp_path):
-    done = course(book, "doctor")
+    done = course(book.root, "doctor")
     assert done.returncode == 0
     assert "Engine that course build takes: embedded" in done.stdout
     assert "quarto.org" in done.stdout
     path = fake_quarto(tmp_path / "bin", "")
-    assert "Engine that course build takes: Quarto" in course(book, "doctor", path=path).stdout
+    assert "Engine that course build takes: Quarto" in course(book.root, "doctor", path=path).stdout
 
 
 def test_auto_takes_quarto_where_it_is_and_embedded_leaves_it(book, tmp_path):
     path = fake_quarto(tmp_path / "bin", RENDER)
-    done = course(book, "build", "--lang", "es", path=path)
+    done = course(book.root, "build", "--lang", "es", path=path)
     assert done.returncode == 0, done.stderr
     assert "1 pages in es by Quarto" in done.stdout
     page = (book.root / "_site/es/index.html").read_text()
     assert page == f"render --profile es with {sys.executable}"
     assert "es/index.html" in (book.root / "_site/index.html").read_text()
     failing = fake_quarto(tmp_path / "bin", 'sys.exit("quarto must not run")')
-    assert course(book, "build", "--engine", "embedded", "--out", "other", path=failing).returncode == 0
+    assert course(book.root, "build", "--engine", "embedded", "--out", "other", path=failing).returncode == 0
 
 
 def test_a_failing_quarto_keeps_the_old_site(book, tmp_path):
-    assert course(book, "build", path=fake_quarto(tmp_path / "bin", RENDER)).returncode == 0
+    assert course(book.root, "build", path=fake_quarto(tmp_path / "bin", RENDER)).returncode == 0
     before = (book.root / "_site/en/index.html").read_text()
-    done = course(book, "build", path=fake_quarto(tmp_path / "bin", 'sys.exit("ERROR: no such filter")'))
+    done = course(book.root, "build", path=fake_quarto(tmp_path / "bin", 'sys.exit("ERROR: no such filter")'))
     assert done.returncode == 2
     assert "ERROR: no such filter" in done.stderr
     assert (book.root / "_site/en/index.html").read_text() == before
 
 
 def test_chips_are_listed_shown_and_compared(book):
-    listed = course(book, "chips").stdout
+    listed = course(book.root, "chips").stdout
     assert all(key in listed for key in chips())
-    rows = list(csv.DictReader(io.StringIO(course(book, "chips", "--csv", "--vendor", "AMD").stdout)))
+    rows = list(csv.DictReader(io.StringIO(course(book.root, "chips", "--csv", "--vendor", "AMD").stdout)))
     assert [row["key"] for row in rows] == ["mi250x", "mi300x", "mi325x"]
-    assert len(json.loads(course(book, "chips", "--json").stdout)["chips"]) == len(chips())
-    shown = course(book, "chip", "b300-sxm").stdout
+    assert len(json.loads(course(book.root, "chips", "--json").stdout)["chips"]) == len(chips())
+    shown = course(book.root, "chip", "b300-sxm").stdout
     assert "disputed: aiconfigurator-b300-sxm" in shown
     assert "4500 TOP/s  by bekman-accelerators" in shown
-    compared = course(book, "compare", "a100-sxm-80", "h100-sxm").stdout
+    compared = course(book.root, "compare", "a100-sxm-80", "h100-sxm").stdout
     assert "3.17" in next(line for line in compared.splitlines() if "matrix.bf16" in line)
     assert "1.64" in next(line for line in compared.splitlines() if "bandwidth" in line)

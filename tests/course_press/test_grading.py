@@ -10,19 +10,25 @@ from course_press import grading_run
 from course_press.grading import Verdict, grade
 from course_press.grading_run import Outcome
 from course_press.simulated import JITTER
+from tests.course_press.conftest import edited
 
-PLANTED = Path(__file__).parent / "planted"
 LAB = Path(__file__).parents[2] / "labs" / "00-three-accelerators"
 CRITERIA = ["runs", "keys", "operands", "warm-up", "synchronisation", "median", "flops", "unit", "this-computer"]
 
-WRONG = {
-    "counts_half": ("flops", "a multiply-accumulate is two operations"),
-    "no_warmup": ("warm-up", "multiply once before the loop"),
-    "no_sync": ("synchronisation", "call torch.cuda.synchronize() before you read the clock a second time"),
-    "mean_not_median": ("median", "seconds is the mean of the times"),
-    "zeros": ("operands", "the operands hold zeros"),
-    "wrong_unit": ("unit", "yours is in GFLOP/s, divide by 1e12"),
-}
+# By mistake: what it makes of the reference, the criterion that it fails, and what is said of it.
+PLANTED = {
+    "half the operations": ({"2 * n**3": "n**3"}, "flops", "a multiply-accumulate is two operations"),
+    "no warm-up": ({"    for _ in range(3):\n        a @ b\n": ""}, "warm-up", "multiply once before the loop"),
+    "no synchronisation": (
+        {"        a @ b\n        synchronize(device)\n": "        a @ b\n"},
+        "synchronisation", "call torch.cuda.synchronize() before you read the clock a second time",
+    ),
+    "mean": ({"median": "fmean"}, "median", "seconds is the mean of the times"),
+    "zeros": (
+        {"rng.standard_normal((n, n))": "np.zeros((n, n))", "torch.randn": "torch.zeros"}, "operands", "the operands hold zeros",
+    ),
+    "unit": ({"seconds / 1e12": "seconds / 1e9"}, "unit", "yours is in GFLOP/s, divide by 1e12"),
+}  # fmt: skip
 
 NUMPY = """
 import time
@@ -138,14 +144,12 @@ def test_reference_passes_every_criterion():
     assert [verdict.criterion for verdict in verdicts] == CRITERIA
 
 
-def test_every_planted_file_is_known():
-    assert {file.stem for file in PLANTED.glob("*.py")} == set(WRONG)
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_planted_mistake_fails_its_own_criterion_and_no_other(name):
-    criterion, said = WRONG[name]
-    verdicts = grade(PLANTED / f"{name}.py")
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path):
+    edits, criterion, said = PLANTED[name]
+    file = tmp_path / "planted.py"
+    file.write_text(edited(LAB / "reference.py", edits), encoding="utf-8")
+    verdicts = grade(file)
     failed = failures(verdicts)
     assert set(failed) == {criterion}
     assert said in failed[criterion]

@@ -10,14 +10,18 @@ import pytest
 from course_lib import CourseError
 from course_press import grading_ring
 from course_press.grading_ring import grade
+from tests.course_press.conftest import edited
 
 pytest.importorskip("torch")
 LAB = Path(__file__).parents[2] / "labs" / "01-collectives"
-PLANTED = Path(__file__).parent / "planted_ring"
 ALL = ["runs", "ends", "own", "sum", "uneven", "ring"]
 LIMIT = 1.5
 """Seconds for files that wait forever: a right one takes a fraction of one."""
 
+ALL_GATHER = """\
+    for step in range(world - 1):
+        exchange(chunks[(rank + 1 - step) % world], chunks[(rank - step) % world], right, left)
+"""
 BATCHED = """
 import torch
 from torch.distributed import P2POp, batch_isend_irecv, get_rank, get_world_size, irecv, isend
@@ -87,16 +91,26 @@ def test_the_stub_is_told_kindly():
 
 
 @pytest.mark.parametrize(
-    ("name", "criterion", "why"),
+    ("edits", "criterion", "why"),
     [
-        ("wrong_chunk", "sum", r"chunk \d of rank \d is wrong: .* Look at the chunk indices"),
-        ("no_all_gather", "sum", "only one complete chunk .* the all-gather is missing"),
-        ("send_first", "ends", "All wait in send, .* none gets to its recv"),
-        ("average", "sum", "the result is the average"),
+        (
+            {"chunks[(rank - step - 1)": "chunks[(rank - step)"},
+            "sum",
+            r"chunk \d of rank \d is wrong: .* Look at the chunk indices",
+        ),
+        ({ALL_GATHER: ""}, "sum", "only one complete chunk .* the all-gather is missing"),
+        (
+            {"sending = dist.isend": "dist.send", "    sending.wait()\n": ""},
+            "ends",
+            "All wait in send, .* none gets to its recv",
+        ),
+        ({ALL_GATHER: f"{ALL_GATHER}    tensor /= world\n"}, "sum", "the result is the average"),
     ],
+    ids=["wrong-chunk", "no-all-gather", "send-first", "average"],
 )
-def test_each_planted_mistake_fails_for_its_own_reason(name, criterion, why):
-    found = failed(grade(PLANTED / f"{name}.py", **limited(criterion)))
+def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path):
+    file = written(tmp_path, edited(LAB / "reference.py", edits))
+    found = failed(grade(file, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 

@@ -2,7 +2,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from course_lib import CourseError, chip, results, tables
 from course_press import labs
 from course_press.cli import app
 from course_press.quarto import MissingError
+from tests.course_press.conftest import course
 
 ROOT = Path(__file__).parents[2]
 TASK = """
@@ -43,12 +43,6 @@ def shelf(tmp_path):
         return tmp_path
 
     return put
-
-
-def course(root, *arguments, path=None):
-    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **({"PATH": path} if path else {})}
-    command = [sys.executable, "-m", "course_press", *arguments]
-    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
 
 
 def test_a_lab_is_run_in_its_folder_with_what_was_asked_for(shelf):
