@@ -11,7 +11,9 @@ import msgspec
 from course_lib._checks import CourseError
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
-LOCAL = ("matmul", "copy", "triad")
+PLAIN = ("matmul", "copy", "triad")
+"""Operators that are done in one way only."""
+LOCAL = (*PLAIN, "chain", "softmax", "norm", "attention")
 """Operators that one device runs alone; the others are collectives."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
@@ -21,7 +23,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad, and for a collective the
+    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad, rows and their length for a
+        chain, softmax or norm, sequences, heads, tokens and the size of a head for attention, and for a collective the
         bytes of the message as `course_lib.network` counts them.
     timing : ``"cold"`` when the caches were flushed before each repeat.
     achieved_tflops, peak_tflops : TFLOP/s.
@@ -32,12 +35,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     intensity : FLOP/byte.
     error : largest relative error against a reference of higher precision.
     settings : what decides how the work is done; of a collective the processes and what carries their messages,
-        ``"world=2 backend=gloo"``.
+        ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on which path, ``"rms path=eager"``.
     """
 
     device: str
     kind: Literal["cpu", "cuda"]
-    op: Literal["matmul", "copy", "triad", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
+    op: Literal[
+        "matmul", "copy", "triad", "chain", "softmax", "norm", "attention",
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send",
+    ]  # fmt: skip
     dtype: str
     shape: str
     timing: Literal["cold", "warm"]
@@ -73,9 +79,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> Key:
         """What was measured, whatever came out: a rerun skips the keys that it finds.
 
-        One message among two processes and among four is not the same measurement: there the settings count.
+        One message among two processes and among four is not the same measurement, nor one chain eager and compiled:
+        there the settings count.
         """
-        shape = self.shape if self.op in LOCAL else f"{self.shape} {self.settings}"
+        shape = self.shape if self.op in PLAIN else f"{self.shape} {self.settings}"
         return self.device, self.op, self.dtype, shape, self.timing, self.data
 
 

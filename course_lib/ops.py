@@ -1,14 +1,34 @@
 """FLOPs and bytes of the operators that models are made of. Knows no hardware."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, positive, whole
+from course_lib._attention import attention_standard, attention_tiled, kv_read
+from course_lib._checks import CourseError, plain, positive, whole
+from course_lib._vector import (
+    CONVENTIONS,
+    Convention,
+    Pass,
+    bias,
+    dropout,
+    elementwise,
+    embedding,
+    fuse,
+    gelu,
+    norm,
+    residual,
+    rotary,
+    softmax,
+    swiglu,
+)  # fmt: skip
 from course_lib.dtypes import BITS, element, itemsize, widest
 from course_lib.roofline import Work
+
+__all__ = [
+    "CONVENTIONS", "Convention", "Pass", "attention", "attention_standard", "attention_tiled", "bias", "dot", "dropout",
+    "elementwise", "embedding", "fuse", "gelu", "grouped_matmul", "kv_read", "matmul", "norm", "residual", "rotary", "softmax",
+    "swiglu", "tiled_matmul",
+]  # fmt: skip
 
 
 def dot(N: ArrayLike, *, x: str = "bf16", y: str | None = None, out: str | None = None, compute: str = "fp32") -> Work:
@@ -247,104 +267,3 @@ def attention(
 
 def _wider(x: str, kv: str) -> str:
     return max(element(x), element(kv), key=BITS.__getitem__)
-
-
-def elementwise(
-    shape: ArrayLike | Sequence[Any],
-    *,
-    flops: ArrayLike,
-    dtype: str,
-    reads: ArrayLike = 1,
-    writes: ArrayLike = 1,
-    compute: str = "fp32",
-) -> Work:
-    """An operation on each element of an array, on the vector unit.
-
-    Parameters
-    ----------
-    shape : sizes of the array; each may be an array of its own and broadcasts.
-    flops : FLOP per element. Broadcasts.
-    dtype : format of the elements in memory.
-    reads, writes : arrays of this shape read and written. Broadcast.
-    compute : format of the arithmetic.
-
-    Returns
-    -------
-    Work
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number, a count is negative, or nothing is read or written.
-
-    Examples
-    --------
-    >>> elementwise((32, 2048, 4096), flops=10, dtype="fp16").intensity
-    2.5
-    """
-    count: Numbers = 1.0
-    for size in shape if isinstance(shape, Sequence) else (shape,):
-        count = count * whole("shape", size)
-    arrays = nonnegative("reads", reads) + nonnegative("writes", writes)
-    work = count * nonnegative("flops", flops)
-    return Work(work, plain(count * arrays * itemsize(dtype)), compute, unit="vector", shape=(shape,))
-
-
-NORM_FLOPS = {"rms": 4, "layer": 7}
-"""FLOP per element. RMS: square, sum, two products. Layer: the mean's sum and difference, and a bias, besides."""
-
-
-def norm(tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf16", w: str | None = None) -> Work:
-    """A normalisation of each token's vector in one kernel: read once, written once, with its parameters.
-
-    Parameters
-    ----------
-    tokens, width : vectors and their size. Broadcast.
-    kind : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias).
-    x, w : formats of the vectors and of the parameters; `w` defaults to `x`.
-
-    Returns
-    -------
-    Work
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number or `kind` is not known.
-
-    Examples
-    --------
-    >>> norm(1, 4096).bytes
-    24576.0
-    """
-    rows = elementwise((tokens, width), flops=NORM_FLOPS[known("kind", kind, NORM_FLOPS)], dtype=x)
-    parameters = whole("width", width) * (2 if kind == "layer" else 1) * itemsize(w or x)
-    return Work(rows.flops, rows.bytes + parameters, rows.dtype, unit="vector", shape=(tokens, width))
-
-
-def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16") -> Work:
-    """Rows of a table gathered: only the rows asked for are read, however large the table.
-
-    Parameters
-    ----------
-    tokens, width : rows and their size. Broadcast.
-    tables : tables whose rows are added: two with learned positions.
-    w, x : formats of the tables and of the result.
-
-    Returns
-    -------
-    Work
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number.
-
-    Examples
-    --------
-    >>> embedding(1, 4096).bytes
-    16384.0
-    """
-    count = whole("tokens", tokens) * whole("width", width)
-    adds = whole("tables", tables) - 1
-    return Work(count * adds, count * (tables * itemsize(w) + itemsize(x)), "fp32", unit="vector", shape=(tokens, width))

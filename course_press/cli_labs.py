@@ -7,10 +7,10 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError, results
-from course_press import grading, grading_ring, labs
+from course_press import grading, grading_diagnosis, grading_ring, labs
 from course_press.console import err_console, out_console
 
-GRADERS = {"00": grading.grade, "01": grading_ring.grade}
+GRADERS = {"00": grading.grade, "01": grading_ring.grade, "02": grading_diagnosis.grade}
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")

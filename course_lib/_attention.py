@@ -1,0 +1,161 @@
+"""Bytes of attention with and without its scores in main memory. Knows no hardware."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib._checks import CourseError, Numbers, known, plain, positive, whole
+from course_lib._vector import softmax
+from course_lib.dtypes import itemsize, widest
+from course_lib.roofline import Work
+
+STATISTICS = "fp32"
+"""Format of the running maximum and sum that a tiled kernel keeps for each row."""
+
+
+def _heads(heads: int, kv_heads: int) -> float:
+    """Queries' heads for each head of keys and values."""
+    if whole("heads", heads) % whole("kv_heads", kv_heads):
+        raise CourseError(f"kv_heads must divide heads {heads} (got {kv_heads})")
+    return heads / kv_heads
+
+
+def attention_standard(
+    batch: ArrayLike, q_len: ArrayLike, kv_len: ArrayLike, heads: int, kv_heads: int, head_dim: int, *, x: str = "bf16"
+) -> dict[str, Work]:
+    """Attention as three kernels: the scores are written, read and written by the softmax, and read once more.
+
+    No mask: the whole square is computed and stored, and a causal mask throws half of it away afterwards.
+
+    Parameters
+    ----------
+    batch, q_len, kv_len : sequences, new tokens in each, and tokens they look at. Broadcast.
+    heads, kv_heads, head_dim : of queries, of keys and values, and their size.
+    x : format of everything that passes through memory, scores included.
+
+    Returns
+    -------
+    Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector unit.
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number or heads do not divide.
+
+    References
+    ----------
+    [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
+
+    Examples
+    --------
+    >>> parts = attention_standard(1, 4096, 4096, 1, 1, 64)
+    >>> sum(part.bytes for part in parts.values()) == 2 * (4 * 4096 * 64 + 4 * 4096**2)
+    True
+    """
+    _heads(heads, kv_heads)
+    b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
+    size, square = itemsize(x), b * heads * q * t
+    queries, keys = b * heads * q * d, b * kv_heads * t * d
+    shape = (batch, q_len, kv_len, heads)
+    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x), shape=shape)
+    return {"scores": product, "softmax": softmax(b * heads * q, kv_len, x=x), "values": product}
+
+
+def attention_tiled(
+    batch: ArrayLike,
+    q_len: ArrayLike,
+    kv_len: ArrayLike,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    sram: ArrayLike,
+    outer: str = "queries",
+    x: str = "bf16",
+) -> Work:
+    """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between blocks.
+
+    With memory for M elements a block has M / 4d rows: queries, keys, values and results share it. The loop outside reads its
+    blocks once, and the loop inside passes everything by for each of them, so traffic falls as 1 / M until one block
+    holds all; from there it is that of `attention`. A cache shared by several blocks brings it down further.
+    No mask: blocks that a causal mask would skip are counted.
+
+    Parameters
+    ----------
+    batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads that share a head of
+        keys and values are blocks of one matrix, so that they share what is read.
+    sram : byte of on-chip memory that one block may use. Broadcasts.
+    outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics of their rows read
+        and written again for each block of keys [dao2022].
+    x : format.
+
+    Returns
+    -------
+    Work
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number, heads do not divide, or the memory does not hold four rows.
+
+    References
+    ----------
+    [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which no exact algorithm
+    betters for all M (proposition 3). [dao2023] section 3.1.
+
+    Examples
+    --------
+    >>> standard = sum(part.bytes for part in attention_standard(1, 4096, 4096, 16, 16, 64).values())
+    >>> round(standard / attention_tiled(1, 4096, 4096, 16, 16, 64, sram=100e3).bytes, 1)
+    5.7
+    """
+    known("outer", outer, ("queries", "keys"))
+    group = _heads(heads, kv_heads)
+    b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
+    size, rows = itemsize(x), q * group
+    block = np.floor(positive("sram", sram) / (4 * d * size))
+    if np.any(block < 1):
+        raise CourseError(f"sram must hold four rows of head_dim {head_dim} in {x}: {4 * d * size:g} B or more (got {sram!r})")
+    if outer == "queries":
+        moved: Any = 2 * rows * d * size + 2 * t * d * size * np.ceil(rows / block)
+    else:
+        times = np.ceil(t / block)
+        results = rows * d * size + 2 * rows * itemsize(STATISTICS)
+        moved = 2 * t * d * size + times * rows * d * size + (2 * times + 1) * results
+    return Work(4 * b * heads * q * t * d, plain(b * kv_heads * moved), widest(x), shape=(batch, q_len, kv_len, heads))
+
+
+def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, head_dim: int, *, kv: str = "bf16") -> Work:
+    """What decode's attention cannot do without: each key and value of the cache read once, for one new token.
+
+    Parameters
+    ----------
+    batch, context : sequences and tokens in the cache of each. Broadcast.
+    heads, kv_heads, head_dim : of queries, of keys and values, and their size.
+    kv : format of the cache.
+
+    Returns
+    -------
+    Work
+        With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any length.
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number or heads do not divide.
+
+    References
+    ----------
+    [austin2025] chapter 4.
+
+    Examples
+    --------
+    >>> kv_read(1, 8192, 32, 8, 128).intensity
+    4.0
+    """
+    _heads(heads, kv_heads)
+    each: Numbers = whole("batch", batch) * whole("context", context) * whole("head_dim", head_dim)
+    # The cache is what is counted; the arithmetic of quantised keys and values is in the format they are widened to.
+    compute = "bf16" if itemsize(kv) < 2 else widest(kv)
+    return Work(4 * heads * each, 2 * kv_heads * each * itemsize(kv), compute, shape=(batch, context, heads, kv_heads))
