@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: book test labs bench serve pins clean
+.PHONY: book test labs bench calibrate serve pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
@@ -24,6 +24,10 @@ labs: $(VENV)/labs
 
 bench: $(VENV)/labs
 	$(RUN)/python -m tests.bench
+
+# Fits course_lib/data/calibration to the published measurements, and prints its errors on what was held out.
+calibrate: $(VENV)/press
+	$(RUN)/python -m course_lib.calibrate_fit
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test

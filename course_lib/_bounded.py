@@ -23,7 +23,7 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
         work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
     elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
         t_network = nonnegative("comms", comms)
-        return Estimate(0.0 * work.flops, work.bytes / chip.bandwidth, t_network, work.flops, work.bytes, work.kernels)
+        return Estimate(0.0 * work.flops, work.bytes / chip.bandwidth, t_network, work.flops, work.bytes, work.kernels, work=work)
     return roofline(work, chip, comms=comms)
 
 

@@ -34,6 +34,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     measured : s of the whole run, or of the first token where that is what was published.
     predicted : s, its lower bound.
     bound : what sets the bound of the longer of its phases, prefill and decode.
+    first, token : s of the first token and of each later one, where they were published; of a batch that starts together
+        the median of all tokens, of one sequence what is left of the run after the first.
     source : where it was published.
     """
 
@@ -48,6 +50,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     measured: float
     predicted: float
     bound: str
+    first: float | None
+    token: float | None
     source: str
 
     @property
@@ -122,8 +126,24 @@ def _run(name: str, row: Mapping[str, str]) -> Run | None:
     return Run(
         table=name, model=model, chip=on.key, w=w, batch=batch, tp=tp, prompt=prompt, output=output,
         measured=_seconds(row, batch * output, tp), predicted=sum(times), bound=parts[times.index(max(times))][1].bound,
-        source=row["source"],
+        first=_first(row, batch), token=_token(row, batch, output), source=row["source"],
     )  # fmt: skip
+
+
+def _first(row: Mapping[str, str], batch: int) -> float | None:
+    """Alone, a prompt's first token is its prefill; among others it has waited too."""
+    if "first_token_ms" in row:
+        return float(row["first_token_ms"]) / 1e3
+    return float(row["FTL(ave)(s)"]) if batch == 1 and row.get("FTL(ave)(s)") else None
+
+
+def _token(row: Mapping[str, str], batch: int, output: int) -> float | None:
+    if "technique" in row:
+        return 1 / float(row["tokens_per_s"])
+    if "50%(s)" not in row:
+        return None
+    first = _first(row, batch)
+    return float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
 
 
 def _seconds(row: Mapping[str, str], tokens: int, tp: int) -> float:

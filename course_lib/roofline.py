@@ -34,7 +34,7 @@ class Work:
     dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
     unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
     kernels : how many launches it takes.
-    shape : the sizes it came from, for display only.
+    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are several.
 
     Raises
     ------
@@ -86,6 +86,8 @@ class Estimate:
     t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
     flops, bytes, kernels : the work they are the times of.
     parts : the estimates this one is the total of; empty for a single operator.
+    work : what was set against the chip, with its format and shape; `None` for a total. Bounds never look at it:
+        `course_lib.calibrate` does.
     """
 
     t_math: Numbers
@@ -95,6 +97,7 @@ class Estimate:
     bytes: Numbers
     kernels: Numbers = 1
     parts: Mapping[str, "Estimate"] = field(default_factory=dict)
+    work: Work | None = None
 
     @property
     def lower(self) -> Numbers:
@@ -171,7 +174,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     t_math = work.flops / positive("peak", chip.peak(work.dtype, work.unit))
     t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
     t_network = nonnegative("comms", comms)
-    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels)
+    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work)
 
 
 def total(**parts: Estimate) -> Estimate:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from course_lib import CourseError
 from course_press import check as checks
-from course_press import cli_exercises, cli_labs, cli_predict, cli_specs, notebooks, parity, quarto, site
+from course_press import cli_calibrate, cli_exercises, cli_labs, cli_predict, cli_specs, notebooks, parity, quarto, site
 from course_press.book import languages
 from course_press.console import err_console, out_console
 from course_press.quarto import MissingError
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_specs.app)
 app.add_typer(cli_predict.app)
+app.add_typer(cli_calibrate.app)
 app.add_typer(cli_labs.app)
 app.add_typer(cli_exercises.app)
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")

@@ -2,12 +2,13 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from course_lib import llm, n, specs
+from course_lib import CourseError, calibrate, llm, n, specs
 from course_press.console import err_console, out_console
 
 app = typer.Typer()
@@ -26,6 +27,8 @@ def predict(
     tp: Annotated[int, typer.Option(help="Chips that share the model.")] = 1,
     link: Annotated[str | None, typer.Option(help="Link between them, by its name: nvlink.")] = None,
     prefill: Annotated[bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")] = False,
+    calibrated: Annotated[bool, typer.Option("--calibrated", help="Beside the bound, a likely time and its range.")] = False,
+    constants: Annotated[Path | None, typer.Option(help="Your own constants, of course calibrate; with --calibrated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything in SI units, as JSON.")] = False,
 ) -> None:
     """Bound a step of inference on a chip; exit with 1 where the model does not fit.
@@ -35,14 +38,26 @@ def predict(
     kept: dict[str, Any] = {"w": weights, "x": activations, "kv": cache, "tp": tp}
     step = (llm.prefill if prefill else llm.decode)(model, chip, batch, context, **kept, compute=compute, link=link)
     fit = llm.fits(model, chip, batch, context, **kept)
+    if constants is not None and not calibrated:
+        raise CourseError("--constants needs --calibrated: the bound has no constants")
+    likely = calibrate.predict(step, chip, constants=constants) if calibrated else None
     if as_json:
-        print(json.dumps({**_times(step), "parts": _parts(step), "fit": _fit(fit)}, indent=1))  # noqa: T201
+        expected = {} if likely is None else {"calibrated": _likely(likely)}
+        print(json.dumps({**_times(step), **expected, "parts": _parts(step), "fit": _fit(fit)}, indent=1))  # noqa: T201
     else:
         _show(step, fit, f"{model} on {specs.chip(chip).name}, {'prefill' if prefill else 'decode'}")
+        if likely is not None:
+            span = f"{n(likely.low, 's')} to {n(likely.high, 's')}"
+            out_console.print(f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
+            out_console.print(likely.source, soft_wrap=True, markup=False, style="dim")
     if not fit.fits:
         said = f"{model} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} has {n(fit.available, 'B')}"
         err_console.print(said, style="red", soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _likely(likely: calibrate.Prediction) -> dict[str, Any]:
+    return {name: getattr(likely, name) for name in ("expected", "low", "high", "source")}
 
 
 def _times(step: llm.Estimate) -> dict[str, Any]:

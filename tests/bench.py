@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
+from course_lib.calibrate_report import as_text, calibrate_report
 from course_press import site
 
 ROOT = Path(__file__).parent.parent
@@ -93,6 +94,7 @@ def how_steady() -> Table:
 
 def main() -> None:
     """Measure and print."""
+    Console().print(as_text(calibrate_report()), highlight=False)
     Console().print(how_steady())
     table = Table("what", "measured", "target", box=None)
 

@@ -1,0 +1,252 @@
+"""What work is likely to take: an expected time and an 80 % range, beside the bound that it never changes.
+
+`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips come to it. They are fitted
+to published measurements by `course_lib.calibrate_fit`, or by `fit` to the reader's own, and stand with their source in
+`data/calibration`. A chip that nobody measured gets the constants of the nearest one, with a wider range, and says so.
+
+>>> from course_lib import chip, ops, roofline
+>>> step = roofline(ops.matmul(4096, 8192, 8192, x="fp16", w="fp16"), chip("a100-sxm-80"))
+>>> likely = predict(step, "a100-sxm-80")
+>>> step.lower < likely.low < likely.expected < likely.high
+True
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib._achieved import Constants, Kernel, kernels, product, seconds
+from course_lib._bounded import accelerator
+from course_lib._calibration import (
+    Calibration,
+    CalibrationFile,
+    LinkConstants,
+    Range,
+    calibration,
+    calibrations,
+    from_file,
+    to_toml,
+)
+from course_lib._checks import CourseError, Numbers, known, plain
+from course_lib.dtypes import BITS
+from course_lib.network import all_reduce as bound_of_all_reduce
+from course_lib.roofline import Estimate
+from course_lib.specs import Accelerator
+
+__all__ = [
+    "Calibration", "CalibrationFile", "Constants", "LinkConstants", "Prediction", "Range", "achieved", "all_reduce",
+    "calibration", "calibrations", "coverage", "from_file", "mean_error", "predict", "to_toml",
+]  # fmt: skip
+
+MEMORY, COMPUTE = 0.5, 8.0
+"""Compute over memory time of the bound: below the first a product is far on memory's side, above the second on the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """A likely time. Broadcasts.
+
+    Attributes
+    ----------
+    expected : s.
+    low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
+    source : what the constants were fitted to, or whose they are.
+    """
+
+    expected: Numbers
+    low: Numbers
+    high: Numbers
+    source: str
+
+
+def predict(
+    estimate: Estimate, chip: Accelerator | str, *, dtype: str | None = None, constants: Calibration | Path | str | None = None
+) -> Prediction:
+    """How long what was bounded is likely to take, and an 80 % range.
+
+    Each kernel takes its overhead, and its two times at what the chip achieves, overlapped as well as they do. A matrix product's
+    arithmetic is that of whole tiles in whole waves over the multiprocessors, of the tile and split that are fastest. Queries,
+    keys and values are one product, as are gate and up. Kernels of a total are further apart, more so where a prompt's attention
+    shows that they are launched one by one. A collective takes a fixed time and its bytes at what links achieve.
+
+    Parameters
+    ----------
+    estimate : of `roofline`, `total`, `llm.decode` or `llm.prefill` on this chip.
+    chip : an accelerator or its key.
+    dtype : format whose constants are taken where the estimate has no matrix product; ``"bf16"`` by default.
+    constants : the reader's own, from `course calibrate`, or a file of theirs; what the library knows of the chip otherwise.
+
+    Returns
+    -------
+    Prediction
+        ``estimate.lower <= low <= expected <= high``.
+
+    Raises
+    ------
+    CourseError
+        If `estimate` is none, or the chip or the format is not known.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> step = llm.decode("llama-3-8b", "a100-sxm-80", 1, 1024)
+    >>> 1.2 < predict(step, "a100-sxm-80").expected / step.lower < 1.7
+    True
+    """
+    if not isinstance(estimate, Estimate):
+        raise CourseError(f"estimate must be an Estimate (got {estimate!r}): pass roofline(work, chip) or llm.decode(...)")
+    on = accelerator(chip)
+    every = list(kernels(estimate))
+    found = _constants(on, _format(every, dtype), constants)
+    apart = _apart(every, found.constants) if estimate.parts else 0.0
+    expected: Any = 0.0
+    low: Any = 0.0
+    high: Any = 0.0
+    for kernel in every:
+        # A collective's latency has its launch in it already.
+        time = _seconds(kernel, on, found) + apart * kernel.count * (np.asarray(kernel.bound.t_network) == 0)
+        least, most = _range(kernel, found) if not estimate.parts else found.ranges["step"].factors(found.widen)
+        expected, low, high = expected + time, low + time * least, high + time * most
+    expected = np.maximum(expected, estimate.lower)
+    low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
+    return Prediction(plain(expected), plain(low), plain(high), found.source)
+
+
+def all_reduce(
+    bytes: ArrayLike,  # noqa: A002
+    chip: Accelerator | str,
+    n: ArrayLike,
+    *,
+    link: str = "nvlink",
+    constants: Calibration | Path | str | None = None,
+) -> Prediction:
+    """How long a ring all-reduce over a chip's links is likely to take.
+
+    Parameters
+    ----------
+    bytes : byte of the array on each chip. Broadcasts.
+    chip : an accelerator or its key.
+    n : chips. Broadcasts.
+    link : name of the chip's links.
+    constants : as in `predict`.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    CourseError
+        If the chip or the link is not known.
+
+    Examples
+    --------
+    >>> small, large = all_reduce([1e4, 1e9], "a100-sxm-80", 8).expected
+    >>> bool(small > 1e-5), bool(large > 2 * 7 / 8 * 1e9 / 300e9)
+    (True, True)
+    """
+    on = accelerator(chip)
+    one = on.links[known("link", link, on.links, f"of {on.key}")]
+    found = _constants(on, None, constants)
+    bound = np.asarray(bound_of_all_reduce(bytes, one, n))
+    expected = np.where(bound > 0, found.links.seconds(bound), 0.0)
+    least, most = found.links.range.factors(found.widen)
+    low = np.clip(least * expected, bound, expected)
+    return Prediction(plain(expected), plain(low), plain(most * expected), found.source)
+
+
+def _constants(chip: Accelerator, dtype: str | None, given: Calibration | Path | str | None) -> Calibration:
+    if given is None:
+        return calibration(chip, dtype)
+    if isinstance(given, Calibration):
+        return given
+    return from_file(Path(given), dtype)
+
+
+def _format(every: Iterable[Kernel], dtype: str | None) -> str:
+    """The format of the work's arithmetic: of the matrix products where there are any."""
+    if dtype is not None:
+        return known("dtype", dtype, BITS)
+    products = [kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"]
+    if not products:
+        return "bf16"
+    # In a step, that of the products with weights: attention may run in a wider one.
+    return max(products, key=lambda work: float(np.max(work.flops))).dtype
+
+
+def _apart(every: Iterable[Kernel], constants: Constants) -> Any:
+    """Time between kernels: the host launches one by one what has more than one new token."""
+    apart: Any = constants.gap
+    for kernel in every:
+        work = kernel.work
+        if (
+            work is not None
+            and work.unit == "matrix"
+            and product(work) is None
+            and work.shape is not None
+            and len(work.shape) == 4
+        ):
+            apart = np.where(np.asarray(work.shape[1]) > 1, constants.launch, apart)
+    return apart
+
+
+def _seconds(kernel: Kernel, chip: Accelerator, found: Calibration) -> Any:
+    network = np.asarray(kernel.bound.t_network)
+    alone = seconds(kernel, chip, found.constants)
+    if not np.any(network > 0):
+        return alone
+    carried = kernel.count * found.links.seconds(network / kernel.count)
+    return np.where(network > 0, np.maximum(alone, carried), alone)
+
+
+def _range(kernel: Kernel, found: Calibration) -> tuple[Any, Any]:
+    """What one measurement in ten falls below, and above, of the expected time: by the side of the ridge."""
+    if product(kernel.work) is None:
+        return found.ranges["memory"].factors(found.widen)
+    ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)
+    sides = {name: found.ranges[name].factors(found.widen) for name in ("memory", "ridge", "compute")}
+    low, high = (
+        np.where(ratio < MEMORY, sides["memory"][i], np.where(ratio < COMPUTE, sides["ridge"][i], sides["compute"][i]))
+        for i in (0, 1)
+    )
+    return low, high
+
+
+def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float, float]:
+    """The three constants by which a reader judges a chip: fractions of the peak and of the bandwidth, seconds per kernel.
+
+    Examples
+    --------
+    >>> compute, bandwidth, overhead = achieved("a100-sxm-80")
+    >>> 0.6 < compute < 1, 0.6 < bandwidth < 1, 1e-6 < overhead < 1e-5
+    (True, True, True)
+    """
+    found = calibration(accelerator(chip), dtype).constants
+    return found.compute, found.bandwidth, found.overhead
+
+
+def coverage(prediction: Prediction, measured: ArrayLike) -> float:
+    """The share of measurements within the range.
+
+    Examples
+    --------
+    >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
+    0.5
+    """
+    times = np.asarray(measured)
+    return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
+
+
+def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
+    """Mean absolute percentage error, as a fraction.
+
+    Examples
+    --------
+    >>> mean_error([1.1, 0.9], [1.0, 1.0])
+    0.1...
+    """
+    return float(np.mean(np.abs(np.asarray(expected) / np.asarray(measured) - 1)))
