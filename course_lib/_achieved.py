@@ -17,6 +17,8 @@ SPLITS = (1, 2, 4)
 """In how many parts the contraction is cut, so that more multiprocessors have work where the result has few tiles."""
 ALIGNMENT = 16
 """Bytes that a row of an operand must be a multiple of to be loaded at full width."""
+CORES = 16
+"""Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody published."""
 FUSED = (("q", "k", "v"), ("gate", "up"))
 """Products of one input, by their names in a step, that engines run as one."""
 
@@ -34,7 +36,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         one takes the longer.
     reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken by loading it.
     misaligned : factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
-    unpack : vector operations that widening one element of a narrow weight takes.
+    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer work, whose units grow with
+        the count of multiprocessors, not with the peak of the vector unit.
     gap : s between kernels of a step that is replayed as a whole, with the small kernels that the bound takes as fused.
     launch : s between kernels of a step that the host launches one by one, as prompts of any length need.
     """
@@ -164,11 +167,12 @@ def _aligned(sizes: Any, work: Work, constants: Constants) -> Any:
 
 
 def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:
-    """Weights narrower than the arithmetic are widened on the vector unit, each element once."""
-    if kernel.work is None or "vector.fp32" not in chip.peaks:
+    """Weights narrower than the arithmetic are widened by integer instructions, each element once."""
+    clock = chip.clock or chip.max_clock
+    if kernel.work is None or not clock or (chip.multiprocessors or 0) < CORES:
         return 0.0
     wide = itemsize(kernel.work.dtype)
     elements = sizes.groups * sizes.D * sizes.F
     weights = kernel.bound.bytes / kernel.count - wide * sizes.B * (sizes.D + sizes.F)
     narrow = weights < 0.99 * wide * elements
-    return np.where(narrow, constants.unpack * elements / chip.peaks["vector.fp32"], 0.0)
+    return np.where(narrow, constants.unpack * elements / (chip.multiprocessors * clock), 0.0)

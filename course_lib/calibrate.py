@@ -11,11 +11,13 @@ to published measurements by `course_lib.calibrate_fit`, or by `fit` to the read
 True
 """
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -34,7 +36,7 @@ from course_lib._calibration import (
 from course_lib._checks import CourseError, Numbers, known, plain
 from course_lib.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
-from course_lib.roofline import Estimate
+from course_lib.roofline import Estimate, Work
 from course_lib.specs import Accelerator
 
 __all__ = [
@@ -103,17 +105,11 @@ def predict(
     every = list(kernels(estimate))
     found = _constants(on, _format(every, dtype), constants)
     apart = _apart(every, found.constants) if estimate.parts else 0.0
-    expected: Any = 0.0
-    low: Any = 0.0
-    high: Any = 0.0
-    for kernel in every:
-        # A collective's latency has its launch in it already.
-        time = _seconds(kernel, on, found) + apart * kernel.count * (np.asarray(kernel.bound.t_network) == 0)
-        least, most = _range(kernel, found) if not estimate.parts else found.ranges["step"].factors(found.widen)
-        expected, low, high = expected + time, low + time * least, high + time * most
+    expected, low, high = _sums(every, on, found, apart, bool(estimate.parts))
+    low, high, said = _engines(every, on, found, apart, (expected, low, high))
     expected = np.maximum(expected, estimate.lower)
     low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
-    return Prediction(plain(expected), plain(low), plain(high), found.source)
+    return Prediction(plain(expected), plain(low), plain(high), found.source + said)
 
 
 def all_reduce(
@@ -159,6 +155,65 @@ def all_reduce(
     return Prediction(plain(expected), plain(low), plain(most * expected), found.source)
 
 
+def _sums(every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool) -> tuple[Any, Any, Any]:
+    """Expected time of all kernels, and the ends of their range."""
+    expected: Any = 0.0
+    low: Any = 0.0
+    high: Any = 0.0
+    for kernel in every:
+        time = _with_gap(kernel, chip, found, apart)
+        least, most = found.ranges["step"].factors(found.widen) if step else _range(kernel, found)
+        expected, low, high = expected + time, low + time * least, high + time * most
+    return expected, low, high
+
+
+def _with_gap(kernel: Kernel, chip: Accelerator, found: Calibration, apart: Any) -> Any:
+    # A collective's latency has its launch in it already.
+    return _seconds(kernel, chip, found) + apart * kernel.count * (np.asarray(kernel.bound.t_network) == 0)
+
+
+def _engines(
+    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, likely: tuple[Any, Any, Any]
+) -> tuple[Any, Any, str]:
+    """The range's ends with what engines are known to do otherwise, each as one more independent doubt; and what to say of it.
+
+    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip where no steps were
+    measured, an engine may read keys and values again for each head that shares them.
+    """
+    expected, low, high = likely
+    said = ""
+    at_once = msgspec.structs.replace(found, constants=msgspec.structs.replace(found.constants, unpack=0.0))
+    hidden = sum(_with_gap(kernel, chip, at_once, apart) for kernel in every)
+    if np.any(hidden < expected):
+        low = _doubted(expected, low, hidden)
+        said += "; narrow weights as one engine's kernels widen them, and the range allows for one that hides it"
+    again = sum(_with_gap(_again(kernel), chip, found, apart) for kernel in every)
+    if found.widen and np.any(again > expected):
+        high = _doubted(expected, high, again)
+        said += "; the range allows for an engine that reads shared keys and values again for each head"
+    return low, high, said
+
+
+def _doubted(expected: Any, end: Any, otherwise: Any) -> Any:
+    """An end of a range, further out by an independent doubt: the logarithms' squares add."""
+    out = np.hypot(np.log(end / expected), np.log(otherwise / expected))
+    return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
+
+
+def _again(kernel: Kernel) -> Kernel:
+    """A decode step's attention if each head read its keys and values for itself; one cache for all heads is read once."""
+    work = kernel.work
+    if work is None or work.shape is None or not _attends(work):
+        return kernel
+    _, new, _, heads, shared = (np.asarray(size) for size in work.shape)
+    times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
+    return dataclasses.replace(kernel, bound=dataclasses.replace(kernel.bound, t_memory=kernel.bound.t_memory * times))
+
+
+def _attends(work: Work) -> bool:
+    return work.unit == "matrix" and work.shape is not None and len(work.shape) == 5
+
+
 def _constants(chip: Accelerator, dtype: str | None, given: Calibration | Path | str | None) -> Calibration:
     if given is None:
         return calibration(chip, dtype)
@@ -183,13 +238,7 @@ def _apart(every: Iterable[Kernel], constants: Constants) -> Any:
     apart: Any = constants.gap
     for kernel in every:
         work = kernel.work
-        if (
-            work is not None
-            and work.unit == "matrix"
-            and product(work) is None
-            and work.shape is not None
-            and len(work.shape) == 4
-        ):
+        if work is not None and work.shape is not None and _attends(work):
             apart = np.where(np.asarray(work.shape[1]) > 1, constants.launch, apart)
     return apart
 

@@ -115,13 +115,7 @@ def misalignment() -> float:
 
 
 class Step(NamedTuple):
-    """A measured step of inference: its kernels' time and count without gaps, and what was measured, s.
-
-    Examples
-    --------
-    >>> round(misalignment(), 2)
-    1.45
-    """
+    """A measured step of inference: the run it was in, its bound, and what was measured, s."""
 
     run: published.Run
     bound: Estimate
@@ -129,8 +123,8 @@ class Step(NamedTuple):
 
 
 @cache
-def steps(kind: str) -> tuple[Step, ...]:
-    """Published steps by kind: ``"decode"`` for tokens after the first, ``"prefill"`` for first tokens.
+def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Step, ...]:
+    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"`` for first tokens.
 
     Examples
     --------
@@ -138,7 +132,7 @@ def steps(kind: str) -> tuple[Step, ...]:
     ['llama-2-70b', 'llama-2-7b']
     """
     found = []
-    for name in published.TABLES:
+    for name in tables:
         for run in published.runs(name):
             more: dict[str, Any] = {"w": run.w, "tp": run.tp, "link": "nvlink" if run.tp > 1 else None}
             if kind == "decode" and run.token:
@@ -188,19 +182,11 @@ def fit_steps(given: Calibration, model: str = MODEL) -> Calibration:
     narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
     found = _fit_steps(given, "gap", wide, 2e-6)
     found = _fit_steps(found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5)
-    return _fit_steps(found, "unpack", narrow, 3.0)
+    return _fit_steps(found, "unpack", narrow, 0.05)
 
 
 class Messages(NamedTuple):
-    """Measured all-reduces: byte, chips, s, and their bound.
-
-    Examples
-    --------
-    >>> from course_lib.calibrate import calibration
-    >>> found = fit_steps(calibration(chip(REFERENCE), DTYPE)).constants
-    >>> found.gap < found.launch
-    True
-    """
+    """Measured all-reduces: byte, chips, s, and their bound."""
 
     size: NDArray[Any]
     chips: NDArray[Any]
@@ -331,7 +317,7 @@ def _reference(measured: Products | None = None, date: str = "") -> CalibrationF
     every = products("matmul_a100_transformer_gemms")
     unseen = held_out(len(every.seconds))
     fitted = measured or every.some(~unseen)
-    start = Constants(**START, misaligned=misalignment(), unpack=3.0, gap=1e-6, launch=1e-5)
+    start = Constants(**START, misaligned=misalignment(), unpack=0.05, gap=1e-6, launch=1e-5)
     constants = fit_products(fitted, on, start)
     bound = fitted.bound(on)
     expected = seconds(Kernel(bound, bound.work), on, constants)

@@ -262,7 +262,9 @@ def attention(
     # The new keys and values come from the projections as activations and go to the cache: t - q are read from it, q written.
     keys_values = t * itemsize(x) if kv is None else (t - q) * itemsize(kv) + q * (itemsize(x) + itemsize(kv))
     moved = b * (q * heads * width * itemsize(x) + token * keys_values)
-    return Work(2 * b * heads * width * pairs, moved, compute or _wider(x, kv or x), shape=(batch, q_len, kv_len, heads))
+    return Work(
+        2 * b * heads * width * pairs, moved, compute or _wider(x, kv or x), shape=(batch, q_len, kv_len, heads, kv_heads)
+    )
 
 
 def _wider(x: str, kv: str) -> str:

@@ -13,14 +13,24 @@ from course_lib.specs import chip
 
 TABLES = ("decode_gptfast_bs1", "decode_lmdeploy_a100_static", "decode_trtllm_v061_static", "prefill_trtllm_v05_ttft")
 """Files of `data/measured` that can be compared."""
+UNSEEN = ("decode_torchao_bs1",)
+"""Files of the same kind that no constant is fitted to: they test `course_lib.calibrate`."""
 
 _MODELS = {
     "llama2-7b": "llama-2-7b", "Llama-2-7B": "llama-2-7b", "LLaMA-7B": "llama-2-7b",
     "llama2-70b": "llama-2-70b", "Llama-2-70B": "llama-2-70b", "LLaMA-70B": "llama-2-70b",
+    "Llama-3-8B": "llama-3-8b", "Llama-3.1-8B": "llama-3-8b",
 }  # fmt: skip
-# The first LLaMA 7B has the matrices of Llama 2 7B; they differ in the context they were trained for.
-_CHIPS = {"A100": "a100-sxm-80", "A100-SXM-80GB": "a100-sxm-80", "A100-80GB (330 W limit)": "a100-sxm-80"}
-_TECHNIQUES = {"Base": "bf16", "bf16": "bf16", "8-bit": "int8", "4-bit (G=32)": "int4/32"}
+# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ in the context they were
+# trained for.
+_CHIPS = {
+    "A100": "a100-sxm-80", "A100-SXM-80GB": "a100-sxm-80", "A100-80GB": "a100-sxm-80",
+    "A100-80GB (330 W limit)": "a100-sxm-80", "H100": "h100-sxm",
+}  # fmt: skip
+_TECHNIQUES = {
+    "Base": "bf16", "bf16": "bf16", "8-bit": "int8", "4-bit (G=32)": "int4/32",
+    "Base (bfloat16)": "bf16", "int8wo": "int8", "float8wo": "fp8", "int4wo-64": "int4/64",
+}  # fmt: skip
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +76,11 @@ def runs(name: str) -> list[Run]:
     A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the prompt and half the
     output. Time to first token is a prefill. Left out are models and chips that the tables do not have, and batches
     whose sequences do not fit at full length, so that they cannot have run at once. gpt-fast does not say how long its
-    prompts are: its rows are one decode step at a context of one token, which no run can undercut.
+    prompts are, nor does torchao: their rows are one decode step at a context of one token, which no run can undercut.
 
     Parameters
     ----------
-    name : one of `TABLES`.
+    name : one of `TABLES` or `UNSEEN`.
 
     Returns
     -------
@@ -90,7 +100,7 @@ def runs(name: str) -> list[Run]:
     >>> all(run.ratio > 1 for run in runs("decode_gptfast_bs1"))
     True
     """
-    known("table", name, TABLES)
+    known("table", name, TABLES + UNSEEN)
     found = [_run(name, row) for row in table(name)]
     return [run for run in found if run is not None]
 

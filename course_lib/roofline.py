@@ -34,7 +34,8 @@ class Work:
     dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
     unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
     kernels : how many launches it takes.
-    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are several.
+    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are several; of attention batch, new
+        and all tokens, heads of queries and of keys.
 
     Raises
     ------

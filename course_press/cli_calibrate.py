@@ -24,7 +24,9 @@ def calibrate_command(
     Example: `course calibrate labs/00-three-accelerators/results/local/results.csv --out mine.toml`
     """
     if not file.is_file():
-        raise CourseError(f"file {str(file)!r} does not exist: run course lab run 00, or pass the results.csv of another run")
+        raise CourseError(
+            f"file {str(file)!r} is not there or is no file: run course lab run 00, or pass the results.csv of another run"
+        )
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
     table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
@@ -36,3 +38,7 @@ def calibrate_command(
     except OSError as error:
         raise CourseError(f"--out {str(out)!r} cannot be written: {error.strerror}") from None
     out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True, markup=False)
+    if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):
+        out_console.print(
+            f"left out: products in {', '.join(unused)}; the chip has no peak to set them against, or none ran cold"
+        )

@@ -120,6 +120,51 @@ def test_unpacking_needs_weights_narrower_than_the_arithmetic():
     assert calibrate.predict(product(1, 8192, 8192, w="int8"), A100, constants=found).expected > 1e-3
 
 
+def test_widening_grows_with_multiprocessors_not_with_the_vector_unit():
+    """An H100 doubles the vector unit of a multiprocessor, not its integer units."""
+    times = []
+    for key in ("a100-sxm-80", "h100-sxm"):
+        on = chip(key)
+        step, known = product(1, 8192, 28_672, w="int4/32", on=on), calibrate.calibration(on, "bf16")
+        added = msgspec.structs.replace(known.constants, overlap=1.0)
+        wide, hidden = (
+            calibrate.predict(step, on, constants=msgspec.structs.replace(known, constants=constants)).expected
+            for constants in (added, msgspec.structs.replace(added, unpack=0.0))
+        )
+        times.append((wide - hidden) * on.multiprocessors * on.clock)
+    assert times[0] == pytest.approx(times[1], rel=1e-6)
+
+
+def test_widening_on_a_chip_of_few_cores_is_not_known():
+    one, other = (calibrate.predict(product(1, 8192, 28_672, w=w, on=chip("tpu-v5e")), "tpu-v5e") for w in ("int8", "int4"))
+    assert "widen" not in one.source + other.source
+
+
+def test_an_engine_may_hide_what_widening_takes():
+    wide, narrow = (calibrate.predict(llm.decode("llama-2-7b", A100, 1, 128, w=w), A100) for w in ("bf16", "int4/32"))
+    assert narrow.low / narrow.expected < wide.low / wide.expected
+    assert narrow.high / narrow.expected == pytest.approx(wide.high / wide.expected)
+    assert "hides it" in narrow.source
+    assert "hides it" not in wide.source
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "wider"),
+    [
+        ("llama-2-70b", "h100-sxm", True),
+        ("llama-2-70b", "a100-sxm-80", False),  # where steps were measured
+        ("llama-2-7b", "h100-sxm", False),  # nothing is shared
+        ("deepseek-v3", "h100-sxm", False),  # one cache of all heads
+    ],
+)
+def test_shared_heads_may_be_read_again_where_no_step_was_measured(model, key, wider):
+    few, many = (calibrate.predict(llm.decode(model, key, batch, 2048), key) for batch in (1, 256))
+    grows = many.high / many.expected > 1.3 * few.high / few.expected
+    assert grows == wider
+    assert ("again for each head" in many.source) == wider
+    assert many.low / many.expected == pytest.approx(few.low / few.expected, rel=0.05)
+
+
 def test_kernels_add_their_overhead():
     small = ops.elementwise(8, flops=1, dtype="bf16")
     one, hundred = (calibrate.predict(roofline(n * small, A100), A100).expected for n in (1, 100))

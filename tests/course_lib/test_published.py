@@ -3,17 +3,17 @@ import pytest
 from course_lib import CourseError, chip, llm
 from course_lib.measured import table
 from course_lib.models import model
-from course_lib.published import TABLES, median_error, runs
+from course_lib.published import TABLES, UNSEEN, median_error, runs
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", TABLES + UNSEEN)
 def test_no_published_run_is_faster_than_its_bound(name, record_property):
     found = runs(name)
     assert len(found) >= 4
     for run in found:
         assert run.measured > run.predicted > 0, run
     record_property("median_error", median_error(name))
-    assert 0 < median_error(name) < 1
+    assert 0 < median_error(name) < 1.5
 
 
 def test_what_is_left_out_is_what_cannot_be_compared():

@@ -4,6 +4,7 @@ import tomllib
 from typer.testing import CliRunner
 
 from course_lib import CourseError, calibrate, llm, n
+from course_lib.measured import FOLDER
 from course_lib.results import append
 from course_press.cli import app
 from tests.course_lib.test_calibrate_fit import TRUE, rows
@@ -55,8 +56,15 @@ def test_several_devices_need_a_choice(tmp_path):
     assert "one device" in str(refused.exception)
 
 
+def test_formats_without_a_peak_are_named():
+    results = FOLDER / "lab-00" / "amd-epyc-2-cores" / "results.csv"
+    done = course("calibrate", str(results), "--chip", "i5-8250u", "--out", "/dev/null")
+    assert done.exit_code == 0
+    assert "left out: products in bf16, fp16, int8" in done.output
+
+
 def test_errors_say_what_to_do(tmp_path):
     missing = course("calibrate", str(tmp_path / "nothing.csv")).exception
-    assert "does not exist" in str(missing)
+    assert "is not there" in str(missing)
     lonely = course("predict", "llama-2-7b", "a100-sxm-80", "--constants", "mine.toml").exception
     assert "--constants needs --calibrated" in str(lonely)
