@@ -94,7 +94,7 @@ def how_steady() -> Table:
 
 def main() -> None:
     """Measure and print."""
-    Console().print(as_text(calibrate_report()), highlight=False)
+    Console().print(as_text(calibrate_report()), highlight=False, soft_wrap=True)
     Console().print(how_steady())
     table = Table("what", "measured", "target", box=None)
 
