@@ -19,6 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from course_press import kernels
 from course_press.files import swap_in
 from course_press.source import Cell, Chapter, Inline, Line
 
@@ -93,7 +94,8 @@ def environment(root: Path) -> str:
     for file in sorted(root.glob("labs/*/results/local/*")):
         digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
-    digest.update(Path(__file__).read_bytes())
+    for module in (__file__, kernels.__file__):
+        digest.update(Path(module).read_bytes())
     return digest.hexdigest()
 
 
@@ -151,8 +153,11 @@ def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path,
     sockets = tempfile.TemporaryDirectory(prefix="course-")
     specs = KernelSpecManager(kernel_dirs=[])
     manager = AsyncKernelManager(transport="ipc", ip=f"{sockets.name}/k", kernel_name="python3", kernel_spec_manager=specs)
-    client = NotebookClient(notebook, km=manager, timeout=TIMEOUT, resources={"metadata": {"path": str(root)}})
-    env = {**os.environ, "COURSE_LANG": lang, "COURSE_PRINT": to, "PYTHONHASHSEED": "0", "MPLBACKEND": "agg"}
+    if kernels.FORKS:
+        manager.provisioner = kernels.ForkedProvisioner(parent=manager, kernel_spec=manager.kernel_spec)
+    resources = {"metadata": {"path": str(root)}}
+    client = NotebookClient(notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate")
+    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 

@@ -18,8 +18,8 @@ from course_lib import CourseError
 from course_lib.text import words
 from course_press import parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_page
-from course_press.run import Cache, environment, run
+from course_press.printing import ASSETS, Printed, line_with, print_pages
+from course_press.run import Cache, environment
 
 MARKER = ".course-site"
 """A file in every built site: a folder without it is never replaced."""
@@ -58,13 +58,8 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         stage = Path(folder)
-        for lang in langs:
-            book = read_book(root, lang)
-            pages = []
-            for chapter in book.chapters:
-                say(f"{lang} · {chapter.title}")
-                ran = run(chapter, root=root, lang=lang, to="site", cache=cache, fingerprint=fingerprint)
-                pages.append(print_page(book, chapter, ran, cache))
+        books = [read_book(root, lang) for lang in langs]
+        for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
