@@ -1,6 +1,5 @@
 """Pages are made side by side, in forked kernels: the same bytes as one after the other, and nothing is left behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -80,7 +79,7 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
     wrong += "while not os.path.exists('started'):\n    pass\n1 / 0"
     book.edit(SETUP, "2e12", wrong)
     start = time.monotonic()
-    with pytest.raises(SourceError, match=rf"^{SETUP}:9: this cell of chapters/es/one\.qmd failed with ZeroDivisionError"):
+    with pytest.raises(SourceError, match=rf"^{SETUP}:10: this cell of chapters/es/one\.qmd failed with ZeroDivisionError"):
         book.build(("en", "es"))
     assert time.monotonic() - start < 60
     assert files(book.root / "_site") == before
@@ -91,11 +90,11 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
 def test_an_interruption_leaves_no_kernel_and_no_site(book, how):
     book.edit(SETUP, "2e12", f"2e12\n{HANGS}")
     command = [sys.executable, "-m", "course_press", "build", "--engine", "embedded", "--lang", "en"]
-    build = subprocess.Popen(command, cwd=book.root, stderr=subprocess.PIPE, env=os.environ | {"NO_COLOR": "1"})
-    assert soon((book.root / "started").exists)
-    assert [process for process in kernels_in(book.root) if process.pid != build.pid]
-    build.send_signal(how)
-    assert build.wait(30) != 0
-    assert b"Traceback" not in build.stderr.read()
+    with subprocess.Popen(command, cwd=book.root, stderr=subprocess.PIPE) as build:
+        assert soon((book.root / "started").exists)
+        assert [process for process in kernels_in(book.root) if process.pid != build.pid]
+        build.send_signal(how)
+        assert build.wait(30) != 0
+        assert b"Traceback" not in build.stderr.read()
     assert soon(lambda: not kernels_in(book.root))
     assert not (book.root / "_site").exists()
