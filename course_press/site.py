@@ -120,12 +120,13 @@ def _templates() -> Environment:
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
     labels = _labels(pages)
     urls = {page.url: page for page in pages}
+    stale = _stale(book, words(book.lang))
     template = _templates().get_template("page.html.j2")
     for page in pages:
         _check_links(page, urls)
         file = stage / book.lang / page.url
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(template.render(_context(book, page, pages, labels, langs)), encoding="utf-8")
+        file.write_text(template.render(_context(book, page, pages, labels, langs, stale)), encoding="utf-8")
         for image in page.data["images"]:
             target = stage / book.lang / page.chapter.path.parent / image
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +190,9 @@ def _up(url: str) -> str:
     return "../" * (len(PurePosixPath(url).parts) - 1)
 
 
-def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels, langs: Sequence[str]) -> dict[str, Any]:
+def _context(
+    book: Book, page: Printed, pages: Sequence[Printed], labels: Labels, langs: Sequence[str], stale: Mapping[Path, str]
+) -> dict[str, Any]:
     meta, ui, base = book.meta, words(book.lang), _up(page.url)
     site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
     cover = page.chapter.path.stem == "index"
@@ -236,7 +239,7 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
             "is_cover": cover,
-            "stale": _stale(book, page, ui),
+            "stale": stale.get(page.chapter.path),
         },
         "nav": nav,
         "languages": [
@@ -257,14 +260,13 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
     }
 
 
-def _stale(book: Book, page: Printed, ui: Mapping[str, str]) -> str | None:
-    """What a page says where its English has moved on."""
+def _stale(book: Book, ui: Mapping[str, str]) -> dict[Path, str]:
+    """What pages say whose English has moved on, by the page's path."""
     if book.lang == parity.SOURCE:
-        return None
-    sources = {translation.path: source for source, translation in parity.pairs(book)}
-    source = sources.get(page.chapter.path)
-    stale = parity.stale_sections(source, parity.read_stamps(book.root, book.lang)) if source else []
-    return ui["ui-stale"].replace("{n}", str(len(stale))) if stale else None
+        return {}
+    stamps = parity.read_stamps(book.root, book.lang)
+    counts = {page.path: len(parity.stale_sections(source, stamps)) for source, page in parity.pairs(book)}
+    return {path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count}
 
 
 def _links(book: Book, page: Printed) -> dict[str, str | None]:
