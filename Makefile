@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+# Where this is set, every kernel and every test process compiles each library anew, which takes most of its time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: book test labs bench calibrate serve pins clean
 

@@ -1,5 +1,6 @@
 """The one error type, and the checks on arguments that every room shares."""
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -18,11 +19,20 @@ class CourseError(ValueError):
     """
 
 
-def plain(values: ArrayLike) -> Numbers:
+def plain(values: Any) -> Numbers:
     """Return 0-d arrays and NumPy scalars as plain Python values, arrays unchanged."""
+    if type(values) is float:
+        return values
     array: Any = np.asarray(values)
     result: Numbers = array if array.ndim else array.item()
     return result
+
+
+def _scalar(values: Any) -> float | None:
+    """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times longer to look at it."""
+    if type(values) is float or (type(values) is int and abs(values) < 2**63):
+        return float(values)
+    return None
 
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
@@ -47,18 +57,24 @@ def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> 
 
 def positive(name: str, values: ArrayLike) -> Numbers:
     """Return `values` as floats; raise unless every one is finite and above zero."""
+    if (number := _scalar(values)) is not None and 0 < number < math.inf:
+        return number
     array = _numbers(name, values)
     return _require(name, array, array > 0, "positive and finite")
 
 
 def nonnegative(name: str, values: ArrayLike) -> Numbers:
     """Return `values` as floats; raise unless every one is finite and not below zero."""
+    if (number := _scalar(values)) is not None and 0 <= number < math.inf:
+        return number
     array = _numbers(name, values)
     return _require(name, array, array >= 0, "zero or more, and finite")
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
     """Return `values` as floats; raise unless every one is a whole number above zero."""
+    if (number := _scalar(values)) is not None and number > 0 and number.is_integer():
+        return number
     array = _numbers(name, values)
     with np.errstate(invalid="ignore"):
         return _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
@@ -66,9 +82,10 @@ def whole(name: str, values: ArrayLike) -> Numbers:
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise."""
-    keys = sorted(allowed)
+    keys = list(allowed)
     if isinstance(key, str) and key in keys:
         return key
+    keys.sort()
     # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
     lowered = {valid.lower(): valid for valid in keys}
     longer = [valid for valid in keys if str(key) and valid.lower().startswith(str(key).lower())]

@@ -88,10 +88,10 @@ def notebooks_command(
     Example: `course notebooks --lang en`
     """
     root = Path.cwd()
-    for code in _languages(root, lang):
-        with err_console.status(f"{code} · notebooks"):
-            files = notebooks.write(root, code)
-        out_console.print(f"{len(files)} notebooks in {code}: {Path('notebooks') / code}")
+    langs = _languages(root, lang)
+    with err_console.status("reading the book") as status:
+        files = notebooks.write(root, langs, say=status.update)
+    out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
 
 
 def _languages(root: Path, wanted: list[str] | None) -> list[str]:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,43 +11,45 @@ import nbformat
 
 from course_press.book import Book, read_book
 from course_press.files import swap_in
-from course_press.printing import page_lines, pandoc, print_page, ui_words
+from course_press.printing import page_lines, pandoc, print_pages, ui_words
 from course_press.run import Cache, Ran, environment, run
 from course_press.source import Cell, Chapter
+from course_press.together import together
 
 JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
 """The Markdown that Jupyter and Colab both show."""
 _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
-def write(root: Path, lang: str) -> list[Path]:
+def write(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
     """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that has cells; return the files.
 
     Raises
     ------
     SourceError
-        If a chapter cannot be read, run or printed.
+        If a chapter cannot be read, run or printed: nothing is written then.
     """
-    written = []
-    for file, text in printed(root, lang):
+    notebooks = printed(root, langs, say=say)
+    for file, text in notebooks.items():
         swap_in(file, text)
-        written.append(file)
-    return written
+    return list(notebooks)
 
 
-def printed(root: Path, lang: str) -> Iterator[tuple[Path, str]]:
-    """The notebooks of one language: where each belongs, and its text."""
+def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> dict[Path, str]:
+    """The notebooks of these languages: where each belongs, and its text."""
     cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
-    book = read_book(root, lang)
-    pages = [
-        print_page(book, chapter, run(chapter, root=root, lang=lang, to="site", cache=cache, fingerprint=fingerprint), cache)
-        for chapter in book.chapters
-    ]
-    labels = {label["id"]: label for page in pages for label in page.data["labels"]}
-    for chapter in book.chapters:
-        if list(chapter.cells):
-            ran = run(chapter, root=root, lang=lang, to="notebook", cache=cache, fingerprint=fingerprint)
-            yield root / "notebooks" / lang / f"{chapter.path.stem}.ipynb", _notebook(book, chapter, ran, labels)
+    books = [read_book(root, lang) for lang in langs]
+
+    def job(book: Book, chapter: Chapter, labels: Mapping[str, Any]) -> tuple[Path, str]:
+        ran = run(chapter, root=root, lang=book.lang, to="notebook", cache=cache, fingerprint=fingerprint)
+        return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(book, chapter, ran, labels)
+
+    jobs = []
+    for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
+        labels = {label["id"]: label for page in pages for label in page.data["labels"]}
+        chapters = [chapter for chapter in book.chapters if list(chapter.cells)]
+        jobs += [(f"{book.lang} · notebook · {c.title}", partial(job, book, c, labels)) for c in chapters]
+    return dict(together(jobs, say=say))
 
 
 def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any]) -> str:

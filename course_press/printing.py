@@ -1,4 +1,4 @@
-"""Prints one page with pandoc: the chapter's text with its outputs in place, through the two Lua filters."""
+"""Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua filters."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,8 +14,9 @@ import pypandoc
 
 from course_lib.text import words
 from course_press.book import Book
-from course_press.run import Cache, Ran
+from course_press.run import Cache, Ran, run
 from course_press.source import INLINE, Cell, Chapter, Line, SourceError
+from course_press.together import together
 
 ASSETS = Path(__file__).parent / "assets"
 _SPLIT = "<!-- course-data -->"
@@ -47,6 +49,27 @@ def page_lines(chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mappin
             yield INLINE.sub(lambda _: next(values).replace(" ", "\u00a0"), item.text)
         else:
             yield item.text
+
+
+def print_pages(
+    books: Sequence[Book], cache: Cache, fingerprint: str, *, say: Callable[[str], None] = lambda _: None
+) -> list[list[Printed]]:
+    """Run and print every chapter of these books: each book's pages, in its order.
+
+    Raises
+    ------
+    SourceError
+        If a chapter cannot be run or printed.
+    """
+
+    def job(book: Book, chapter: Chapter) -> Printed:
+        return print_page(
+            book, chapter, run(chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint), cache
+        )
+
+    jobs = [(f"{book.lang} · {chapter.title}", partial(job, book, chapter)) for book in books for chapter in book.chapters]
+    pages = iter(together(jobs, say=say))
+    return [[next(pages) for _ in book.chapters] for book in books]
 
 
 def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:

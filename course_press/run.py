@@ -1,5 +1,6 @@
 """Runs a chapter's cells in one kernel and evaluates its inline expressions; what has run before is reused."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from course_press import kernels
 from course_press.files import swap_in
 from course_press.source import Cell, Chapter, Inline, Line
 
@@ -93,7 +95,8 @@ def environment(root: Path) -> str:
     for file in sorted(root.glob("labs/*/results/local/*")):
         digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
-    digest.update(Path(__file__).read_bytes())
+    for module in (__file__, kernels.__file__):
+        digest.update(Path(module).read_bytes())
     return digest.hexdigest()
 
 
@@ -120,7 +123,9 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     key = cache.key("run", shown, lang, to, fingerprint)
     stored = cache.get(key)
     if stored is None:
-        ran = _execute(chapter, steps, root, lang, to)
+        # The kernel's sockets are files of ours: nothing listens on a port.
+        with tempfile.TemporaryDirectory(prefix="course-") as sockets:
+            ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
     return Ran(stored["outputs"], stored["inlines"])
@@ -144,28 +149,29 @@ def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
     return steps
 
 
-def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, to: str) -> Ran:
+async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, to: str, sockets: str) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
-    # Its sockets are files of ours: nothing listens on a port.
-    sockets = tempfile.TemporaryDirectory(prefix="course-")
     specs = KernelSpecManager(kernel_dirs=[])
-    manager = AsyncKernelManager(transport="ipc", ip=f"{sockets.name}/k", kernel_name="python3", kernel_spec_manager=specs)
-    client = NotebookClient(notebook, km=manager, timeout=TIMEOUT, resources={"metadata": {"path": str(root)}})
-    env = {**os.environ, "COURSE_LANG": lang, "COURSE_PRINT": to, "PYTHONHASHSEED": "0", "MPLBACKEND": "agg"}
+    manager = AsyncKernelManager(transport="ipc", ip=f"{sockets}/k", kernel_name="python3", kernel_spec_manager=specs)
+    if kernels.FORKS:
+        manager.provisioner = kernels.ForkedProvisioner(parent=manager, kernel_spec=manager.kernel_spec)
+    resources = {"metadata": {"path": str(root)}}
+    client = NotebookClient(notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate")
+    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 
-    def execute(code: str) -> Any:
+    async def execute(code: str) -> Any:
         notebook.cells.append(nbformat.v4.new_code_cell(code))  # type: ignore[no-untyped-call]
-        return client.execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
+        return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
 
-    with sockets, client.setup_kernel(env=env, cleanup_kc=True):
-        execute(_EVALUATE)
+    async with client.async_setup_kernel(env=env, cleanup_kc=True):
+        await execute(_EVALUATE)
         for step in steps:
             if isinstance(step, Cell):
                 try:
-                    outputs.append(execute(step.code).outputs)
+                    outputs.append((await execute(step.code)).outputs)
                 except CellExecutionError as error:
                     raise _failed_line(step, error).error(
                         f"this cell of {chapter.path} failed with {error.ename}: {error.evalue}"
@@ -175,8 +181,8 @@ def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path,
                 except DeadKernelError:
                     raise step.at.error(f"the kernel died in this cell of {chapter.path}") from None
             else:
-                reply = execute(f"_course_inline({[i.expression for i in step]!r}, globals())").outputs
-                found = json.loads("".join(output.text for output in reply))
+                reply = await execute(f"_course_inline({[i.expression for i in step]!r}, globals())")
+                found = json.loads("".join(output.text for output in reply.outputs))
                 inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
     return Ran(outputs, inlines)
 

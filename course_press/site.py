@@ -18,8 +18,8 @@ from course_lib import CourseError
 from course_lib.text import words
 from course_press import parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_page
-from course_press.run import Cache, environment, run
+from course_press.printing import ASSETS, Printed, line_with, print_pages
+from course_press.run import Cache, environment
 
 MARKER = ".course-site"
 """A file in every built site: a folder without it is never replaced."""
@@ -58,13 +58,8 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         stage = Path(folder)
-        for lang in langs:
-            book = read_book(root, lang)
-            pages = []
-            for chapter in book.chapters:
-                say(f"{lang} · {chapter.title}")
-                ran = run(chapter, root=root, lang=lang, to="site", cache=cache, fingerprint=fingerprint)
-                pages.append(print_page(book, chapter, ran, cache))
+        books = [read_book(root, lang) for lang in langs]
+        for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
@@ -125,12 +120,13 @@ def _templates() -> Environment:
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
     labels = _labels(pages)
     urls = {page.url: page for page in pages}
+    stale = _stale(book, words(book.lang))
     template = _templates().get_template("page.html.j2")
     for page in pages:
         _check_links(page, urls)
         file = stage / book.lang / page.url
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(template.render(_context(book, page, pages, labels, langs)), encoding="utf-8")
+        file.write_text(template.render(_context(book, page, pages, labels, langs, stale)), encoding="utf-8")
         for image in page.data["images"]:
             target = stage / book.lang / page.chapter.path.parent / image
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +190,9 @@ def _up(url: str) -> str:
     return "../" * (len(PurePosixPath(url).parts) - 1)
 
 
-def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels, langs: Sequence[str]) -> dict[str, Any]:
+def _context(
+    book: Book, page: Printed, pages: Sequence[Printed], labels: Labels, langs: Sequence[str], stale: Mapping[Path, str]
+) -> dict[str, Any]:
     meta, ui, base = book.meta, words(book.lang), _up(page.url)
     site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
     cover = page.chapter.path.stem == "index"
@@ -241,7 +239,7 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
             "is_cover": cover,
-            "stale": _stale(book, page, ui),
+            "stale": stale.get(page.chapter.path),
         },
         "nav": nav,
         "languages": [
@@ -262,14 +260,13 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
     }
 
 
-def _stale(book: Book, page: Printed, ui: Mapping[str, str]) -> str | None:
-    """What a page says where its English has moved on."""
+def _stale(book: Book, ui: Mapping[str, str]) -> dict[Path, str]:
+    """What pages say whose English has moved on, by the page's path."""
     if book.lang == parity.SOURCE:
-        return None
-    sources = {translation.path: source for source, translation in parity.pairs(book)}
-    source = sources.get(page.chapter.path)
-    stale = parity.stale_sections(source, parity.read_stamps(book.root, book.lang)) if source else []
-    return ui["ui-stale"].replace("{n}", str(len(stale))) if stale else None
+        return {}
+    stamps = parity.read_stamps(book.root, book.lang)
+    counts = {page.path: len(parity.stale_sections(source, stamps)) for source, page in parity.pairs(book)}
+    return {path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count}
 
 
 def _links(book: Book, page: Printed) -> dict[str, str | None]:
