@@ -17,19 +17,19 @@ from course_lib.specs import Accelerator, chip, chip_of_device, chips
 from course_lib.text import glossary, n, t, table
 
 if TYPE_CHECKING:
-    from course_lib import llm, network, plot, resnet
+    from course_lib import explore, llm, network, plot, resnet
 
 CourseError.__module__ = __name__
 
 __all__ = [
     "Accelerator", "CourseError", "Estimate", "Work", "attainable", "chip", "chip_of_device", "chips", "critical_batch",
-    "glossary", "llm", "n", "network", "ops", "plot", "resnet", "ridge", "roofline", "t", "table", "total",
+    "explore", "glossary", "llm", "n", "network", "ops", "plot", "resnet", "ridge", "roofline", "t", "table", "total",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # matplotlib takes longer to import than all else together: only those who plot wait for it. The others come when asked for.
-    if name in ("llm", "network", "plot", "resnet"):
+    if name in ("explore", "llm", "network", "plot", "resnet"):
         from importlib import import_module
 
         return import_module(f"course_lib.{name}")
