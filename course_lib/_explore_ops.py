@@ -99,7 +99,7 @@ def roofline(first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str 
         [Row(cells, (), at, len(at)) for at in reversed(sides)],
         head=(t("chip"), "I*", "I", "P", "T", t("bound")),
         x_label="I (FLOP/B)",
-        y_label="FLOP/s",
+        y_label="P (FLOP/s)",
     )
 
 
@@ -174,9 +174,9 @@ def batch(keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e
             Layer("dot", "size", "rate", ("chip",)),
         ],
         [Row(("@chip", "rate", "time", "bound", "first"), ("chip",))],
-        head=(t("chip"), "P", "T", t("bound"), t("critical-batch")),
+        head=(t("chip"), "P", "T", t("bound"), "B*"),
         x_label="B",
-        y_label="FLOP/s",
+        y_label="P (FLOP/s)",
     )
 
 
@@ -252,7 +252,7 @@ def network(*, B: int = 512) -> Explorer:
             Row((f"={t('enough-width')}", "width")),
         ],
         x_label="B",
-        y_label="s",
+        y_label="T (s)",
     )
 
 

@@ -69,7 +69,7 @@ def drawn(explorer: "Explorer", state: Mapping[str, int]) -> Plot:
                     at, text_at = (xs, (xs[0], 0.03)) if layer.mark == "rule" else (ys, (0.0 if color % 2 else 1.0, ys[0]))
                     line(at[0], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
                     frame = ("data", "axes fraction") if layer.mark == "rule" else ("axes fraction", "data")
-                    side: Any = {"ha": "left", "xytext": (4, 4)} if color % 2 else {"ha": "right", "xytext": (-4, 4)}
+                    side: Any = {"ha": "left", "xytext": (4, 4)} if color % 2 else {"ha": "right", "xytext": (-4, -12)}
                     axes.annotate(
                         name, text_at, xycoords=frame, textcoords="offset points", color=tone, fontweight="bold", **side
                     )
@@ -127,9 +127,9 @@ def chart(explorer: "Explorer") -> dict[str, Any]:
         if kind == "rule":
             layers.append(base.mark_text(align="left", dx=5, fontWeight="bold").encode(text="k:N", y=alt.value(12), **where))
         if kind == "level":
-            # Odd colours are named at the left and even ones at the right: two levels may be the same.
-            for side, odd, at_x in (("left", 1, 0), ("right", 0, "width")):
-                given: Any = {"align": side, "dy": -7, "fontWeight": "bold"}
+            # Odd colours are named above at the left and even ones below at the right: two levels may be the same.
+            for side, odd, at_x, dy in (("left", 1, 0, -8), ("right", 0, "width", 10)):
+                given: Any = {"align": side, "dy": dy, "fontWeight": "bold"}
                 named = base.transform_filter(f"datum.c % 2 == {odd}").mark_text(**given)
                 layers.append(named.encode(text="k:N", x=alt.value(at_x), **where))
     grid = {
@@ -147,11 +147,12 @@ def chart(explorer: "Explorer") -> dict[str, Any]:
 
 def _ticks(alt: Any, label: str, span: tuple[float, float]) -> Any:
     """Ticks at powers of ten, and between them where there are few."""
-    powers = range(int(np.floor(np.log10(span[0]))), int(np.ceil(np.log10(span[1]))) + 1)
-    steps = (1,) if len(powers) > 4 else (1, 2, 5)
+    low, high = np.log10(span)
+    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    steps = (1, 2, 5) if high - low < 3.5 else (1,)
     values = [step * 10.0**power for power in powers for step in steps if span[0] <= step * 10.0**power <= span[1]]
     # With an SI prefix, "3.4P", where the title is a unit that takes one.
-    return alt.Axis(values=values, format="~s" if label in ("FLOP/s", "s") else ",~r")
+    return alt.Axis(values=values, format="~s" if label.endswith(("(FLOP/s)", "(s)")) else ",~r")
 
 
 def printed(explorer: "Explorer") -> str:

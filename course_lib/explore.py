@@ -41,7 +41,7 @@ __all__ = [
     "roofline", "upgrade",
 ]  # fmt: skip
 
-MODELS = ("qwen2.5-0.5b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
+MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
 CONTEXT = 1024
 """Tokens in the cache of each sequence where nothing else is said."""
 
@@ -129,7 +129,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     Parameters
     ----------
     on, key : the model and the chip at first.
-    batch : sequences at first, a power of two up to 1024.
+    batch : sequences at first, a power of two up to 512.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     axes = {
         "chip": Axis(CHIPS, t("chip"), names(CHIPS), key, more=other_chips()),
         "model": _models(on),
-        "batch": Axis(tuple(2**i for i in range(11)), t("batch"), start=batch),
+        "batch": Axis(tuple(2**i for i in range(10)), t("batch"), start=batch),
         "context": Axis((512, 1024, 2048, 4096, 8192), t("context-length"), start=2048),
     }
 
@@ -188,7 +188,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         axes,
         compute,
         [
-            Layer("rule", "limit", color=1, name="B_max"),
+            Layer("rule", "limit", color=1, name="max B"),
             Layer("line", "time", "inside", ("batch",), color=0, name="@chip"),
             Layer("dash", "time", "outside", ("batch",), color=0),
             Layer("dot", "time", "rate", color=0),
@@ -201,8 +201,8 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             Row((f"={t('memory')}", "available")),
             Row((f"={t('largest-batch')}", "most"), color=1),
         ],
-        x_label="s",
-        y_label="tokens/s",
+        x_label="T (s)",
+        y_label="P (tokens/s)",
     )
 
 

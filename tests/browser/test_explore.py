@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from contextlib import contextmanager
 from itertools import product
 
@@ -189,6 +190,18 @@ def test_without_javascript_each_is_a_picture_with_its_table(visit, lang):
             assert table(page, name) == getattr(explore, name)().shown()
         assert page.locator(f"#fig-{name} .explorer-figure > svg[role=img]").is_visible()
         assert not page.locator(f"#fig-{name} fieldset").is_visible()
+
+
+def test_where_the_bundle_is_missing_the_first_state_stays(browser, built, tmp_path):
+    """A page that Quarto rendered by itself: nothing put the bundle beside it."""
+    shutil.copytree(built, tmp_path / "site", ignore=shutil.ignore_patterns("vega.js"))
+    page = browser.new_page(offline=True)
+    page.goto((tmp_path / "site/en/chapters/en/one.html").as_uri())
+    page.wait_for_selector("#fig-roofline .explorer.still")
+    assert page.locator("#fig-roofline .explorer-figure > svg[role=img]").is_visible()
+    assert not page.locator("#fig-roofline fieldset").is_visible()
+    assert table(page, "roofline") == explore.roofline().shown()
+    page.close()
 
 
 def test_nothing_moves_when_the_figure_comes_alive(visit):

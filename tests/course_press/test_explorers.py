@@ -1,17 +1,12 @@
 """What the press adds for explorers: the bundle where a page needs it, once; a script and a style on those pages only."""
 
-import json
-import os
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 
-import nbformat
 import pytest
 
 from course_lib import CourseError
 from course_press import explorers
-from course_press.notebooks import write
 from course_press.run import Cache
 
 CELL = '```{python}\n#| code-fold: true\nplot.roofline({"X": (peak, bandwidth)}, {"A": 10})\n```'
@@ -33,7 +28,7 @@ def test_a_book_without_explorers_has_no_bundle(built):
 
 
 def test_pages_with_explorers_bring_script_and_style_and_the_site_one_bundle(explored):
-    explored.build(("en", "es"))
+    explored.build(("en",))
     site = explored.root / "_site"
     page = (site / "en/chapters/en/one.html").read_text(encoding="utf-8")
     assert page.count('<link rel="stylesheet" href="../../../assets/explore.css">') == 1
@@ -45,13 +40,15 @@ def test_pages_with_explorers_bring_script_and_style_and_the_site_one_bundle(exp
     assert (site / "assets/vendor/vega.LICENSE").is_file()
 
 
-def test_the_bundle_stays_while_another_language_needs_it(explored):
-    explored.build(("en", "es"))
-    explored.edit(LINE, EXPLORER, CELL)
-    explored.build(("en",))
-    assert (explored.root / "_site" / explorers.BUNDLE).is_file()
-    explored.build(("es",))
-    assert not (explored.root / "_site" / explorers.BUNDLE).exists()
+@pytest.mark.parametrize(("new", "stays", "needed"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_the_bundle_stays_while_any_language_needs_it(tmp_path, monkeypatch, new, stays, needed):
+    monkeypatch.setattr(explorers, "bundle", lambda cache: "window.vegaEmbed = null;")
+    stage, other = tmp_path / "stage", tmp_path / "site" / "es"
+    for folder, has in ((stage / "en", new), (other, stays)):
+        (folder / "chapters").mkdir(parents=True)
+        (folder / "chapters" / "one.html").write_text(f"<p>{explorers.EXPLORER if has else 'None.'}</p>")
+    explorers.finish(tmp_path, stage, [other])
+    assert (stage / explorers.BUNDLE).is_file() == needed
 
 
 def test_the_bundle_is_closed_made_once_and_asks_for_nothing(tmp_path, monkeypatch):
@@ -84,16 +81,3 @@ def test_both_engines_put_the_same_script_and_style_on_pages():
     html = yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["format"]["html"]
     assert "course_press/assets/explore.html" in html["include-after-body"]
     assert "course_press/assets/explore.css" in html["css"]
-
-
-def test_a_committed_notebook_has_a_picture_and_nbval_agrees_with_a_live_kernel(explored):
-    (file,) = write(explored.root, "en")
-    cells = {cell.id: cell for cell in nbformat.read(file, as_version=4).cells}
-    assert set(cells["one-line-1"].outputs[0].data) == {"image/png", "text/plain"}
-    env = {name: value for name, value in os.environ.items() if name not in ("COURSE_PRINT", "COURSE_LANG")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--nbval", str(file)]
-    done = subprocess.run(command, cwd=explored.root, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "passed" in done.stdout
-    text = json.loads(file.read_text(encoding="utf-8"))
-    assert "widget" not in json.dumps(text["metadata"])
