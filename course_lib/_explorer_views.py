@@ -169,7 +169,8 @@ def printed(explorer: "Explorer") -> str:
             f'<div class="explorer" id="{id_}">',
             f'<fieldset class="explorer-controls">{controls}</fieldset>',
             f'<div class="explorer-figure">{explorer.plot().svg()}</div>',
-            '<div class="explorer-rows"><table>',
+            # Quarto would read the table and write it anew, without the colours.
+            '<div class="explorer-rows"><table data-quarto-disable-processing="true">',
             *([f"<thead><tr>{head}</tr></thead>"] if head else []),
             f"<tbody>{''.join(rows)}</tbody></table></div>",
             '<p class="explorer-said" role="status"></p>',
