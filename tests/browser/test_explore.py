@@ -160,6 +160,8 @@ def test_explorers_are_accessible_and_fit_a_phone(visit, lang, scheme):
     results = Axe().run(page, options={"preload": False})
     assert results.violations_count == 0, results.generate_report()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("[...document.querySelectorAll('.explorer-rows')].every(one => one.scrollWidth <= one.clientWidth)")
+    assert page.evaluate("[...document.querySelectorAll('.explorer [type=range]')].every(one => one.clientWidth > 100)")
     alternatives = page.eval_on_selector_all(".explorer-host svg", "all => all.map(svg => svg.getAttribute('aria-label'))")
     assert alternatives == [f'What {name} is about, in "words"' for name in NAMES]
 
