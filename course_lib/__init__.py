@@ -17,20 +17,20 @@ from course_lib.specs import Accelerator, chip, chip_of_device, chips
 from course_lib.text import glossary, n, t, table
 
 if TYPE_CHECKING:
-    from course_lib import calibrate, llm, network, plot, resnet, train
+    from course_lib import calibrate, explore, llm, network, plot, resnet, train
 
 CourseError.__module__ = __name__
 
 __all__ = [
     "Accelerator", "CourseError", "Estimate", "Work", "attainable", "calibrate", "chip", "chip_of_device", "chips",
-    "critical_batch", "glossary", "llm", "n", "network", "ops", "plot", "resnet", "ridge", "roofline", "t", "table",
-    "total", "train",
+    "critical_batch", "explore", "glossary", "llm", "n", "network", "ops", "plot", "resnet", "ridge", "roofline", "t",
+    "table", "total", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # matplotlib takes longer to import than all else together: only those who plot wait for it. The others come when asked for.
-    if name in ("calibrate", "llm", "network", "plot", "resnet", "train"):
+    if name in ("calibrate", "explore", "llm", "network", "plot", "resnet", "train"):
         from importlib import import_module
 
         return import_module(f"course_lib.{name}")

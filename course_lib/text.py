@@ -20,7 +20,8 @@ _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
 _PERCENT_SPACE = {"es": " "}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SCALED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
+PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
+"""The units that get an SI prefix."""
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 
@@ -92,7 +93,7 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     if sci or (not unit and digits is None and number != int(number) and not -4 < exponent < 7):
         step, power = exponent, f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
         digits = digits or 3
-    elif unit in _SCALED:
+    elif unit in PREFIXED:
         step = max(min(exponent // 3 * 3, 18), -12)
         prefix = _PREFIXES[step]
     whole = digits is None and not step and float(number).is_integer()

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
-from course_press import parity
+from course_press import explorers, parity
 from course_press.book import Book, Part, languages, read_book
 from course_press.printing import ASSETS, Printed, line_with, print_pages
 from course_press.run import Cache, environment
@@ -93,6 +93,7 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     (stage / "index.html").write_text(text, encoding="utf-8")
     (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
     shutil.copytree(ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss"), dirs_exist_ok=True)
+    explorers.finish(root, stage, [out / lang for lang in every if lang not in langs])
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
         for item in stage.iterdir():
@@ -230,6 +231,7 @@ def _context(
             "description": page.chapter.meta.get("description", ""),
             "sortable": 'class="sortable"' in page.body,
             "exercises": 'class="exercise"' in page.body,
+            "explorers": explorers.EXPLORER in page.body,
             "path": page.url,
             "body": Markup(_resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),

@@ -61,7 +61,7 @@ def test_pins_carry_no_addresses():
 def test_environment_yml_equals_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["press"] + extras["torch"] + extras["labs"]
+    asked = project["dependencies"] + extras["press"] + extras["explore"] + extras["torch"] + extras["labs"]
     wanted = {requirement.replace(" ", "").replace("torch", "pytorch") for requirement in asked}
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))

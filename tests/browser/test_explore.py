@@ -1,0 +1,236 @@
+"""Explorers in a real browser, from files, with the network cut off: what they show is what `course_lib` says."""
+
+import json
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from itertools import product
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from course_lib import explore
+from course_press import site
+
+pytestmark = pytest.mark.browser
+LANGS = ("en", "es", "ko")
+NAMES = ("roofline", "batch", "upgrade", "network", "decode")
+BOOK = """
+project: {type: book, execute-dir: project}
+profile: {group: [en, es, ko]}
+book: {author: Nobody}
+execute: {daemon: false}
+format: {html: {html-math-method: mathml}}
+"""
+CHAPTER = """---
+title: Explorers
+---
+
+## Five {#sec-five}
+
+{{< include ../cells/setup.qmd >}}
+
+"""
+FIGURE = """::: {{#fig-{name} fig-alt="What {name} is about, in \\"words\\""}}
+{{{{< include ../cells/{name}.qmd >}}}}
+
+A caption.
+:::
+
+"""
+
+
+def write(root, lang):
+    (root / "chapters" / lang).mkdir(parents=True)
+    (root / f"_quarto-{lang}.yml").write_text(
+        f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
+        f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd, chapters/{lang}/two.qmd]\n"
+    )
+    figures = "".join(FIGURE.format(name=name) for name in NAMES)
+    (root / "chapters" / lang / "one.qmd").write_text(CHAPTER + figures)
+    (root / "chapters" / lang / "two.qmd").write_text("---\ntitle: Without\n---\n\nNothing to explore here.\n")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    root = tmp_path_factory.mktemp("explorers")
+    (root / "_quarto.yml").write_text(BOOK)
+    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
+    cells = root / "chapters" / "cells"
+    cells.mkdir(parents=True)
+    (cells / "setup.qmd").write_text("```{python}\nfrom course_lib import explore\n```\n")
+    for name in NAMES:
+        (cells / f"{name}.qmd").write_text(f"```{{python}}\n#| echo: false\nexplore.{name}()\n```\n")
+    for lang in LANGS:
+        write(root, lang)
+    site.build(root, LANGS, root / "_site")
+    return root / "_site"
+
+
+@contextmanager
+def language(lang):
+    before = os.environ.get("COURSE_LANG")
+    os.environ["COURSE_LANG"] = lang
+    try:
+        yield
+    finally:
+        os.environ.pop("COURSE_LANG") if before is None else os.environ.update(COURSE_LANG=before)
+
+
+def opened(visit, lang, name, **options):
+    page = visit(f"{lang}/chapters/{lang}/one.html#fig-{name}", **options)
+    page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]", timeout=30_000)
+    return page
+
+
+def table(page, name):
+    lines = page.eval_on_selector_all(
+        f"#fig-{name} tbody tr", "lines => lines.map(line => [...line.cells].map(cell => cell.textContent))"
+    )
+    return [[cell.replace("\u00a0", " ") for cell in line] for line in lines]
+
+
+def choose(page, name, control, place):
+    """Move a slider by the keyboard alone, or pick from a list."""
+    field = page.locator(f"#fig-{name} [data-control={control}]")
+    if field.get_attribute("type") != "range":
+        field.select_option(str(place))
+        return
+    field.focus()
+    page.keyboard.press("Home")
+    for _ in range(place):
+        page.keyboard.press("ArrowRight")
+
+
+def drawn(page, name, mark):
+    """What Vega holds for a kind of mark."""
+    view = f"document.querySelector('#fig-{name} .explorer')"
+    return page.evaluate(f"{view}.explorer.data('{mark}')")
+
+
+@pytest.mark.parametrize(("lang", "name"), list(product(LANGS, NAMES)))
+def test_each_control_shows_what_the_library_says(visit, lang, name):
+    page = opened(visit, lang, name)
+    with language(lang):
+        figure = getattr(explore, name)()
+        assert table(page, name) == [[cell.replace("\u00a0", " ") for cell in row] for row in figure.shown()]
+        chosen = {}
+        for control in figure.controls:
+            offered = figure.values(control)
+            for place in {0, len(offered) - 1, len(offered) // 2}:
+                chosen[control] = offered[place]
+                choose(page, name, control, place)
+                assert table(page, name) == figure.shown(**chosen), (control, offered[place])
+            page.wait_for_function("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+            state = figure.state(**chosen)
+            wanted = [
+                (figure.number(layer.x, place), figure.number(layer.y, place))
+                for layer in figure.layers
+                if layer.mark == "dot"
+                for place in figure.places(layer, state)
+            ]
+            shown = [(dot["x"], dot["y"]) for dot in drawn(page, name, "dot")]
+            assert shown == [pytest.approx(point, rel=5e-3) for point in wanted if point == point and point[1] == point[1]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name):
+    page = opened(visit, "en", name)
+    figure = getattr(explore, name)()
+    svg = f"document.querySelector('#fig-{name} .explorer-host svg')"
+    before = page.evaluate(f"{svg}.outerHTML")
+    control = "model" if "model" in figure.controls else next(iter(figure.controls))
+    place = (figure.state()[control] + 1) % len(figure.values(control))
+    choose(page, name, control, place)
+    page.wait_for_function(f"before => {svg}.outerHTML != before", arg=before)
+    lines = page.evaluate(f"[...{svg}.querySelectorAll('.mark-line path')].map(path => path.getAttribute('d').length)")
+    assert lines
+    assert min(lines) > 10
+    assert page.locator(f"#fig-{name} .explorer-host .mark-symbol path").count() >= 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("lang", LANGS)
+def test_explorers_are_accessible_and_fit_a_phone(visit, lang, scheme):
+    page = opened(visit, lang, "roofline", color_scheme=scheme, width=390)
+    for name in NAMES:
+        page.locator(f"#fig-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]")
+    results = Axe().run(page, options={"preload": False})
+    assert results.violations_count == 0, results.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("[...document.querySelectorAll('.explorer-rows')].every(one => one.scrollWidth <= one.clientWidth)")
+    assert page.evaluate("[...document.querySelectorAll('.explorer [type=range]')].every(one => one.clientWidth > 100)")
+    alternatives = page.eval_on_selector_all(".explorer-host svg", "all => all.map(svg => svg.getAttribute('aria-label'))")
+    assert alternatives == [f'What {name} is about, in "words"' for name in NAMES]
+
+
+def test_a_change_is_announced_and_a_slider_says_its_value(visit):
+    page = opened(visit, "es", "batch")
+    assert page.inner_text("#fig-batch [role=status]") == ""
+    choose(page, "batch", "B", 10)
+    slider = page.locator("#fig-batch [data-control=B]")
+    assert slider.get_attribute("aria-valuetext") == "1024"
+    assert "limitado por" in page.inner_text("#fig-batch [role=status]")
+    assert page.evaluate("[...document.querySelectorAll('.explorer [data-control]')].every(one => one.labels.length == 1)")
+
+
+def test_colours_follow_the_scheme_without_a_new_drawing(visit):
+    page = opened(visit, "en", "batch", color_scheme="light")
+    stroke = "getComputedStyle(document.querySelector('#fig-batch .mark-line path')).stroke"
+    light = page.evaluate(stroke)
+    page.click("button.theme")
+    assert page.evaluate(stroke) != light
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_without_javascript_each_is_a_picture_with_its_table(visit, lang):
+    page = visit(f"{lang}/chapters/{lang}/one.html", java_script_enabled=False)
+    for name in NAMES:
+        with language(lang):
+            assert table(page, name) == getattr(explore, name)().shown()
+        assert page.locator(f"#fig-{name} .explorer-figure > svg[role=img]").is_visible()
+        assert not page.locator(f"#fig-{name} fieldset").is_visible()
+
+
+def test_where_the_bundle_is_missing_the_first_state_stays(browser, built, tmp_path):
+    """A page that Quarto rendered by itself: nothing put the bundle beside it."""
+    shutil.copytree(built, tmp_path / "site", ignore=shutil.ignore_patterns("vega.js"))
+    page = browser.new_page(offline=True)
+    page.goto((tmp_path / "site/en/chapters/en/one.html").as_uri())
+    page.wait_for_selector("#fig-roofline .explorer.still")
+    assert page.locator("#fig-roofline .explorer-figure > svg[role=img]").is_visible()
+    assert not page.locator("#fig-roofline fieldset").is_visible()
+    assert table(page, "roofline") == explore.roofline().shown()
+    page.close()
+
+
+def test_nothing_moves_when_the_figure_comes_alive(visit):
+    page = visit("en/chapters/en/one.html")
+    page.evaluate("""() => {
+        window.shifted = 0;
+        new PerformanceObserver(list => list.getEntries().forEach(one => { window.shifted += one.value; }))
+            .observe({type: "layout-shift", buffered: true});
+    }""")
+    page.wait_for_selector("#fig-roofline .explorer[data-drawn=vega]", timeout=30_000)
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.shifted") < 0.01
+
+
+def test_the_bundle_is_one_file_that_only_explorers_ask_for(visit, built):
+    assert [file.relative_to(built).as_posix() for file in built.rglob("*vega*.js")] == ["assets/vendor/vega.js"]
+    page = visit("en/chapters/en/two.html")
+    assert page.evaluate("document.querySelectorAll('script[src*=vega]').length") == 0
+    assert page.evaluate("typeof vegaEmbed") == "undefined"
+
+
+def test_tables_are_small_and_ids_are_their_own(built):
+    text = (built / "en" / "chapters" / "en" / "one.html").read_text(encoding="utf-8")
+    tables = re.findall(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
+    assert len(tables) == len(NAMES)
+    for body in tables:
+        assert len(body.encode()) < 150_000
+        assert "spec" in json.loads(body)
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
