@@ -11,14 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 import pypandoc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
-from course_press import parity
+from course_press import about, parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_page
+from course_press.printing import ASSETS, Printed, line_with, print_page, templates
 from course_press.run import Cache, environment, run
 
 MARKER = ".course-site"
@@ -86,7 +85,7 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     every = every_language(root, langs, out)
     meta = read_book(root, every[0]).meta
     text = (
-        _templates()
+        templates()
         .get_template("landing.html.j2")
         .render(
             book={"title": meta["title"], "subtitle": meta.get("subtitle", ""), "description": meta.get("description", "")},
@@ -116,16 +115,10 @@ def _swap(new: Path, place: Path, aside: Path) -> None:
         raise
 
 
-def _templates() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-
-
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
     labels = _labels(pages)
     urls = {page.url: page for page in pages}
-    template = _templates().get_template("page.html.j2")
+    template = templates().get_template("page.html.j2")
     for page in pages:
         _check_links(page, urls)
         file = stage / book.lang / page.url
@@ -135,8 +128,8 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
             target = stage / book.lang / page.chapter.path.parent / image
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(book.root / page.chapter.path.parent / image, target)
-        if (notebook := book.root / _notebook(page)).is_file():
-            target = stage / book.lang / _notebook(page)
+        if (notebook := book.root / about.notebook(page.chapter)).is_file():
+            target = stage / book.lang / about.notebook(page.chapter)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(notebook, target)
     index = {"pages": [_searchable(page, labels, words(book.lang)) for page in pages]}
@@ -237,7 +230,7 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
             "toc": _nested(page.data["toc"]),
             # Unnumbered pages are for looking things up, not for reading through.
             "minutes": page.chapter.number and reading_minutes(" ".join(section["text"] for section in page.data["sections"])),
-            "links": _links(book, page),
+            **about.about(book, page.chapter),
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
             "is_cover": cover,
@@ -270,29 +263,6 @@ def _stale(book: Book, page: Printed, ui: Mapping[str, str]) -> str | None:
     source = sources.get(page.chapter.path)
     stale = parity.stale_sections(source, parity.read_stamps(book.root, book.lang)) if source else []
     return ui["ui-stale"].replace("{n}", str(len(stale))) if stale else None
-
-
-def _links(book: Book, page: Printed) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `repo-url` and `repo-branch`."""
-    repo = str(book.meta.get("repo-url", "")).rstrip("/")
-    branch = book.meta.get("repo-branch", "main")
-    actions = book.meta.get("repo-actions", ())
-    source = page.chapter.path.as_posix()
-    notebook = _notebook(page)
-    has_notebook = (book.root / notebook).is_file()
-    slug = repo.removeprefix("https://github.com/")
-    colab = f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook}"
-    return {
-        "notebook": f"{_up(page.url)}{notebook}" if has_notebook else None,
-        "colab": colab if has_notebook and slug != repo else None,
-        "edit": f"{repo}/edit/{branch}/{source}" if repo and "edit" in actions else None,
-        "issue": f"{repo}/issues/new?title={source}" if repo and "issue" in actions else None,
-    }
-
-
-def _notebook(page: Printed) -> str:
-    """Where a page's notebook stands, in the repository and in the site of its language alike."""
-    return f"notebooks/{page.chapter.path.parent.name}/{page.chapter.path.stem}.ipynb"
 
 
 def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@
   each(".toc", function (toc) {
     function yieldToNotes() {
       var box = toc.getBoundingClientRect();
-      var passing = Array.prototype.some.call(document.querySelectorAll("article .margin-note"), function (note) {
+      var passing = Array.prototype.some.call(document.querySelectorAll("article .margin-note, article .sortable .table-scroll"), function (note) {
         var at = note.getBoundingClientRect();
         return at.right > box.left && at.bottom > box.top && at.top < box.bottom;
       });
@@ -74,6 +74,16 @@
     }
     addEventListener("scroll", yieldToNotes, { passive: true });
     yieldToNotes();
+  });
+
+  // Paper cannot be unfolded.
+  var opened = [];
+  addEventListener("beforeprint", function () {
+    opened = Array.prototype.slice.call(document.querySelectorAll("details:not([open])"));
+    opened.forEach(function (folded) { folded.open = true; });
+  });
+  addEventListener("afterprint", function () {
+    opened.forEach(function (folded) { folded.open = false; });
   });
 
   // Tabs after the WAI-ARIA pattern: arrows move, Home and End jump.
@@ -94,7 +104,7 @@
       var tab = make("button", { type: "button", id: "tab-" + index + "-" + i, innerHTML: title.innerHTML }, list);
       tab.setAttribute("role", "tab");
       tab.setAttribute("aria-controls", panel.id);
-      title.remove();
+      title.hidden = true;
       panel.setAttribute("role", "tabpanel");
       panel.setAttribute("aria-labelledby", tab.id);
       tab.addEventListener("click", function () { select(i); });

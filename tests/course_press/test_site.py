@@ -201,7 +201,7 @@ def test_errors_name_file_and_line(book, old, new, where, message):
 
 def test_the_same_label_twice_is_an_error(book):
     book.edit("chapters/en/two.qmd", "{#sec-there}", "{#sec-first}")
-    with pytest.raises(SourceError, match=r"two\.qmd:5: label #sec-first stands in chapters/en/one\.qmd already"):
+    with pytest.raises(SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"):
         book.build()
 
 
