@@ -12,6 +12,12 @@ from course_press.book import Book
 from course_press.printing import line_with, templates
 from course_press.source import Chapter, SourceError
 
+FORMATS = ("epub", "pdf")
+FOLDER = "downloads"
+"""Where the book as one file stands in the site, by course export: a build leaves this folder as it is."""
+
+_COVER_TITLE = re.compile(r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL)
+_DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
 _TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.DOTALL)
 
 
@@ -117,3 +123,19 @@ def dress(book: Book, folder: Path) -> None:
         at = title.end() if title else end
         foot = macros.citation(page["citation"], ui)
         file.write_text(f"{text[:at]}\n{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8")
+
+
+def file_name(book: Book, to: str) -> str:
+    """What an export is called, after the last part of the book's address."""
+    return f"{PurePosixPath(str(book.meta.get('site-url', ''))).name or 'book'}-{book.lang}.{to}"
+
+
+def offer(book: Book, out: Path) -> None:
+    """Link from the cover in `out` to the exports that stand there, and to no others."""
+    cover = out / book.lang / "index.html"
+    names = [(to, file_name(book, to)) for to in FORMATS if (out / FOLDER / file_name(book, to)).is_file()]
+    items = "".join(f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names)
+    text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
+    if (title := _COVER_TITLE.search(text)) and items:
+        text = f'{text[: title.end()]}\n<ul class="actions downloads">{items}</ul>{text[title.end() :]}'
+    cover.write_text(text, encoding="utf-8")

@@ -53,20 +53,26 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
         If `out` holds something that is not a site of ours.
     """
     check_out(out)
-    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         stage = Path(folder)
         for lang in langs:
-            book = read_book(root, lang)
-            pages = []
-            for chapter in book.chapters:
-                say(f"{lang} · {chapter.title}")
-                ran = run(chapter, root=root, lang=lang, to="site", cache=cache, fingerprint=fingerprint)
-                pages.append(print_page(book, chapter, ran, cache))
+            book, pages = printed(root, lang, say=say)
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
+
+
+def printed(root: Path, lang: str, *, say: Callable[[str], None] = lambda _: None) -> tuple[Book, list[Printed]]:
+    """The book in one language, and its pages: run and printed, or reused where nothing has changed."""
+    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
+    book = read_book(root, lang)
+    pages = []
+    for chapter in book.chapters:
+        say(f"{lang} · {chapter.title}")
+        ran = run(chapter, root=root, lang=lang, to="site", cache=cache, fingerprint=fingerprint)
+        pages.append(print_page(book, chapter, ran, cache))
+    return book, pages
 
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
@@ -101,6 +107,8 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
         for item in stage.iterdir():
             _swap(item, out / item.name, Path(old) / item.name)
+    for lang in langs:
+        about.offer(read_book(root, lang), out)
 
 
 def _swap(new: Path, place: Path, aside: Path) -> None:
@@ -116,7 +124,7 @@ def _swap(new: Path, place: Path, aside: Path) -> None:
 
 
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
-    labels = _labels(pages)
+    labels = labels_of(pages)
     urls = {page.url: page for page in pages}
     template = templates().get_template("page.html.j2")
     for page in pages:
@@ -137,7 +145,8 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
     (stage / book.lang / "search.js").write_text(script, encoding="utf-8")
 
 
-def _labels(pages: Sequence[Printed]) -> Labels:
+def labels_of(pages: Sequence[Printed]) -> Labels:
+    """Where each label stands, and what references to it say."""
     labels: dict[str, tuple[Printed, Mapping[str, str]]] = {}
     for page in pages:
         for label in page.data["labels"]:
@@ -153,7 +162,9 @@ def _label_text(label: Mapping[str, str], ui: Mapping[str, str]) -> str:
     return f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
 
 
-def _resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
+def resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
+    """A page's body with its cross-references filled in."""
+
     def reference(match: re.Match[str]) -> str:
         id_, form = match.groups()
         if id_ not in labels:
@@ -226,7 +237,7 @@ def _context(book: Book, page: Printed, pages: Sequence[Printed], labels: Labels
             "sortable": 'class="sortable"' in page.body,
             "exercises": 'class="exercise"' in page.body,
             "path": page.url,
-            "body": Markup(_resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
+            "body": Markup(resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),
             # Unnumbered pages are for looking things up, not for reading through.
             "minutes": page.chapter.number and reading_minutes(" ".join(section["text"] for section in page.data["sections"])),
