@@ -137,5 +137,6 @@ def offer(book: Book, out: Path) -> None:
     items = "".join(f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names)
     text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
     if (title := _COVER_TITLE.search(text)) and items:
-        text = f'{text[: title.end()]}\n<ul class="actions downloads">{items}</ul>{text[title.end() :]}'
+        end = title.end() - len("</header>")
+        text = f'{text[:end]}\n<ul class="actions downloads">{items}</ul>{text[end:]}'
     cover.write_text(text, encoding="utf-8")

@@ -115,7 +115,7 @@ def _page(book: Book, chapters: Sequence[dict[str, Any]], *, paper: bool) -> str
 
 def _pdf(book: Book, pages: Sequence[Printed], file: Path) -> None:
     work = file.parent
-    shutil.copytree(ASSETS, work / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.js"))
+    shutil.copytree(ASSETS, work / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.js", "*.html"))
     chapters = list(_chapters(book, pages))
     for chapter in chapters:
         chapter["body"] = _joined(chapter["parts"], chapter["figures"])

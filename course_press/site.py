@@ -102,7 +102,9 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     )
     (stage / "index.html").write_text(text, encoding="utf-8")
     (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
-    shutil.copytree(ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss"), dirs_exist_ok=True)
+    shutil.copytree(
+        ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html"), dirs_exist_ok=True
+    )
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
         for item in stage.iterdir():

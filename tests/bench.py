@@ -14,6 +14,7 @@ from rich.table import Table
 
 from course_lib import chip, ops, roofline
 from course_press import site
+from tests.bench_pages import budgets
 
 ROOT = Path(__file__).parent.parent
 
@@ -113,7 +114,8 @@ def main() -> None:
         chapter = book / "chapters" / "en" / "rooflines.qmd"
         chapter.write_text(chapter.read_text(encoding="utf-8").replace("This chapter is", "The chapter is", 1), encoding="utf-8")
         table.add_row("book, after a prose edit", f"{timed(site.build, book, languages, book / '_site'):.1f} s", "< 5 s")
-    Console().print(table)
+        Console().print(table)
+        Console().print(budgets(book / "_site"))
 
 
 if __name__ == "__main__":

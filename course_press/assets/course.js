@@ -66,6 +66,7 @@
   each(".toc", function (toc) {
     function yieldToNotes() {
       var box = toc.getBoundingClientRect();
+      if (!box.width) return;
       var passing = Array.prototype.some.call(document.querySelectorAll("article .margin-note, article .sortable .table-scroll"), function (note) {
         var at = note.getBoundingClientRect();
         return at.right > box.left && at.bottom > box.top && at.top < box.bottom;
@@ -137,12 +138,21 @@
     document.fonts.ready.then(function () { if (!moved) reveal(); });
   });
 
-  // What is wider than its box can be scrolled by keyboard.
-  function reachable() {
-    each("pre, .equation math, .cell-output-display", function (box) {
+  // What is wider than its box can be scrolled by keyboard. Measuring lays a section out, so it waits for idle moments.
+  var idle = window.requestIdleCallback || function (act) { setTimeout(act, 1, { timeRemaining: function () { return 10; } }); };
+  var unmeasured = [];
+  function measure(deadline) {
+    do {
+      var box = unmeasured.shift();
+      if (!box) return;
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
-    });
+    } while (deadline.timeRemaining() > 5);
+    idle(measure);
+  }
+  function reachable() {
+    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .equation math, .cell-output-display"));
+    idle(measure);
   }
   addEventListener("resize", reachable);
   reachable();
