@@ -75,7 +75,7 @@ class Plot:
         svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
         svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
         # Several figures share a page: only ids that are pointed at stay, under a name of the figure's own.
-        own = hashlib.sha256(svg.encode()).hexdigest()[:8]
+        own = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]  # an id that starts with a digit is no XML name
         used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
         svg = re.sub(r' id="([^"]+)"', lambda name: f' id="{own}-{name[1]}"' if name[1] in used else "", svg)
         svg = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{own}-", svg)

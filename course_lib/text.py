@@ -5,6 +5,7 @@ What `n` and `t` return goes straight into prose: plain text with ordinary space
 
 import csv
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import isclose, isfinite
@@ -19,6 +20,7 @@ from course_lib._checks import CourseError, known
 _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
 _PERCENT_SPACE = {"es": " "}
+_FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
@@ -206,8 +208,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     ----------
     header : the columns' names.
     rows : one sequence of strings a row, as long as the header.
-    align : ``l`` or ``r`` for each column; not given, the first one names the row and the others, being
-        figures, stand flush right.
+    align : ``l`` or ``r`` for each column; not given, columns with figures stand flush right, except the first,
+        which names the row.
 
     Raises
     ------
@@ -227,7 +229,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
         for cell in row:
             if not isinstance(cell, str):
                 raise CourseError(f"cell must be text: write {cell!r} with n(), t() or str()")
-    align = "l" + "r" * (len(header) - 1) if align is None else align
+    if align is None:
+        align = "l" + "".join("r" if any(map(_FIGURE.match, column)) else "l" for column in list(zip(*rows, strict=True))[1:])
+        align = align.ljust(len(header), "r")
     if len(align) != len(header) or not set(align) <= {"l", "r"}:
         raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {align!r})")
     return Table(header, rows, align)

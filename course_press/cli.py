@@ -4,7 +4,6 @@ import contextlib
 import functools
 import http.server
 import platform
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,9 @@ from rich.table import Table
 
 from course_lib import CourseError
 from course_press import check as checks
-from course_press import cli_calibrate, cli_exercises, cli_labs, cli_predict, cli_specs, notebooks, parity, quarto, site
+from course_press import (
+    cli_calibrate, cli_exercises, cli_export, cli_labs, cli_predict, cli_specs, export, notebooks, parity, quarto, site,
+)  # fmt: skip
 from course_press.book import languages
 from course_press.console import err_console, out_console
 from course_press.quarto import MissingError
@@ -32,6 +33,7 @@ app.add_typer(cli_predict.app)
 app.add_typer(cli_calibrate.app)
 app.add_typer(cli_labs.app)
 app.add_typer(cli_exercises.app)
+app.add_typer(cli_export.app)
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
 
@@ -158,13 +160,12 @@ def doctor() -> None:
 
     Example: `course doctor`
     """
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     needs = [
         *(Need(name, _installed(name), "course_lib", "run make book", True) for name in ("numpy", "matplotlib", "msgspec")),
         *(Need(name, _installed(name), "the embedded engine", "run make book", True) for name in PRESS),
         Need("quarto", quarto.installed(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
-        Need("chromium", chromium, "browser tests", "apt install chromium, or your system's own way"),
+        Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
     table = Table("what", "found", "for", box=None)
     table.add_row("Python", platform.python_version(), "everything")

@@ -72,6 +72,9 @@ def sections(chapter: Chapter) -> list[Section]:
 def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, str, str]]:
     """Where a translation's structure differs from the English: line, what, how to mend it."""
     ours, theirs = sections(source), sections(translation)
+    wanted, given = (str(chapter.meta.get("prerequisites")) for chapter in (source, translation))
+    if wanted != given:
+        yield theirs[0].at, f"the English has prerequisites {wanted}, this page {given}", "give both the same"
     for one, other in zip_longest(ours, theirs):
         wanted, given = (f"#{s.anchor} at level {s.level}" if s else "the end" for s in (one, other))
         if wanted != given:

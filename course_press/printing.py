@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pypandoc
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_lib.text import words
 from course_press.book import Book
@@ -34,6 +35,13 @@ class Printed:
     def url(self) -> str:
         """Where the page stands, from the language's root."""
         return str(PurePosixPath(self.chapter.path).with_suffix(".html"))
+
+
+def templates() -> Environment:
+    """The templates of pages; a name that a page does not give is an error."""
+    return Environment(
+        loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
 
 
 def page_lines(chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]]) -> Iterator[str]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import CourseError
+from course_press import about
+from course_press.book import read_book
 from course_press.site import check_out, finish
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
@@ -54,5 +56,6 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
             )
             if done.returncode:
                 raise CourseError(f"quarto could not render the {lang} book:\n{(done.stdout + done.stderr)[-3000:].strip()}")
+            about.dress(read_book(root, lang), stage / lang)
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))

@@ -11,14 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 import pypandoc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
-from course_press import explorers, parity
+from course_press import about, explorers, parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_pages
+from course_press.printing import ASSETS, Printed, line_with, print_pages, templates
 from course_press.run import Cache, environment
 
 MARKER = ".course-site"
@@ -54,15 +53,20 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
         If `out` holds something that is not a site of ours.
     """
     check_out(out)
-    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         stage = Path(folder)
-        books = [read_book(root, lang) for lang in langs]
-        for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
+        for book, pages in printed(root, langs, say=say):
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
+
+
+def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[tuple[Book, list[Printed]]]:
+    """The book in these languages, and its pages: run and printed, or reused where nothing has changed."""
+    books = [read_book(root, lang) for lang in langs]
+    pages = print_pages(books, Cache(root / ".cache" / "course"), environment(root), say=say)
+    return list(zip(books, pages, strict=True))
 
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
@@ -81,7 +85,7 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     every = every_language(root, langs, out)
     meta = read_book(root, every[0]).meta
     text = (
-        _templates()
+        templates()
         .get_template("landing.html.j2")
         .render(
             book={"title": meta["title"], "subtitle": meta.get("subtitle", ""), "description": meta.get("description", "")},
@@ -92,12 +96,16 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     )
     (stage / "index.html").write_text(text, encoding="utf-8")
     (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
-    shutil.copytree(ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss"), dirs_exist_ok=True)
+    shutil.copytree(
+        ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html"), dirs_exist_ok=True
+    )
     explorers.finish(root, stage, [out / lang for lang in every if lang not in langs])
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
         for item in stage.iterdir():
             _swap(item, out / item.name, Path(old) / item.name)
+    for lang in langs:
+        about.offer(read_book(root, lang), out)
 
 
 def _swap(new: Path, place: Path, aside: Path) -> None:
@@ -112,17 +120,11 @@ def _swap(new: Path, place: Path, aside: Path) -> None:
         raise
 
 
-def _templates() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-
-
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
-    labels = _labels(pages)
+    labels = labels_of(pages)
     urls = {page.url: page for page in pages}
     stale = _stale(book, words(book.lang))
-    template = _templates().get_template("page.html.j2")
+    template = templates().get_template("page.html.j2")
     for page in pages:
         _check_links(page, urls)
         file = stage / book.lang / page.url
@@ -132,8 +134,8 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
             target = stage / book.lang / page.chapter.path.parent / image
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(book.root / page.chapter.path.parent / image, target)
-        if (notebook := book.root / _notebook(page)).is_file():
-            target = stage / book.lang / _notebook(page)
+        if (notebook := book.root / about.notebook(page.chapter)).is_file():
+            target = stage / book.lang / about.notebook(page.chapter)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(notebook, target)
     index = {"pages": [_searchable(page, labels, words(book.lang)) for page in pages]}
@@ -141,7 +143,8 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
     (stage / book.lang / "search.js").write_text(script, encoding="utf-8")
 
 
-def _labels(pages: Sequence[Printed]) -> Labels:
+def labels_of(pages: Sequence[Printed]) -> Labels:
+    """Where each label stands, and what references to it say."""
     labels: dict[str, tuple[Printed, Mapping[str, str]]] = {}
     for page in pages:
         for label in page.data["labels"]:
@@ -157,7 +160,9 @@ def _label_text(label: Mapping[str, str], ui: Mapping[str, str]) -> str:
     return f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
 
 
-def _resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
+def resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
+    """A page's body with its cross-references filled in."""
+
     def reference(match: re.Match[str]) -> str:
         id_, form = match.groups()
         if id_ not in labels:
@@ -233,11 +238,11 @@ def _context(
             "exercises": 'class="exercise"' in page.body,
             "explorers": explorers.EXPLORER in page.body,
             "path": page.url,
-            "body": Markup(_resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
+            "body": Markup(resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),
             # Unnumbered pages are for looking things up, not for reading through.
             "minutes": page.chapter.number and reading_minutes(" ".join(section["text"] for section in page.data["sections"])),
-            "links": _links(book, page),
+            **about.about(book, page.chapter),
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
             "is_cover": cover,
@@ -269,29 +274,6 @@ def _stale(book: Book, ui: Mapping[str, str]) -> dict[Path, str]:
     stamps = parity.read_stamps(book.root, book.lang)
     counts = {page.path: len(parity.stale_sections(source, stamps)) for source, page in parity.pairs(book)}
     return {path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count}
-
-
-def _links(book: Book, page: Printed) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `repo-url` and `repo-branch`."""
-    repo = str(book.meta.get("repo-url", "")).rstrip("/")
-    branch = book.meta.get("repo-branch", "main")
-    actions = book.meta.get("repo-actions", ())
-    source = page.chapter.path.as_posix()
-    notebook = _notebook(page)
-    has_notebook = (book.root / notebook).is_file()
-    slug = repo.removeprefix("https://github.com/")
-    colab = f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook}"
-    return {
-        "notebook": f"{_up(page.url)}{notebook}" if has_notebook else None,
-        "colab": colab if has_notebook and slug != repo else None,
-        "edit": f"{repo}/edit/{branch}/{source}" if repo and "edit" in actions else None,
-        "issue": f"{repo}/issues/new?title={source}" if repo and "issue" in actions else None,
-    }
-
-
-def _notebook(page: Printed) -> str:
-    """Where a page's notebook stands, in the repository and in the site of its language alike."""
-    return f"notebooks/{page.chapter.path.parent.name}/{page.chapter.path.stem}.ipynb"
 
 
 def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from course_lib import chip, ops, roofline
 from course_lib.calibrate_report import as_text, calibrate_report
+from tests.bench_pages import budgets
 
 ROOT = Path(__file__).parent.parent
 
@@ -132,7 +133,8 @@ def main() -> None:
         table.add_row("book, after a prose edit", build_time(book), "< 5 s")
         edit(book / "chapters" / "cells" / "rooflines" / "setup.qmd", "h100, h200 =", "h100,  h200 =")
         table.add_row("book, after an edit of one chapter's cell", build_time(book), "")
-    Console().print(table)
+        Console().print(table)
+        Console().print(budgets(book / "_site"))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@
   each(".toc", function (toc) {
     function yieldToNotes() {
       var box = toc.getBoundingClientRect();
-      var passing = Array.prototype.some.call(document.querySelectorAll("article .margin-note"), function (note) {
+      if (!box.width) return;
+      var passing = Array.prototype.some.call(document.querySelectorAll("article .margin-note, article .sortable .table-scroll"), function (note) {
         var at = note.getBoundingClientRect();
         return at.right > box.left && at.bottom > box.top && at.top < box.bottom;
       });
@@ -74,6 +75,16 @@
     }
     addEventListener("scroll", yieldToNotes, { passive: true });
     yieldToNotes();
+  });
+
+  // Paper cannot be unfolded.
+  var opened = [];
+  addEventListener("beforeprint", function () {
+    opened = Array.prototype.slice.call(document.querySelectorAll("details:not([open])"));
+    opened.forEach(function (folded) { folded.open = true; });
+  });
+  addEventListener("afterprint", function () {
+    opened.forEach(function (folded) { folded.open = false; });
   });
 
   // Tabs after the WAI-ARIA pattern: arrows move, Home and End jump.
@@ -94,7 +105,7 @@
       var tab = make("button", { type: "button", id: "tab-" + index + "-" + i, innerHTML: title.innerHTML }, list);
       tab.setAttribute("role", "tab");
       tab.setAttribute("aria-controls", panel.id);
-      title.remove();
+      title.hidden = true;
       panel.setAttribute("role", "tabpanel");
       panel.setAttribute("aria-labelledby", tab.id);
       tab.addEventListener("click", function () { select(i); });
@@ -127,12 +138,21 @@
     document.fonts.ready.then(function () { if (!moved) reveal(); });
   });
 
-  // What is wider than its box can be scrolled by keyboard.
-  function reachable() {
-    each("pre, .equation math, .cell-output-display", function (box) {
+  // What is wider than its box can be scrolled by keyboard. Measuring lays a section out, so it waits for idle moments.
+  var idle = window.requestIdleCallback || function (act) { setTimeout(act, 1, { timeRemaining: function () { return 10; } }); };
+  var unmeasured = [];
+  function measure(deadline) {
+    do {
+      var box = unmeasured.shift();
+      if (!box) return;
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
-    });
+    } while (deadline.timeRemaining() > 5);
+    idle(measure);
+  }
+  function reachable() {
+    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .equation math, .cell-output-display"));
+    idle(measure);
   }
   addEventListener("resize", reachable);
   reachable();

@@ -230,6 +230,12 @@ def test_unknown_terms_and_languages(monkeypatch):
     assert languages() == ("en", "es", "ko")
 
 
+def test_columns_of_figures_stand_flush_right_and_columns_of_words_left():
+    rows = [["1", "14 s", "memory-bound", "2026-11-09", ""], ["64", "", "compute-bound", "2026-11-10", "−3 %"]]
+    assert table(list("abcde"), rows).align == "lrlrr"
+    assert table(["a", "b"], []).align == "lr"
+
+
 def test_tables_print_markdown_only():
     shown = table(["a|b", "c"], [["x", "1"], ["y", "|2|"]])
     assert repr(shown).splitlines() == ["| a\\|b | c |", "|:--|--:|", "| x | 1 |", "| y | \\|2\\| |"]

@@ -39,6 +39,11 @@ def test_a_translation_that_differs_is_found(book, old, new, line, what):
     assert findings[0].startswith(f"{ES}:{line}: ")
 
 
+def test_prerequisites_are_the_same_in_every_language(book):
+    book.edit("chapters/es/two.qmd", "prerequisites: [one]", "prerequisites: []")
+    assert any("the English has prerequisites ['one'], this page []" in text for text in said(book))
+
+
 def test_word_order_is_the_translators(book):
     book.edit(ES, "@fig-line, @tbl-words,", "@tbl-words, @fig-line,")
     assert said(book) == []

@@ -1,12 +1,14 @@
 import json
 import re
 
+import html5lib
 import pytest
 from lxml import html
 
 from course_lib import CourseError
 from course_press.site import reading_minutes
 from course_press.source import SourceError
+from tests.bench_pages import FIRST_VISIT, weight
 
 ONE = "chapters/en/one.qmd"
 
@@ -131,6 +133,22 @@ def test_the_book_itself_has_no_dead_link(tmp_path):
     root = Path(__file__).parent.parent.parent
     site.build(root, languages(root), tmp_path / "site")
     check_site(tmp_path / "site")
+    check_html(tmp_path / "site")
+    for page in sorted((tmp_path / "site").glob("*/chapters/*/*.html")):
+        assert weight(tmp_path / "site", page.relative_to(tmp_path / "site").as_posix()) < FIRST_VISIT, page
+
+
+def check_html(site):
+    for file in site.rglob("*.html"):
+        parser = html5lib.HTMLParser()
+        parser.parse(file.read_text(encoding="utf-8"))
+        assert parser.errors == [], file
+        ids = re.findall(r'(?<= )id="([^"]+)"', file.read_text(encoding="utf-8"))
+        assert len(ids) == len(set(ids)), file
+
+
+def test_pages_are_valid_html(built):
+    check_html(built)
 
 
 def test_search_index_is_a_script_with_what_readers_see(built):
@@ -201,7 +219,7 @@ def test_errors_name_file_and_line(book, old, new, where, message):
 
 def test_the_same_label_twice_is_an_error(book):
     book.edit("chapters/en/two.qmd", "{#sec-there}", "{#sec-first}")
-    with pytest.raises(SourceError, match=r"two\.qmd:5: label #sec-first stands in chapters/en/one\.qmd already"):
+    with pytest.raises(SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"):
         book.build()
 
 

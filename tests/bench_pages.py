@@ -1,0 +1,129 @@
+"""What a reader's phone gets: Lighthouse, validity and weight of the built pages; `make bench` prints them."""
+
+import functools
+import gzip
+import http.server
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.table import Table
+
+from course_press.export import chromium
+
+PAGES = ("en/chapters/en/rooflines.html", "es/chapters/es/int8-problems.html", "ko/chapters/ko/lab-00.html")
+TARGETS = {"performance": 95, "accessibility": 100, "best-practices": 100, "seo": 95}
+FIRST_VISIT = 200_000
+"""Bytes that a first visit may ask for, compressed; interactive figures come on top."""
+RUNS = 3
+"""Lighthouse runs a page: the median counts, for performance follows what else the machine does."""
+
+
+class Compressed(http.server.SimpleHTTPRequestHandler):
+    """Serves files as a host of static pages does: over HTTP/1.1, text compressed."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        """Send one file."""
+        file = Path(self.translate_path(self.path))
+        if not file.is_file():
+            self.send_error(404)
+            return
+        data, packed = as_sent(file)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(str(file)))
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "max-age=31536000")
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def as_sent(file: Path) -> tuple[bytes, bool]:
+    """A file's bytes over the wire, and whether they are compressed: fonts are already."""
+    data = file.read_bytes()
+    return (data, False) if file.suffix == ".woff2" else (gzip.compress(data), True)
+
+
+@contextmanager
+def served(site: Path):
+    """The site on a free port of this machine."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Compressed, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def weight(site: Path, page: str) -> int:
+    """Bytes that the first visit to a page asks for: the page, its styles and scripts, and every font they name."""
+    text = (site / page).read_text(encoding="utf-8")
+    files = {(site / page).resolve()}
+    for link in re.findall(r'(?:<link rel="(?:stylesheet|icon)" href|<script src)="([^"]+)"', text):
+        files.add((site / page).parent.joinpath(link).resolve())
+    for style in [file for file in files if file.suffix == ".css"]:
+        files |= {(style.parent / url).resolve() for url in re.findall(r'url\("([^"]+)"\)', style.read_text(encoding="utf-8"))}
+    return sum(len(as_sent(file)[0]) for file in files)
+
+
+def lighthouse(address: str, command: list[str]) -> tuple[dict[str, int], dict[str, float]]:
+    """Lighthouse's median scores of a page on a phone, and its layout shift and the machine's speed."""
+    scores: dict[str, list[float]] = {name: [] for name in TARGETS}
+    beside: dict[str, list[float]] = {"shift": [], "speed": []}
+    flags = ["--quiet", "--output=json", "--chrome-flags=--headless=new --no-sandbox --disable-gpu"]
+    wanted = [f"--only-categories={','.join(TARGETS)}"]
+    for _ in range(RUNS):
+        env = {**os.environ, "CHROME_PATH": str(chromium())}
+        done = subprocess.run([*command, address, *flags, *wanted], env=env, capture_output=True, text=True, check=True)
+        report = json.loads(done.stdout)
+        for name in TARGETS:
+            scores[name].append(report["categories"][name]["score"] * 100)
+        beside["shift"].append(report["audits"]["cumulative-layout-shift"]["numericValue"])
+        beside["speed"].append(report["environment"]["benchmarkIndex"])
+    medians = {name: round(statistics.median(values)) for name, values in scores.items()}
+    return medians, {name: statistics.median(values) for name, values in beside.items()}
+
+
+def invalid(site: Path, java: str, jar: str) -> list[str]:
+    """What the W3C's checker calls an error in any page."""
+    command = [java, "-jar", jar, "--skip-non-html", "--errors-only", "--format", "gnu", str(site)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr.splitlines()
+
+
+def budgets(site: Path) -> Table:
+    """The table that `make bench` prints; what is not installed is named."""
+    table = Table("pages", "measured", "target", box=None)
+    for page in PAGES:
+        table.add_row(f"{page}, first visit, compressed", f"{weight(site, page) / 1e3:.0f} kB", f"< {FIRST_VISIT / 1e3:.0f} kB")
+    installed = shutil.which("lighthouse")
+    command = [installed] if installed else ["npx", "--yes", "lighthouse@12"]
+    missing = [name for name, there in (("npx", shutil.which(command[0])), ("chromium", chromium())) if not there]
+    if missing:
+        table.add_row("Lighthouse", f"not measured: {' and '.join(missing)} not found", "")
+    else:
+        with served(site) as address:
+            for page in PAGES:
+                scores, beside = lighthouse(f"{address}/{page}", command)
+                for name, target in TARGETS.items():
+                    table.add_row(f"{page}, {name}", str(scores[name]), f">= {target}")
+                table.add_row(f"{page}, layout shift", f"{beside['shift']:.3f}", "< 0.1")
+                table.add_row(
+                    "speed of this machine by Lighthouse", f"{beside['speed']:.0f}", "> 1000, or performance says little"
+                )
+    java, jar = shutil.which("java"), os.environ.get("VNU_JAR")
+    if not (java and jar):
+        table.add_row("errors by vnu", "not measured: needs java, and VNU_JAR=path/to/vnu.jar (npm install vnu-jar)", "0")
+    else:
+        errors = invalid(site, java, jar)
+        table.add_row("errors by vnu", str(len(errors)) + "".join(f"\n{line}" for line in errors[:5]), "0")
+    return table
