@@ -20,7 +20,7 @@ _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
 def write(root: Path, lang: str) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that has cells; return the files.
+    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that has cells, the cover apart; return the files.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def printed(root: Path, lang: str) -> Iterator[tuple[Path, str]]:
     ]
     labels = {label["id"]: label for page in pages for label in page.data["labels"]}
     for chapter in book.chapters:
-        if list(chapter.cells):
+        if list(chapter.cells) and not chapter.is_cover:
             ran = run(chapter, root=root, lang=lang, to="notebook", cache=cache, fingerprint=fingerprint)
             yield root / "notebooks" / lang / f"{chapter.path.stem}.ipynb", _notebook(book, chapter, ran, labels)
 
