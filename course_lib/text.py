@@ -241,21 +241,20 @@ def glossary() -> Table:
     Examples
     --------
     >>> glossary().header
-    ['English', 'meaning', 'Español · 한국어']
-    >>> glossary().rows[0][:2]
-    ['accumulation', 'Adding up products, usually in a wider format than that of the factors.']
+    ['English', 'meaning']
+    >>> glossary().rows[0][0]
+    'accumulation'
     """
     lang = language()
     others = [other for other in languages() if other != lang]
-    names = [words(code, "ui")["ui-language"] for code in (lang, *others)]
     meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
     rows = [
-        [_entry(row, lang), meanings[term], " · ".join(_in_language(row[other], other) for other in others)]
+        [_entry(row, lang), " ".join([meanings[term], *(_in_language(row[other], other) for other in others)])]
         for term, row in _words().items()
         if row.get("kind") == "term"
     ]
     rows.sort(key=lambda row: row[0].lstrip("[").casefold())
-    return table([names[0], t("meaning"), " · ".join(names[1:])], rows, "lll")
+    return table([t("ui-language"), t("meaning")], rows, "ll")
 
 
 def _entry(row: Mapping[str, str], lang: str) -> str:
@@ -266,4 +265,5 @@ def _entry(row: Mapping[str, str], lang: str) -> str:
 
 
 def _in_language(text: str, lang: str) -> str:
-    return f"[{text}]{{lang={lang}}}" if os.environ.get("COURSE_PRINT") == "site" else text
+    said = f"*{words(lang, 'ui')['ui-language']}:* {text}."
+    return f"[{said}]{{lang={lang}}}" if os.environ.get("COURSE_PRINT") == "site" else said
