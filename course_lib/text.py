@@ -178,10 +178,13 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
 
 @cache
 def _words() -> Mapping[str, Mapping[str, str]]:
-    with (Path(__file__).parent / "data" / "words.csv").open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        header = {column: column for column in reader.fieldnames or ()}
-        return MappingProxyType({"": header, **{row["term"]: row for row in reader}})
+    rows = _rows("words.csv")
+    return MappingProxyType({"": {column: column for column in rows[0]}, **{row["term"]: row for row in rows}})
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (Path(__file__).parent / "data" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 class Table:
@@ -238,18 +241,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
 
 
 def glossary() -> Table:
-    """The terms of the book in the page's language, with their symbol and what they are called in the others.
+    """The terms of the book in the page's language: what each means, and what the other languages call it.
 
     Examples
     --------
     >>> glossary().header
-    ['English', 'symbol', 'Español', '한국어']
-    >>> glossary().rows[0][:2]
-    ['accumulation', '']
+    ['English', 'meaning']
+    >>> glossary().rows[0][0]
+    'accumulation'
     """
     lang = language()
     others = [other for other in languages() if other != lang]
-    header = [words(lang, "ui")["ui-language"], t("symbol"), *(words(other, "ui")["ui-language"] for other in others)]
-    terms = [row for row in _words().values() if row.get("kind") == "term"]
-    rows = [[row[lang], row["symbol"].replace("*", "\\*"), *(row[other] for other in others)] for row in terms]
-    return table(header, sorted(rows, key=lambda row: row[0].casefold()), "l" * len(header))
+    meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
+    rows = [
+        [_entry(row, lang), " ".join([meanings[term], *(_in_language(row[other], other) for other in others)])]
+        for term, row in _words().items()
+        if row.get("kind") == "term"
+    ]
+    rows.sort(key=lambda row: row[0].lstrip("[").casefold())
+    return table([t("ui-language"), t("meaning")], rows, "ll")
+
+
+def _entry(row: Mapping[str, str], lang: str) -> str:
+    """A term with its symbol; on the site also the place that its uses lead to, which a notebook would show as it is written."""
+    symbol = f" ({row['symbol']})".replace("*", "\\*") if row["symbol"] else ""
+    site = os.environ.get("COURSE_PRINT") == "site"
+    return (f"[{row[lang]}]{{#term-{row['term']}}}" if site else row[lang]) + symbol
+
+
+def _in_language(text: str, lang: str) -> str:
+    said = f"*{words(lang, 'ui')['ui-language']}:* {text}."
+    return f"[{said}]{{lang={lang}}}" if os.environ.get("COURSE_PRINT") == "site" else said

@@ -19,7 +19,17 @@ from rich.table import Table
 from course_lib import CourseError
 from course_press import check as checks
 from course_press import (
-    cli_calibrate, cli_exercises, cli_export, cli_labs, cli_predict, cli_specs, export, notebooks, parity, quarto, site,
+    cli_calibrate,
+    cli_exercises,
+    cli_export,
+    cli_labs,
+    cli_predict,
+    cli_specs,
+    export,
+    notebooks,
+    parity,
+    quarto,
+    site,
 )  # fmt: skip
 from course_press.book import languages
 from course_press.console import err_console, out_console

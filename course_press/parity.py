@@ -97,7 +97,7 @@ def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, s
 def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[str]:
     """Terms of the glossary that the English uses and whose fixed translation the page never uses."""
     english, here = words(SOURCE, "term"), words(lang, "term")
-    said, says = (" ".join(_CODE.sub(" ", line) for s in sections(c) for line in s.text).lower() for c in (source, translation))
+    said, says = (" ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower() for c in (source, translation))
     for term, text in english.items():
         plain, fixed = (w.partition("(")[0].strip().lower() for w in (text, here[term]))
         if re.search(rf"\b{re.escape(plain)}\b", said) and fixed not in says:

@@ -13,6 +13,7 @@ from typing import Any
 import pypandoc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from course_lib.provenance import DATA
 from course_lib.text import words
 from course_press.book import Book
 from course_press.run import Cache, Ran, run
@@ -20,6 +21,8 @@ from course_press.source import INLINE, Cell, Chapter, Line, SourceError
 from course_press.together import together
 
 ASSETS = Path(__file__).parent / "assets"
+SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
+"""The filters that both engines share, for a site or not: a notebook is read alone, away from the rest of the book."""
 _SPLIT = "<!-- course-data -->"
 
 
@@ -83,8 +86,10 @@ def print_pages(
 def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
     """Print one page with pandoc, or reuse the print of the same text."""
     text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
-    course = {"words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang}
-    sources = [file.read_text(encoding="utf-8") for file in (*book.bibliography, *sorted(ASSETS.glob("*.lua")))]
+    course = {
+        "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path)
+    }  # fmt: skip
+    sources = [file.read_text(encoding="utf-8") for file in _read_by_pandoc(book, chapter)]
     key = cache.key("print", text, course, sources, pypandoc.get_pandoc_version())
     stored = cache.get(key)
     if stored is None:
@@ -95,6 +100,14 @@ def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
         if not (book.root / chapter.path.parent / image).is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
     return Printed(chapter, stored["body"], stored["data"])
+
+
+def _read_by_pandoc(book: Book, chapter: Chapter) -> Iterator[Path]:
+    """The files that a page's print depends on besides its own text."""
+    yield from (*book.bibliography, *sorted(ASSETS.glob("*.lua")), *(DATA / name for name in ("words.csv", "definitions.csv")))
+    if chapter.is_cover:
+        # Its list of chapters says how long each takes to read.
+        yield from (book.root / other.path for other in book.chapters)
 
 
 def ui_words(lang: str) -> dict[str, str]:
@@ -115,13 +128,13 @@ def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], f
         template.write_text(f"$body$\n$if(course-data)$\n{_SPLIT}\n$course-data$\n$endif$\n")
         arguments = [
             pypandoc.get_pandoc_path(), "--from=markdown", f"--to={to}", "--mathml", "--wrap=none", "--section-divs",
-            f"--lua-filter={ASSETS / 'course.lua'}", f"--lua-filter={ASSETS / filter_}", "--citeproc",
+            *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)), "--citeproc",
             *(f"--bibliography={file}" for file in book.bibliography),
             f"--metadata=course:{json.dumps(course)}", f"--metadata=lang:{book.lang}",
             f"--metadata=link-citations:{str(to == 'html5').lower()}",  # a notebook has no anchors to link to
             f"--template={template}",
         ]  # fmt: skip
-        done = subprocess.run(arguments, input=text, capture_output=True, text=True, encoding="utf-8", check=False)
+        done = subprocess.run(arguments, input=text, capture_output=True, text=True, encoding="utf-8", check=False, cwd=book.root)
     # A pandoc warning is a formula it could not set or a source it could not find: the reader would see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
@@ -134,7 +147,7 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
         return line_with(chapter, f"@{missing[1]}").error(f"source {missing[1]} is in no bibliography")
     if tex := re.search(r"Could not convert TeX math (.+?),? rendering as TeX", message):
         return line_with(chapter, tex[1]).error(f"this formula cannot be set: {tex[1]}")
-    if ours := re.search(r"(?:site|notebook)\.lua:\d+: (.+?) stack traceback", message):
+    if ours := re.search(r"(?:site|book|notebook)\.lua:\d+: (.+?) stack traceback", message):
         label = re.search(r"#[a-z]+-[\w-]+", ours[1])
         return line_with(chapter, label[0] if label else "").error(ours[1])
     return line_with(chapter, "").error(f"pandoc could not print this: {message}")

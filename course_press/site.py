@@ -1,7 +1,6 @@
 """Prints the book as a site with the embedded engine: pandoc, two Lua filters, one template."""
 
 import json
-import math
 import re
 import shutil
 import tempfile
@@ -22,7 +21,6 @@ from course_press.run import Cache, environment
 
 MARKER = ".course-site"
 """A file in every built site: a folder without it is never replaced."""
-WORDS_PER_MINUTE, HANGUL_PER_MINUTE = 220, 500
 
 _XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
 Labels: TypeAlias = Mapping[str, tuple[Printed, Mapping[str, str]]]
@@ -201,7 +199,6 @@ def _context(
 ) -> dict[str, Any]:
     meta, ui, base = book.meta, words(book.lang), _up(page.url)
     site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
-    cover = page.chapter.path.stem == "index"
 
     def linked(other: Printed) -> dict[str, Any]:
         return {
@@ -241,11 +238,11 @@ def _context(
             "body": Markup(resolved(page, labels, ui)),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),
             # Unnumbered pages are for looking things up, not for reading through.
-            "minutes": page.chapter.number and reading_minutes(" ".join(section["text"] for section in page.data["sections"])),
+            "minutes": page.chapter.number and page.data["minutes"],
             **about.about(book, page.chapter),
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
-            "is_cover": cover,
+            "is_cover": page.chapter.is_cover,
             "stale": stale.get(page.chapter.path),
         },
         "nav": nav,
@@ -282,13 +279,6 @@ def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         item = {"id": entry["id"], "number": entry["number"], "title": entry["title"], "children": []}
         (top[-1]["children"] if entry["level"] > 2 and top else top).append(item)
     return top
-
-
-def reading_minutes(text: str) -> int:
-    """Minutes to read a text: words for alphabetic scripts, characters for Hangul."""
-    hangul = len(re.findall(r"[가-힣]", text))
-    others = len(re.findall(r"[^\W가-힣]+", text))
-    return max(1, math.ceil(hangul / HANGUL_PER_MINUTE + others / WORDS_PER_MINUTE))
 
 
 def _searchable(page: Printed, labels: Labels, ui: Mapping[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ SHORTCODES = {"include"}
 DIV_CLASSES = {
     "content-visible", "content-hidden", "panel-tabset", "column-margin", "aside", "unnumbered",
     *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
-    "predict", "takeaways", "problem", "sortable",
+    "predict", "takeaways", "problem", "sortable", "chapters", "ways",
 }  # fmt: skip
 LABELS = ("fig", "tbl", "eq", "sec", "lst")
 INLINE = re.compile(r"(?<!`)`\{python\} ([^`]+)`(?!`)")
@@ -92,6 +92,10 @@ class Chapter:
     items: Sequence[Line | Cell]
     files: Sequence[Path]
     unnumbered: bool = False
+
+    @property
+    def is_cover(self) -> bool:
+        return self.path.stem == "index"
 
     @property
     def title(self) -> str:

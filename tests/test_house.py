@@ -77,3 +77,34 @@ def test_vendored_files_have_their_licence():
     assert files
     for file in files:
         assert any(file.stem.startswith(licence.stem) for licence in vendor.glob("*.LICENSE")), file
+
+
+def pages(name):
+    return sorted((ROOT / "chapters").glob(f"*/{name}.qmd"))
+
+
+def test_every_guard_that_the_errata_name_exists():
+    tests = set(re.findall(r"^def (test_\w+)", "".join(f.read_text() for f in (ROOT / "tests").rglob("test_*.py")), re.MULTILINE))
+    named = [re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")) for page in pages("errata")]
+    assert named[0]
+    assert all(other == named[0] for other in named)
+    assert set(named[0]) <= tests
+
+
+def test_prose_names_the_repository_of_the_configuration():
+    repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix("https://github.com/")
+    found = [
+        address
+        for page in pages("*")
+        for address in re.findall(
+            r"https://(?:github|colab\.research\.google)\.com/(?:github/)?([\w-]+/[\w-]+)", page.read_text(encoding="utf-8")
+        )
+    ]
+    assert set(found) == {repo}
+
+
+def test_notebooks_that_prose_opens_exist():
+    for page in pages("*"):
+        for notebook in re.findall(r"/blob/main/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")):
+            assert (ROOT / notebook).is_file(), (page, notebook)
+            assert notebook.split("/")[1] == page.parent.name

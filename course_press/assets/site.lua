@@ -301,7 +301,8 @@ function Pandoc(doc)
       end
     end,
   }
-  local data = { labels = labels, toc = toc, links = links, images = images, sections = text }
+  local data = { labels = labels, toc = toc, links = links, images = images, sections = text,
+    minutes = tonumber(stringify(doc.meta["reading-minutes"])) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content
   return doc

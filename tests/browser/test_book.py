@@ -1,5 +1,6 @@
 """The book itself in a real browser: every page, in every language."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_the_landing_page_picks_the_language_and_lists_all(visit, lang):
     page.wait_for_url(f"**/{lang}/index.html")
     plain = visit("index.html", locale=lang, java_script_enabled=False)
     assert [link.inner_text() for link in plain.query_selector_all("a.start")] == [words(code)["ui-language"] for code in LANGS]
+
+
+@pytest.mark.parametrize("lang", LANGS[1:])
+def test_a_translation_leads_to_the_glossary_where_the_english_does(built, lang):
+    def terms(code, name):
+        return set(
+            re.findall(r"glossary\.html#term-([\w-]+)", (built / f"{code}/chapters/{code}/{name}").read_text(encoding="utf-8"))
+        )
+
+    for english in sorted((built / "en/chapters/en").glob("*.html")):
+        missing = terms("en", english.name) - terms(lang, english.name)
+        assert len(missing) <= 2, (english.name, missing)
 
 
 def test_pages_name_their_twins_for_search_engines(visit):

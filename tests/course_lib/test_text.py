@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import CourseError, n, t, table
+from course_lib import CourseError, glossary, n, t, table
 from course_lib.specs import DATA
 from course_lib.text import languages, words
 
@@ -199,6 +199,31 @@ def test_the_word_list_is_complete_and_has_each_term_once():
         assert all(row[lang].strip() for lang in languages()), row["term"]
         assert None not in row, row["term"]
     assert set(words("en")) == set(words("ko")) == set(terms)
+
+
+def test_every_term_is_defined_in_one_sentence_in_every_language():
+    with (DATA / "definitions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["term"] for row in rows] == list(words("en", "term"))
+    for row in rows:
+        for code in languages():
+            assert row[code].endswith("."), (row["term"], code)
+            assert ". " not in row[code], (row["term"], code)
+
+
+def test_a_symbol_stands_for_one_term():
+    with (DATA / "words.csv").open(encoding="utf-8", newline="") as file:
+        symbols = [row["symbol"] for row in csv.DictReader(file) if row["symbol"]]
+    assert "B" in symbols
+    assert len(symbols) == len(set(symbols))
+
+
+def test_the_glossary_has_places_to_lead_to_on_the_site_only(lang, monkeypatch):
+    for printed, marked in (("site", True), ("notebook", False)):
+        monkeypatch.setenv("COURSE_PRINT", printed)
+        rows = glossary().rows
+        assert len(rows) == len(words(lang, "term"))
+        assert all(("{#term-" in row[0]) == marked for row in rows)
 
 
 def test_bounds_have_words(lang):

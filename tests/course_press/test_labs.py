@@ -137,6 +137,13 @@ def test_the_commands_of_the_task_exist():
     assert set(extras) <= set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 
 
+def test_the_page_for_instructors_counts_the_minutes_that_the_command_plans():
+    cell = (ROOT / "chapters/cells/instructors/setup.qmd").read_text(encoding="utf-8")
+    made = labs.plan(ROOT, "00", gpu="A100-80GB", cloud="runpod", budget=600, max_cost=100)
+    assert int(re.search(r"^minutes = (\d+)", cell, re.MULTILINE)[1]) == made.minutes
+    assert f'provider == "{made.price.provider}"' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(encoding="utf-8")
+
+
 def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
     spy = tmp_path / "sky"
     spy.write_text("#!/bin/sh\ntouch rented\n")

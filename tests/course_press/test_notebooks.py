@@ -98,3 +98,8 @@ def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):
         shown = [cell for cell in cells if cell.cell_type == "code"][-1]
         assert (shown.source, shown.outputs, shown.execution_count) == ('print("measured here")', [], None)
         assert shown.metadata.tags == ["nbval-skip"]
+
+
+def test_the_cover_is_no_notebook(book):
+    book.edit("chapters/en/_preface.qmd", "English preface", "```{python}\n1\n```\n\nEnglish preface")
+    assert [file.stem for file in write(book.root, "en")] == ["one"]

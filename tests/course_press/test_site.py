@@ -6,7 +6,6 @@ import pytest
 from lxml import html
 
 from course_lib import CourseError
-from course_press.site import reading_minutes
 from course_press.source import SourceError
 from tests.bench_pages import FIRST_VISIT, weight
 
@@ -221,9 +220,3 @@ def test_the_same_label_twice_is_an_error(book):
     book.edit("chapters/en/two.qmd", "{#sec-there}", "{#sec-first}")
     with pytest.raises(SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"):
         book.build()
-
-
-def test_reading_time_counts_words_and_hangul():
-    assert reading_minutes("word " * 440) == 2
-    assert reading_minutes("가나다라 " * 250) == 2
-    assert reading_minutes("") == 1

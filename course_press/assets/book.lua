@@ -1,0 +1,214 @@
+-- Shared by both engines: what a page knows of the rest of the book. How long it takes to read, the list of chapters on the
+-- cover, and links from the first use of a term to its entry in the glossary.
+
+local stringify = pandoc.utils.stringify
+local WORDS_PER_MINUTE, HANGUL_PER_MINUTE = 220, 500
+local HANGUL = "[\234-\237][\128-\191][\128-\191]"
+local root = quarto and quarto.project.directory or "."
+
+local function file_text(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read("a")
+  if file then file:close() end
+  return text
+end
+
+-- Rows of course_lib's word list, which lies beside the press wherever that is installed.
+local function rows_of(name)
+  local path = "../../course_lib/data/" .. name
+  path = quarto and quarto.utils.resolve_path(path) or pandoc.path.join { pandoc.path.directory(PANDOC_SCRIPT_FILE), path }
+  local parsed = pandoc.utils.to_simple_table(pandoc.read(file_text(path), "csv").blocks[1])
+  local header = parsed.headers:map(function(cell) return stringify(cell) end)
+  return parsed.rows:map(function(cells)
+    local row = {}
+    for i, name_of_column in ipairs(header) do row[name_of_column] = stringify(cells[i]) end
+    return row
+  end)
+end
+
+-- Prose only, so that a page counts the same before and after its cells have run. Inline code is a value: one word.
+local function minutes(blocks)
+  local words, hangul = 0, 0
+  local prose = blocks:walk {
+    Div = function(div) return div.classes:includes("cell") and {} or nil end,
+    Para = function(para) return stringify(para):match("^{{<") and {} or nil end,
+    Table = function() return {} end,
+    Code = function() return pandoc.Str("1") end,
+  }
+  prose:walk {
+    Str = function(str)
+      local rest, syllables = str.text:gsub(HANGUL, "")
+      hangul = hangul + syllables
+      if rest:gsub("\226[\128-\191][\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
+    end,
+  }
+  return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE))
+end
+
+local function chapters(lang)
+  local said = {}
+  for _, row in ipairs(rows_of("words.csv")) do said[row.term] = row[lang] end
+  local function time(key, count)
+    return pandoc.Span({ pandoc.Str((said[key]:gsub("{n}", tostring(count)))) }, { class = "time" })
+  end
+  local items, all = pandoc.List {}, 0
+  for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
+    local chapter = pandoc.read(file_text(root .. "/" .. path), "markdown")
+    -- A page without a title of its own is unnumbered, and for looking things up.
+    if chapter.meta.title then
+      local count = minutes(chapter.blocks)
+      all = all + count
+      items:insert {
+        pandoc.Para { pandoc.Link(chapter.meta.title, path), pandoc.Space(), time("ui-minutes", count) },
+        pandoc.Para(chapter.meta.description or {}),
+      }
+    end
+  end
+  return { pandoc.OrderedList(items), pandoc.Para { time("ui-minutes-in-all", all) } }
+end
+
+-- The words of a term, and how a language bends them.
+
+local PARTICLES = {
+  "은", "는", "이", "가", "을", "를", "의", "에", "와", "과", "로", "으로", "도", "만", "까지", "부터", "보다", "처럼", "마다", "라", "인", "일",
+  "하", "한", "할", "해", "했", "된", "되", "될", "됐",
+}
+
+local bends = {
+  en = function(word, given) return given == word or given == word .. "s" or given == word .. "es" end,
+  es = function(word, given)
+    if given == word or given == word .. "s" or given == word .. "es" then return true end
+    local stem = word:match("^(.*[ai]d)o$") or word:match("^(dens)o$") -- adjectives: limitado, denso
+    if stem and (given == stem .. "a" or given == stem .. "as" or given == stem .. "os") then return true end
+    stem = word:match("^(.*)ión$")
+    return stem ~= nil and given == stem .. "iones"
+  end,
+  ko = function(word, given)
+    if given:sub(1, #word) ~= word then return false end
+    local rest = given:sub(#word + 1)
+    if rest == "" or rest:match("^[%(%)%.,·]") then return true end
+    for _, particle in ipairs(PARTICLES) do
+      if rest:sub(1, #particle) == particle then return true end
+    end
+    return false
+  end,
+}
+
+local function split(text) return pandoc.List(text:gmatch("%S+")):map(pandoc.text.lower) end
+
+-- What may stand for a term: its words, and the short form in parentheses. The longest come first.
+local function forms(lang)
+  local meaning, list = {}, pandoc.List {}
+  for _, row in ipairs(rows_of("definitions.csv")) do meaning[row.term] = row[lang] end
+  for _, row in ipairs(rows_of("words.csv")) do
+    if row.kind == "term" then
+      local plain, short = row[lang]:match("^(.-)%s*%((.-)%)$")
+      for _, form in ipairs { plain or row[lang], short } do
+        list:insert { term = row.term, words = pandoc.List(split(form)), meaning = meaning[row.term] }
+      end
+    end
+  end
+  table.sort(list, function(a, b)
+    if #a.words ~= #b.words then return #a.words > #b.words end
+    return a.term < b.term
+  end)
+  return list
+end
+
+local function starts_term(form, inlines, at, bend)
+  local last
+  for k, word in ipairs(form.words) do
+    local here = at + 2 * (k - 1)
+    local str, gap = inlines[here], inlines[here - 1]
+    if not str or str.t ~= "Str" or (k > 1 and gap.t ~= "Space" and gap.t ~= "SoftBreak") then return nil end
+    local lead = k == 1 and str.text:match("^[%(%[\194\171\191]*") or ""
+    local given = pandoc.text.lower(str.text:sub(#lead + 1))
+    if k < #form.words then
+      if given ~= word and not (bend ~= bends.ko and bend(word, given)) then return nil end
+    else
+      if bend ~= bends.ko then given = given:gsub("[%.,;:!%?%)%]\194\187]*$", "") end
+      if not bend(word, given) then return nil end
+      last = { at = here, length = #lead + (bend == bends.ko and #word or #given) }
+    end
+  end
+  return last
+end
+
+local function linked(inlines, at, last, form)
+  local first, content, done = inlines[at].text, pandoc.List {}, pandoc.List {}
+  local lead = first:match("^[%(%[\194\171\191]*")
+  local rest = inlines[last.at].text:sub(last.length + 1)
+  for i = at, last.at do content:insert(inlines[i]:clone()) end
+  content[#content].text = content[#content].text:sub(1, last.length)
+  content[1].text = content[1].text:sub(#lead + 1)
+  if lead ~= "" then done:insert(pandoc.Str(lead)) end
+  done:insert(pandoc.Link(content, "glossary.qmd#term-" .. form.term, form.meaning, { class = "term" }))
+  if rest ~= "" then done:insert(pandoc.Str(rest)) end
+  return done
+end
+
+local HOLDS_TEXT = { Emph = true, Strong = true, Quoted = true, Span = true }
+
+local function link_terms(blocks, lang)
+  local list, seen, bend = forms(lang), {}, bends[lang] or bends.en
+
+  local function inlines_of(inlines)
+    local done, i = pandoc.List {}, 1
+    while i <= #inlines do
+      local inline, found, last = inlines[i], nil, nil
+      if inline.t == "Str" then
+        for _, form in ipairs(list) do
+          last = starts_term(form, inlines, i, bend)
+          found = last and form
+          if found then break end
+        end
+      elseif HOLDS_TEXT[inline.t] then
+        inline.content = inlines_of(inline.content)
+      end
+      if found and not seen[found.term] then
+        seen[found.term] = true
+        done:extend(linked(inlines, i, last, found))
+        i = last.at + 1
+      else
+        -- What stands inside a longer term is no use of the shorter one.
+        for k = i, found and last.at or i do done:insert(inlines[k]) end
+        i = (found and last.at or i) + 1
+      end
+    end
+    return done
+  end
+
+  local function blocks_of(list_of_blocks)
+    for _, block in ipairs(list_of_blocks) do
+      if block.t == "Para" or block.t == "Plain" then
+        block.content = inlines_of(block.content)
+      elseif block.t == "BulletList" or block.t == "OrderedList" then
+        block.content = block.content:map(blocks_of)
+      elseif block.t == "BlockQuote" then
+        block.content = blocks_of(block.content)
+      elseif block.t == "Div" and not block.identifier:match("^%l%l%l%-") then
+        local apart = block.classes:find_if(function(class) return class == "cell" or class:match("^callout") end)
+        if not apart then block.content = blocks_of(block.content) end
+      end
+    end
+    return list_of_blocks
+  end
+
+  return blocks_of(blocks)
+end
+
+function Pandoc(doc)
+  local lang = stringify(doc.meta.lang)
+  local page = quarto and quarto.doc.input_file or root .. "/" .. pandoc.json.decode(stringify(doc.meta.course)).page
+  local folder, stem = pandoc.path.directory(page), pandoc.path.split_extension(pandoc.path.filename(page))
+  doc.meta["reading-minutes"] = tostring(minutes(doc.blocks))
+  if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then doc.blocks = link_terms(doc.blocks, lang) end
+  doc.blocks = doc.blocks:walk {
+    Div = function(div)
+      if not div.classes:includes("chapters") then return nil end
+      div.content = chapters(lang)
+      return div
+    end,
+  }
+  return doc
+end
