@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from course_lib import CourseError
 from course_lib.text import words
 from course_press.book import Book
 from course_press.printing import line_with, templates
@@ -110,7 +111,13 @@ def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> st
 
 
 def dress(book: Book, folder: Path) -> None:
-    """Put the same into the pages that Quarto made of this book in `folder`."""
+    """Put the same into the pages that Quarto made of this book in `folder`.
+
+    Raises
+    ------
+    CourseError
+        If a page is none of Quarto's.
+    """
     macros: Any = templates().get_template("about.html.j2").module
     ui = words(book.lang)
     for chapter in book.chapters:
@@ -119,7 +126,9 @@ def dress(book: Book, folder: Path) -> None:
         page = about(book, chapter)
         run = f"<ul>{macros.run(page['links'], ui, ['colab'])}</ul>" if page["links"]["colab"] else ""
         head = f"{run}{macros.prerequisites(page['prerequisites'], ui)}"
-        title, end = _TITLE_BLOCK.search(text), text.rindex("</main>")
+        title, end = _TITLE_BLOCK.search(text), text.rfind("</main>")
+        if end < 0:
+            raise CourseError(f"{url(chapter)} has no <main>, so it is no page of Quarto's: build with --engine embedded")
         at = title.end() if title else end
         foot = macros.citation(page["citation"], ui)
         file.write_text(f"{text[:at]}\n{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8")

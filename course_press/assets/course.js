@@ -152,6 +152,8 @@
   }
   function reachable() {
     unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .equation math, .cell-output-display"));
+    // Until it is known which of them scroll, all can be reached.
+    unmeasured.forEach(function (box) { box.tabIndex = 0; });
     idle(measure);
   }
   addEventListener("resize", reachable);

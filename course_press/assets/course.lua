@@ -1,5 +1,5 @@
--- Shared by both engines: the text alternative of a figure reaches the image itself, and a number never
--- parts from its unit at the end of a line.
+-- Shared by both engines: the text alternative of a figure reaches the image itself, and neither a number and its
+-- unit nor a date parts at the end of a line.
 
 local NBSP = "\u{a0}"
 
@@ -27,6 +27,12 @@ function Inlines(inlines)
     end
   end
   return inlines
+end
+
+function Str(text)
+  if FORMAT:match("^html") and text.text:match("^%d%d%d%d%-%d%d%-%d%d$") then
+    return pandoc.Span({text}, {class = "nowrap"})
+  end
 end
 
 local function escaped(text)

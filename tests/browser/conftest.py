@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 
@@ -40,3 +41,15 @@ def visit(browser, built):
     for context in contexts:
         context.close()
     assert wrong == []
+
+
+@pytest.fixture
+def accessible():
+    """Fails where axe finds that some reader cannot use the page."""
+
+    def check(page):
+        # Preloading asks for files by XHR, which file:// refuses; describing what passed takes most of axe's time.
+        results = Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
+        assert results.violations_count == 0, results.generate_report()
+
+    return check

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import product
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from course_lib import explore
 from course_press import site
@@ -152,13 +151,12 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("lang", LANGS)
-def test_explorers_are_accessible_and_fit_a_phone(visit, lang, scheme):
+def test_explorers_are_accessible_and_fit_a_phone(visit, accessible, lang, scheme):
     page = opened(visit, lang, "roofline", color_scheme=scheme, width=390)
     for name in NAMES:
         page.locator(f"#fig-{name}").scroll_into_view_if_needed()
         page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]")
-    results = Axe().run(page, options={"preload": False})
-    assert results.violations_count == 0, results.generate_report()
+    accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("[...document.querySelectorAll('.explorer-rows')].every(one => one.scrollWidth <= one.clientWidth)")
     assert page.evaluate("[...document.querySelectorAll('.explorer [type=range]')].every(one => one.clientWidth > 100)")

@@ -20,7 +20,7 @@ def test_a_sound_book_has_no_findings(book):
     [
         (ONE, "@sec-there", "@sec-where", 13, "@sec-where has no target"),
         (ONE, "[@williams2009]", "[@nobody2009]", 13, "@nobody2009 is in no bibliography"),
-        ("chapters/en/two.qmd", "Back to", "## Again {#sec-there}\n\nBack to", 7, "label #sec-there stands at"),
+        ("chapters/en/two.qmd", "Back to", "## Again {#sec-there}\n\nBack to", 8, "label #sec-there stands at"),
         (ONE, 'n(peak, "FLOP/s")', "str(peak)", 12, "is not a call of n() or t()"),
         (ONE, 'n(peak, "FLOP/s")', "n(peak", 12, "is not an expression"),
         (ONE, "with $I$ inline", "with $I = `{python} n(1)`$ inline", 35, "inline code inside maths"),

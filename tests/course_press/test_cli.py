@@ -17,15 +17,18 @@ def fake_quarto(folder, script):
     """A `quarto` that does what the script says, to see what it is asked for."""
     folder.mkdir(exist_ok=True)
     file = folder / "quarto"
-    file.write_text(f"#!{sys.executable}\nimport os, sys, pathlib\n{script}\n")
+    file.write_text(f"#!{sys.executable}\nimport os, pathlib, re, sys\n{script}\n")
     file.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 RENDER = """
 out = pathlib.Path(sys.argv[sys.argv.index("--output-dir") + 1])
-out.mkdir(parents=True)
-(out / "index.html").write_text(" ".join(sys.argv[1:4]) + " with " + os.environ["QUARTO_PYTHON"])
+said = " ".join(sys.argv[1:4]) + " with " + os.environ["QUARTO_PYTHON"]
+for page in re.findall(r"[\\w/-]+\\.qmd", pathlib.Path(f"_quarto-{sys.argv[3]}.yml").read_text()):
+    file = (out / page).with_suffix(".html")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"<main>{said}</main>")
 """
 
 
@@ -88,10 +91,12 @@ def test_auto_takes_quarto_where_it_is_and_embedded_leaves_it(book, tmp_path):
     path = fake_quarto(tmp_path / "bin", RENDER)
     done = course(book.root, "build", "--lang", "es", path=path)
     assert done.returncode == 0, done.stderr
-    assert "1 pages in es by Quarto" in done.stdout
+    assert "3 pages in es by Quarto" in done.stdout
     page = (book.root / "_site/es/index.html").read_text()
-    assert page == f"render --profile es with {sys.executable}"
+    assert f"<main>render --profile es with {sys.executable}" in page
     assert "es/index.html" in (book.root / "_site/index.html").read_text()
+    bare = fake_quarto(tmp_path / "bin", RENDER.replace("main>", "div>"))
+    assert "index.html has no <main>" in course(book.root, "build", "--lang", "es", path=bare).stderr
     failing = fake_quarto(tmp_path / "bin", 'sys.exit("quarto must not run")')
     assert course(book.root, "build", "--engine", "embedded", "--out", "other", path=failing).returncode == 0
 

@@ -102,4 +102,4 @@ def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):
 
 def test_the_cover_is_no_notebook(book):
     book.edit("chapters/en/_preface.qmd", "English preface", "```{python}\n1\n```\n\nEnglish preface")
-    assert [file.stem for file in write(book.root, "en")] == ["one"]
+    assert [file.stem for file in write(book.root, ["en"])] == ["one"]

@@ -161,6 +161,12 @@ def test_search_index_is_a_script_with_what_readers_see(built):
     assert "\\min" not in first["text"]
 
 
+def test_a_date_stays_on_one_line(book):
+    book.edit("chapters/en/one.qmd", "In the margin.", "In the margin on 2026-11-09 or 2026-1109.")
+    book.build(("en",))
+    assert [date.text for date in page(book.root / "_site", "en/chapters/en/one.html").cssselect(".nowrap")] == ["2026-11-09"]
+
+
 def test_landing_page_and_one_language_at_a_time(book):
     book.build(("en",))
     out = book.root / "_site"
