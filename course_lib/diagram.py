@@ -91,7 +91,7 @@ def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, ti
     y = below + _box(parts, 0, below, end, LEFT, rounded=True)
     says = " ".join([start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end])
     body = "".join(parts)
-    own = hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]
+    own = "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]  # an id begins with a letter
     style = f"max-width: {WIDTH / 16:g}rem; font: {_FONT}px var(--font-sans, sans-serif)"
     return Diagram(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-2 0 {WIDTH} {y + _TOP:g}" role="img" '

@@ -144,7 +144,7 @@
   function measure(deadline) {
     do {
       var box = unmeasured.shift();
-      if (!box) return;
+      if (!box) { document.body.dataset.reachable = ""; return; }
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     } while (deadline.timeRemaining() > 5);
@@ -152,8 +152,6 @@
   }
   function reachable() {
     unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .equation math, .cell-output-display"));
-    // Until it is known which of them scroll, all can be reached.
-    unmeasured.forEach(function (box) { box.tabIndex = 0; });
     idle(measure);
   }
   addEventListener("resize", reachable);
