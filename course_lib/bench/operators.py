@@ -317,23 +317,14 @@ def run(
     >>> run(Path("results.csv"), cases=[])
     0
     """
-    positive("budget", budget)
     here, wanted = machine(device), plan(device) if cases is None else list(cases)
     there = results.done(file)
     left = [case for case in wanted if not _measured(case, here, there)]
-    if len(left) < len(wanted):
-        say(f"{len(wanted) - len(left)} of {len(wanted)} are measured already")
-    begin = clock()
-    for i, case in enumerate(left):
-        remaining = budget - (clock() - begin)
-        if remaining <= 0:
-            say(f"the budget is spent: {len(left) - i} of {len(wanted)} are left for another run")
-            return len(left) - i
-        row = measure(case, device, budget=max(remaining / (len(left) - i), min(remaining, products.SHORTEST)), seed=seed)
-        results.append(file, row)
-        rate = f"{row.achieved_bw_gbps:.1f} GB/s" if row.achieved_bw_gbps else f"{row.status}, {row.note}"
-        say(f"{case.op} {case.dtype} {case.settings}: {rate}{', noisy' if row.noisy else ''}")
-    return 0
+
+    def one(case: Case, budget: float) -> Row:
+        return measure(case, device, budget=budget, seed=seed)
+
+    return products.in_turn(left, len(wanted), file, budget=budget, measure=one, say=say, clock=clock)
 
 
 def _measured(case: Case, here: Machine, there: set[results.Key]) -> bool:

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from course_lib import bench, results
 from course_lib._checks import known, positive
+from course_lib._rows import PLAIN
 
 FORMATS = {"cpu": ("fp32", "bf16", "fp16", "int8"), "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32")}
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
@@ -97,20 +99,57 @@ def run(
     >>> run([], Path("results.csv"), "cpu", budget=1.0)
     0
     """
-    positive("budget", budget)
     name = bench.machine(device).name
     there = {(op, dtype, shape, timing, data) for on, op, dtype, shape, timing, data in results.done(file) if on == name}
     left = [case for case in cases if not _measured(case, there)]
-    if len(left) < len(cases):
-        say(f"{len(cases) - len(left)} of {len(cases)} are measured already")
+
+    def one(case: Case, budget: float) -> results.Row:
+        return measure(case, device, budget=budget, seed=seed)
+
+    return in_turn(left, len(cases), file, budget=budget, measure=one, say=say, clock=clock)
+
+
+def in_turn(
+    left: Sequence[Any],
+    planned: int,
+    file: Path,
+    *,
+    budget: float,
+    measure: Callable[..., results.Row],
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+) -> int:
+    """Measure what is left of the planned cases, and append each row before the next is begun.
+
+    Parameters
+    ----------
+    left : cases that the file does not hold yet, in the order of their worth.
+    planned : how many cases there are in all.
+    file : results.csv.
+    budget : s for all of them; what is left is shared among the cases to come.
+    measure : makes a row of a case and its share of the budget.
+    say : is told of each row, and of what the budget did not reach.
+    clock : tells the time.
+
+    Returns
+    -------
+    How many cases are left for another run.
+
+    Examples
+    --------
+    >>> in_turn([], 0, Path("results.csv"), budget=1.0, measure=measure, say=print, clock=time.monotonic)
+    0
+    """
+    positive("budget", budget)
+    if len(left) < planned:
+        say(f"{planned - len(left)} of {planned} are measured already")
     begin = clock()
     for i, case in enumerate(left):
         remaining = budget - (clock() - begin)
         if remaining <= 0:
-            say(f"the budget is spent: {len(left) - i} of {len(cases)} are left for another run")
+            say(f"the budget is spent: {len(left) - i} of {planned} are left for another run")
             return len(left) - i
-        share = max(remaining / (len(left) - i), min(remaining, SHORTEST))
-        row = measure(case, device, budget=share, seed=seed)
+        row = measure(case, budget=max(remaining / (len(left) - i), min(remaining, SHORTEST)))
         results.append(file, row)
         say(_said(row))
     return 0
@@ -126,8 +165,9 @@ def _measured(case: Case, there: set[tuple[str, str, str, str, str]]) -> bool:
 
 
 def _said(row: results.Row) -> str:
-    what = f"{row.op} {row.dtype} {row.shape} {row.timing} {row.data}"
+    how = "" if row.op in PLAIN else f" {row.settings}"
+    what = f"{row.op}{how} {row.dtype} {row.shape} {row.timing} {row.data}"
     if row.status != "ok":
         return f"{what}: {row.status}, {row.note}"
-    rate = f"{row.achieved_tflops:.3f} TFLOP/s" if row.achieved_tflops else f"{row.achieved_bw_gbps:.1f} GB/s"
+    rate = f"{row.achieved_tflops:.3f} TFLOP/s" if row.op == "matmul" else f"{row.achieved_bw_gbps:.1f} GB/s"
     return f"{what}: {rate}{', noisy' if row.noisy else ''}"
