@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 # Where this is set, every kernel and every test process compiles each library anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: book test labs bench calibrate serve pins clean
+.PHONY: book test exhaustive labs bench calibrate serve pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
@@ -20,6 +20,10 @@ test: $(VENV)/test
 	$(RUN)/course check
 	$(RUN)/pytest
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks
+
+# The whole matrices: every page, width, scheme and language, and all fuzz cases.
+exhaustive: $(VENV)/test
+	$(RUN)/pytest -m exhaustive
 
 labs: $(VENV)/labs
 	@echo "Now: $(RUN)/course lab run 00 --device cpu --budget 60"
