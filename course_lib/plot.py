@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.scale import LogScale, LogTransform
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
@@ -216,10 +217,24 @@ def sweep(
     return Plot(figure)
 
 
+class _Rounded(LogTransform):
+    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a figure in its pixels."""
+
+    def transform_non_affine(self, values: Any) -> Any:
+        return np.round(super().transform_non_affine(values), 12)
+
+
+class _Log(LogScale):
+    """A logarithmic axis that is drawn the same on every processor."""
+
+    def get_transform(self) -> LogTransform:
+        return _Rounded(10)
+
+
 def _axes(x_label: str, y_label: str) -> tuple[Figure, Any]:
     figure = Figure(figsize=(7.2, 4.3), layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
+    axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(numticks=12))
         axis.set_minor_formatter(NullFormatter())

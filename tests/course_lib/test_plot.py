@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.scale import LogTransform
 
 from course_lib import CourseError, attainable, plot, ridge
 from course_lib.plot import GRID, INK, LINES, MUTED, SHADES
@@ -39,6 +40,29 @@ def test_another_process_draws_the_same_bytes():
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=seeded).stdout
     one = figure()
     assert there.strip() == hashlib.sha256(one.svg().encode() + one.png()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: plot.roofline({"H100": (a(1e15 / 3), 3e12), "A100": (3e14, a(2e12 / 7))}, {"dot": a(0.3)}),
+        lambda a: plot.sweep(
+            x := a(np.geomspace(1, 4096, 40)), {"y": a(x**1.3)}, x_label="B", y_label="s", dots={"y": (x[::4], a(x[::4] ** 1.2))}
+        ),
+        lambda a: plot.parity({"A100": (a(np.geomspace(1, 300, 9)), a(np.geomspace(1.4, 500, 9)))}, unit="ms"),
+    ],
+    ids=["roofline", "sweep", "parity"],
+)
+def test_processors_that_differ_in_the_last_bit_draw_the_same_bytes(make, monkeypatch):
+    here, other = make(lambda value: value), make(lambda value: value * 1.001)
+    expected = here.png(), here.svg()
+    assert expected[0] != other.png()
+    assert expected[1] != other.svg()
+    exact = LogTransform.transform_non_affine
+    for way in (np.inf, -np.inf):
+        monkeypatch.setattr(LogTransform, "transform_non_affine", lambda self, v, to=way: np.nextafter(exact(self, v), to))
+        there = make(lambda value, to=way: np.nextafter(value, to))
+        assert (there.png(), there.svg()) == expected
 
 
 def test_a_png_carries_no_date_and_no_version():

@@ -1,11 +1,17 @@
+import base64
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
+from matplotlib.image import imread, imsave
 
+from course_lib import plot
 from course_press.book import languages
 from course_press.notebooks import printed, write
 
@@ -82,10 +88,44 @@ def test_nbval_tells_a_changed_output_from_the_printed_one(tmp_path):
     assert "one-words-2" in done.stdout or "334 TFLOP/s" in done.stdout
 
 
+PICTURE = re.compile(r'"image/png": "([^"]*)"')
+
+
+def pictures(text):
+    """The pictures of a notebook, their pixels from 0 to 255."""
+    return [255 * imread(io.BytesIO(base64.b64decode(data.replace("\\n", "")))) for data in PICTURE.findall(text)]
+
+
+def same(one, other):
+    """Whether two notebooks say the same and show the same: no pixel of a picture differs by more than an eye could see."""
+    if PICTURE.sub("", one) != PICTURE.sub("", other):
+        return False
+    pairs = list(zip(pictures(one), pictures(other), strict=True))
+    return all(a.shape == b.shape and np.abs(a - b).max() <= 4 for a, b in pairs)
+
+
+def test_a_difference_that_can_be_seen_is_told_from_one_that_cannot():
+    def notebook(peak=1e15, shade=False, edit=lambda pixels: pixels):
+        figure, file = plot.roofline({"A": (peak, 3e12)}, {"x": 1.5}, shade=shade), io.BytesIO()
+        imsave(file, edit(imread(io.BytesIO(figure.png()))), format="png")
+        return f'{{"image/png": "{base64.b64encode(file.getvalue()).decode()}\\n", "text": "2"}}'
+
+    def nudged(pixels):
+        return np.clip(pixels + np.random.default_rng(1).integers(-1, 2, pixels.shape) / 255, 0, 1)
+
+    one = notebook()
+    assert one != notebook(edit=nudged)
+    assert same(one, notebook(edit=nudged))
+    assert not same(one, notebook(peak=1.001e15))
+    assert not same(one, notebook(shade=True))
+    assert not same(one, notebook(edit=lambda pixels: pixels[1:]))
+    assert not same(one, notebook().replace('"text": "2"', '"text": "3"'))
+
+
 def test_committed_notebooks_are_what_the_chapters_print():
     notebooks = printed(ROOT, languages(ROOT))
     for file, text in notebooks.items():
-        assert file.read_text(encoding="utf-8") == text, f"{file.relative_to(ROOT)} is out of date: run course notebooks"
+        assert same(file.read_text(encoding="utf-8"), text), f"{file.relative_to(ROOT)} is out of date: run course notebooks"
     assert set((ROOT / "notebooks").glob("*/*.ipynb")) == set(notebooks)
 
 
