@@ -20,8 +20,10 @@ from course_lib import CourseError
 
 FORKS = sys.platform == "linux"
 """Elsewhere kernels start one by one: macOS's own libraries do not survive a fork."""
+LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
+"""No reader's own locale: a figure's letters join by it, and file names are read by it."""
 # No threads of NumPy's: they would not be there in a fork, and kernels run side by side.
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
 """What must stand in a kernel's environment before its Python starts."""
 PRELOADED = (
     "ipykernel.kernelapp", "ipykernel.debugger", "IPython.extensions.storemagic", "psutil", "sqlite3",

@@ -1,6 +1,7 @@
 """Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua filters."""
 
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from course_lib.provenance import DATA
 from course_lib.text import words
 from course_press.book import Book
+from course_press.kernels import LOCALE
 from course_press.run import Cache, Ran, run
 from course_press.source import INLINE, Cell, Chapter, Line, SourceError
 from course_press.together import together
@@ -134,7 +136,10 @@ def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], f
             f"--metadata=link-citations:{str(to == 'html5').lower()}",  # a notebook has no anchors to link to
             f"--template={template}",
         ]  # fmt: skip
-        done = subprocess.run(arguments, input=text, capture_output=True, text=True, encoding="utf-8", check=False, cwd=book.root)
+        done = subprocess.run(
+            arguments, input=text, capture_output=True, text=True, encoding="utf-8", check=False, cwd=book.root,
+            env={**os.environ, **LOCALE},
+        )  # fmt: skip
     # A pandoc warning is a formula it could not set or a source it could not find: the reader would see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))

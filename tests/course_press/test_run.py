@@ -1,8 +1,10 @@
 import os
+import shutil
 import time
 
 import pytest
 
+from course_press import kernels as forked
 from course_press import run as running
 from course_press.book import read_book
 from course_press.run import Cache, environment, run
@@ -39,6 +41,28 @@ def test_language_and_print_reach_the_kernel(book):
     assert ran(book, lang="es").inlines == ["500 FLOP/B", "1 PFLOP/s", "2 TB/s"]
     assert "rendimiento pico" in ran(book, lang="es").outputs[2][0]["data"]["text/markdown"]
     assert set(ran(book, to="notebook").outputs[1][0]["data"]) == {"image/png", "text/plain"}
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch, forks):
+    """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is installed, DejaVu Sans does not."""
+    if forks and not forked.FORKS:
+        pytest.skip("kernels are forked on Linux only")
+    monkeypatch.setattr(forked, "FORKS", forks)
+    book.edit("chapters/cells/one/line.qmd", '{"A": 10}', '{"A": 10, "prefill, flops": 20}')
+    book.edit(
+        HELLO, "print(", "import locale, os\nlocale.setlocale(locale.LC_ALL, '')\nprint(os.environ['LC_ALL'], 'İ'.lower(), "
+    )
+    results = []
+    for name in ("C", "es_ES.UTF-8", "tr_TR.UTF-8"):
+        for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
+            monkeypatch.setenv(variable, name)
+        forked.stop()  # the next kernel comes from a process that has this locale
+        results.append(ran(book, to="notebook"))
+        shutil.rmtree(book.root / ".cache")
+    forked.stop()
+    assert results[0].outputs[3][0]["text"].startswith("C.UTF-8 ")
+    assert results[1] == results[2] == results[0]
 
 
 def test_prose_edits_run_nothing_and_code_edits_do(book, kernels):

@@ -8,6 +8,7 @@ from lxml import html
 from course_lib import CourseError
 from course_press.source import SourceError
 from tests.bench_pages import FIRST_VISIT, weight
+from tests.course_press.conftest import Copy
 
 ONE = "chapters/en/one.qmd"
 
@@ -180,6 +181,13 @@ def test_landing_page_and_one_language_at_a_time(book):
     assert (out / "en/index.html").exists()
     switch = page(out, "es/chapters/es/one.html").cssselect(".languages a")
     assert [a.get("href") for a in switch] == ["../../../en/chapters/en/one.html", "../../../es/chapters/es/one.html"]
+
+
+def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):
+    for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.setenv(variable, "C")
+    copy = Copy(tmp_path / "나의 책 & its $HOME 'áé'")
+    assert [file.name for file in copy.build()] == ["one.html", "two.html", "index.html"]
 
 
 def test_a_failed_build_leaves_the_old_site_untouched(book):
