@@ -221,7 +221,7 @@ class _Rounded(LogTransform):
     """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a figure in its pixels."""
 
     def transform_non_affine(self, values: Any) -> Any:
-        return np.round(super().transform_non_affine(values), 12)
+        return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
 
 
 class _Log(LogScale):
