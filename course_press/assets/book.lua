@@ -115,23 +115,32 @@ local function forms(lang)
   return list
 end
 
-local function starts_term(form, inlines, at, bend)
-  local last
-  for k, word in ipairs(form.words) do
-    local here = at + 2 * (k - 1)
+local function trimmed(text, bend)
+  return bend == bends.ko and text or (text:gsub("[%.,;:!%?%)%]\194\187]*$", ""))
+end
+
+-- Whether a form's words may begin with this one; where it has only one, this one is all of it.
+local function begins(form, text, bend)
+  local word = form.words[1]
+  local given = pandoc.text.lower(text:sub(#text:match("^[%(%[\194\171\191]*") + 1))
+  if #form.words == 1 then return bend(word, trimmed(given, bend)) end
+  return given == word or bend ~= bends.ko and bend(word, given)
+end
+
+-- Where a form that begins at this place ends: whether its other words follow.
+local function ends_term(form, inlines, at, bend)
+  local here, given = at, nil
+  for k = 2, #form.words do
+    here = here + 2
     local str, gap = inlines[here], inlines[here - 1]
-    if not str or str.t ~= "Str" or (k > 1 and gap.t ~= "Space" and gap.t ~= "SoftBreak") then return nil end
-    local lead = k == 1 and str.text:match("^[%(%[\194\171\191]*") or ""
-    local given = pandoc.text.lower(str.text:sub(#lead + 1))
-    if k < #form.words then
-      if given ~= word and not (bend ~= bends.ko and bend(word, given)) then return nil end
-    else
-      if bend ~= bends.ko then given = given:gsub("[%.,;:!%?%)%]\194\187]*$", "") end
-      if not bend(word, given) then return nil end
-      last = { at = here, length = #lead + (bend == bends.ko and #word or #given) }
-    end
+    if not str or str.t ~= "Str" or (gap.t ~= "Space" and gap.t ~= "SoftBreak") then return nil end
+    given = pandoc.text.lower(str.text)
+    if k == #form.words then given = trimmed(given, bend) end
+    if given ~= form.words[k] and not ((k == #form.words or bend ~= bends.ko) and bend(form.words[k], given)) then return nil end
   end
-  return last
+  local lead = here == at and #inlines[at].text:match("^[%(%[\194\171\191]*") or 0
+  given = given or trimmed(pandoc.text.lower(inlines[at].text:sub(lead + 1)), bend)
+  return { at = here, length = lead + (bend == bends.ko and #form.words[#form.words] or #given) }
 end
 
 local function linked(inlines, at, last, form)
@@ -151,14 +160,17 @@ local HOLDS_TEXT = { Emph = true, Strong = true, Quoted = true, Span = true }
 
 local function link_terms(blocks, lang)
   local list, seen, bend = forms(lang), {}, bends[lang] or bends.en
+  local beginning = {} -- by word: the forms that may begin with it, which a page asks again and again
 
   local function inlines_of(inlines)
     local done, i = pandoc.List {}, 1
     while i <= #inlines do
       local inline, found, last = inlines[i], nil, nil
       if inline.t == "Str" then
-        for _, form in ipairs(list) do
-          last = starts_term(form, inlines, i, bend)
+        local text = inline.text
+        beginning[text] = beginning[text] or list:filter(function(form) return begins(form, text, bend) end)
+        for _, form in ipairs(beginning[text]) do
+          last = ends_term(form, inlines, i, bend)
           found = last and form
           if found then break end
         end
