@@ -1,11 +1,36 @@
-"""Settings that every test shares."""
+"""Settings that every test shares, and what is built once for all of them."""
 
+import fcntl
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from course_press import site
+from course_press.book import languages
 
 # The machines are noisy and runs must repeat: no deadlines, no new examples at each run.
 settings.register_profile("book", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("book")
 os.environ.pop("COURSE_LANG", None)
 os.environ.pop("COURSE_PRINT", None)
+
+ROOT = Path(__file__).parent.parent
+
+
+def once(tmp_path_factory, name, make):
+    """A folder that all processes of a run of tests share: whichever asks first has it made, and the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            make(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole_book(tmp_path_factory):
+    """The site of the book itself in every language, for tests that only read it."""
+    return once(tmp_path_factory, "whole-book", lambda folder: site.build(ROOT, languages(ROOT), folder))

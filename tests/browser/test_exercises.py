@@ -9,7 +9,6 @@ import pytest
 from course_lib import CourseError, exercises
 from course_lib._exercise_form import Form
 from course_lib._numerals import UNITS, page_grammar, parsed
-from course_press import site
 from course_press.book import languages
 
 pytestmark = pytest.mark.browser
@@ -25,10 +24,8 @@ LOCAL = "#exercise-rooflines-local"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    out = tmp_path_factory.mktemp("book") / "_site"
-    site.build(ROOT, LANGS, out)
-    return out
+def built(whole_book):
+    return whole_book
 
 
 def url(lang):

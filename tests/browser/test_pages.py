@@ -2,8 +2,7 @@
 
 import pytest
 
-from course_press import site
-from tests.course_press.conftest import Copy
+from tests.course_press.conftest import fixture_site
 
 pytestmark = pytest.mark.browser
 ONE = "en/chapters/en/one.html"
@@ -11,9 +10,7 @@ ONE = "en/chapters/en/one.html"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    copy = Copy(tmp_path_factory.mktemp("browser") / "book")
-    site.build(copy.root, ["en", "es"], copy.root / "_site")
-    return copy.root / "_site"
+    return fixture_site(tmp_path_factory)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from course_lib import chip, chips
-from course_press import site
 from course_press.book import languages
 
 pytestmark = pytest.mark.browser
@@ -18,10 +17,8 @@ LANGS = languages(ROOT)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    out = tmp_path_factory.mktemp("book") / "_site"
-    site.build(ROOT, LANGS, out)
-    return out
+def built(whole_book):
+    return whole_book
 
 
 def names(page):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_press import site
+from tests.conftest import once
 
 FIXTURE = Path(__file__).parent.parent / "fixture"
 
@@ -58,9 +59,14 @@ def book(tmp_path):
     return Copy(tmp_path / "book")
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The fixture book in both languages, built once for a module of tests that only read it."""
-    copy = Copy(tmp_path_factory.mktemp("built") / "book")
-    copy.build(("en", "es"))
-    return copy.root / "_site"
+def fixture_site(tmp_path_factory):
+    """The site of the fixture book in both languages, for tests that only read it."""
+
+    def make(folder):
+        copy = Copy(tmp_path_factory.mktemp("fixture") / "book")
+        site.build(copy.root, ("en", "es"), folder)
+
+    return once(tmp_path_factory, "fixture-site", make)
+
+
+built = pytest.fixture(scope="session")(fixture_site)

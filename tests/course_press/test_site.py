@@ -124,18 +124,11 @@ def check_site(site):
         assert not re.search(r"https?:|//fonts", style.read_text(encoding="utf-8"))
 
 
-def test_the_book_itself_has_no_dead_link(tmp_path):
-    from pathlib import Path
-
-    from course_press import site
-    from course_press.book import languages
-
-    root = Path(__file__).parent.parent.parent
-    site.build(root, languages(root), tmp_path / "site")
-    check_site(tmp_path / "site")
-    check_html(tmp_path / "site")
-    for page in sorted((tmp_path / "site").glob("*/chapters/*/*.html")):
-        assert weight(tmp_path / "site", page.relative_to(tmp_path / "site").as_posix()) < FIRST_VISIT, page
+def test_the_book_itself_has_no_dead_link(whole_book):
+    check_site(whole_book)
+    check_html(whole_book)
+    for page in sorted(whole_book.glob("*/chapters/*/*.html")):
+        assert weight(whole_book, page.relative_to(whole_book).as_posix()) < FIRST_VISIT, page
 
 
 def check_html(site):
