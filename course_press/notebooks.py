@@ -22,7 +22,7 @@ _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
 def write(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that has cells, the cover apart; return the files.
+    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one; return the files.
 
     Raises
     ------
@@ -47,9 +47,14 @@ def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = la
     jobs = []
     for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
         labels = {label["id"]: label for page in pages for label in page.data["labels"]}
-        chapters = [chapter for chapter in book.chapters if list(chapter.cells) and not chapter.is_cover]
+        chapters = [chapter for chapter in book.chapters if has_notebook(chapter)]
         jobs += [(f"{book.lang} · notebook · {c.title}", partial(job, book, c, labels)) for c in chapters]
     return dict(together(jobs, say=say))
+
+
+def has_notebook(chapter: Chapter) -> bool:
+    """Whether there is something to run: neither on the cover nor on pages that say ``notebook: false``."""
+    return any(chapter.cells) and not chapter.is_cover and chapter.meta.get("notebook", True)
 
 
 def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
         "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path)
     }  # fmt: skip
     sources = [file.read_text(encoding="utf-8") for file in _read_by_pandoc(book, chapter)]
-    key = cache.key("print", text, course, sources, pypandoc.get_pandoc_version())
+    key = cache.key("print", text, course, str(chapter.meta), sources, pypandoc.get_pandoc_version())
     stored = cache.get(key)
     if stored is None:
         body, _, data = pandoc(book, chapter, text, course, "site.lua", "html5").partition(_SPLIT)

@@ -239,6 +239,7 @@ def _context(
             "toc": _nested(page.data["toc"]),
             # Unnumbered pages are for looking things up, not for reading through.
             "minutes": page.chapter.number and page.data["minutes"],
+            "work": page.chapter.number and page.data["work"],
             **about.about(book, page.chapter),
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,

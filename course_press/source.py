@@ -10,7 +10,7 @@ import yaml
 
 from course_lib import CourseError
 
-FRONT_MATTER = {"title", "description", "prerequisites", "engine", "jupyter", "lang"}
+FRONT_MATTER = {"title", "description", "prerequisites", "work", "notebook", "engine", "jupyter", "lang"}
 CELL_OPTIONS = {"echo", "code-fold", "eval", "output"}
 SHORTCODES = {"include"}
 DIV_CLASSES = {

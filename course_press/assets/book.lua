@@ -2,7 +2,10 @@
 -- cover, and links from the first use of a term to its entry in the glossary.
 
 local stringify = pandoc.utils.stringify
-local WORDS_PER_MINUTE, HANGUL_PER_MINUTE = 220, 500
+-- Minutes. The rate is that at which students read what they will have to know, slower than reading for pleasure [@carver1992];
+-- Korean syllables are slowed in the same proportion.
+local WORDS_PER_MINUTE, HANGUL_PER_MINUTE = 138, 300
+local LOOK, EXERCISE, PROBLEM = 1, 5, 10
 local HANGUL = "[\234-\237][\128-\191][\128-\191]"
 local root = quarto and quarto.project.directory or "."
 
@@ -26,11 +29,25 @@ local function rows_of(name)
   end)
 end
 
--- Prose only, so that a page counts the same before and after its cells have run. Inline code is a value: one word.
-local function minutes(blocks)
-  local words, hangul = 0, 0
-  local prose = blocks:walk {
-    Div = function(div) return div.classes:includes("cell") and {} or nil end,
+-- What a chapter takes, in minutes, from its source: a page says the same before and after its cells have run. Inline code is a
+-- value: one word. A figure, a table or a displayed equation is a minute's look. Exercises and problems come on top, and what a lab asks
+-- for beyond reading stands in its front matter.
+local function study(chapter)
+  local words, hangul, looks, work = 0, 0, 0, tonumber(stringify(chapter.meta.work or "")) or 0
+  local problems = false
+  chapter.blocks:walk {
+    Header = function(header) problems = header.identifier:match("problems$") ~= nil end,
+    Para = function(para) if stringify(para):match("^{{<.*/ex%-") then work = work + EXERCISE end end,
+    Div = function(div)
+      if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
+      if div.classes:includes("problem") then work = work + PROBLEM end
+    end,
+    OrderedList = function(list) if problems then work = work + PROBLEM * #list.content end end,
+    Math = function(math) if math.mathtype == "DisplayMath" then looks = looks + 1 end end,
+    traverse = "topdown",
+  }
+  local prose = chapter.blocks:walk {
+    CodeBlock = function() return {} end,
     Para = function(para) return stringify(para):match("^{{<") and {} or nil end,
     Table = function() return {} end,
     Code = function() return pandoc.Str("1") end,
@@ -39,32 +56,37 @@ local function minutes(blocks)
     Str = function(str)
       local rest, syllables = str.text:gsub(HANGUL, "")
       hangul = hangul + syllables
-      if rest:gsub("\226[\128-\191][\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
+      if rest:gsub("\226[\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
     end,
   }
-  return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE))
+  return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE + LOOK * looks)), work
+end
+
+-- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
+local function chapter_at(path)
+  local chapter = pandoc.read(file_text(path) or "", "markdown")
+  return chapter.meta.title and chapter
 end
 
 local function chapters(lang)
   local said = {}
   for _, row in ipairs(rows_of("words.csv")) do said[row.term] = row[lang] end
-  local function time(key, count)
-    return pandoc.Span({ pandoc.Str((said[key]:gsub("{n}", tostring(count)))) }, { class = "time" })
+  local function time(key, counts)
+    return pandoc.Span({ pandoc.Str((said[key]:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))) }, { class = "time" })
   end
-  local items, all = pandoc.List {}, 0
+  local items, reading, working = pandoc.List {}, 0, 0
   for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
-    local chapter = pandoc.read(file_text(root .. "/" .. path), "markdown")
-    -- A page without a title of its own is unnumbered, and for looking things up.
-    if chapter.meta.title then
-      local count = minutes(chapter.blocks)
-      all = all + count
-      items:insert {
-        pandoc.Para { pandoc.Link(chapter.meta.title, path), pandoc.Space(), time("ui-minutes", count) },
-        pandoc.Para(chapter.meta.description or {}),
-      }
+    local chapter = chapter_at(root .. "/" .. path)
+    if chapter then
+      local read, work = study(chapter)
+      reading, working = reading + read, working + work
+      local first = pandoc.List { pandoc.Link(chapter.meta.title, path), pandoc.Space(), time("ui-minutes", { n = read }) }
+      if work > 0 then first:extend { pandoc.Space(), time("ui-work-minutes", { n = work }) } end
+      items:insert { pandoc.Para(first), pandoc.Para(chapter.meta.description or {}) }
     end
   end
-  return { pandoc.OrderedList(items), pandoc.Para { time("ui-minutes-in-all", all) } }
+  local function hours(minutes) return math.ceil(minutes / 60) end
+  return { pandoc.OrderedList(items), pandoc.Para { time("ui-hours-in-all", { n = hours(reading), m = hours(working) }) } }
 end
 
 -- The words of a term, and how a language bends them.
@@ -213,7 +235,10 @@ function Pandoc(doc)
   local lang = stringify(doc.meta.lang)
   local page = quarto and quarto.doc.input_file or root .. "/" .. pandoc.json.decode(stringify(doc.meta.course)).page
   local folder, stem = pandoc.path.directory(page), pandoc.path.split_extension(pandoc.path.filename(page))
-  doc.meta["reading-minutes"] = tostring(minutes(doc.blocks))
+  local chapter = chapter_at(page)
+  local read, work = 0, 0
+  if chapter then read, work = study(chapter) end
+  doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then doc.blocks = link_terms(doc.blocks, lang) end
   doc.blocks = doc.blocks:walk {
     Div = function(div)

@@ -302,7 +302,7 @@ function Pandoc(doc)
     end,
   }
   local data = { labels = labels, toc = toc, links = links, images = images, sections = text,
-    minutes = tonumber(stringify(doc.meta["reading-minutes"])) }
+    minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content
   return doc

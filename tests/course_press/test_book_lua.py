@@ -46,7 +46,7 @@ def times(book, lang="en"):
 
 
 @pytest.mark.parametrize(
-    ("words", "minutes"), [("word " * 2000, 10), ("가나다라 " * 1130, 10), ("`{python} n(peak)` " * 2000, 10)]
+    ("words", "minutes"), [("word " * 2000, 20), ("가나다라 " * 1130, 20), ("`{python} n(peak)` " * 2000, 20)]
 )
 def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words, minutes):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
@@ -54,7 +54,7 @@ def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words
     book.build()
     listed, said = times(book)
     assert said == [f"{minutes} min read", "1 min read"]
-    assert listed == [*said, f"{minutes + 1} minutes of reading in all"]
+    assert listed == [*said, "1 hours of reading and 0 hours of practice in all"]
     entries = page(book, "en/index.html").cssselect(".chapters li")
     assert [text(entry) for entry in entries] == [f"Chapter one {minutes} min read The first.", "Chapter two 1 min read"]
     assert entries[0].cssselect("a")[0].get("href") == "chapters/en/one.html"
@@ -66,7 +66,18 @@ def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
     assert times(book)[0][1] == "1 min read"
     book.edit("chapters/en/two.qmd", "Back to", f"{'word ' * 1000}\n\nBack to")
     book.build()
-    assert times(book)[0][1] == "5 min read"
+    assert times(book)[0][1] == "8 min read"
+
+
+def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
+    book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
+    problems = "## Problems {#sec-two-problems}\n\n1. One?\n2. Two?\n\n## After {#sec-after}\n\n1. No problem.\n"
+    book.edit("chapters/en/two.qmd", "prerequisites: [one]", "prerequisites: [one]\nwork: 40")
+    book.edit("chapters/en/two.qmd", "Back to", f"{problems}\nBack to")
+    book.build()
+    listed, said = times(book)
+    assert listed[1:] == ["1 min read", "60 min of practice", "1 hours of reading and 1 hours of practice in all"]
+    assert said[1] == "1 min read"
 
 
 @pytest.mark.parametrize(
