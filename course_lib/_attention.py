@@ -121,9 +121,13 @@ def attention_tiled(
     group = _heads(heads, kv_heads)
     b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
     size, length = itemsize(x), q * group
-    if (sram is None) == (rows is None):
+    block: Any
+    if sram is None and rows is not None:
+        block = whole("rows", rows)
+    elif sram is not None and rows is None:
+        block = np.floor(positive("sram", sram) / (4 * d * size))
+    else:
         raise CourseError(f"sram or rows must be given, and not both (got sram={sram!r}, rows={rows!r})")
-    block: Any = whole("rows", rows) if sram is None else np.floor(positive("sram", sram) / (4 * d * size))
     if np.any(block < 1):
         raise CourseError(f"sram must hold four rows of head_dim {head_dim} in {x}: {4 * d * size:g} B or more (got {sram!r})")
     if outer == "queries":
