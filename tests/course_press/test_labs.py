@@ -6,6 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import msgspec
 import nbformat
 import pytest
 import yaml
@@ -157,6 +158,24 @@ def test_the_first_labs_page_sums_up_two_gpus_under_the_commands_own_ceiling():
         sum(labs.plan(ROOT, "00", gpu=gpu, cloud="runpod", budget=600, max_cost=ceiling).usd for gpu in ("A100-80GB", "H100"))
         <= ceiling
     )
+
+
+def test_the_first_labs_page_says_which_measurement_is_not_where_it_was_expected():
+    here = {}
+    for name in ("setup", "predict", "sanity", "measured", "ours"):
+        text = (ROOT / f"chapters/cells/lab-00/{name}.qmd").read_text(encoding="utf-8")
+        exec(re.search(r"```\{python\}\n(.*)```", text, re.DOTALL)[1], here)  # noqa: S102 - a cell of ours
+    for key, dtype in here["asked"]:
+        low, high = here["band"](*[here["N"]] * 3, key, dtype)
+        assert 0.3 < low < high < 1
+        if best := here["published"][dtype].get(key):
+            assert low < best.rate / chip(key).peak(dtype)
+    ours = here["ours"]
+    assert not here["cpu_band"][0] <= ours.mfu <= here["cpu_band"][1]
+    assert here["verdict"](ours).endswith(": outside")
+    best = max(here["rows"], key=lambda row: (row.device == ours.device and row.dtype == "fp32") * (row.mfu or 0))
+    inside = msgspec.structs.replace(best, mfu=sum(here["cpu_band"]) / 2)
+    assert here["verdict"](inside).endswith(": inside")
 
 
 def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
