@@ -70,22 +70,25 @@ def attention_tiled(
     kv_heads: int,
     head_dim: int,
     *,
-    sram: ArrayLike,
+    sram: ArrayLike | None = None,
+    rows: ArrayLike | None = None,
     outer: str = "queries",
     x: str = "bf16",
 ) -> Work:
     """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between blocks.
 
-    With memory for M elements a block has M / 4d rows: queries, keys, values and results share it. The loop outside reads its
-    blocks once, and the loop inside passes everything by for each of them, so traffic falls as 1 / M until one block
-    holds all; from there it is that of `attention`. A cache shared by several blocks brings it down further.
+    A block of R rows stays on the chip while everything of the other side passes by: the loop outside reads its blocks once,
+    the loop inside passes everything by for each of them, so traffic falls as 1 / R until one block holds all; from there it
+    is that of `attention`. With memory for M elements, of which queries, keys, values and results get equal parts, R is
+    M / 4d; later kernels stream small tiles and choose R freely. A cache shared by several blocks brings traffic down further.
     No mask: blocks that a causal mask would skip are counted.
 
     Parameters
     ----------
     batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads that share a head of
         keys and values are blocks of one matrix, so that they share what is read.
-    sram : byte of on-chip memory that one block may use. Broadcasts.
+    sram : byte of on-chip memory that one block may use, four parts of it alike. Broadcasts.
+    rows : rows of a block, where they do not follow from `sram`. Broadcasts.
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics of their rows read
         and written again for each block of keys [dao2022].
     x : format.
@@ -93,36 +96,46 @@ def attention_tiled(
     Returns
     -------
     Work
+        With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays tends to R FLOP/byte.
 
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, heads do not divide, or the memory does not hold four rows.
+        If a size is not a positive whole number, heads do not divide, the memory does not hold four rows, or not one of
+        `sram` and `rows` is given.
 
     References
     ----------
     [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which no exact algorithm
-    betters for all M (proposition 3). [dao2023] section 3.1.
+    betters for all M (proposition 3). [dao2023] sections 3.1 and 3.3: R is 64 or 128.
 
     Examples
     --------
     >>> standard = sum(part.bytes for part in attention_standard(1, 4096, 4096, 16, 16, 64).values())
     >>> round(standard / attention_tiled(1, 4096, 4096, 16, 16, 64, sram=100e3).bytes, 1)
     5.7
+    >>> round(attention_tiled(1, 65536, 65536, 1, 1, 128, rows=128).intensity)
+    128
     """
     known("outer", outer, ("queries", "keys"))
     group = _heads(heads, kv_heads)
     b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
-    size, rows = itemsize(x), q * group
-    block = np.floor(positive("sram", sram) / (4 * d * size))
+    size, length = itemsize(x), q * group
+    block: Any
+    if sram is None and rows is not None:
+        block = whole("rows", rows)
+    elif sram is not None and rows is None:
+        block = np.floor(positive("sram", sram) / (4 * d * size))
+    else:
+        raise CourseError(f"sram or rows must be given, and not both (got sram={sram!r}, rows={rows!r})")
     if np.any(block < 1):
         raise CourseError(f"sram must hold four rows of head_dim {head_dim} in {x}: {4 * d * size:g} B or more (got {sram!r})")
     if outer == "queries":
-        moved: Any = 2 * rows * d * size + 2 * t * d * size * np.ceil(rows / block)
+        moved: Any = 2 * length * d * size + 2 * t * d * size * np.ceil(length / block)
     else:
         times = np.ceil(t / block)
-        results = rows * d * size + 2 * rows * itemsize(STATISTICS)
-        moved = 2 * t * d * size + times * rows * d * size + (2 * times + 1) * results
+        results = length * d * size + 2 * length * itemsize(STATISTICS)
+        moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
     return Work(4 * b * heads * q * t * d, plain(b * kv_heads * moved), widest(x), shape=(batch, q_len, kv_len, heads))
 
 

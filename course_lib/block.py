@@ -61,7 +61,8 @@ def operators(
     model : a transformer or its key.
     batch, new : sequences and new tokens in each: the prompt in prefill, one in decode. Broadcast.
     context : tokens that they look at, with themselves; the new ones alone if not given. Broadcasts.
-    w, x : formats of the weights, and of the activations and the cache.
+    w, x : formats of the weights, and of the activations and the cache. Writing new keys and values to a cache is left out,
+        fused or not, so that both count the same arrays.
     fused : ``False``, every operator is a kernel of its own and attention stores its scores: eager execution at its plainest.
         ``True``, neighbours on the vector unit are one kernel, and attention is one kernel that skips what its mask hides.
     dropout : whether there is dropout before the sums, its mask kept: training.
@@ -133,8 +134,7 @@ def _attention(one: Transformer, batch: Any, new: Any, context: Any, x: str, fus
     sizes = (batch, new, new if context is None else context, one.heads, one.kv_heads, one.head_dim)
     if not fused:
         return [{name: part} for name, part in ops.attention_standard(*sizes, x=x).items()]
-    cache = x if one.kind == "decoder" else None
-    return [{"attention": ops.attention(*sizes, causal=one.kind == "decoder", x=x, kv=cache)}]
+    return [{"attention": ops.attention(*sizes, causal=one.kind == "decoder", x=x)}]
 
 
 def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:

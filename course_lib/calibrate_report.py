@@ -52,11 +52,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounded(NamedTuple):
-    """A measured time beside its bound, and the operands' bytes in last-level caches."""
+    """A measured time beside its bound, the operands' bytes in last-level caches, and the key of the chip."""
 
     seconds: NDArray[Any]
     lower: NDArray[Any]
     caches: NDArray[Any]
+    chips: NDArray[Any]
 
 
 def clocked(on: Accelerator) -> float:
@@ -93,7 +94,8 @@ def bounds() -> list[Bounded]:
     found.append(_beside(estimate, seconds, on))
     runs = [run for name in published.TABLES + published.UNSEEN for run in published.runs(name)]
     caches = np.array([run.predicted * chip(run.chip).bandwidth / (chip(run.chip).llc or np.inf) for run in runs])
-    found.append(Bounded(np.array([r.measured for r in runs]), np.array([r.predicted for r in runs]), caches))
+    measured, predicted, keys = (np.array([getattr(r, name) for r in runs]) for name in ("measured", "predicted", "chip"))
+    found.append(Bounded(measured, predicted, caches, keys))
     return found
 
 
@@ -111,7 +113,7 @@ def _bounded(shapes: NDArray[Any], seconds: NDArray[Any], dtype: str, on: Accele
 
 def _beside(estimate: Estimate, seconds: NDArray[Any], on: Accelerator) -> Bounded:
     lower = np.maximum(estimate.t_math / clocked(on), estimate.t_memory)
-    return Bounded(seconds, lower, np.asarray(estimate.bytes) / (on.llc or np.inf))
+    return Bounded(seconds, lower, np.asarray(estimate.bytes) / (on.llc or np.inf), np.full(seconds.shape, on.key))
 
 
 def elementwise() -> tuple[Estimate, NDArray[Any]]:
@@ -146,7 +148,7 @@ def calibrate_report() -> list[Result]:
 
 def _bound_lines() -> list[Result]:
     every = bounds()
-    seconds, lower, caches = (np.concatenate(part) for part in zip(*every, strict=True))
+    seconds, lower, caches, _ = (np.concatenate(part) for part in zip(*every, strict=True))
     large = caches > LARGE
     broken = int(np.sum(seconds[large] < lower[large]))
     return [

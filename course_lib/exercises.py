@@ -29,7 +29,10 @@ from course_lib.text import language, languages, n
 if TYPE_CHECKING:
     from course_lib._exercise_form import Form
 
-CHAPTERS = ("hello-roofline", "rooflines", "memory-wall", "network-rooflines", "int8-problems", "bandwidth-and-profiling")
+CHAPTERS = (
+    "hello-roofline", "rooflines", "memory-wall", "network-rooflines", "int8-problems", "bandwidth-and-profiling",
+    "measured-predicted",
+)  # fmt: skip
 """The chapters that have exercises, in the book's order."""
 CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""

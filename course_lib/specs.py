@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, known, whole
+from course_lib._checks import CourseError, known, positive, whole
 from course_lib.dtypes import BITS
 from course_lib.provenance import DATA, Classic, Figure, Source, check_quantity, cited, converted, decoded, sources
 from course_lib.roofline import Unit, ridge
@@ -21,10 +21,10 @@ from course_lib.roofline import Unit, ridge
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
 
-_PLAIN = ("bandwidth", "memory", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors")
+_PLAIN = ("bandwidth", "memory", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors", "special")
 _QUANTITIES = {
     "memory": "B", "llc": "B", "scratchpad": "B", "power": "W", "clock": "Hz", "max_clock": "Hz", "multiprocessors": "1",
-    "matrix": "FLOP/s", "vector": "FLOP/s",
+    "special": "1", "matrix": "FLOP/s", "vector": "FLOP/s",
 }  # fmt: skip
 
 
@@ -73,6 +73,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     clock: Figure | None = None
     max_clock: Figure | None = None
     multiprocessors: Figure | None = None
+    special: Figure | None = None
     peaks: dict[Unit, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
@@ -95,6 +96,7 @@ class Accelerator:
     power : W; `None` if unpublished.
     clock, max_clock : Hz at which the peaks are stated, and at most; `None` if unpublished.
     multiprocessors : how many streaming multiprocessors, compute units or cores are enabled; `None` if unpublished.
+    special : special functions, exponentials say, that one multiprocessor does in a clock; `None` if unpublished.
     links : links to other chips by name.
     host : the link to the host, or `None`.
     classic : rounded constants of classic texts by name; ``classic["hbm"].si`` is the value.
@@ -123,9 +125,11 @@ class Accelerator:
         self.classic: Mapping[str, Classic] = MappingProxyType(file.classic)
         self.sources: Mapping[str, Source] = self._check(file.sources)
         self.bandwidth = file.bandwidth.si
-        self.memory, self.llc, self.scratchpad, self.power, self.clock, self.max_clock, self.multiprocessors = (
+        (
+            self.memory, self.llc, self.scratchpad, self.power, self.clock, self.max_clock, self.multiprocessors, self.special,
+        ) = (
             figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:])
-        )
+        )  # fmt: skip
         self.peaks: Mapping[str, float] = MappingProxyType({name: self.figures[name].si for name in peaks})
         self.links: Mapping[str, Link] = MappingProxyType({name: _link(spec) for name, spec in links.items()})
         self.host = _link(file.host) if file.host else None
@@ -151,7 +155,7 @@ class Accelerator:
         except CourseError as error:
             raise CourseError(f"{path.name}: {error}") from None
 
-    def peak(self, dtype: str, unit: Unit = "matrix", accumulate: str | None = None) -> float:
+    def peak(self, dtype: str, unit: Unit = "matrix", accumulate: str | None = None, *, clock: float | None = None) -> float:
         """Dense peak for a format on the matrix or the vector unit.
 
         Parameters
@@ -159,6 +163,7 @@ class Accelerator:
         dtype : format of the arithmetic.
         unit : ``"matrix"`` or ``"vector"``.
         accumulate : format of the sums, where the rate depends on it; the one that training uses when not given.
+        clock : Hz at which to state it, since a vendor may state two units' peaks at two clocks; as published when not given.
 
         Returns
         -------
@@ -167,7 +172,8 @@ class Accelerator:
         Raises
         ------
         CourseError
-            If no such peak is published: another format's is never used in its place.
+            If no such peak is published: another format's is never used in its place. If it is asked for at a clock, and
+            its own is not published.
 
         Examples
         --------
@@ -177,6 +183,9 @@ class Accelerator:
         course_lib.CourseError: v100-sxm2 has no published peak for 'bf16' on its matrix unit: it has fp16
         >>> chip("rtx-4090").peak("fp16") / chip("rtx-4090").peak("fp16", accumulate="fp16")
         0.500...
+        >>> h100 = chip("h100-sxm")
+        >>> round(h100.peak("bf16", clock=1.83e9) / h100.peak("fp32", "vector", clock=1.83e9), 1)
+        16.0
         """
         known("dtype", dtype, BITS)
         known("unit", unit, ("matrix", "vector"))
@@ -185,14 +194,39 @@ class Accelerator:
             known("dtype", accumulate, BITS, "accumulate")
             name = name if self.figures[name].accumulate == accumulate else f"{name}/{accumulate}"
         if name in self.peaks:
-            return self.peaks[name]
+            return self.peaks[name] if clock is None else self._at(name, positive("clock", clock))
         has = sorted(known_.partition(".")[2] for known_ in self.peaks if known_.startswith(unit))
         remedy = f"it has {', '.join(has)}" if has else f"nothing is published for its {unit} unit"
         raise CourseError(f"{self.key} has no published peak for {name.partition('.')[2]!r} on its {unit} unit: {remedy}")
 
-    def ridge(self, dtype: str, unit: Unit = "matrix") -> float:
-        """Ridge point: the peak for `dtype` on `unit` over the memory bandwidth, FLOP/byte."""
-        return float(ridge(self.peak(dtype, unit), self.bandwidth))
+    def _at(self, name: str, clock: Any) -> float:
+        own = self.figures[name].clock
+        if own is None:
+            raise CourseError(f"clock: {self.key} publishes no clock for its peak {name}: take the peak as it is")
+        return float(self.peaks[name] * clock / own)
+
+    def ridge(self, dtype: str, unit: Unit = "matrix", *, clock: float | None = None) -> float:
+        """Ridge point: the peak for `dtype` on `unit` over the memory bandwidth, FLOP/byte; `clock` as in `peak`."""
+        return float(ridge(self.peak(dtype, unit, clock=clock), self.bandwidth))
+
+    @property
+    def special_peak(self) -> float:
+        """Special functions of the whole chip, exponentials say, at the clock of the matrix peaks, OP/s.
+
+        Raises
+        ------
+        CourseError
+            If the rate, the clock or the count of multiprocessors is not published.
+
+        Examples
+        --------
+        >>> round(chip("h100-sxm").special_peak / 1e12, 2)
+        3.86
+        """
+        for name in ("special", "multiprocessors", "clock"):
+            if name not in self.figures:
+                raise CourseError(f"{self.key} has no published rate of special functions: its file lacks {name}")
+        return float((self.special or 0) * (self.multiprocessors or 0) * (self.clock or 0))
 
     def __repr__(self) -> str:
         return f"chip({self.key!r})"

@@ -350,6 +350,7 @@ def figure_name(name: str) -> str:
         "clock",
         "max_clock",
         "multiprocessors",
+        "special",
         "matrix",
         "vector",
         "host",

@@ -89,6 +89,15 @@ def test_fusion_changes_bytes_and_launches_and_nothing_else(key, dropout):
     assert summed(plain, "flops", "matrix") - summed(fused, "flops", "matrix") == skipped
 
 
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("context", [256, 900])
+def test_attention_in_one_kernel_moves_what_the_three_move_without_their_scores(key, context):
+    plain, fused = (block.operators(key, 2, 256, context, fused=fused) for fused in (False, True))
+    scores = 2 * 2 * model(key).heads * 256 * context
+    parts = sum(plain[name].bytes for name in ("scores", "softmax", "values"))
+    assert fused["attention"].bytes == parts - 4 * scores
+
+
 def test_a_sum_that_is_wanted_again_is_written():
     fused = block.operators(LLAMA, 1, 64, fused=True)["residual 1+norm 2"]
     assert fused.bytes == 4 * 64 * 4096 * 2 + 4096 * 2

@@ -1,7 +1,9 @@
 """Predictions: between the bound and what was measured, explainable, honest about whose constants they are."""
 
 import math
+import re
 import tomllib
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -9,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib import CourseError, Estimate, Work, calibrate, chip, chips, llm, ops, roofline, total
+from course_lib import CourseError, Estimate, Work, calibrate, calibrate_report, chip, chips, llm, ops, roofline, total
 from course_lib import _achieved as achieved
 from course_lib._calibration import FOLDER, CalibrationFile, nearest, to_toml
+from course_lib.models import model
 from course_lib.network import all_reduce
 from course_lib.specs import Accelerator
 
 A100 = chip("a100-sxm-80")
+ROOT = Path(__file__).parents[2]
 SIZES = st.integers(1, 20_000)
 
 
@@ -315,3 +319,28 @@ def test_estimates_made_by_hand_are_predicted_too():
     by_hand = Estimate(1e-3, 5e-4, 0.0, flops=1e9, bytes=1e9)
     likely = calibrate.predict(by_hand, A100)
     assert by_hand.lower < likely.expected < 2 * by_hand.upper
+
+
+@pytest.mark.parametrize("key", ["llama-2-7b", "llama-3-8b", "llama-2-13b"])
+@pytest.mark.parametrize("context", [256, 1024, 4096])
+def test_a_decode_step_is_its_bytes_at_what_a_stream_reaches_and_its_gaps(key, context):
+    """The page's prediction by hand, which leaves overlap and tiles out."""
+    step = llm.decode(key, A100, 1, context)
+    c = calibrate.calibration(A100, "bf16").constants
+    kernels = step.kernels - 3 * model(key).layers  # queries, keys and values as one, gate and up as one
+    by_hand = step.lower / c.bandwidth + kernels * (c.overhead + c.gap)
+    assert calibrate.predict(step, A100).expected == pytest.approx(by_hand, rel=0.01)
+
+
+def test_every_measurement_names_its_chip():
+    every = calibrate_report.bounds()
+    for one in every:
+        assert one.chips.shape == one.seconds.shape
+        assert {str(key) for key in one.chips} <= set(chips())
+    assert len({str(key) for one in every for key in one.chips}) > 5
+
+
+def test_no_page_quotes_a_figure_that_its_reader_cannot_compute_again():
+    said = r"outside this book|not among this book|this book does not carry|cannot rerun"
+    for file in [*(ROOT / "chapters" / "cells").rglob("*.qmd"), *(ROOT / "chapters" / "en").glob("*.qmd")]:
+        assert not re.search(said, file.read_text(encoding="utf-8")), file

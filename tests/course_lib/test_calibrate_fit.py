@@ -129,7 +129,7 @@ def test_every_target_is_met_and_printed():
 def test_a_broken_bound_would_be_counted(monkeypatch):
     honest = calibrate_report.bounds()
     assert all(np.all(one.seconds >= one.lower) for one in honest)
-    impossible = calibrate_report.Bounded(np.array([1e-9]), np.array([1.0]), np.array([100.0]))
+    impossible = calibrate_report.Bounded(*map(np.array, ([1e-9], [1.0], [100.0], ["h100-sxm"])))
     monkeypatch.setattr(calibrate_report, "bounds", lambda: [*honest, impossible])
     broken = calibrate_report._bound_lines()[0]
     assert (broken.value, broken.met) == (1, False)

@@ -179,6 +179,11 @@ def test_translations_differ_from_the_english():
         ("profiling-unfused", 3 * 2 * 2 * 32 * 2048 * 4096),
         ("profiling-residual", 1 / 6),
         ("profiling-share", 1 / (0.6 + 0.4 / 3)),
+        ("measured-clock", 0.88),
+        ("measured-stream", 15e9 / 2.039e12 / 0.8),
+        ("measured-gaps", 15e9 / 3.35e12 / 0.8 + 250 * 6e-6),
+        ("measured-mfu", (6 * 8030261248 + 12 * 32 * 4096 * 8192) * 9000 / 989.4e12),
+        ("measured-claim", 600 * 68.714504192e9 * 2 / 3.35e12),
     ],
 )
 def test_answers_counted_by_hand(id_, answer):

@@ -233,6 +233,13 @@ def test_traffic_falls_as_one_over_the_memory():
     assert np.all(second < flash)
 
 
+@given(st.integers(1, 300), st.sampled_from([32, 64, 128, 256]), st.integers(1, 4))
+def test_the_intensity_of_tiles_is_their_rows_whatever_the_head(rows, d, heads):
+    work = ops.attention_tiled(1, 2**20, 2**20, heads, heads, d, rows=rows)
+    assert work.intensity == pytest.approx(rows, rel=1e-3)
+    assert work.bytes == ops.attention_tiled(1, 2**20, 2**20, heads, heads, d, sram=8 * d * rows).bytes
+
+
 def test_too_little_memory_for_a_block_moves_more_than_scores_in_memory():
     """The bound's other end: with M near d the tiles are so small that storing the scores is no worse."""
     N, d = 4096, 128
@@ -269,6 +276,9 @@ def test_the_cache_is_read_at_heads_over_kv_heads():
         (lambda: ops.softmax(0, 1), ["shape", "positive whole", "got 0"]),
         (lambda: ops.rotary(1, 1, 8, table="fp33"), ["dtype", "'fp33'", "did you mean"]),
         (lambda: ops.attention_standard(1, 1, 1, 4, 3, 8), ["kv_heads", "divide heads 4", "got 3"]),
+        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64), ["sram or rows", "not both"]),
+        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, rows=128), ["sram or rows", "rows=128"]),
+        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, rows=0), ["rows", "got 0"]),
         (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=511), ["sram", "512 B or more", "got 511"]),
         (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, outer="q"), ["outer", "'q'", "queries"]),
         (lambda: ops.kv_read(1, 0, 4, 4, 8), ["context", "positive whole"]),

@@ -1,4 +1,6 @@
 import json
+import re
+from math import log2
 
 import pytest
 
@@ -427,3 +429,45 @@ def test_no_spoiled_file_loads(key, tmp_path):
             pytest.fail(f"{what} was accepted: {Accelerator.from_toml(file)}")
         tried += 1
     assert tried > 50
+
+
+def test_at_one_clock_a_gpus_two_units_differ_by_a_power_of_two():
+    """Both peaks are units times a clock, so what is left is hardware: 8, 16 or 32 and never 14.8."""
+    compared = 0
+    for one in map(chip, chips(vendor="NVIDIA")):
+        of = [one.figures.get(name) for name in ("matrix.fp16", "vector.fp32")]
+        if all(figure and figure.clock for figure in of):
+            ratio = one.peak("fp16", clock=1e9) / one.peak("fp32", "vector", clock=1e9)
+            assert ratio == pytest.approx(2 ** round(log2(ratio)), rel=0.01), one.key
+            compared += 1
+    assert compared >= 5
+
+
+def test_a_peak_at_its_own_clock_is_as_published_and_scales_with_the_clock():
+    h100 = chip("h100-sxm")
+    for unit, dtype in (("matrix", "bf16"), ("vector", "fp32")):
+        own = h100.figures[f"{unit}.{dtype}"].clock
+        assert h100.peak(dtype, unit, clock=own) == pytest.approx(h100.peak(dtype, unit))
+        assert h100.peak(dtype, unit, clock=own / 2) == pytest.approx(h100.peak(dtype, unit) / 2)
+        assert h100.ridge(dtype, unit, clock=own / 2) == pytest.approx(h100.ridge(dtype, unit) / 2)
+    with pytest.raises(CourseError, match="clock"):
+        h100.peak("bf16", clock=0)
+    with pytest.raises(CourseError, match=r"publishes no clock for its peak matrix\.bf16"):
+        chip("tpu-v5e").peak("bf16", clock=1e9)
+
+
+def test_no_cell_divides_the_peak_of_one_unit_by_anothers_at_two_clocks():
+    peak = r'\w+\.peaks?[(\[]"[\w.]+"(?:, (?:unit=)?"vector")?[)\]]'
+    for file in (DATA.parents[1] / "chapters" / "cells").rglob("*.qmd"):
+        for pair in re.findall(rf"{peak}\s*/\s*{peak}", file.read_text(encoding="utf-8")):
+            assert pair.count("vector") != 1, (file, pair)
+
+
+def test_special_functions_are_a_rate_of_their_own():
+    h100 = chip("h100-sxm")
+    assert h100.special_peak == 16 * 132 * 1.83e9
+    # An exponential is sixteen times as dear as an operation of the vector unit; two products do 4d for each.
+    assert h100.peak("fp32", "vector", clock=h100.clock) / h100.special_peak == pytest.approx(16, rel=0.01)
+    assert (h100.peak("bf16") / (4 * 128)) / h100.special_peak == pytest.approx(0.5, rel=0.01)
+    with pytest.raises(CourseError, match="lacks special"):
+        _ = chip("mi300x").special_peak

@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import re
@@ -5,13 +6,14 @@ import shlex
 import sys
 from pathlib import Path
 
+import msgspec
 import nbformat
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from course_lib import CourseError, chip, results, tables
-from course_press import labs
+from course_press import cli_labs, labs
 from course_press.cli import app
 from course_press.quarto import MissingError
 from tests.course_press.conftest import course
@@ -141,7 +143,38 @@ def test_the_page_for_instructors_counts_the_minutes_that_the_command_plans():
     cell = (ROOT / "chapters/cells/instructors/setup.qmd").read_text(encoding="utf-8")
     made = labs.plan(ROOT, "00", gpu="A100-80GB", cloud="runpod", budget=600, max_cost=100)
     assert int(re.search(r"^minutes = (\d+)", cell, re.MULTILINE)[1]) == made.minutes
-    assert f'provider == "{made.price.provider}"' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(encoding="utf-8")
+    assert f'rent.quotes(provider="{made.price.provider}")' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_the_first_labs_page_sums_up_two_gpus_under_the_commands_own_ceiling():
+    said = re.search(r"^ceiling = (\d+)", (ROOT / "chapters/cells/lab-00/budget.qmd").read_text(encoding="utf-8"), re.MULTILINE)[
+        1
+    ]
+    ceiling = inspect.signature(cli_labs.lab_cloud).parameters["max_cost"].default
+    assert float(said) == ceiling
+    assert (
+        sum(labs.plan(ROOT, "00", gpu=gpu, cloud="runpod", budget=600, max_cost=ceiling).usd for gpu in ("A100-80GB", "H100"))
+        <= ceiling
+    )
+
+
+def test_the_first_labs_page_says_which_measurement_is_not_where_it_was_expected():
+    here = {}
+    for name in ("setup", "predict", "sanity", "measured", "ours"):
+        text = (ROOT / f"chapters/cells/lab-00/{name}.qmd").read_text(encoding="utf-8")
+        exec(re.search(r"```\{python\}\n(.*)```", text, re.DOTALL)[1], here)
+    for key, dtype in here["asked"]:
+        low, high = here["band"](*[here["N"]] * 3, key, dtype)
+        assert 0.3 < low < high < 1
+        if best := here["published"][dtype].get(key):
+            assert low < best.rate / chip(key).peak(dtype)
+    ours = here["ours"]
+    assert not here["cpu_band"][0] <= ours.mfu <= here["cpu_band"][1]
+    assert here["verdict"](ours).endswith(": outside")
+    inside = msgspec.structs.replace(ours, mfu=sum(here["cpu_band"]) / 2)
+    assert here["verdict"](inside).endswith(": inside")
 
 
 def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
