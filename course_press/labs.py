@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from course_lib import CourseError, tables
+from course_lib import CourseError, rent, tables
 from course_press.quarto import MissingError
 
 LOCAL = Path("results") / "local"
@@ -111,8 +111,8 @@ def plan(root: Path, number: str, *, gpu: str, cloud: str, budget: float, max_co
     chip, names = GPUS[gpu]
     if cloud not in names:
         raise CourseError(f"--cloud {cloud!r} does not rent out one {gpu}: choose from {', '.join(names)}")
-    known = [price for price in tables.prices() if price.chip == chip]
-    prices = [price for price in known if price.provider == CLOUDS[cloud]] or known
+    found = rent.quotes(chip)
+    prices = [price for price in found if price.provider == CLOUDS[cloud]] or found
     if not prices:
         raise CourseError(f"--gpu {gpu!r} has no dated price in data/prices.csv: add one, with its source")
     file = folder(root, number) / "cloud.yaml"

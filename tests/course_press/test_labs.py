@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from course_lib import CourseError, chip, results, tables
-from course_press import labs
+from course_press import cli_labs, labs
 from course_press.cli import app
 from course_press.quarto import MissingError
 from tests.course_press.conftest import course
@@ -141,7 +142,21 @@ def test_the_page_for_instructors_counts_the_minutes_that_the_command_plans():
     cell = (ROOT / "chapters/cells/instructors/setup.qmd").read_text(encoding="utf-8")
     made = labs.plan(ROOT, "00", gpu="A100-80GB", cloud="runpod", budget=600, max_cost=100)
     assert int(re.search(r"^minutes = (\d+)", cell, re.MULTILINE)[1]) == made.minutes
-    assert f'provider == "{made.price.provider}"' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(encoding="utf-8")
+    assert f'rent.quotes(provider="{made.price.provider}")' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_the_first_labs_page_sums_up_two_gpus_under_the_commands_own_ceiling():
+    said = re.search(r"^ceiling = (\d+)", (ROOT / "chapters/cells/lab-00/budget.qmd").read_text(encoding="utf-8"), re.MULTILINE)[
+        1
+    ]
+    ceiling = inspect.signature(cli_labs.lab_cloud).parameters["max_cost"].default
+    assert float(said) == ceiling
+    assert (
+        sum(labs.plan(ROOT, "00", gpu=gpu, cloud="runpod", budget=600, max_cost=ceiling).usd for gpu in ("A100-80GB", "H100"))
+        <= ceiling
+    )
 
 
 def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
