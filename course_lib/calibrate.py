@@ -12,6 +12,7 @@ True
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +42,16 @@ from course_lib.specs import Accelerator
 
 __all__ = [
     "Calibration", "CalibrationFile", "Constants", "LinkConstants", "Prediction", "Range", "achieved", "all_reduce",
-    "calibration", "calibrations", "coverage", "from_file", "mean_error", "predict", "to_toml",
+    "breakdown", "calibration", "calibrations", "coverage", "from_file", "mean_error", "predict", "to_toml",
 ]  # fmt: skip
 
 MEMORY, COMPUTE = 0.5, 8.0
 """Compute over memory time of the bound: below the first a product is far on memory's side, above the second on the other."""
+
+_PERFECT = Constants(
+    compute=1.0, bandwidth=1.0, overhead=0.0, overlap=math.inf, reload=0.0, misaligned=1.0, unpack=0.0, gap=0.0, launch=0.0
+)
+_ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap"), "unpack": ("unpack",)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +116,58 @@ def predict(
     expected = np.maximum(expected, estimate.lower)
     low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
     return Prediction(plain(expected), plain(low), plain(high), found.source + said)
+
+
+def breakdown(
+    estimate: Estimate, chip: Accelerator | str, *, dtype: str | None = None, constants: Calibration | Path | str | None = None
+) -> dict[str, Numbers]:
+    """What an expected time is made of: its bound, and what each of the constants adds to it.
+
+    The constants are put in one after another, in the order below, and each is charged with what it adds to those before
+    it. Arithmetic, traffic and widening overlap, so another order would divide the same sum otherwise.
+
+    Parameters
+    ----------
+    estimate, chip, dtype, constants : as in `predict`.
+
+    Returns
+    -------
+    s, which add up to ``predict(...).expected``:
+    ``"bound"`` the lower bound;
+    ``"bandwidth"`` what streams miss of the memory's bandwidth;
+    ``"arithmetic"`` tiles, waves and the clock under load, and arithmetic that traffic does not hide;
+    ``"unpack"`` widening narrow weights;
+    ``"launches"`` what kernels take beside their work, and the time between them. Of a collective, its latency too.
+
+    Raises
+    ------
+    CourseError
+        As `predict`.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> step = llm.decode("llama-2-7b", "a100-sxm-80", 1, 1, w="int4/32")
+    >>> spent = breakdown(step, "a100-sxm-80")
+    >>> abs(sum(spent.values()) / predict(step, "a100-sxm-80").expected - 1) < 1e-9
+    True
+    >>> spent["unpack"] > spent["bandwidth"]
+    True
+    """
+    whole = predict(estimate, chip, dtype=dtype, constants=constants)
+    on = accelerator(chip)
+    every = list(kernels(estimate))
+    found = _constants(on, _format(every, dtype), constants)
+    real = found.constants
+    spent: dict[str, Any] = {"bound": estimate.lower}
+    before: Any = estimate.lower
+    given: dict[str, float] = {}
+    for name, of in _ADDED.items():
+        given |= {constant: getattr(real, constant) for constant in of}
+        one = msgspec.structs.replace(found, constants=msgspec.structs.replace(_PERFECT, **given))
+        after = np.maximum(_sums(every, on, one, 0.0, True)[0], before)
+        spent[name], before = plain(after - before), after
+    return {**spent, "launches": plain(whole.expected - before)}
 
 
 def all_reduce(

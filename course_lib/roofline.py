@@ -12,6 +12,8 @@ from course_lib.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
+RATES = ("peak", "bandwidth", "link")
+"""What each of these bounds is the ceiling of."""
 
 
 class Chip(Protocol):
@@ -215,6 +217,49 @@ def total(**parts: Estimate) -> Estimate:
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
     sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
     return Estimate(**sums, parts=parts)
+
+
+def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
+    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one per cent is added to it.
+
+    An operator follows one ceiling and none of the others, so for a total this is each ceiling's share of the time: that of
+    the parts which it bounds. What a bound leaves out, launches say, follows none of them: set it against `lower`.
+
+    Parameters
+    ----------
+    estimate : of `roofline` or `total`, or a step of `course_lib.llm`.
+
+    Returns
+    -------
+    ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are 1. Broadcasts. A tie
+    goes to the earlier of these.
+
+    Raises
+    ------
+    CourseError
+        If `estimate` is none.
+
+    References
+    ----------
+    [williams2009] section 5.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> h100 = chip("h100-sxm")
+    >>> one, many = (roofline(ops.matmul(batch, 8192, 8192), h100) for batch in (8, 4096))
+    >>> sensitivity(one)
+    {'peak': 0.0, 'bandwidth': 1.0, 'link': 0.0}
+    >>> round(sensitivity(total(one=one, many=many))["bandwidth"], 3) == round(one.lower / (one.lower + many.lower), 3)
+    True
+    """
+    if not isinstance(estimate, Estimate):
+        raise CourseError(f"estimate must be an Estimate (got {estimate!r}): pass roofline(work, chip) or llm.decode(...)")
+    shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
+    if shares:
+        return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
+    bound = np.asarray(estimate.bound)
+    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in zip(RATES, BOUNDS, strict=True)}
 
 
 def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:

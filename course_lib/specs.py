@@ -6,6 +6,7 @@ environment variable `COURSE_CHIPS` adds the reader's own.
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,7 @@ import msgspec
 
 from course_lib._checks import CourseError, known, positive, whole
 from course_lib.dtypes import BITS
-from course_lib.provenance import DATA, Classic, Figure, Source, check_quantity, cited, converted, decoded, sources
+from course_lib.provenance import DATA, UNITS, Classic, Figure, Source, check_quantity, cited, converted, decoded, sources
 from course_lib.roofline import Unit, ridge
 
 FOLDER = "COURSE_CHIPS"
@@ -227,6 +228,37 @@ class Accelerator:
             if name not in self.figures:
                 raise CourseError(f"{self.key} has no published rate of special functions: its file lacks {name}")
         return float((self.special or 0) * (self.multiprocessors or 0) * (self.clock or 0))
+
+    def as_printed(self, figure: str) -> tuple["Accelerator", ...]:
+        """One chip for each value that the sources of a figure print, the table's own first.
+
+        A conclusion that holds for some of them and not for others rests on which source was believed.
+
+        Parameters
+        ----------
+        figure : ``"bandwidth"``, ``"memory"`` or another plain figure, or a peak such as ``"matrix.bf16"``.
+
+        Raises
+        ------
+        CourseError
+            If the chip has no such figure.
+
+        Examples
+        --------
+        >>> [one.bandwidth / 1e12 for one in chip("b200-sxm").as_printed("bandwidth")]
+        [8.0, 7.7, 7.672]
+        """
+        given = self.figures[known("figure", figure, {*_PLAIN, *self.peaks} & set(self.figures), f"of {self.key}")]
+        printed = dict.fromkeys([given.si, *(conflict.value * UNITS[conflict.unit][1] for conflict in given.conflicts)])
+        return tuple(self._with(figure, value) for value in printed)
+
+    def _with(self, figure: str, value: float) -> "Accelerator":
+        other = copy(self)
+        if figure in self.peaks:
+            other.peaks = MappingProxyType({**self.peaks, figure: value})
+        else:
+            setattr(other, figure, value)
+        return other
 
     def __repr__(self) -> str:
         return f"chip({self.key!r})"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib import CourseError, Estimate, Work, calibrate, calibrate_report, chip, chips, llm, ops, roofline, total
+from course_lib import CourseError, Estimate, Work, calibrate, calibrate_report, chip, chips, llm, ops, published, roofline, total
 from course_lib import _achieved as achieved
 from course_lib._calibration import FOLDER, CalibrationFile, nearest, to_toml
 from course_lib.models import model
@@ -76,6 +76,44 @@ def test_with_perfect_constants_the_expected_time_is_the_bound():
     for sizes in ((256 * 9, 65_536, 128 * 12), (1, 8192, 65_536)):
         step = product(*sizes)
         assert calibrate.predict(step, A100, constants=perfect).expected == pytest.approx(step.lower, rel=1e-3)
+
+
+@given(
+    st.sampled_from(["llama-3-8b", "mixtral-8x7b"]), st.sampled_from(["a100-sxm-80", "h100-sxm", "mi300x"]),
+    st.sampled_from(["bf16", "int8", "int4/32"]), st.sampled_from([1, 64]),
+)  # fmt: skip
+@settings(max_examples=12)
+def test_a_breakdown_adds_up_and_takes_nothing_back(model, key, w, batch):
+    step = llm.decode(model, key, batch, 512, w=w)
+    spent = calibrate.breakdown(step, key)
+    assert sum(spent.values()) == pytest.approx(calibrate.predict(step, key).expected)
+    assert spent["bound"] == step.lower
+    assert min(spent.values()) >= 0
+    assert (spent["unpack"] > 0) == (w != "bf16")
+
+
+def test_what_is_missing_of_three_formats_is_no_single_constant():
+    """A nearly constant difference between measurement and bound, of one part that shrinks, one that grows and one that stays."""
+    rows = {r.w: r for r in published.runs("decode_gptfast_bs1") if r.model == "llama-2-7b"}
+    missing = [rows[w].measured - rows[w].predicted for w in ("bf16", "int8", "int4/32")]
+    assert max(missing) / min(missing) < 1.1
+    spent = [calibrate.breakdown(llm.decode("llama-2-7b", A100, 1, 1, w=w), A100) for w in ("bf16", "int8", "int4/32")]
+    wide, half, narrow = spent
+    assert wide["bandwidth"] > 1.5 * half["bandwidth"] > 2 * narrow["bandwidth"] > 0
+    assert wide["unpack"] == 0 < half["unpack"] < narrow["unpack"] / 2
+    assert wide["launches"] == pytest.approx(narrow["launches"])
+    assert wide["launches"] < missing[0] / 2
+
+
+def test_a_breakdown_takes_the_readers_constants_and_names_what_is_wrong():
+    step = llm.decode("llama-3-8b", A100, 1, 512)
+    own = msgspec.structs.replace(
+        calibrate.calibration(A100, "bf16"),
+        constants=msgspec.structs.replace(calibrate.calibration(A100, "bf16").constants, bandwidth=0.5),
+    )
+    assert calibrate.breakdown(step, A100, constants=own)["bandwidth"] == pytest.approx(step.lower, rel=0.02)
+    with pytest.raises(CourseError, match="estimate must be an Estimate"):
+        calibrate.breakdown(3.0, A100)
 
 
 def tiles_by_hand(b, f, rows, columns, units):

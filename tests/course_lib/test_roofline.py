@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError, Work, attainable, chip, chips, critical_batch, ops, ridge, roofline, total
 from course_lib.dtypes import BITS
+from course_lib.roofline import BOUNDS, RATES, Estimate, sensitivity
 
 positive = st.floats(1e-3, 1e18)
 dtypes = st.sampled_from(sorted(BITS))
@@ -159,6 +160,38 @@ def test_scaled_work_is_that_many_operators(times, flops, moved):
 def test_zero_times_work_names_the_factor():
     with pytest.raises(CourseError, match="times"):
         0 * Work(1, 1, "bf16")
+
+
+@given(st.lists(st.tuples(positive, positive, st.floats(0, 1e3)), min_size=1, max_size=5), st.sampled_from([0.99, 1.01]))
+def test_sensitivity_is_the_slope_of_the_bound(parts, faster):
+    def bound(peak=1.0, bandwidth=1.0, link=1.0):
+        steps = [
+            roofline(Work(1e15 * f, 1e12 * b, "bf16"), Machine(1e15 * peak, 1e12 * bandwidth), comms=c / link)
+            for f, b, c in parts
+        ]
+        return total(**{f"part{i}": step for i, step in enumerate(steps)})
+
+    # Away from ridges, where the slope has two sides.
+    assume(all(abs(np.log(one / other)) > 0.05 for f, b, c in parts for one, other in ((f, b), (f, c or 1e-9), (b, c or 1e-9))))
+    slopes = sensitivity(bound())
+    assert sum(slopes.values()) == pytest.approx(1)
+    for rate in RATES:
+        change = bound(**{rate: faster}).lower / bound().lower - 1
+        assert change == pytest.approx(slopes[rate] * (1 / faster - 1), rel=1e-6, abs=1e-12)
+
+
+def test_sensitivity_of_parts_of_parts_weighs_each_by_its_time():
+    times = {"peak": (3.0, 1.0, 0.0), "bandwidth": (1.0, 2.0, 0.0), "link": (1.0, 1.0, 5.0)}
+    steps = {name: Estimate(*seconds, flops=1.0, bytes=1.0) for name, seconds in times.items()}
+    nested = total(inner=total(peak=steps["peak"], bandwidth=steps["bandwidth"]), link=steps["link"])
+    assert sensitivity(nested) == pytest.approx({"peak": 0.3, "bandwidth": 0.2, "link": 0.5})
+    assert [sensitivity(step)[name] for name, step in steps.items()] == [1.0, 1.0, 1.0]
+
+
+def test_sensitivity_broadcasts_and_gives_a_tie_to_the_earlier():
+    steps = Estimate(np.array([1.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0]), 0.0, flops=1.0, bytes=1.0)
+    assert sensitivity(steps)["peak"].tolist() == [0.0, 1.0, 1.0]
+    assert [BOUNDS[i] for i, rate in enumerate(RATES) if sensitivity(steps)[rate][0]] == ["memory-bound"]
 
 
 def test_work_and_estimates_do_not_change():

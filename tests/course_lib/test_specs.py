@@ -287,6 +287,31 @@ def test_classic_constants_stay_beside_the_figures():
     assert v5e.ridge("bf16") == pytest.approx(240.5, abs=0.05)
 
 
+@pytest.mark.parametrize("key", chips())
+def test_a_disputed_figure_gives_a_chip_for_each_value_that_is_printed(key):
+    one = chip(key)
+    for name in {"bandwidth", "memory", *one.peaks} & set(one.figures):
+        figure = one.figures[name]
+        printed = one.as_printed(name)
+        read = [c.peaks[name] if name in c.peaks else getattr(c, name) for c in printed]
+        assert read[0] == figure.si
+        assert len(set(read)) == len(read)
+        assert set(read) == {figure.si} | {conflict.value * UNITS[conflict.unit][1] for conflict in figure.conflicts}
+        # Nothing else of the chip moves, and the chip of the table stays as it is.
+        assert all(c.key == key and c.figures is one.figures for c in printed)
+        assert chip(key) is one
+        assert (one.peaks[name] if name in one.peaks else getattr(one, name)) == figure.si
+
+
+def test_a_disputed_bandwidth_moves_the_ridge_and_nothing_but_a_figure_can_be_asked_for():
+    low = chip("b200-sxm").as_printed("bandwidth")[1]
+    assert low.ridge("bf16") > chip("b200-sxm").ridge("bf16")
+    assert low.memory == chip("b200-sxm").memory
+    assert chip("b200-sxm").as_printed("matrix.bf16")[0].peak("bf16") == 2250e12
+    with pytest.raises(CourseError, match=r"unknown figure 'bandwith'.*'bandwidth'"):
+        low.as_printed("bandwith")
+
+
 def test_a_chip_does_not_change():
     h100 = chip("h100-sxm")
     for mapping in (h100.peaks, h100.figures, h100.links, h100.classic, h100.sources, sources()):
