@@ -206,7 +206,7 @@ def network(*, B: int = 512) -> Explorer:
     """
     links = _links()
     axes = {
-        "link": Axis(tuple(links), t("link"), tuple(label for label, _, _ in links.values()), "h100-sxm.nvlink"),
+        "link": Axis(tuple(links), t("link"), tuple(label for label, _ in links.values()), "h100-sxm.nvlink"),
         "chips": Axis((2, 4, 8, 16, 32, 64), t("chips"), start=8),
         "latency": Axis((0.0, 1e-6, 1e-5), t("latency-of-a-hop"), ("0", n(1e-6, "s"), n(1e-5, "s")), 1e-6),
         "D": Axis((2048, 8192, 16384, 32768), "D = F", start=16384),
@@ -221,9 +221,10 @@ def network(*, B: int = 512) -> Explorer:
         D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
         halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
         for i, key in enumerate(at["link"]):
-            _, on, bandwidth = links[key]
+            on = links[key][1]
             form = format_of(on)
             for j, count in enumerate(at["chips"]):
+                bandwidth = _one_way(on, key.partition(".")[2], count)
                 width[i, j] = net.critical_contraction(peak_of(on), bandwidth, count)
                 for k, latency in enumerate(at["latency"]):
                     link = Link(bandwidth, latency=latency)
@@ -282,15 +283,23 @@ def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
     return lambda B: ops.matmul(B, D, F, x=x, w=w, compute=x)
 
 
-def _links() -> dict[str, tuple[str, Accelerator, float]]:
-    """Links by key: what each is called, the chip that it belongs to, and byte/s of all of a chip's in one direction."""
-    found = {}
-    for one in map(chip, CHIPS):
-        for name, link in one.links.items():
-            found[f"{one.key}.{name}"] = (f"{one.short}: {link.name}", one, float(link.total_per_direction))
+def _links() -> dict[str, tuple[str, Accelerator]]:
+    """Links by key: what each is called, and the chip that it belongs to."""
+    found = {
+        f"{one.key}.{name}": (f"{one.short}: {link.name}", one) for one in map(chip, CHIPS) for name, link in one.links.items()
+    }
     h100 = chip("h100-sxm")
-    found["400g"] = (f"{h100.short}: 400 Gb/s", h100, 400e9 / 8)
+    rate = f"{h100.figures['node.per_direction'].value:g} {h100.figures['node.per_direction'].unit}"
+    found[f"{h100.key}.nodes"] = (f"{h100.short}: {t('two-nodes-or-more')}, {rate}", h100)
     return found
+
+
+def _one_way(on: Accelerator, name: str, count: int) -> Any:
+    """Byte/s in one direction of what joins so many chips: all links of a kind, or the ports of as few nodes as there can be."""
+    if name != "nodes":
+        return on.links[name].total_per_direction
+    each = max(1, min(count // 2, on.node.chips if on.node else 1))
+    return net.between_nodes(on.node, on.links["nvlink"], each).bandwidth
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:

@@ -66,6 +66,16 @@ class Link:
         return self.per_direction * (1 if self.count is None else self.count)
 
 
+class Ports(Protocol):
+    """What is asked of a machine: `course_lib.specs.Node`, or anything shaped like it."""
+
+    @property
+    def chips(self) -> int: ...
+
+    @property
+    def ports(self) -> Any: ...
+
+
 LinkLike: TypeAlias = "ArrayLike | Link | ChipLinks"
 
 
@@ -85,6 +95,49 @@ def as_link(link: LinkLike) -> Link:
     if hasattr(given, "per_direction"):
         return Link(given.per_direction, given.count, getattr(given, "latency", 0.0))
     return Link(positive("link", given))
+
+
+def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None = None) -> Link:
+    """The link that a ring over several machines runs at: their network ports side by side.
+
+    A library lays as many rings as there are ports, or adds up inside a machine first. Either way the chips of a machine
+    share the crossing, and an array leaves it by all of their ports. Inside, it goes over the chips' own links; the slower
+    of both sets the pace. What is not shared has one port a chip, ``each=1``: an all-to-all, or a message between two chips.
+
+    Parameters
+    ----------
+    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
+    inside : the links between the chips of one machine.
+    each : chips of every machine that take part, all if not given; each brings its share of the ports. Broadcasts.
+
+    Returns
+    -------
+    Link
+
+    Raises
+    ------
+    CourseError
+        If the chip has no machine in the spec table, or `each` is not whole, or more than a machine has.
+
+    Examples
+    --------
+    Eight ports of 400 Gb/s, and one.
+
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> between_nodes(h100.node, h100.links["nvlink"]).bandwidth / 1e9
+    400.0
+    >>> between_nodes(h100.node, h100.links["nvlink"], each=1).bandwidth / 1e9
+    50.0
+    """
+    if node is None:
+        raise CourseError("node must be a chip's machine (got None): the chip's file says nothing of one; give it a [node]")
+    taking = np.asarray(whole("each", node.chips if each is None else each))
+    if np.any(taking > node.chips):
+        raise CourseError(f"each must be at most the {node.chips} chips of a machine (got {each!r})")
+    ports = np.asarray(as_link(node.ports).bandwidth) * taking / node.chips
+    # One chip a machine has nobody to share with, and nothing to send inside.
+    return Link(plain(np.where(taking > 1, np.minimum(ports, as_link(inside).bandwidth), ports)))
 
 
 def rate(link: Link, cost: Cost) -> Numbers:

@@ -244,13 +244,15 @@ def data_parallel_tokens(
 
     Examples
     --------
-    NVLink, and 400 Gb/s a chip.
+    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s; and nodes of one GPU with one such port.
 
-    >>> from course_lib import chip
+    >>> from course_lib import chip, network
     >>> h100 = chip("h100-sxm")
     >>> data_parallel_tokens(h100.peak("bf16"), h100.links["nvlink"])
     2199.0
-    >>> data_parallel_tokens(h100.peak("bf16"), 400e9 / 8)
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"]))
+    2474.0
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"], each=1))
     19788.0
     """
     per_weight = _seconds_per_byte("all-reduce", link, n, algorithm) * itemsize(grad)

@@ -22,6 +22,7 @@ from course_lib._links import (
     all_gather,
     all_reduce,
     all_to_all,
+    between_nodes,
     bus_bandwidth,
     cost,
     latency_bound_size,
@@ -39,7 +40,7 @@ from course_lib._sharding import (
 )
 
 __all__ = [
-    "ALGORITHMS", "Cost", "Fit", "Link", "Sharded", "Step", "all_gather", "all_reduce", "all_to_all", "bus_bandwidth", "cost",
-    "critical_contraction", "data_parallel_tokens", "fit", "latency_bound_size", "reduce_scatter", "send", "sharded_matmul",
-    "tensor_parallel_tokens", "tensor_parallel_width",
+    "ALGORITHMS", "Cost", "Fit", "Link", "Sharded", "Step", "all_gather", "all_reduce", "all_to_all", "between_nodes",
+    "bus_bandwidth", "cost", "critical_contraction", "data_parallel_tokens", "fit", "latency_bound_size", "reduce_scatter",
+    "send", "sharded_matmul", "tensor_parallel_tokens", "tensor_parallel_width",
 ]  # fmt: skip

@@ -22,10 +22,13 @@ from course_lib.roofline import Unit, ridge
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
 
-_PLAIN = ("bandwidth", "memory", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors", "special")
+_PLAIN = (
+    "bandwidth", "memory", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors", "lanes", "integer_lanes",
+    "special",
+)  # fmt: skip
 _QUANTITIES = {
     "memory": "B", "llc": "B", "scratchpad": "B", "power": "W", "clock": "Hz", "max_clock": "Hz", "multiprocessors": "1",
-    "special": "1", "matrix": "FLOP/s", "vector": "FLOP/s",
+    "lanes": "1", "integer_lanes": "1", "special": "1", "matrix": "FLOP/s", "vector": "FLOP/s",
 }  # fmt: skip
 
 
@@ -60,6 +63,26 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return self.count * self.per_direction
 
 
+class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The machine that a vendor builds around a chip: how many `chips`, and its `ports` to other machines."""
+
+    chips: int
+    ports: LinkSpec
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A machine of several chips, in SI units.
+
+    Attributes
+    ----------
+    chips : how many share it.
+    ports : its network ports, all of the machine's: `ports.total_per_direction` is what leaves it.
+    """
+
+    chips: int
+    ports: Link
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     short: str
@@ -74,10 +97,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     clock: Figure | None = None
     max_clock: Figure | None = None
     multiprocessors: Figure | None = None
+    lanes: Figure | None = None
+    integer_lanes: Figure | None = None
     special: Figure | None = None
     peaks: dict[Unit, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
+    node: NodeSpec | None = None
     classic: dict[str, Classic] = {}
     sources: dict[str, dict[str, str]] = {}
 
@@ -97,9 +123,12 @@ class Accelerator:
     power : W; `None` if unpublished.
     clock, max_clock : Hz at which the peaks are stated, and at most; `None` if unpublished.
     multiprocessors : how many streaming multiprocessors, compute units or cores are enabled; `None` if unpublished.
+    lanes, integer_lanes : 32-bit floating-point and integer instructions that a multiprocessor does in a clock; `None` where
+        nobody looked them up.
     special : special functions, exponentials say, that one multiprocessor does in a clock; `None` if unpublished.
     links : links to other chips by name.
     host : the link to the host, or `None`.
+    node : the vendor's own machine of several chips and its network ports, or `None`.
     classic : rounded constants of classic texts by name; ``classic["hbm"].si`` is the value.
     sources : the sources that its figures cite, by id.
 
@@ -119,7 +148,10 @@ class Accelerator:
         peaks = {f"{unit}.{dtype}": peak for unit, rates in file.peaks.items() for dtype, peak in rates.items()}
         figures |= {name: converted(name, peak, Figure) for name, peak in peaks.items()}
         links = {name: converted(f"links.{name}", link, LinkSpec) for name, link in file.links.items()}
-        for link, spec in {**links, **({"host": file.host} if file.host else {})}.items():
+        if file.node:
+            whole("node: chips", file.node.chips)
+        alone = {"host": file.host, "node": file.node and file.node.ports}
+        for link, spec in {**links, **{name: spec for name, spec in alone.items() if spec}}.items():
             whole(f"link {link}: count", spec.count)
             figures |= {f"{link}.per_direction": spec.per_direction, f"{link}.bidirectional": spec.bidirectional}
         self.figures: Mapping[str, Figure] = MappingProxyType({name: fig for name, fig in figures.items() if fig})
@@ -127,13 +159,13 @@ class Accelerator:
         self.sources: Mapping[str, Source] = self._check(file.sources)
         self.bandwidth = file.bandwidth.si
         (
-            self.memory, self.llc, self.scratchpad, self.power, self.clock, self.max_clock, self.multiprocessors, self.special,
-        ) = (
-            figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:])
-        )  # fmt: skip
+            self.memory, self.llc, self.scratchpad, self.power, self.clock, self.max_clock, self.multiprocessors, self.lanes,
+            self.integer_lanes, self.special,
+        ) = (figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:]))  # fmt: skip
         self.peaks: Mapping[str, float] = MappingProxyType({name: self.figures[name].si for name in peaks})
         self.links: Mapping[str, Link] = MappingProxyType({name: _link(spec) for name, spec in links.items()})
         self.host = _link(file.host) if file.host else None
+        self.node = Node(chips=file.node.chips, ports=_link(file.node.ports)) if file.node else None
 
     @classmethod
     def from_toml(cls, path: str | Path) -> "Accelerator":

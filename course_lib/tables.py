@@ -60,7 +60,9 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, str | int | f
     """
     found = [chip(key) for key in (chips() if keys is None else keys)]
     peaks = sorted({name for key in chips() for name in chip(key).peaks})
-    plain = ("memory", "bandwidth", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors")
+    plain = (
+        "memory", "bandwidth", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors", "lanes", "integer_lanes",
+    )  # fmt: skip
     return [
         {
             "key": one.key, "name": one.name, "vendor": one.vendor, "year": one.year,
@@ -69,6 +71,7 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, str | int | f
             "links": "; ".join(f"{link.count} x {link.name}" for link in one.links.values()) or None,
             "links_per_direction": sum(link.total_per_direction for link in one.links.values()) or None,
             "host_per_direction": one.host.per_direction if one.host else None,
+            "node_per_direction": one.node.ports.total_per_direction if one.node else None,
         }
         for one in found
     ]  # fmt: skip
@@ -351,9 +354,12 @@ def figure_name(name: str) -> str:
         "max_clock",
         "multiprocessors",
         "special",
+        "lanes",
+        "integer_lanes",
         "matrix",
         "vector",
         "host",
+        "node",
     }
     shown = t(first.replace("_", "-")) if first in known_words else first
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()

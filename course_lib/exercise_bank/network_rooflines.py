@@ -82,16 +82,20 @@ EXERCISES = (
     ),
     Exercise(
         "network-tokens-ethernet", CHAPTER, "",
-        {"chip": ("h100-sxm", "b200-sxm", "a100-sxm-80", "mi300x"), "gigabits": (400, 200, 800)},
-        answer=lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8),
+        {"chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm"), "gigabits": (400, 200), "ports": (8, 4)},
+        answer=lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8),
         misconceptions={
-            "gigabits": lambda chip, gigabits: _tokens(chip, gigabits * 1e9),
-            "one-half": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8) / 2,
-            "forward-only": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8) * 2,
-            "sparse": lambda chip, gigabits: (peak := headline(chip)) and peak / (gigabits * 1e9 / 8),
-            "whole-step": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8) * 2 / 3,
+            "one-port": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8),
+            "gigabits": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9),
+            "one-half": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) / 2,
+            "forward-only": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2,
+            "sparse": lambda chip, gigabits, ports: (peak := headline(chip)) and peak / (ports * gigabits * 1e9 / 8),
+            "whole-step": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2 / 3,
         },
-        facts=lambda chip, gigabits: {"peak": (chip.peak("bf16"), "FLOP/s", 4), "link": (gigabits * 1e9 / 8, "B/s")},
+        facts=lambda chip, gigabits, ports: {
+            "peak": (chip.peak("bf16"), "FLOP/s", 4), "port": (gigabits * 1e9 / 8, "B/s"),
+            "link": (ports * gigabits * 1e9 / 8, "B/s"),
+        },
     ),
     Exercise(
         "network-latency", CHAPTER, "B", {"chip": _NVLINK, "n": (8, 4), "latency": (1e-6, 2e-6, 5e-7)},

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError, Estimate, Work, calibrate, calibrate_report, chip, chips, llm, ops, published, roofline, total
 from course_lib import _achieved as achieved
 from course_lib._calibration import FOLDER, CalibrationFile, nearest, to_toml
+from course_lib.dtypes import itemsize
 from course_lib.models import model
 from course_lib.network import all_reduce
 from course_lib.specs import Accelerator
@@ -160,6 +161,20 @@ def test_unpacking_needs_weights_narrower_than_the_arithmetic():
         step = product(1, 8192, 8192, **formats)
         assert calibrate.predict(step, A100, constants=found).expected < 1e-3
     assert calibrate.predict(product(1, 8192, 8192, w="int8"), A100, constants=found).expected > 1e-3
+
+
+def test_unpacking_fits_into_the_instructions_that_there_are():
+    """A weight takes a lane for half a clock at least, with two weights to a register."""
+    for key in ("a100-sxm-80", "h100-sxm"):
+        on = chip(key)
+        in_a_clock = 1 / calibrate.calibration(on, "bf16").constants.unpack
+        assert in_a_clock < 2 * on.integer_lanes <= 2 * on.lanes
+    # What an H100's memory brings of four-bit weights outruns it, so the bytes alone do not tell the gain of a single token.
+    h100 = chip("h100-sxm")
+    assert h100.multiprocessors * h100.clock * in_a_clock < h100.bandwidth / itemsize("int4/32")
+    step, wide = (product(1, 8192, 28_672, w=w, on=h100) for w in ("int4/32", "bf16"))
+    likely, was = (float(calibrate.predict(one, h100).expected) for one in (step, wide))
+    assert wide.lower / step.lower > 3.4 > 2.5 > was / likely
 
 
 def test_widening_grows_with_multiprocessors_not_with_the_vector_unit():

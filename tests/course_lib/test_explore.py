@@ -111,9 +111,10 @@ def test_network_is_the_sharded_product():
     one = explore.network()
     for chosen in choices(one):
         found, (key, _, name) = quantities(one, chosen), chosen["link"].partition(".")
-        on = chip("h100-sxm" if key == "400g" else key)
-        width = 50e9 if key == "400g" else on.links[name].total_per_direction
+        on = chip(key)
         B, D, count = chosen["B"], chosen["D"], chosen["chips"]
+        # Two nodes of one, two or four GPUs with a port each, then nodes of eight.
+        width = {2: 50e9, 4: 100e9, 8: 200e9}.get(count, 400e9) if name == "nodes" else on.links[name].total_per_direction
         assert found.math == pytest.approx(2 * B * D * D / count / on.peak("bf16" if "matrix.bf16" in on.peaks else "fp16"))
         assert found.memory == pytest.approx(2 * (B * D / count + D / count * D + B * D) / on.bandwidth)
         assert found.comms == pytest.approx(network.all_reduce(2 * B * D, Link(width, latency=chosen["latency"]), count))

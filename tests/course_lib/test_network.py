@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, measured, network, ops
+from course_lib.models import model
 from course_lib.network import ALGORITHMS, Link
 
 COLLECTIVES = {
@@ -256,7 +257,9 @@ def test_tokens_that_hide_the_gradients():
     h100, v5p = chip("h100-sxm"), chip("tpu-v5p")
     peak = h100.peak("bf16")
     assert network.data_parallel_tokens(peak, h100.links["nvlink"]) == 2199
-    assert network.data_parallel_tokens(peak, 400e9 / 8) == 19788
+    # Eight GPUs share eight ports of 400 Gb/s; with one GPU a node, its port is all there is.
+    assert network.data_parallel_tokens(peak, network.between_nodes(h100.node, h100.links["nvlink"])) == 2474
+    assert network.data_parallel_tokens(peak, network.between_nodes(h100.node, h100.links["nvlink"], each=1)) == 19788
     assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.links["ici"], algorithm="torus") == 2295
     assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.classic["link"].si, algorithm="torus") == 2550
     assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.classic["link"].si, (inf, inf, inf), algorithm="torus") == 850
@@ -288,6 +291,69 @@ def test_tensor_parallel_tokens_by_brute_force(n, D, F, matrices, latency):
         assert wide
         assert hidden(tokens * (1 + 1e-9))
         assert tokens == 1 or not hidden((tokens - 1) * (1 - 1e-6))
+
+
+# Nodes
+
+
+def by_ports(nodes, each):
+    """An all-reduce over nodes in three steps, counted: bytes through the busiest port and the busiest GPU, over the array's."""
+    inside = 2 * Fraction(each - 1, each)  # a reduce-scatter inside, and at the end an all-gather
+    return 2 * Fraction(nodes - 1, nodes) / each, inside
+
+
+@pytest.mark.parametrize("each", range(1, 9))
+@pytest.mark.parametrize("nodes", [2, 3, 4, 16, 10**6])
+def test_the_ports_of_a_node_share_an_array(nodes, each):
+    h100 = chip("h100-sxm")
+    nvlink = h100.links["nvlink"].total_per_direction
+    link = network.between_nodes(h100.node, h100.links["nvlink"], each)
+    assert link.bandwidth == each * h100.node.ports.per_direction <= nvlink
+    ring = network.all_reduce(1e9, link, nodes * each)
+    port, inside = (float(share) * 1e9 for share in by_ports(nodes, each))
+    # Adding up inside first sends no more through a port than rings through all of them; over many nodes, as much.
+    assert port / 50e9 <= ring * (1 + 1e-12)
+    assert nodes < 10**6 or max(port / 50e9, inside / nvlink) == pytest.approx(ring, rel=1e-5)
+    # One port for the whole array would take as many times as long as there are GPUs to share it.
+    assert network.all_reduce(1e9, 50e9, nodes * each) == pytest.approx(each * ring)
+
+
+def test_the_slower_of_ports_and_links_sets_the_pace():
+    h100 = chip("h100-sxm")
+    assert network.between_nodes(h100.node, 25e9).bandwidth == 25e9
+    assert network.between_nodes(h100.node, 25e9, each=1).bandwidth == 50e9  # nothing goes over the links inside
+    assert list(network.between_nodes(h100.node, 450e9, each=np.array([1, 2, 8])).bandwidth) == [50e9, 100e9, 400e9]
+
+
+def least_out_of_a_node(nodes, each, bus):
+    """Byte/s that leave a node at least where a bus bandwidth was measured: no algorithm can send less of the array."""
+    return bus * network.cost("all-reduce", nodes).share / network.cost("all-reduce", nodes * each).share
+
+
+def test_one_port_a_node_cannot_explain_what_was_measured():
+    """More GPUs a node carry more bytes out of it than one GPU, and than the fastest port on its own."""
+    points = by_group()
+    found = {each: network.fit(*points["a100_dgx", 2 * each, each], 2 * each, resamples=200) for each in (1, 4)}
+    assert found[4].bandwidth / found[1].bandwidth == pytest.approx(3.7, abs=0.05)
+    one, four = (least_out_of_a_node(2, each, found[each].bandwidth_low) for each in (1, 4))
+    assert four > 1.9 * found[1].bandwidth_high > 1.9 * one
+    # Four nodes of eight: more left each than a port of 400 Gb/s carries, whichever algorithm it was.
+    unit = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    rows = [row for row in measured.table("collectives_ml_engineering") if row["algbw_GBps"]]
+    sizes = np.array([float(row["payload"][:-3]) * unit[row["payload"][-3:]] for row in rows])
+    seconds = sizes / np.array([float(row["algbw_GBps"]) * 1e9 for row in rows])
+    fast = network.fit(sizes, seconds, 32, resamples=200)
+    assert least_out_of_a_node(4, 8, fast.bandwidth_low) > chip("h100-sxm").node.ports.per_direction
+
+
+def test_tensor_parallelism_over_two_nodes():
+    """One port a node would ask for an F of about 300,000; a node's ports together leave room for models that exist."""
+    h100, llama = chip("h100-sxm"), model("llama-3-70b")
+    across = network.between_nodes(h100.node, h100.links["nvlink"])
+    peak = h100.peak("bf16")
+    assert network.tensor_parallel_width(peak, across, 16) == 37103
+    assert network.tensor_parallel_width(peak, across, 16, matrices=3) == 24735 < llama.ffn
+    assert network.tensor_parallel_width(peak, across, 32, matrices=3) > llama.ffn
 
 
 # Sharded products
@@ -519,6 +585,9 @@ BOTH = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
         (lambda: Link(-1), "per_direction must be positive"),
         (lambda: Link(1, count=1.5), "count must be a positive whole number"),
         (lambda: Link(1, latency=-1), "latency must be zero or more"),
+        (lambda: network.between_nodes(H100.node, 1e9, each=9), r"each must be at most the 8 chips of a machine \(got 9\)"),
+        (lambda: network.between_nodes(H100.node, 1e9, each=0), "each must be a positive whole number"),
+        (lambda: network.between_nodes(chip("t4").node, 1e9), "node must be a chip's machine"),
         (lambda: network.fit([1, 2], [1, 2], 2), "at least|three measurements or more"),
         (lambda: network.fit([5, 5, 5], [1, 2, 3], 2), "two sizes or more"),
         (lambda: network.fit([1, 2, 3], [1, 2, 3], 1), "n must be two or more"),

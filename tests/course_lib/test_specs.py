@@ -321,6 +321,43 @@ def test_a_chip_does_not_change():
         h100.figures["bandwidth"].value = 1
 
 
+@pytest.mark.parametrize("key", [key for key in chips() if chip(key).lanes])
+def test_a_multiply_add_is_one_instruction_and_two_operations(key):
+    """The vector peak is twice what the lanes issue: room that is counted from it has to be halved."""
+    one = chip(key)
+    issued = one.multiprocessors * one.lanes * (one.max_clock or one.clock)
+    assert one.peak("fp32", unit="vector") == pytest.approx(2 * issued, rel=0.005)
+    assert one.integer_lanes <= one.lanes
+
+
+def test_a_node_has_ports(tmp_path):
+    node = (
+        GOOD
+        + """
+[node]
+chips = 8
+ports = { name = "Port", count = 4, per_direction = PORT, bidirectional = BOTH }
+"""
+    )
+    figure = '{ value = %s, unit = "Gb/s", sources = ["nvidia-h100"], status = "single" }'
+    file = tmp_path / "my-node.toml"
+
+    def loaded(one, both, chips=8):
+        file.write_text(
+            node.replace("PORT", figure % one).replace("BOTH", figure % both).replace("chips = 8", f"chips = {chips}")
+        )
+        return Accelerator.from_toml(file)
+
+    mine = loaded(400, 800)
+    assert (mine.node.chips, mine.node.ports.per_direction, mine.node.ports.total_per_direction) == (8, 50e9, 200e9)
+    assert {"node.per_direction", "node.bidirectional"} <= set(mine.figures)
+    assert chip("t4").node is None
+    with pytest.raises(CourseError, match=r"link node: bidirectional .* is not twice"):
+        loaded(400, 400)
+    with pytest.raises(CourseError, match=r"my-node.toml: node: chips must be a positive whole number \(got 0\)"):
+        loaded(400, 800, chips=0)
+
+
 def test_two_directions_and_sparsity_are_kept_apart():
     h100 = chip("h100-sxm")
     assert h100.links["nvlink"].total_per_direction == 450e9
