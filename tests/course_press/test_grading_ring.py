@@ -119,7 +119,7 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
     ("text", "criterion", "why"),
     [
         (WHOLE_TENSOR, "ring", "send one chunk a step, not the whole tensor"),
-        (READY_MADE, "own", "it calls torch.distributed.all_reduce"),
+        (READY_MADE, "own", "it calls torch\\.distributed\\.all_reduce"),
         (RETURNS, "sum", "the tensor is as it was before: write into it"),
         (EQUAL_CHUNKS, "uneven", "wrong for 401 elements in 4 ranks"),
         (CRASHES, "runs", r"line \d+: 'mine \+= arrived.nowhere': AttributeError"),
