@@ -134,9 +134,7 @@ class Ring:
                 raise StoppedError(waiting=self._lines(left))
 
     def _lines(self, left: Sequence[_Rank]) -> dict[int, int]:
-        return {
-            number: next(iter(rank.waits.values()), 0) or rank.learner.stands() for number, rank in enumerate(self.ranks) if rank in left
-        }
+        return {self.ranks.index(rank): next(iter(rank.waits.values()), 0) or rank.learner.stands() for rank in left}
 
     def _failed(self, rank: _Rank, kind: str, said: str) -> StoppedError:
         return StoppedError(failed={self.ranks.index(rank): (kind, said)})
@@ -173,8 +171,8 @@ class Ring:
             del rank.open[id_]
             sender, sent, dtype, payload = found
             if len(payload) != wanted.bytes or dtype != wanted.dtype:
-                wrong = f"{len(payload)} B of {dtype} came from rank {sender}, and the tensor holds {wanted.bytes} B of {wanted.dtype}"
-                rank.done[id_] = {"id": id_, "wrong": wrong}, b""
+                came, holds = f"{len(payload)} B of {dtype}", f"{wanted.bytes} B of {wanted.dtype}"
+                rank.done[id_] = {"id": id_, "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}"}, b""
             else:
                 rank.done[id_] = {"id": id_, "from": sender}, payload
             self._answer(rank)

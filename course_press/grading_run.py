@@ -9,7 +9,7 @@ import msgspec
 
 from course_press import simulated
 from course_press.inside.benchmark import KEYS
-from course_press.learner import EndedError, Learner, Warden, serve
+from course_press.learner import Learner, Warden, serve
 
 SIZE = 512
 """n: large enough that three matrices outweigh the call, small enough that a laptop answers in milliseconds."""
@@ -52,9 +52,9 @@ class _Told(simulated.Asked):
     failure: str = ""
     said: str = ""
     other: str = ""
-    keys: list[str] = []
-    values: dict[str, _Value] = {}
-    times: list[float] = []
+    keys: tuple[str, ...] = ()
+    values: dict[str, _Value] = msgspec.field(default_factory=dict)
+    times: tuple[float, ...] = ()
 
 
 def simulate(path: Path, limit: float) -> list[Outcome]:
@@ -117,7 +117,7 @@ def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
 
 def _own_seconds(own: Learner) -> list[float]:
     own.tell({"op": "measure"})
-    return own.hear(_Told)[0].times
+    return list(own.hear(_Told)[0].times)
 
 
 def within(outcome: Outcome, factor: float = 3.0) -> bool:
@@ -146,16 +146,15 @@ def _read(told: _Told, device: str, size: int) -> Outcome:
         given = ", ".join(told.keys) or "none"
         said = f"{', '.join(map(repr, missing))} missing (keys given: {given})"
         return Outcome(device=device, size=size, wrong_return=said)
-    numbers = {}
+    numbers = []
     for key in KEYS:
         try:
-            numbers[key] = float.fromhex(told.values[key].number)
+            number = float.fromhex(told.values[key].number)
         except (ValueError, OverflowError):
-            numbers[key] = 0.0
-        if not 0 < numbers[key] < inf:
+            number = 0.0
+        if not 0 < number < inf:
             said = f"{key!r} must be a positive plain number (got {told.values[key].shown})"
             return Outcome(device=device, size=size, wrong_return=said)
-    return Outcome(device=device, size=size, **numbers)
-
-
-__all__ = ["EndedError", "Outcome", "on_this_computer", "simulate", "within"]
+        numbers.append(number)
+    seconds, flops, tflops = numbers
+    return Outcome(device=device, size=size, seconds=seconds, flops=flops, tflops=tflops)

@@ -1,12 +1,15 @@
 """A learner's file: found, run in a process of its own that is bounded, and told apart from what the grader knows.
 
 The file's process gets a copy of the file in a folder of its own, an environment without secrets, and a socket. It gets no module
-of this press but those of `course_press.inside`, no other submission on its path, and no place to write a verdict to: it answers with
-observations, and the grader judges them. Processes, memory, the size of files and time are limited, and what it started is ended.
+of this press but those of `course_press.inside`, no other submission on its path, and no place to write a verdict to: it answers
+with observations, and the grader judges them. Processes, memory, the size of a file and time are limited, and what it started is
+ended.
 
-That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It is no sandbox: the file runs
-with the rights of whoever grades it, can read what that person can read, reach the network, and end that person's processes. Where
-there is no /proc, on macOS, processes and memory are not counted, and a process that leaves its session outlives the grading.
+That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It is no sandbox. The file runs
+with the rights of whoever grades it: it can read what that person can read, write there, use the network, and end that person's
+processes, this grader among them. How many files it writes is not limited. One that imitates what `course_press.inside` sends can
+say that it multiplied random numbers. On macOS, where there is no /proc, memory and processes are not counted, and a process that
+leaves its session outlives the grading.
 """
 
 import contextlib
@@ -128,6 +131,7 @@ class Warden:
             raise CourseError("grading needs Linux or macOS: on Windows run it in WSL")
         self.source = path
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._files = contextlib.ExitStack()
         self._learners: list[Learner] = []
         self._ended: dict[int, tuple[int, str]] = {}
         self._control, theirs = socket.socketpair()
@@ -135,7 +139,7 @@ class Warden:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, inside, "main"],
-                stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(self._folder.name),
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(self._folder.name),
                 cwd=self._folder.name, start_new_session=True,
             )  # fmt: skip
         self._end = time.monotonic() + START
@@ -160,11 +164,11 @@ class Warden:
             self._process.wait()
         for one in self._learners:
             one.talk.close()
-            one.trace.close()
             if one.pid not in self._ended:
                 # Only where the warden itself was killed is anything left of it.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(one.pid, signal.SIGKILL)
+        self._files.close()
         self._folder.cleanup()
 
     def start(self, kind: str, limit: float, **job: Any) -> Learner:
@@ -174,7 +178,8 @@ class Warden:
         file = folder / self.source.name
         file.write_bytes(self.source.read_bytes())
         ours, theirs = socket.socketpair()
-        one = Learner(self, file, limit, ours, tempfile.TemporaryFile())
+        trace = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        one = Learner(self, file, limit, ours, trace)
         self._learners.append(one)
         about = {"kind": kind, "folder": str(folder), "file": str(file), "limit": limit, **job}
         with theirs:

@@ -49,7 +49,7 @@ class Call(msgspec.Struct, frozen=True):
     operands: tuple[str, str]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct):
     """What a learner's process asks of the machine, as far as it is needed for what it asks."""
 
     op: str

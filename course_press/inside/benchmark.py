@@ -1,8 +1,8 @@
 """Runs a learner's `measure`: on the simulated machine, or on this computer's own CPU."""
 
+import numbers
 import socket
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 from course_press.inside import frames, learner
@@ -43,7 +43,7 @@ def _told(returned: Any) -> dict[str, Any]:
 
 def _value(value: Any) -> dict[str, str]:
     number = ""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, numbers.Real) and type(value) is not bool:
         try:
             number = float(value).hex()
         except OverflowError:

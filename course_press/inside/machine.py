@@ -8,7 +8,6 @@ import numpy as np
 
 from course_press.inside import frames
 
-
 EVERY = 61
 """Of how many elements of an operand the grader is shown one."""
 

@@ -29,7 +29,7 @@ class UnsupportedError(AttributeError):
 
 
 class _Post:
-    """This rank's end of what the grader carries. Threads may send and receive at the same time."""
+    """The rank's end of what the grader carries. Threads may send and receive at the same time."""
 
     def __init__(self, talk: socket.socket, file: str) -> None:
         self.talk, self.file = talk, file
@@ -116,12 +116,12 @@ class _Distributed(types.ModuleType):
         self.__spec__ = ModuleSpec("torch.distributed", None, is_package=True)
         self.__path__: list[str] = []
 
-        def isend(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, *, group_dst: int | None = None) -> _Work:
+        def isend(tensor: Any, dst: int | None = None, *_: Any, group_dst: int | None = None, **__: Any) -> _Work:
             to = group_dst if dst is None else dst
             data = _flat(tensor).detach().numpy().tobytes()
             return _Work(post, post.tell("send", data, to=_peer(to, rank, world), dtype=str(tensor.dtype)))
 
-        def irecv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, *, group_src: int | None = None) -> _Work:
+        def irecv(tensor: Any, src: int | None = None, *_: Any, group_src: int | None = None, **__: Any) -> _Work:
             of = group_src if src is None else src
             about = {"bytes": _flat(tensor).numel(), "dtype": str(tensor.dtype)}
             return _Work(post, post.tell("receive", peer=-1 if of is None else _peer(of, rank, world), **about), tensor)

@@ -1,4 +1,4 @@
-"""A NumPy whose products take time on the simulated machine; and the place of this, of the clock and of torch in a learner's process."""
+"""A NumPy whose products take time on the simulated machine, and how it, the clock and torch take the place of the real ones."""
 
 import functools
 import importlib
