@@ -43,7 +43,7 @@ def _told(returned: Any) -> dict[str, Any]:
 
 def _value(value: Any) -> dict[str, str]:
     number = ""
-    if isinstance(value, numbers.Real) and type(value) is not bool:
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
         try:
             number = float(value).hex()
         except OverflowError:
