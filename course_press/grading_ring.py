@@ -11,7 +11,7 @@ from pathlib import Path
 
 from course_press.grading import Verdict
 from course_press.grading_ring_run import BASE, PER_RANK, WORLDS, Outcome, StoppedError, run
-from course_press.learner import existing
+from course_press.learner import Warden, existing
 
 LIMIT = 10.0
 """Seconds that the ranks may take together; right ones take about one."""
@@ -19,13 +19,14 @@ RIGHT = 1e-5
 """Relative error that fp32 sums in another order stay well below."""
 
 
-def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
+def grade(path: Path, *, limit: float = LIMIT, warden: Warden | None = None) -> list[Verdict]:
     """Grade a learner's `ring_all_reduce`.
 
     Parameters
     ----------
     path : the learner's file.
-    limit : seconds after which ranks that wait for each other are ended.
+    limit : seconds after which ranks that have not ended are.
+    warden : one that has imported torch, for grading many files; one of its own if not given.
 
     Returns
     -------
@@ -44,7 +45,7 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your ring_all_reduce.py
     """
     path = existing(path, "ring_all_reduce.py")
-    outcomes, world, stopped = run(path, limit)
+    outcomes, world, stopped = run(path, limit, warden)
     tried = [str(number) for number in WORLDS if number >= world]
     runs = Verdict("runs", True, f"in {', '.join(tried)} ranks")
     if stopped and stopped.failed:

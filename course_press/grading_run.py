@@ -66,10 +66,10 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
         If its process ends, or does not end in `limit` seconds.
     """
     found = []
-    with Warden(path, ["numpy"]) as warden:
+    with Warden(["numpy"]) as warden:
         for package, device in RUNS:
             machine = simulated.Machine()
-            learner = warden.start("benchmark", limit, package=package, device=device, size=SIZE, repeats=REPEATS)
+            learner = warden.start("benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS)
             outcome = _outcome(learner, device, SIZE, machine)
             # What a first call multiplied does not matter, for its time is not to count.
             calls = [call for call in machine.calls if not call.first] or machine.calls
@@ -100,11 +100,11 @@ def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
     # Nobody knows beforehand what it will be asked.
     size = secrets.choice(range(SIZE - 64, SIZE + 65, 16))
     packages = ["numpy", "torch"] if "torch" in path.read_text(encoding="utf-8") else ["numpy"]
-    with Warden(path, packages) as warden:
-        own = warden.start("own", (tries + 1) * limit, size=size, repeats=REPEATS)
+    with Warden(packages) as warden:
+        own = warden.start("own", path, (tries + 1) * limit, size=size, repeats=REPEATS)
         ours = _own_seconds(own)
         for _ in range(tries):
-            outcome = _outcome(warden.start("benchmark", limit, device="cpu", size=size, repeats=REPEATS), "cpu", size)
+            outcome = _outcome(warden.start("benchmark", path, limit, device="cpu", size=size, repeats=REPEATS), "cpu", size)
             ours += _own_seconds(own)
             outcome = msgspec.structs.replace(outcome, ours=ours)
             if outcome.failure == "no-package" and outcome.said.rpartition(" ")[2] not in warden.missing:

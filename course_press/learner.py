@@ -124,12 +124,16 @@ class Learner:
 
 
 class Warden:
-    """Starts learners' processes, one folder each; leaving it ends them and everything that they started."""
+    """Starts learners' processes, one folder each; leaving it ends them and everything that they started.
 
-    def __init__(self, path: Path, preload: Sequence[str] = ()) -> None:
+    Parameters
+    ----------
+    preload : packages that they find imported; `missing` says which could not be, and why.
+    """
+
+    def __init__(self, preload: Sequence[str] = ()) -> None:
         if sys.platform == "win32":
             raise CourseError("grading needs Linux or macOS: on Windows run it in WSL")
-        self.source = path
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._files = contextlib.ExitStack()
         self._learners: list[Learner] = []
@@ -143,7 +147,7 @@ class Warden:
                 cwd=self._folder.name, start_new_session=True,
             )  # fmt: skip
         self._end = time.monotonic() + START
-        frames.send(self._control, {"path": _path(path), "preload": list(preload)})
+        frames.send(self._control, {"path": _path(), "preload": list(preload)})
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -163,25 +167,35 @@ class Warden:
             self._process.kill()
             self._process.wait()
         for one in self._learners:
-            one.talk.close()
             if one.pid not in self._ended:
                 # Only where the warden itself was killed is anything left of it.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(one.pid, signal.SIGKILL)
-        self._files.close()
+        self._forget()
         self._folder.cleanup()
 
-    def start(self, kind: str, limit: float, **job: Any) -> Learner:
+    def clear(self) -> None:
+        """End what runs, and everything that it started, so that others may follow."""
+        socket.send_fds(self._control, [json.dumps({"clear": True}).encode()], [])
+        self._end = time.monotonic() + START
+        self._heard("cleared")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._files.close()
+        self._learners.clear()
+        self._ended.clear()
+
+    def start(self, kind: str, source: Path, limit: float, **job: Any) -> Learner:
         """Start a process for a job of `course_press.inside`, with a folder and a copy of the file of its own."""
-        folder = Path(self._folder.name, str(len(self._learners)))
-        folder.mkdir()
-        file = folder / self.source.name
-        file.write_bytes(self.source.read_bytes())
+        folder = tempfile.mkdtemp(dir=self._folder.name)
+        file = Path(folder, source.name)
+        file.write_bytes(source.read_bytes())
         ours, theirs = socket.socketpair()
         trace = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        one = Learner(self, file, limit, ours, trace)
+        one = Learner(self, file, limit, self._files.enter_context(ours), trace)
         self._learners.append(one)
-        about = {"kind": kind, "folder": str(folder), "file": str(file), "limit": limit, **job}
+        about = {"kind": kind, "folder": folder, "file": str(file), "without": str(source.parent), "limit": limit, **job}
         with theirs:
             socket.send_fds(self._control, [json.dumps(about).encode()], [theirs.fileno(), one.trace.fileno()])
             self._end = time.monotonic() + START
@@ -212,9 +226,9 @@ class Warden:
         self._ended[heard["ended"]] = heard["code"], heard["why"]
 
 
-def _path(source: Path) -> list[str]:
-    """Where packages are found, without the press, the folder that this was started in, and that of the submissions."""
-    ours = {Path(__file__).parents[1], Path.cwd(), source.parent}
+def _path() -> list[str]:
+    """Where packages are found, without the press and the folder that this was started in."""
+    ours = {Path(__file__).parents[1], Path.cwd()}
     return [entry for entry in sys.path if entry and Path(entry).resolve() not in ours]
 
 

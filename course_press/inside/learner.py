@@ -28,6 +28,7 @@ def main(job: dict[str, Any], talk: int, trace: int) -> None:
     """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands when its time is over."""
     os.chdir(job["folder"])
     job["text"] = Path(job["file"]).read_text(encoding="utf-8", errors="replace") if job.get("file") else ""
+    sys.path[:] = [entry for entry in sys.path if entry != job["without"]]  # no other submission
     os.environ.update({"HOME": job["folder"], "TMPDIR": job["folder"]})
     with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
         for fd in range(3):

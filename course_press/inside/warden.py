@@ -62,7 +62,13 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
             message, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
             if not message:
                 return
-            pid = _start(json.loads(message), fds, control)
+            job = json.loads(message)
+            if "clear" in job:
+                _end(learners)
+                why = ""
+                frames.send(control, {"cleared": True})
+                continue
+            pid = _start(job, fds, control)
             learners.add(pid)
             for fd in fds:
                 os.close(fd)

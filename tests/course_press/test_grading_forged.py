@@ -11,7 +11,7 @@ import pytest
 
 from course_press import grading, grading_diagnosis, grading_ring
 from course_press.inside import learner as limits
-from course_press.inside import warden
+from course_press.inside.warden import PROCESSES, descendants
 from tests.course_press.test_grading import NUMPY, failures
 
 LABS = Path(__file__).parents[2] / "labs"
@@ -159,24 +159,24 @@ def ring_all_reduce(tensor):
 
 
 @pytest.mark.parametrize("how", FORGED_RINGS)
-def test_a_forged_ring_fails(tmp_path, how):
-    pytest.importorskip("torch")
+def test_a_forged_ring_fails(tmp_path, how, warden):
     text, criterion, said = FORGED_RINGS[how]
-    found = failures(graded(tmp_path, text, grading_ring.grade))
+    found = failures(graded(tmp_path, text, grading_ring.grade, warden=warden))
     assert found.keys() == {criterion}
     assert re.search(said, found[criterion])
 
 
-def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path):
-    pytest.importorskip("torch")
+def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path, warden):
     threads = RING.replace(
         "sending = dist.isend(outgoing, right)", "sending = threading.Thread(target=dist.send, args=(outgoing, right))"
     )
     threads = "import threading\n" + threads.replace("    dist.recv(", "    sending.start()\n    dist.recv(").replace(
         ".wait()", ".join()"
     )
-    assert failures(graded(tmp_path, threads, grading_ring.grade)) == {}
-    found = failures(graded(tmp_path, RING.replace("mine += arrived", "mine += arrived * float('nan')"), grading_ring.grade))
+    assert failures(graded(tmp_path, threads, grading_ring.grade, warden=warden)) == {}
+    found = failures(
+        graded(tmp_path, RING.replace("mine += arrived", "mine += arrived * float('nan')"), grading_ring.grade, warden=warden)
+    )
     assert "holds numbers that are not finite" in found["sum"]
 
 
@@ -256,7 +256,7 @@ def test_a_file_that_multiplies_itself_is_ended(tmp_path):
     text = "import os, time\ndef measure(*_, **__):\n    for _ in range(200):\n        if os.fork() == 0:\n            break\n"
     text += "    import threading\n    threading.Event().wait()\n"
     assert failures(graded(tmp_path, text, limit=20)) == {"runs": "it started more than 64 processes, and was ended"}
-    assert len(warden.descendants()) < warden.PROCESSES
+    assert len(descendants()) < PROCESSES
 
 
 @linux
