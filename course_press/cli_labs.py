@@ -29,8 +29,10 @@ def lab_run(
 
     Example: `course lab run 00 --device cpu --budget 60`
     """
-    rented = {"sku": sku, "usd_per_hour": usd_per_hour, "price_source": price_source}
-    done = labs.run(Path.cwd(), number, device=device, budget=budget, say=err_console.print, **rented)
+    done = labs.run(
+        Path.cwd(), number, device=device, budget=budget, usd_per_hour=usd_per_hour, say=err_console.print, sku=sku,
+        price_source=price_source,
+    )  # fmt: skip
     if done.error:
         err_console.print(f"a cell failed with {done.error}: see {done.notebook}", style="red", soft_wrap=True, markup=False)
         raise typer.Exit(1)
@@ -64,6 +66,7 @@ def lab_cloud(
     cloud: Annotated[str, typer.Option(help=f"One of {', '.join(labs.CLOUDS)}.")] = "runpod",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 600,
     max_cost: Annotated[float, typer.Option(min=0, help="USD above which nothing is rented.")] = 5.0,
+    usd_per_hour: Annotated[float | None, typer.Option(help="What the provider asks, where no dated price is known.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run and its cost.")] = False,
 ) -> None:
     """Rent one GPU, run a lab there, copy the results back, give it back.
@@ -71,13 +74,19 @@ def lab_cloud(
     Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
     """
     root = Path.cwd()
-    made = labs.plan(root, number, gpu=gpu, cloud=cloud, budget=budget, max_cost=max_cost)
+    made = labs.plan(root, number, gpu=gpu, cloud=cloud, budget=budget, max_cost=max_cost, usd_per_hour=usd_per_hour)
     price = made.price
     out_console.print(labs.shown(made), markup=False, highlight=False, soft_wrap=True)
     cost = (
         f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an hour ({price.provider}, {price.date})"
     )
     out_console.print(cost, markup=False, soft_wrap=True)
+    limits = (
+        f"SkyPilot takes no machine above {made.ceiling:g} USD an hour; what runs on it is ended after {made.minutes:.0f} min"
+    )
+    out_console.print(limits, markup=False, soft_wrap=True)
+    copied = f"SkyPilot copies your key to the rented machine ({made.key}): its owner could read it, so give it a spending limit"
+    out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
         out_console.print(f"results in {labs.launch(root, number, made)}", soft_wrap=True)
 

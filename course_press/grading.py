@@ -4,10 +4,6 @@ The file runs in a process of its own, first on a simulated machine where every 
 whatever this computer is busy with; and then, if it makes none, for real.
 """
 
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose
 from pathlib import Path
@@ -15,13 +11,12 @@ from statistics import fmean, median, median_low
 
 import msgspec
 
-from course_press.grading_run import REPEATS, SIZE, Outcome, within
-from course_press.learner import environment, existing
+from course_press.grading_run import REPEATS, Outcome, on_this_computer, simulate, within
+from course_press.learner import EndedError, existing
 from course_press.simulated import Sample
 
-FLOPS = 2 * SIZE**3
 LIMIT = 30.0
-"""Seconds that a file may take on the simulated machine, and four times as many for real; a right one takes one or two."""
+"""Seconds that a file may take on each simulated machine, and for real; a right one takes one."""
 NEAR = 1e-3
 """Relative tolerance for numbers that the simulated machine determines: a learner may round to microseconds."""
 CLOSE = 0.005
@@ -45,7 +40,7 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     Parameters
     ----------
     path : the learner's file.
-    limit : seconds after which its run on the simulated machine is ended; the real run gets four times as many.
+    limit : seconds after which a run of it is ended.
 
     Returns
     -------
@@ -65,9 +60,10 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your matmul_bench.py
     """
     path = existing(path, "matmul_bench.py")
-    outcomes = _run("simulated", path, limit)
-    if isinstance(outcomes, str):
-        return [Verdict("runs", False, outcomes)]
+    try:
+        outcomes = simulate(path, limit)
+    except EndedError as error:
+        return [Verdict("runs", False, str(error))]
     verdicts = [_runs(outcomes)]
     if not_ready := [outcome.said for outcome in outcomes if outcome.failure == "not-ready"]:
         said = f"elapsed_time was asked for before the GPU came to the events ({not_ready[0]}): {SYNC}"
@@ -84,35 +80,6 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
         return [Verdict("runs", False, said), *verdicts[1:]]
     verdicts += [verdict for judge in JUDGES if (verdict := _worst(judge, measured))]
     return [*verdicts, _real(path, limit)] if all(verdict.passed for verdict in verdicts) else verdicts
-
-
-def _run(kind: str, path: Path, limit: float) -> list[Outcome] | str:
-    """Run the file in another process: its outcomes, or what is to be said where there are none."""
-    with tempfile.TemporaryDirectory() as folder:
-        result, log = Path(folder) / "result.json", Path(folder) / "log.txt"
-        command = [sys.executable, "-m", "course_press.grading_run", kind, str(path), str(result), str(limit)]
-        with log.open("w") as stderr:
-            try:
-                code = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=stderr,
-                    env=environment(),
-                    # The process ends itself and says where it was; this is for one that cannot.
-                    timeout=limit + 30,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = None
-        if result.is_file():
-            return msgspec.json.decode(result.read_bytes(), type=list[Outcome])
-        text = log.read_text(encoding="utf-8", errors="replace")
-    if code is None or "Timeout (" in text:
-        lines = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', text)
-        at = f", in line {lines[0]}" if lines else ""
-        return f"it did not end within {limit:g} s{at}: look for a loop whose condition never turns false"
-    return f"the process ended with exit status {code} before measure returned: take out os._exit, and look for what kills it"
 
 
 FAILURES = {
@@ -256,15 +223,16 @@ WHY = {
 
 
 def _flops(outcome: Outcome) -> Verdict:
-    ratio = outcome.flops / FLOPS
+    size = outcome.size
+    ratio = outcome.flops / (2 * size**3)
     if isclose(ratio, 1, rel_tol=1e-6):
         return Verdict("flops", True, "2*n^3")
-    said = f"flops is {outcome.flops:.6g} at n = {SIZE}, and 2*n^3 is {FLOPS}"
+    said = f"flops is {outcome.flops:.6g} at n = {size}, and 2*n^3 is {2 * size**3}"
     if isclose(ratio, 0.5, rel_tol=1e-6):
         said += ": a multiply-accumulate is two operations"
-    elif isclose(ratio, 1 - 1 / (2 * SIZE), rel_tol=1e-6):
+    elif isclose(ratio, 1 - 1 / (2 * size), rel_tol=1e-6):
         said += ": a dot product starts from an accumulator of zero, so it has n additions, not n - 1"
-    elif isclose(outcome.flops, 2 * SIZE**2, rel_tol=1e-6):
+    elif isclose(outcome.flops, 2 * size**2, rel_tol=1e-6):
         said += ": each of the n^2 results needs n multiply-accumulates"
     elif isclose(ratio, REPEATS, rel_tol=1e-6):
         said += ": count one multiplication, not all repeats"
@@ -279,7 +247,7 @@ def _unit(outcome: Outcome) -> Verdict:
     if reading and reading.scale != 1:
         said = f"seconds is in {SCALES[reading.scale]}: convert (elapsed_time returns milliseconds)"
         return Verdict("unit", False, said)
-    rates = [flops / outcome.seconds / 1e12 for flops in (outcome.flops, FLOPS)]
+    rates = [flops / outcome.seconds / 1e12 for flops in (outcome.flops, 2 * outcome.size**3)]
     if any(isclose(outcome.tflops, rate, rel_tol=NEAR, abs_tol=CLOSE) for rate in rates):
         return Verdict("unit", True, "tflops = flops / seconds / 1e12")
     said = f"tflops is {outcome.tflops:.6g}, and flops / seconds / 1e12 is {rates[0]:.6g}"
@@ -287,7 +255,7 @@ def _unit(outcome: Outcome) -> Verdict:
         if any(isclose(outcome.tflops, rate * factor, rel_tol=1e-2) for rate in rates):
             return Verdict("unit", False, f"{said}: yours is in {name}, divide by 1e12")
     for itemsize in (1, 2, 4, 8):
-        rate = 3 * SIZE**2 * itemsize / outcome.seconds
+        rate = 3 * outcome.size**2 * itemsize / outcome.seconds
         if any(isclose(outcome.tflops, rate / scale, rel_tol=1e-2) for scale in (1, 1e6, 1e9, 1e12)):
             return Verdict("unit", False, f"{said}: yours counts bytes, and TFLOP/s counts operations")
     return Verdict("unit", False, f"{said}: divide flops by seconds, then by 1e12")
@@ -297,19 +265,20 @@ JUDGES = (_operands, _warm_up, _synchronisation, _median, _flops, _unit)
 
 
 def _real(path: Path, limit: float) -> Verdict:
-    # It has ended on the simulated machine; but importing torch takes a busy computer half a minute.
-    outcomes = _run("real", path, 4 * limit)
-    if isinstance(outcomes, str):
-        return Verdict("this-computer", False, outcomes)
-    outcome = outcomes[0]
+    try:
+        outcome = on_this_computer(path, limit)
+    except EndedError as error:
+        return Verdict("this-computer", False, str(error))
     if outcome.failure == "no-package":
         return Verdict("this-computer", True, f"not run here, a package is missing ({outcome.said})")
     if outcome.failure:
-        return Verdict("this-computer", False, FAILURES[outcome.failure].format(said=outcome.said))
+        return Verdict("this-computer", False, FAILURES.get(outcome.failure, "{said}").format(said=outcome.said))
     if outcome.wrong_return:
         return Verdict("this-computer", False, outcome.wrong_return)
+    if wrong := next((found for found in (_flops(outcome), _unit(outcome)) if not found.passed), None):
+        return Verdict("this-computer", False, wrong.said)
     low, high = min(outcome.ours), max(outcome.ours)
-    said = f"{outcome.seconds:.3g} s at n = {SIZE}; the grader's own multiplications took {low:.3g} to {high:.3g} s"
+    said = f"{outcome.seconds:.3g} s at n = {outcome.size}; the grader's own multiplications took {low:.3g} to {high:.3g} s"
     if within(outcome):
         return Verdict("this-computer", True, said)
     return Verdict("this-computer", False, f"{said}: more than a factor of 3 apart, so look at what the clock measures")

@@ -86,6 +86,9 @@ def grade(path: Path) -> list[Verdict]:
         return [Verdict("runs", False, f"syntax error in line {error.lineno}: {line!r}: {error.msg}")]
     except ValueError as error:
         return [Verdict("runs", False, str(error))]
+    except (RecursionError, MemoryError):
+        said = "an expression in the file is nested too deeply to be read: write DIAGNOSIS out as a dict of texts"
+        return [Verdict("runs", False, said)]
     verdicts = [Verdict("runs", True, "the file holds a DIAGNOSIS")]
     if wrong := _form(given):
         return [*verdicts, Verdict("keys", False, f"{wrong}: write a line for each patient as {EXAMPLE}")]

@@ -4,39 +4,29 @@ Rank r starts from 16^r, so that the digits of a result tell which ranks were co
 one mistake from another.
 """
 
-import contextlib
-import os
 import re
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from math import isclose
+from math import isclose, isfinite
 from pathlib import Path
 
-import msgspec
-
-from course_lib import CourseError
 from course_press.grading import Verdict
-from course_press.grading_ring_run import BASE, PER_RANK, WORLDS, Outcome
-from course_press.learner import environment, existing
+from course_press.grading_ring_run import BASE, PER_RANK, WORLDS, Outcome, StoppedError, run
+from course_press.learner import Warden, existing
 
 LIMIT = 10.0
 """Seconds that the ranks may take together; right ones take about one."""
-START = 60.0
-"""Seconds for what is not the learner's: importing torch, on a busy computer."""
 RIGHT = 1e-5
 """Relative error that fp32 sums in another order stay well below."""
 
 
-def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
+def grade(path: Path, *, limit: float = LIMIT, warden: Warden | None = None) -> list[Verdict]:
     """Grade a learner's `ring_all_reduce`.
 
     Parameters
     ----------
     path : the learner's file.
-    limit : seconds after which ranks that wait for each other are ended.
+    limit : seconds after which ranks that have not ended are.
+    warden : one that has imported torch, for grading many files; one of its own if not given.
 
     Returns
     -------
@@ -45,7 +35,7 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     Raises
     ------
     CourseError
-        If there is no such file, or torch is not installed.
+        If there is no such file, it is not text in UTF-8, or torch is not installed.
 
     Examples
     --------
@@ -55,91 +45,42 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your ring_all_reduce.py
     """
     path = existing(path, "ring_all_reduce.py")
-    with tempfile.TemporaryDirectory() as folder:
-        log = _run(path, Path(folder), limit)
-        outcomes = [msgspec.json.decode(file.read_bytes(), type=Outcome) for file in sorted(Path(folder).glob("*.json"))]
-        stood = {file.stem: file.read_text(encoding="utf-8", errors="replace") for file in Path(folder).glob("*.log")}
-        killed = {file.stem for file in Path(folder).glob("*.killed")}
-    if not stood:
-        raise CourseError(_not_started(log))
-    if failed := _failed(outcomes):
-        return [Verdict("runs", False, failed)]
-    open_ = {name: text for name, text in stood.items() if name not in {f"{o.world}-{o.rank}" for o in outcomes}}
-    runs = Verdict("runs", True, f"in {', '.join(sorted({name[0] for name in stood}, reverse=True))} ranks")
-    if waiting := {name: text for name, text in open_.items() if "Timeout (" in text}:
-        return [runs, Verdict("ends", False, _waiting(path, waiting, limit))]
-    if gone := sorted(open_.keys() - killed):
-        of, _, rank = gone[0].partition("-")
-        said = "does the file call exit, or receive into a tensor that is too short or of another dtype?"
-        return [Verdict("runs", False, f"rank {rank} of {of} ended without a result: {said}")]
-    if lost := [outcome for outcome in outcomes if outcome.failure]:
-        return [Verdict("runs", False, f"rank {lost[0].rank} of {lost[0].world} lost its neighbour: {lost[0].said}")]
-    if open_:
-        return [runs, Verdict("ends", False, f"no rank ended within {limit:g} s")]
-    ready = sorted({name for outcome in outcomes for name in outcome.ready_made})
-    said = f"it calls torch.distributed.{ready[0]}: use send, isend and recv only" if ready else "send and receive only"
-    verdicts = [runs, Verdict("ends", True, "no rank waits forever"), Verdict("own", not ready, said)]
+    outcomes, world, stopped = run(path, limit, warden)
+    tried = [str(number) for number in WORLDS if number >= world]
+    runs = Verdict("runs", True, f"in {', '.join(tried)} ranks")
+    if stopped and stopped.failed:
+        return _failed(stopped, world, runs)
+    if stopped:
+        return [runs, Verdict("ends", False, _waiting(path, stopped.waiting, limit))]
+    verdicts = [runs, Verdict("ends", True, "no rank waits forever"), Verdict("own", True, "send and receive only")]
     for world in WORLDS:
         if wrong := _sum([outcome for outcome in outcomes if outcome.world == world]):
             return [*verdicts, Verdict("sum", False, wrong)]
-    verdicts += [Verdict("sum", True, "what torch's own all-reduce gives"), _uneven(outcomes)]
-    return verdicts if ready else [*verdicts, _ring(outcomes)]
+    return [*verdicts, Verdict("sum", True, "the sum of what the ranks were given"), _uneven(outcomes), _ring(outcomes)]
 
 
-def _run(path: Path, folder: Path, limit: float) -> str:
-    """Run the file in its ranks; what they and their parent wrote to stderr."""
-    command = [sys.executable, "-m", "course_press.grading_ring_run", str(path), str(folder), str(limit)]
-    errors = folder / "stderr.txt"
-    with (
-        errors.open("w") as stderr,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
-            env={**environment(), "OMP_NUM_THREADS": "1"}, start_new_session=True,
-        ) as process,
-    ):  # fmt: skip
-        try:
-            process.wait(timeout=START + len(WORLDS) * limit)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            # The ranks too: a file may have left processes of its own.
-            with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-    return errors.read_text(encoding="utf-8", errors="replace")
+def _failed(stopped: StoppedError, world: int, runs: Verdict) -> list[Verdict]:
+    """What is wrong with the file itself."""
+    rank, (kind, said) = next(iter(stopped.failed.items()))
+    if kind == "ready-made":
+        return [runs, Verdict("own", False, f"it calls {said.rpartition(' ')[2]}: use send, isend and recv only")]
+    if kind == "not-implemented":
+        said = f"{said}: NotImplementedError: not implemented yet: your code goes here, and the stub's TODOs say what is needed"
+    elif kind == "gone":
+        said = f"rank {rank} of {world} ended without a result: {said}"
+    elif kind != "no-function":
+        said = f"rank {rank} of {world}: {said}"
+    return [Verdict("runs", False, said)]
 
 
-def _not_started(log: str) -> str:
-    if "No module named 'torch'" in log:
-        return "grading lab 01 needs torch: make labs, or pip install 'course-lib[torch]'"
-    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing was printed")
-    return f"the ranks could not be started ({last}): run it again, or on a computer that is less busy"
-
-
-def _failed(outcomes: Sequence[Outcome]) -> str:
-    """What is wrong with the file itself; empty if it runs. A rank that lost its neighbour is not the cause."""
-    for outcome in outcomes:
-        if outcome.failure == "not-implemented":
-            return f"{outcome.said}: not implemented yet: your code goes here, and the stub's TODOs say what is needed"
-        if outcome.failure == "no-function":
-            return outcome.said
-        if outcome.failure == "crash":
-            return f"rank {outcome.rank} of {outcome.world}: {outcome.said}"
-    return ""
-
-
-def _waiting(path: Path, stood: dict[str, str], limit: float) -> str:
+def _waiting(path: Path, stood: dict[int, int], limit: float) -> str:
     """What the ranks that never ended were waiting in: each one's last line of the learner's file."""
     source = path.read_text(encoding="utf-8").splitlines()
-    at = {}
-    for name, text in stood.items():
-        if found := re.search(rf'File "{re.escape(str(path))}", line (\d+)', text):
-            number = int(found[1])
-            at[int(name.partition("-")[2])] = (number, source[number - 1].strip() if number <= len(source) else "")
+    at = {rank: (line, source[line - 1].strip()) for rank, line in stood.items() if 0 < line <= len(source)}
     if not at:
         return f"no rank ended within {limit:g} s"
     places = "; ".join(f"rank {rank} in line {number}: {line!r}" for rank, (number, line) in sorted(at.items()))
-    said = f"the ranks wait for each other, {limit:g} s were not enough. {places}"
+    said = f"the ranks wait for each other, or did not end within {limit:g} s. {places}"
     calls = [line for _, line in at.values()]
     if all(re.search(r"\bsend\(", line) for line in calls):
         said += ". All wait in send, which returns when the other side receives, and none gets to its recv: "
@@ -169,6 +110,9 @@ def _sum(outcomes: Sequence[Outcome]) -> str:
             f"{where}each rank has only one complete chunk ({have}): the reduce-scatter is right and the all-gather is missing."
             " Send the complete chunks round the ring once more, world - 1 steps, replacing and not adding"
         )
+    if not all(isfinite(value) for outcome in outcomes for value in outcome.counted):
+        said = "the result holds numbers that are not finite: torch.empty holds what was in the memory before"
+        return f"{where}{said}, so receive into it before you add it"
     for outcome in outcomes:
         for i, value in enumerate(outcome.counted):
             if value != full and value == int(value) and 0 <= value < BASE**world:
@@ -208,9 +152,16 @@ def _ring(outcomes: Sequence[Outcome]) -> Verdict:
         if not set(outcome.receivers) <= steps:
             said = f"rank {outcome.rank} of {outcome.world} sends to ranks {outcome.receivers}: in a ring only to a neighbour"
             return Verdict("ring", False, said)
-    most = max(outcomes, key=lambda outcome: outcome.sent * outcome.world / (outcome.world - 1) / outcome.message)
-    wanted = 2 * (most.world - 1) * most.message // most.world
-    said = f"a rank of {most.world} sends {most.sent} B for a message of {most.message} B, and 2(n - 1)/n of it is {wanted} B"
-    if most.sent > 1.05 * wanted:
+
+    def share(outcome: Outcome) -> float:
+        return outcome.sent * outcome.world / (outcome.world - 1) / outcome.message / 2
+
+    least, most = min(outcomes, key=share), max(outcomes, key=share)
+    worst = least if share(least) < 0.95 else most
+    wanted = 2 * (worst.world - 1) * worst.message // worst.world
+    said = f"a rank of {worst.world} sends {worst.sent} B for a message of {worst.message} B, and 2(n - 1)/n of it is {wanted} B"
+    if share(worst) < 0.95:
+        return Verdict("ring", False, f"{said}: in a ring every rank sends a chunk in each of 2(n - 1) steps")
+    if share(worst) > 1.05:
         return Verdict("ring", False, f"{said}: send one chunk a step, not the whole tensor")
     return Verdict("ring", True, said)

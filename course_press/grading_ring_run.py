@@ -1,54 +1,44 @@
-"""What grading lab 01 runs in a process of its own: a learner's all-reduce, in a few ranks on this computer's CPU.
+"""Runs a learner's all-reduce in a few ranks, carries their messages, and counts them."""
 
-`python -m course_press.grading_ring_run FILE FOLDER SECONDS`: FOLDER receives what each rank found as WORLD-RANK.json, or, from a
-rank that did not end in SECONDS, where it stood as WORLD-RANK.log; WORLD-RANK.killed marks those that were ended.
-"""
-
-import faulthandler
-import multiprocessing
-import os
-import sys
+import contextlib
+import secrets
+import select
 import time
-from collections.abc import Callable
-from datetime import timedelta
-from multiprocessing.connection import wait
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from course_press.learner import where
+from course_lib import CourseError
+from course_press.learner import EndedError, Learner, Warden
 
 WORLDS = (4, 3, 2)
 """Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs, 2 is the smallest ring."""
 BASE = 16
-"""Rank r starts from BASE**r everywhere: the digits of the result tell how often each rank was counted."""
+"""Rank r starts from BASE**r: the digits of the result tell how often each rank was counted."""
 PER_RANK = 3
-POINT_TO_POINT = ("send", "isend")
-GRACE = 2.0
-"""Seconds that the other ranks have to end, once one has failed."""
-WRITING = 0.3
-"""Seconds for the last rank to finish saying where it stands."""
+STUCK = 1.0
+"""Seconds without a message after which ranks that all wait are waiting for each other."""
+MOST = 100
+"""Times the message: a rank that sends more than that is ended."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank found.
+    """What came of one rank.
 
     Attributes
     ----------
-    failure : none, or one of not-implemented, no-function, crash, lost (its neighbour had ended).
     counted : by element, the result where rank r starts from ``BASE**r``.
-    even, uneven : largest error against torch's own all-reduce, where the ranks divide the elements and where they do not.
+    even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks divide the elements and where
+        they do not; over the largest sum.
     sent, message : byte that the rank sent for the even message, and byte of that message.
     receivers : the ranks it sent to.
-    said_uneven : what was raised there.
-    ready_made : collectives of torch that the file called.
     """
 
     world: int
     rank: int
-    failure: str = ""
-    said: str = ""
     counted: list[float] = []
     even: float = 0.0
     uneven: float | None = None
@@ -56,152 +46,200 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     sent: int = 0
     message: int = 0
     receivers: list[int] = []
-    ready_made: list[str] = []
 
 
-class _Watched:
-    """Counts what a file sends, and notices ready-made collectives."""
+class StoppedError(Exception):
+    """The ranks did not come to an end: one failed, or they wait."""
 
-    def __init__(self, dist: Any) -> None:
-        self.sent, self.receivers, self.ready_made = 0, set[int](), set[str]()
-        self.own_all_reduce = dist.all_reduce
-        # Where the functions are looked up: by a learner's file, and by torch's own batch_isend_irecv.
-        places = (dist, sys.modules["torch.distributed.distributed_c10d"])
-        names = [name for name in vars(dist) if name.startswith(("all_", "reduce", "broadcast", "gather", "scatter"))]
-        for name in (*POINT_TO_POINT, *names):
-            function = getattr(dist, name)
-            if callable(function) and not isinstance(function, type):
-                wrapped = self._sending(function) if name in POINT_TO_POINT else self._noticed(name, function)
-                for place in places:
-                    setattr(place, name, wrapped)
-
-    def _sending(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(tensor: Any, dst: int | None = None, *rest: Any, **named: Any) -> Any:
-            to = dst if dst is not None else named.get("group_dst")
-            self.sent += tensor.numel() * tensor.element_size()
-            self.receivers |= {to} if to is not None else set()
-            return function(tensor, dst, *rest, **named)
-
-        return call
-
-    def _noticed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            self.ready_made.add(name)
-            return function(*given, **named)
-
-        return call
+    def __init__(self, *, failed: dict[int, tuple[str, str]] | None = None, waiting: dict[int, int] | None = None) -> None:
+        super().__init__()
+        self.failed, self.waiting = failed or {}, waiting or {}
+        """By rank: the kind of failure with what is said of it, and the line that it waits in."""
 
 
-def one_rank(path: Path, folder: Path, seconds: float, rank: int, world: int) -> None:
-    """Run the file in one rank, and write what came of it."""
-    place = folder / f"{world}-{rank}"
-    with place.with_suffix(".log").open("w") as log:
-        # It goes on waiting: a rank that ended would make its neighbours fail before they say where they stand.
-        faulthandler.dump_traceback_later(seconds, file=log)
-        outcome = _attempt(path, folder, rank, world, seconds)
-        faulthandler.cancel_dump_traceback_later()
-    _save(folder, outcome)
-    # Leaving torch properly would wait for a neighbour that failed.
-    os._exit(1 if outcome.failure else 0)
+class Told(msgspec.Struct):
+    """What comes from a rank."""
+
+    op: str
+    id: int = 0
+    to: int = 0
+    peer: int = -1
+    bytes: int = 0
+    dtype: str = ""
+    of: int = 0
+    line: int = 0
+    failure: str = ""
+    said: str = ""
 
 
-def _save(folder: Path, outcome: Outcome) -> None:
-    aside = folder / f"{outcome.world}-{outcome.rank}.part"
-    aside.write_bytes(msgspec.json.encode(outcome))
-    aside.replace(aside.with_suffix(".json"))
+class _Rank:
+    """One rank as the grader sees it."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.begin()
+
+    def begin(self) -> None:
+        self.mail: list[tuple[int, int, str, bytes]] = []  # to it: from whom, under which number, of what, and the bytes
+        self.open: dict[int, Told] = {}  # what it has begun to receive
+        self.done: dict[int, tuple[dict[str, Any], bytes]] = {}
+        self.waits: dict[int, int] = {}  # by number, the line that it waits in
+        self.sent, self.receivers = 0, set[int]()
+        self.ended: int = 0
+        self.result = b""
 
 
-def _attempt(path: Path, folder: Path, rank: int, world: int, seconds: float) -> Outcome:
-    import torch
-    import torch.distributed as dist
+class Ring:
+    """The ranks of one world, one process each."""
 
+    def __init__(self, warden: Warden, path: Path, world: int, limit: float) -> None:
+        self.ranks = [_Rank(warden.start("ring", path, limit, rank=rank, world=world)) for rank in range(world)]
+        self.limit = limit
+        self.handed: list[bytes] = []
+        self._until_done()
+
+    def reduce(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Hand each rank its operand, and return what each makes of it.
+
+        Raises
+        ------
+        StoppedError
+            If a rank fails, or they wait for each other or longer than the limit.
+        """
+        self.handed = [operand.astype(np.float32).tobytes() for operand in operands]
+        for rank, handed in zip(self.ranks, self.handed, strict=True):
+            number = rank.ended
+            rank.begin()
+            rank.learner.tell({"id": number}, handed)
+        self._until_done()
+        results = [np.frombuffer(rank.result[: len(rank.result) // 4 * 4], np.float32) for rank in self.ranks]
+        return [one.astype(np.float64) if len(one) == len(operands[0]) else operands[0] * np.nan for one in results]
+
+    def _until_done(self) -> None:
+        quiet = time.monotonic()
+        end = max(rank.learner.end for rank in self.ranks)
+        while left := [rank for rank in self.ranks if not rank.ended]:
+            readable = select.select([rank.learner for rank in left], [], [], 0.1)[0]
+            for learner in readable:
+                quiet = time.monotonic()
+                rank = next(rank for rank in left if rank.learner is learner)
+                try:
+                    told, payload = learner.hear(Told)
+                    self._take(self.ranks.index(rank), rank, told, payload)
+                except EndedError:
+                    raise self._failed(rank, "gone", learner.gone()) from None
+            now = time.monotonic()
+            if not readable and now - quiet > STUCK and all(rank.waits for rank in left):
+                raise StoppedError(waiting=self._lines(left))
+            if now > end:
+                raise StoppedError(waiting=self._lines(left))
+
+    def _lines(self, left: Sequence[_Rank]) -> dict[int, int]:
+        return {self.ranks.index(rank): next(iter(rank.waits.values()), 0) or rank.learner.stands() for rank in left}
+
+    def _failed(self, rank: _Rank, kind: str, said: str) -> StoppedError:
+        return StoppedError(failed={self.ranks.index(rank): (kind, said)})
+
+    def _take(self, number: int, rank: _Rank, told: Told, payload: bytes) -> None:
+        if told.op == "failed":
+            raise self._failed(rank, told.failure, told.said)
+        if told.op == "done":
+            rank.ended, rank.result = told.id, payload
+        elif told.op == "send" and 0 <= told.to < len(self.ranks):
+            rank.sent += len(payload)
+            rank.receivers.add(told.to)
+            if rank.sent > MOST * max(len(self.handed[0]) if self.handed else 0, 1000):
+                raise self._failed(rank, "crash", f"it sends more than {MOST} times the message: look for a loop that never ends")
+            self.ranks[told.to].mail.append((number, told.id, told.dtype, payload))
+            self._match(told.to)
+        elif told.op == "receive":
+            rank.open[told.id] = told
+            self._match(number)
+        elif told.op == "wait":
+            rank.waits[told.of] = told.line
+            self._answer(rank)
+        else:
+            raise self._failed(rank, "gone", "the process answered what nobody asked")
+
+    def _match(self, number: int) -> None:
+        """Give a rank what has come for it, in order."""
+        rank = self.ranks[number]
+        for id_, wanted in list(rank.open.items()):
+            found = next((one for one in rank.mail if wanted.peer in (-1, one[0])), None)
+            if found is None:
+                continue
+            rank.mail.remove(found)
+            del rank.open[id_]
+            sender, sent, dtype, payload = found
+            if len(payload) != wanted.bytes or dtype != wanted.dtype:
+                came, holds = f"{len(payload)} B of {dtype}", f"{wanted.bytes} B of {wanted.dtype}"
+                rank.done[id_] = {"id": id_, "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}"}, b""
+            else:
+                rank.done[id_] = {"id": id_, "from": sender}, payload
+            self._answer(rank)
+            self.ranks[sender].done[sent] = {"id": sent}, b""
+            self._answer(self.ranks[sender])
+
+    def _answer(self, rank: _Rank) -> None:
+        for number in [number for number in rank.waits if number in rank.done]:
+            del rank.waits[number]
+            rank.learner.tell(*rank.done.pop(number))
+
+
+def run(path: Path, limit: float, warden: Warden | None = None) -> tuple[list[Outcome], int, StoppedError | None]:
+    """Try each number of ranks, until one fails: the outcomes, the last number, and what stopped it.
+
+    Parameters
+    ----------
+    path : the learner's file.
+    limit : s for each number of ranks.
+    warden : one that has imported torch, which takes longer than the rest.
+
+    Raises
+    ------
+    CourseError
+        If torch is not installed.
+    """
+    found: list[Outcome] = []
+    with contextlib.nullcontext(warden) if warden else Warden(["torch"]) as warden:
+        if why := warden.missing.get("torch"):
+            if "No module named 'torch'" in why:
+                why = "make labs, or pip install -e '.[torch]'"
+            raise CourseError(f"grading lab 01 needs torch: {why}")
+        for world in WORLDS:
+            try:
+                found += _world(warden, path, world, limit)
+            except StoppedError as stopped:
+                return found, world, stopped
+            finally:
+                warden.clear()
+    return found, WORLDS[-1], None
+
+
+def _world(warden: Warden, path: Path, world: int, limit: float) -> list[Outcome]:
+    ring = Ring(warden, path, world, limit)
+    counted = ring.reduce([np.full(PER_RANK * world, float(BASE**rank)) for rank in range(world)])
+    even = _errors(ring, 1000 * world)
+    found = [
+        Outcome(
+            world=world, rank=number, counted=counted[number].tolist(), even=even[number], sent=rank.sent,
+            message=4000 * world, receivers=sorted(rank.receivers),
+        )
+        for number, rank in enumerate(ring.ranks)
+    ]  # fmt: skip
+    if not all(error < 1e-5 for error in even):
+        return found
     try:
-        meeting = (folder / f"meet-{world}").as_uri()
-        # Longer than the limit: the limit then says where the rank stood.
-        patience = timedelta(seconds=seconds + 60)
-        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world, timeout=patience)
-        watched = _Watched(dist)
-        scope: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)  # noqa: S102
-        learned = scope.get("ring_all_reduce")
-        if not callable(learned):
-            said = "the file defines no function ring_all_reduce(tensor): keep its name"
-            return Outcome(world=world, rank=rank, failure="no-function", said=said)
-        counted = torch.full((PER_RANK * world,), float(BASE**rank))
-        learned(counted)
-        watched.sent, watched.receivers = 0, set()
-        even = _error(torch, learned, watched, 1000 * world, rank)
-        sent, receivers = watched.sent, sorted(watched.receivers)
-        found = Outcome(
-            world=world, rank=rank, counted=counted.tolist(), even=even, sent=sent, message=4000 * world, receivers=receivers,
-            ready_made=sorted(watched.ready_made),
-        )  # fmt: skip
-        if not even < 1e-5:
-            return found
-        # A receive that is too short may end the process: what was found so far must be safe.
-        _save(folder, found)
-        try:
-            return msgspec.structs.replace(found, uneven=_error(torch, learned, watched, 100 * world + 1, rank))
-        except Exception as error:  # noqa: BLE001
-            return msgspec.structs.replace(found, said_uneven=_explain(error, path)[1])
-    except (Exception, SystemExit) as error:  # noqa: BLE001
-        kind, said = _explain(error, path)
-        return Outcome(world=world, rank=rank, failure=kind, said=said)
+        uneven = _errors(ring, 100 * world + 1)
+    except StoppedError as stopped:
+        said = {rank: said for rank, (_, said) in stopped.failed.items()}
+        return [msgspec.structs.replace(one, said_uneven=said.get(one.rank, "")) for one in found]
+    return [msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)]
 
 
-def _error(torch: Any, learned: Callable[[Any], Any], watched: _Watched, count: int, rank: int) -> float:
-    given = torch.randn(count, generator=torch.Generator().manual_seed(rank))
-    wanted = given.clone()
-    watched.own_all_reduce(wanted)
-    learned(given)
-    return float((given - wanted).abs().max() / wanted.abs().max())
-
-
-def _explain(error: BaseException, path: Path) -> tuple[str, str]:
-    at = f"{line}: " if (line := where(error, path)) else ""
-    if isinstance(error, SyntaxError):
-        return "crash", f"{at}{error.msg}"
-    if isinstance(error, NotImplementedError):
-        return "not-implemented", f"{at}NotImplementedError"
-    lost = isinstance(error, RuntimeError) and any(
-        word in str(error) for word in ("closed by peer", "reset by peer", "Broken pipe")
-    )
-    return "lost" if lost else "crash", f"{at}{type(error).__name__}: {error}"
-
-
-def _stands(log: Path) -> bool:
-    return log.is_file() and log.stat().st_size > 0
-
-
-def main(file: str, folder: str, seconds: str) -> None:
-    """Try each number of ranks, until one fails."""
-    import torch  # noqa: F401  # once, before the ranks part: importing it takes longer than all they do
-
-    context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    path = Path(file)
-    sys.path.insert(0, str(path.parent))
-    for world in WORLDS:
-        given = (path, Path(folder), float(seconds))
-        ranks = [
-            context.Process(target=one_rank, args=(*given, rank, world), name=f"{world}-{rank}", daemon=True)
-            for rank in range(world)
-        ]
-        for process in ranks:
-            process.start()
-        running, end = {process.sentinel: process for process in ranks}, time.monotonic() + float(seconds) + GRACE
-        while running and time.monotonic() < end:
-            for sentinel in wait(list(running), timeout=0.1):
-                process = running.pop(sentinel)
-                if process.exitcode or not (Path(folder) / f"{process.name}.json").is_file():
-                    end = min(end, time.monotonic() + GRACE)
-            if running and all(_stands(Path(folder) / f"{process.name}.log") for process in running.values()):
-                end = min(end, time.monotonic() + WRITING)
-        for process in running.values():
-            (Path(folder) / f"{process.name}.killed").touch()
-            process.kill()
-        if running or any(process.exitcode for process in ranks):
-            break
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def _errors(ring: Ring, count: int) -> list[float]:
+    rng = np.random.default_rng(secrets.randbits(128))
+    operands = [rng.standard_normal(count, np.float32) for _ in ring.ranks]
+    wanted = np.sum(operands, axis=0, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got in ring.reduce(operands)]

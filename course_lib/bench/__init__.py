@@ -18,14 +18,26 @@ import numpy as np
 from course_lib import ops
 from course_lib._checks import known, positive, whole
 from course_lib.bench.backends import Arrays, arrays
-from course_lib.bench.device import Machine, Observed, cpu_peak, cpu_peak_here, machine, manifest, observe
+from course_lib.bench.device import Machine, Observed, cpu_peak, cpu_peak_here, machine, manifest, observe, start
 from course_lib.bench.timing import FEWEST, NOISY, Timing, sample, summary
 from course_lib.dtypes import BITS, itemsize
 from course_lib.results import Row
 from course_lib.roofline import Work
 from course_lib.specs import chip
 
-__all__ = ["bandwidth", "ceiling", "cpu_peak", "cpu_peak_here", "machine", "manifest", "matmul", "observe", "sample", "summary"]
+__all__ = [
+    "bandwidth",
+    "ceiling",
+    "cpu_peak",
+    "cpu_peak_here",
+    "machine",
+    "manifest",
+    "matmul",
+    "observe",
+    "sample",
+    "start",
+    "summary",
+]
 
 CACHES = 4
 """Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times the last-level cache."""

@@ -5,15 +5,16 @@ import os
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from course_lib._checks import CourseError, known, positive, whole
+from course_lib._checks import CourseError, known, nonnegative, positive, whole
 from course_lib.results import Manifest
 from course_lib.specs import Accelerator, chip_of_device
 
@@ -233,11 +234,29 @@ def _cpu_cache() -> float:
     return max(sizes, default=DEFAULT_CACHE)
 
 
+class Start(NamedTuple):
+    """When a run began: by the calendar, and by a clock that nobody sets back."""
+
+    at: datetime
+    clock: float
+
+
+def start() -> Start:
+    """The beginning of a run, for its manifest.
+
+    Examples
+    --------
+    >>> start().at.tzname()
+    'UTC'
+    """
+    return Start(datetime.now(UTC), time.monotonic())
+
+
 def manifest(
     lab: str,
     command: str,
     here: Machine,
-    started: datetime,
+    started: Start,
     *,
     seed: int = 0,
     sku: str = "",
@@ -251,27 +270,28 @@ def manifest(
     ----------
     lab, command : which lab, and how it was started.
     here : the device, from `machine`.
-    started : when, in UTC.
+    started : from `start`, before the measuring.
     seed : of the operands.
     sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
     host : what else is known of the machine.
 
     Examples
     --------
-    >>> manifest("00", "python", machine("cpu"), datetime.now(UTC)).lab
+    >>> manifest("00", "python", machine("cpu"), start()).lab
     '00'
     """
-    seen, now = observe(here.kind), datetime.now(UTC)
-    wall = (now - started).total_seconds()
+    if usd_per_hour is not None:
+        nonnegative("usd_per_hour", usd_per_hour)
+    seen, wall = observe(here.kind), time.monotonic() - started.clock
     packages = {}
     for name in ("course-lib", "numpy", "torch", "papermill"):
         with contextlib.suppress(PackageNotFoundError):
             packages[name] = version(name)
     return Manifest(
-        lab=lab, command=command, git_commit=_git_commit(), seed=seed, python=platform.python_version(), packages=packages,
+        lab=lab, command=command, git_commit=git_commit(), seed=seed, python=platform.python_version(), packages=packages,
         device=here.name, driver=seen.driver, clocks={"now": seen.clock_mhz} if seen.clock_mhz else {}, sku=sku,
-        usd_per_hour=usd_per_hour, price_source=price_source, started=started.isoformat(timespec="seconds"),
-        finished=now.isoformat(timespec="seconds"), wall_seconds=wall,
+        usd_per_hour=usd_per_hour, price_source=price_source, started=started.at.isoformat(timespec="seconds"),
+        finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"), wall_seconds=wall,
         cost_usd=wall / 3600 * usd_per_hour if usd_per_hour is not None else None,
         host={
             "system": platform.system(), "machine": platform.machine(), "threads": here.threads,
@@ -280,7 +300,7 @@ def manifest(
     )  # fmt: skip
 
 
-def _git_commit() -> str:
+def git_commit() -> str:
     """The commit of the book's repository, with a plus where files were changed; empty outside of one."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         folder = Path(__file__).parent

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_press import site
+from course_press.learner import Warden
 from tests.conftest import once
 
 FIXTURE = Path(__file__).parent.parent / "fixture"
@@ -52,6 +53,14 @@ def without_quarto(monkeypatch):
     """Hide any quarto on PATH: these are tests of the embedded engine."""
     folders = [f for f in os.environ["PATH"].split(os.pathsep) if not (Path(f) / "quarto").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join(folders))
+
+
+@pytest.fixture(scope="session")
+def warden():
+    """One that has imported torch, for all gradings that need it."""
+    pytest.importorskip("torch")
+    with Warden(["torch"]) as one:
+        yield one
 
 
 @pytest.fixture

@@ -84,8 +84,8 @@ def test_the_reference_passes_every_criterion():
     assert failed(verdicts) == {}
 
 
-def test_the_stub_is_told_kindly():
-    found = failed(grade(LAB / "ring_all_reduce.py"))
+def test_the_stub_is_told_kindly(warden):
+    found = failed(grade(LAB / "ring_all_reduce.py", warden=warden))
     assert list(found) == ["runs"]
     assert re.search("raise NotImplementedError.*not implemented yet: your code goes here", found["runs"])
 
@@ -108,9 +108,9 @@ def test_the_stub_is_told_kindly():
     ],
     ids=["wrong-chunk", "no-all-gather", "send-first", "average"],
 )
-def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path):
+def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path, warden):
     file = written(tmp_path, edited(LAB / "reference.py", edits))
-    found = failed(grade(file, **limited(criterion)))
+    found = failed(grade(file, warden=warden, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
@@ -119,7 +119,7 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
     ("text", "criterion", "why"),
     [
         (WHOLE_TENSOR, "ring", "send one chunk a step, not the whole tensor"),
-        (READY_MADE, "own", "it calls torch.distributed.all_reduce"),
+        (READY_MADE, "own", "it calls torch\\.distributed\\.all_reduce"),
         (RETURNS, "sum", "the tensor is as it was before: write into it"),
         (EQUAL_CHUNKS, "uneven", "wrong for 401 elements in 4 ranks"),
         (CRASHES, "runs", r"line \d+: 'mine \+= arrived.nowhere': AttributeError"),
@@ -130,14 +130,14 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
     ],
     ids=["whole tensor", "ready-made", "returns", "equal chunks", "crash", "exit", "waits", "swapped", "syntax"],
 )
-def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why):
-    found = failed(grade(written(tmp_path, text), **limited(criterion)))
+def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why, warden):
+    found = failed(grade(written(tmp_path, text), warden=warden, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
 
-def test_batched_point_to_point_is_as_good(tmp_path):
-    assert failed(grade(written(tmp_path, BATCHED))) == {}
+def test_batched_point_to_point_is_as_good(tmp_path, warden):
+    assert failed(grade(written(tmp_path, BATCHED), warden=warden)) == {}
 
 
 def test_a_missing_file():
@@ -145,13 +145,13 @@ def test_a_missing_file():
         grade(Path("nowhere.py"))
 
 
-def test_nothing_is_left_running(tmp_path):
+def test_nothing_is_left_running(tmp_path, warden):
     """Ranks that wait forever are ended, and so is what they started."""
     mark = tmp_path / "alive"
     text = "import pathlib, subprocess, sys, time\n"
     text += f'program = """import time, pathlib\nwhile True: time.sleep(0.1); pathlib.Path({str(mark)!r}).touch()"""\n'
     text += "def ring_all_reduce(tensor):\n    subprocess.Popen([sys.executable, '-c', program])\n    time.sleep(600)\n"
-    assert list(failed(grade(written(tmp_path, text), limit=LIMIT))) == ["ends"]
+    assert list(failed(grade(written(tmp_path, text), warden=warden, limit=LIMIT))) == ["ends"]
     mark.unlink(missing_ok=True)
     time.sleep(0.5)
     assert not mark.exists()

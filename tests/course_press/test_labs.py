@@ -1,9 +1,12 @@
+import errno
 import inspect
 import json
 import os
 import re
 import shlex
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,6 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from course_lib import CourseError, chip, results, tables
+from course_lib._rows import HEADER, encoded
 from course_press import cli_labs, labs
 from course_press.cli import app
 from course_press.quarto import MissingError
@@ -116,14 +120,27 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
 
 @pytest.mark.parametrize(("gpu", "cloud"), [(gpu, cloud) for gpu, (_, names) in labs.GPUS.items() for cloud in names])
 def test_every_gpu_that_may_be_rented_has_a_task_and_a_dated_price(gpu, cloud):
-    made = labs.plan(ROOT, "00", gpu=gpu, cloud=cloud, budget=600, max_cost=100)
+    about = {"gpu": gpu, "cloud": cloud, "budget": 600, "max_cost": 100}
+    if any((price.chip, price.provider) == (labs.GPUS[gpu][0], labs.CLOUDS[cloud]) for price in tables.prices()):
+        made = labs.plan(ROOT, "00", **about)
+    else:
+        with pytest.raises(CourseError, match=f"no dated price at {labs.CLOUDS[cloud]}.*--usd-per-hour"):
+            labs.plan(ROOT, "00", **about)
+        made = labs.plan(ROOT, "00", **about, usd_per_hour=0.5)
+    assert made.price.provider == labs.CLOUDS[cloud]
     assert chip(made.chip).device_names
     assert re.fullmatch(r"20\d\d(-\d\d-\d\d)?", made.price.date)
     assert made.usd == pytest.approx(made.price.usd_per_hour * made.minutes / 60)
     # What SkyPilot's schema knows of a task, as far as ours uses it.
     task = yaml.safe_load(labs.shown(made))
     assert set(task) == {"name", "resources", "workdir", "setup", "run"}
-    assert set(task["resources"]) == {"accelerators", "infra", "disk_size"}
+    assert set(task["resources"]) == {"accelerators", "infra", "disk_size", "max_hourly_cost", "autostop"}
+    assert task["resources"]["autostop"] == {"idle_minutes": 5, "down": True, "wait_for": "jobs"}
+    # Whatever SkyPilot finds, what is paid for at most stays below what was allowed: its price, and the limits of both steps.
+    limits = [re.search(r"timeout --kill-after=30s (\d+)([ms]) ", task[step]).groups() for step in ("setup", "run")]
+    seconds = sum(int(count) * {"m": 60, "s": 1}[unit] for count, unit in limits)
+    assert seconds == made.minutes * 60
+    assert 99 < task["resources"]["max_hourly_cost"] * seconds / 3600 <= 100
     assert re.fullmatch(r"[A-Z0-9]+(-[A-Z0-9]+)*:1", task["resources"]["accelerators"])
     assert task["resources"]["infra"] in ("runpod", "lambda", "vast")
     assert "{" not in labs.shown(made)
@@ -132,9 +149,10 @@ def test_every_gpu_that_may_be_rented_has_a_task_and_a_dated_price(gpu, cloud):
 def test_the_commands_of_the_task_exist():
     made = labs.plan(ROOT, "00", gpu="H100", cloud="runpod", budget=90, max_cost=100)
     words = shlex.split(made.task["run"])
-    assert words[:3] == ["python3", "-m", "course_press"]
+    assert words[:2] == ["timeout", "--kill-after=30s"]
+    assert words[3:6] == ["python3", "-m", "course_press"]
     assert words[-1] == "90"
-    assert CliRunner().invoke(app, [*words[3:6], "--help"]).exit_code == 0
+    assert CliRunner().invoke(app, [*words[6:9], "--help"]).exit_code == 0
     extras = re.search(r"\[(.*)\]", made.task["setup"])[1].split(",")
     assert set(extras) <= set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 
@@ -186,6 +204,8 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
     assert "accelerators: A100-80GB-SXM:1" in done.stdout
     newest = [price for price in tables.prices() if (price.chip, price.provider) == ("a100-sxm-80", "RunPod")][-1]
     assert f"RunPod, {newest.date}" in done.stdout
+    assert "no machine above 10 USD an hour; what runs on it is ended after 30 min" in done.stdout
+    assert "copies your key to the rented machine (~/.runpod/config.toml)" in done.stdout
     assert not (ROOT / "rented").exists()
 
 
@@ -195,6 +215,10 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
         (["--gpu", "H900"], "--gpu 'H900' is not one that the lab rents: choose from A100-80GB"),
         (["--gpu", "A100-80GB", "--cloud", "azure"], "--cloud 'azure' does not rent out one A100-80GB: choose from runpod"),
         (["--gpu", "B200", "--max-cost", "1"], "--max-cost 1 is below the"),
+        (["--gpu", "B200", "--max-cost", "nan"], "Invalid value for '--max-cost': nan is not"),
+        (["--gpu", "B200", "--budget", "nan"], "Invalid value for '--budget': nan is not"),
+        (["--gpu", "B200", "--usd-per-hour", "-1"], "--usd-per-hour must be a finite number of at least 0 (got -1)"),
+        (["--gpu", "L4", "--cloud", "vast"], "no dated price at vast.ai in data/prices.csv: look at what vast.ai asks"),
     ],
 )
 def test_nothing_else_is_rented(arguments, message):
@@ -206,38 +230,171 @@ def test_nothing_else_is_rented(arguments, message):
 def test_without_skypilot_the_message_says_what_to_do(shelf, monkeypatch):
     monkeypatch.setenv("PATH", "")
     root = shelf()
-    made = labs.plan(root, "07", gpu="L4", cloud="runpod", budget=60, max_cost=5)
-    with pytest.raises(MissingError, match=re.escape("pip install 'course-lib[cloud]'")):
+    made = labs.plan(root, "07", gpu="H100", cloud="runpod", budget=60, max_cost=5)
+    with pytest.raises(MissingError, match=re.escape("pip install -e '.[cloud]'")):
         labs.launch(root, "07", made)
 
 
 SKY = """#!{python}
-import pathlib, sys
+import pathlib, shutil, sys
+name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 with open({log!r}, "a") as log:
-    print(pathlib.Path(sys.argv[0]).name, *sys.argv[1:], file=log)
-sys.exit({fails})
+    print(name, *arguments, file=log)
+remote = pathlib.Path({remote!r})
+if name == "sky" and arguments[0] == "launch":
+    shutil.copytree(".", remote, dirs_exist_ok=True)
+    local = remote / "labs/07-small/results/local"
+    local.mkdir(parents=True, exist_ok=True)
+    file = local / "results.csv"
+    file.write_text((file.read_text() if file.is_file() else {header!r}) + {row!r})
+    (local / "manifest.json").write_text('{{"lab": "07", "command": "there"}}')
+    sys.exit({code})
+if name == "rsync":
+    shutil.copytree(remote / arguments[1].partition("sky_workdir/")[2], arguments[2], dirs_exist_ok=True)
 """
 
 
-@pytest.mark.parametrize("fails", ["", "pathlib.Path(sys.argv[0]).name + sys.argv[1] == 'skylaunch'"])
-def test_what_was_rented_is_given_back_whatever_happens(shelf, tmp_path, monkeypatch, fails):
-    root, log = shelf(), tmp_path / "log.txt"
-    tools = tmp_path / "tools"
+@pytest.fixture
+def rented(shelf, tmp_path, monkeypatch):
+    """Rents with a `sky` that runs the lab in another folder, and an `rsync` that replaces a file of the same name."""
+    root, remote, tools = shelf(), tmp_path / "remote", tmp_path / "tools"
     tools.mkdir()
-    for name in ("sky", "rsync"):
-        (tools / name).write_text(SKY.format(python=sys.executable, log=str(log), fails=fails))
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools))
-    made = labs.plan(root, "07", gpu="L4", cloud="runpod", budget=60, max_cost=5)
-    if fails:
-        with pytest.raises(CourseError, match="renting or running failed"):
-            labs.launch(root, "07", made)
-    else:
-        labs.launch(root, "07", made)
-    said = log.read_text().splitlines()
-    assert said[0].startswith("sky launch --yes --cluster rooflines-lab-07 --idle-minutes-to-autostop 5 --down")
-    assert said[-1] == "sky down --yes rooflines-lab-07"
-    assert any(line.startswith("rsync -a rooflines-lab-07:") for line in said) == (not fails)
+
+    def rent(row, code=0):
+        for name in ("sky", "rsync"):
+            told = {"python": sys.executable, "log": str(tmp_path / "log.txt"), "remote": str(remote), "code": code}
+            (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=encoded(row)))
+            (tools / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+        made = labs.plan(root, "07", gpu="H100", cloud="runpod", budget=60, max_cost=5)
+        return labs.launch(root, "07", made)
+
+    return root, remote, rent, tmp_path / "log.txt"
+
+
+def row(device, **more):
+    about = {"kind": "cpu", "op": "copy", "dtype": "fp32", "shape": "4096", "timing": "cold", "data": "random", "status": "ok"}
+    return results.Row(device=device, **about, **more)
+
+
+def test_what_a_rented_machine_measured_joins_what_was_measured_here(rented):
+    root, remote, rent, log = rented
+    local = root / "labs" / "07-small" / "results" / "local"
+    mine = [row("here", seconds_median=seconds) for seconds in (0.25, 0.125)]
+    for one in mine:
+        results.append(local / "results.csv", one)
+    (local / "manifest.json").write_text("of the run here")
+    theirs = row("there", seconds_median=0.0625)
+    rent(theirs)
+    assert results.read(local / "results.csv") == [*mine, theirs]
+    assert (local / "manifest.json").read_text() == "of the run here"
+    (manifest,) = local.glob("H100-*-manifest.json")
+    assert json.loads(manifest.read_text())["command"] == "there"
+    # The run there had what was measured before, so that it could go on.
+    assert results.read(remote / "labs/07-small/results/local/results.csv") == [*mine, theirs]
+    assert log.read_text().splitlines()[-1] == "sky down --yes rooflines-lab-07"
+
+
+def test_rows_of_a_rented_machine_that_failed_are_kept_and_it_is_given_back(rented):
+    root, _, rent, log = rented
+    with pytest.raises(CourseError, match=r"renting or running failed \(sky launch exited with 3\); 1 new rows were copied back"):
+        rent(row("there"), code=3)
+    assert [one.device for one in results.read(root / "labs/07-small/results/local/results.csv")] == ["there"]
+    assert log.read_text().splitlines()[-1] == "sky down --yes rooflines-lab-07"
+
+
+@pytest.mark.parametrize("tracked", [True, False], ids=["clone", "archive"])
+def test_only_what_the_lab_needs_is_uploaded(rented, tracked):
+    root, remote, rent, _ = rented
+    (root / "course_lib").mkdir()
+    (root / "course_lib" / "code.py").write_text("")
+    (root / "course_lib" / ".env").write_text("SECRET=1")
+    if tracked:
+        for command in (["init", "-q"], ["add", "course_lib/code.py", "labs"]):
+            subprocess.run(["git", "-C", str(root), *command], check=True)
+        (root / "course_lib" / "untracked.txt").write_text("")
+    (root / ".env").write_text("SECRET=1")
+    (root / "notes.txt").write_text("")
+    rent(row("there"))
+    found = {path.relative_to(remote).as_posix() for path in remote.rglob("*") if path.is_file() and "local" not in path.parts}
+    assert found == {"course_lib/code.py", "labs/07-small/lab.ipynb", "labs/07-small/cloud.yaml"}
+
+
+@pytest.mark.parametrize("price", ["-5", "nan", "inf"])
+def test_a_price_that_is_none_is_refused_before_anything_is_measured(shelf, price):
+    root = shelf("open('measured', 'w').close()")
+    done = course(root, "lab", "run", "07", "--usd-per-hour", price)
+    assert done.returncode == 2
+    assert "--usd-per-hour must be a finite number of at least 0" in done.stderr
+    assert not list(root.rglob("measured"))
+
+
+def test_two_runs_at_once_are_told_apart_and_a_killed_one_lets_go(shelf, monkeypatch):
+    root = shelf("import pathlib, time; pathlib.Path(out, 'begun').touch(); time.sleep(600)")
+    command = [sys.executable, "-m", "course_press", "lab", "run", "07"]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        while not list(root.rglob("begun")):
+            assert first.poll() is None
+            time.sleep(0.05)
+        with pytest.raises(CourseError, match=rf"lab 07-small \(process {first.pid}, since 20.* UTC\) is measuring"):
+            labs.run(root, "07", device="cpu", budget=1)
+        first.kill()
+    with labs._alone(root, "another"):
+        pass
+
+
+def test_two_runs_within_a_second_keep_both_notebooks(tmp_path):
+    (tmp_path / labs.LOCAL).mkdir(parents=True)
+    names = []
+    for _ in range(3):
+        names.append(labs._unused(tmp_path, "lab-cpu-now"))
+        (tmp_path / names[-1]).touch()
+    assert [name.name for name in names] == ["lab-cpu-now.ipynb", "lab-cpu-now-2.ipynb", "lab-cpu-now-3.ipynb"]
+
+
+def test_an_executed_notebook_names_no_folder_of_this_machine(shelf):
+    root = shelf("import json; json.loads('{')")
+    assert labs.run(root, "07", device="cpu", budget=1).error.startswith("JSONDecodeError")
+    (executed,) = root.rglob("lab-cpu-*.ipynb")
+    text = executed.read_text()
+    assert "raw_decode" in text  # the traceback is there
+    for folder in {str(root), str(root.resolve()), sys.prefix, sys.base_prefix, str(Path.home())} - {"/"}:
+        assert folder not in text
+    nbformat.validate(nbformat.read(executed, as_version=4))
+
+
+def test_a_kernel_that_dies_is_one_line(shelf):
+    root = shelf("import os; os._exit(137)")
+    done = course(root, "lab", "run", "07")
+    assert done.returncode == 2
+    assert "the kernel died, as it does where memory runs out" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_folder_that_takes_no_file_is_one_line(shelf, monkeypatch, number):
+    import papermill
+
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(papermill, "execute_notebook", fails)
+    with pytest.raises(CourseError, match=rf"cannot write to .*: {os.strerror(number)}; finished rows are safe"):
+        labs.run(shelf(), "07", device="cpu", budget=1)
+
+
+def test_a_clock_set_back_does_not_change_how_long_a_run_took():
+    from course_lib import bench
+
+    began = bench.start()
+    later = began._replace(at=began.at.replace(year=began.at.year + 1), clock=began.clock - 90)
+    about = bench.manifest("00", "a command", bench.machine("cpu"), later, usd_per_hour=3600.0)
+    assert 90 <= about.wall_seconds < 100
+    assert about.cost_usd == about.wall_seconds
+    assert about.started < about.finished
+    for price in (-5.0, float("nan")):
+        with pytest.raises(CourseError, match="usd_per_hour"):
+            bench.manifest("00", "a command", bench.machine("cpu"), began, usd_per_hour=price)
 
 
 def test_compare_says_what_is_more_than_noise(tmp_path):

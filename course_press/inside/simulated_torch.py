@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from course_press.simulated import Machine, NotReadyError, UnsupportedError
+from course_press.inside.machine import Machine, UnsupportedError
 
 
 class DType:
@@ -64,7 +64,6 @@ class Tensor:
     def __init__(self, machine: Machine, data: Any, dtype: DType, device: Any = None) -> None:
         self.machine, self.dtype, self.device = machine, dtype, Device(device or "cpu")
         self.data = np.asarray(data).view(np.ndarray).astype(dtype.storage, copy=False)
-        machine.used_torch = True
 
     def __getattr__(self, name: str) -> Any:
         raise UnsupportedError(f"Tensor.{name}")
@@ -76,7 +75,7 @@ class Tensor:
         """`a @ b`: takes time on the device that holds both."""
         if self.device.type != other.device.type:
             raise RuntimeError("Expected all tensors to be on the same device, but found cpu and cuda")
-        self.machine.multiply(self.data, other.data, self.device.type, self.dtype.name)
+        self.machine.multiply(self.data, other.data, self.device.type, self.dtype.name, torch=True)
         wide = np.float64 if self.dtype.itemsize == 8 else np.float32
         return self._like(self.data.astype(wide, copy=False) @ other.data.astype(wide, copy=False))
 
@@ -154,22 +153,20 @@ class Event:
 
     def __init__(self, machine: Machine, *, timed: bool) -> None:
         self.machine, self.timed = machine, timed
-        self.at: float | None = None
-        self.calls = 0
+        self.at: int | None = None
 
     def record(self, *_: Any) -> None:
         """Queue the stamp."""
-        self.at = max(self.machine.now, self.machine.busy_until)
-        self.calls = len(self.machine.calls)
+        self.at = self.machine.record()
 
     def synchronize(self) -> None:
         """Wait for the stamp."""
-        self.machine.now = max(self.machine.now, self.at or 0.0)
+        if self.at is not None:
+            self.machine.wait(self.at)
 
     def query(self) -> bool:
-        """Whether the stamp is set; asking takes a while, so that a loop that asks ends."""
-        self.machine.now += 1e-6
-        return self.at is None or self.at <= self.machine.now
+        """Whether the stamp is set."""
+        return self.at is None or self.machine.query(self.at)
 
     def elapsed_time(self, end: "Event") -> float:
         """Milliseconds from this stamp to another."""
@@ -177,11 +174,7 @@ class Event:
             raise RuntimeError("both events need enable_timing=True")
         if self.at is None or end.at is None:
             raise RuntimeError("both events must be recorded before calculating elapsed time")
-        if end.at > self.machine.now:
-            raise NotReadyError("CUDA error: device not ready")
-        if end.calls > self.calls:
-            self.machine.event_samples.append(self.machine.sample(end.at - self.at, self.calls, end.calls))
-        return (end.at - self.at) * 1e3
+        return self.machine.elapsed(self.at, end.at) * 1e3
 
 
 class _Guard(contextlib.ContextDecorator):
