@@ -415,7 +415,10 @@ def _linked(one: Accelerator, name: str, unit: str = "") -> str:
     if not figure:
         return ""
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
-    return _link(text, _anchor(one, name)) + (DISPUTED if figure.status == "disputed" else "")
+    link = _link(text, _anchor(one, name))
+    if os.environ.get("COURSE_PRINT") == "site":
+        link += f'{{data-v="{figure.si:.12g}"}}'  # columns sort by value, whatever the unit
+    return link + (DISPUTED if figure.status == "disputed" else "")
 
 
 def _anchor(one: Accelerator, name: str = "") -> str:
