@@ -73,8 +73,28 @@ class Form:
     def data(self) -> dict[str, Any]:
         """All that a page without a kernel needs to judge an answer: Python has computed every number and every text."""
         one, said = self.variant, phrases()
-        fixed = ("right", "close", "wrong", "unreadable", "unit", "progress", "export", "clear", "sure", "cleared", "file")
-        shown = {"answer": one.shown_answer, "unit": one.exercise.unit or said["number"], "right": "{right}", "all": "{all}"}
+        fixed = (
+            "right",
+            "close",
+            "wrong",
+            "unreadable",
+            "unit",
+            "read-as",
+            "progress",
+            "export",
+            "clear",
+            "sure",
+            "cleared",
+            "file",
+        )
+        shown = {
+            "answer": one.shown_answer,
+            "unit": one.exercise.unit or said["number"],
+            "right": "{right}",
+            "all": "{all}",
+            "read": "{read}",
+            "other": "{other}",
+        }
         return {
             "id": one.exercise.id,
             "right": one.right,

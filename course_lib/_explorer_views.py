@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 
 from course_lib._checks import CourseError
-from course_lib.plot import _STYLE, INK, LINES, MUTED, Plot, _axes, _label_ends
+from course_lib.plot import _STYLE, INK, LINES, MUTED, Plot, _axes, label_ends
 from course_lib.text import n
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def drawn(explorer: "Explorer", state: Mapping[str, int]) -> Plot:
                         ends.append((ys[-1], name, tone))
                     elif name:
                         axes.annotate(name, (xs[-1], ys[-1]), (0, 6), textcoords="offset points", color=tone, fontweight="bold")
-        _label_ends(axes, ends)
-    return Plot(figure)
+        names = label_ends(axes, ends)
+    return Plot(figure, names)
 
 
 def chart(explorer: "Explorer") -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _ticks(alt: Any, label: str, span: tuple[float, float]) -> Any:
 
 def printed(explorer: "Explorer") -> str:
     """An element of a page: controls, the picture and the table of the first state, and the table of all."""
-    state, id_ = explorer.state(), explorer.id
+    state, id_, plot = explorer.state(), explorer.id, explorer.plot()
     locale = {"decimal": n(0.5)[1], "thousands": n(12345)[2].replace(" ", "\u00a0"), "grouping": [3], "currency": ["", ""]}
     data = {**explorer.payload, "locale": locale, "spec": chart(explorer)}
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
@@ -168,7 +168,7 @@ def printed(explorer: "Explorer") -> str:
         [
             f'<div class="explorer" id="{id_}">',
             f'<fieldset class="explorer-controls">{controls}</fieldset>',
-            f'<div class="explorer-figure">{explorer.plot().svg()}</div>',
+            f'<div class="explorer-figure">{plot.svg()}{plot.svg(narrow=True)}</div>',
             # Quarto would read the table and write it anew, without the colours.
             '<div class="explorer-rows"><table data-quarto-disable-processing="true">',
             *([f"<thead><tr>{head}</tr></thead>"] if head else []),

@@ -32,16 +32,18 @@ UNITS: dict[str, dict[str, float]] = {
 SEPARATORS = {"es": (",", ".")}
 """Decimal mark and mark between thousands, where a language does not write 1,200.5. Spaces may part thousands in all."""
 _SPACES = " \u00a0\u2009\u202f"
+EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
+"""A number whose one mark may part thousands or decimals."""
 _SUPERSCRIPTS = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
-_POWER = r"(?:e([+-]?\d+)|\s*[×x*·]\s*10(?:(?:\^|\*\*)([+-]?\d+)|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))?"
+_POWER = rf"(?:e([+-]?[0-9]+)|[{_SPACES}]*[×x*·][{_SPACES}]*10(?:(?:\^|\*\*)([+-]?[0-9]+)|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))?"
 
 
 def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
     # A number that starts with zero has no thousands: 0.125 is an eighth everywhere.
-    grouped = rf"[1-9]\d{{0,2}}(?:[{re.escape(thousands)}{_SPACES}]\d{{3}})+(?!\d)(?:{re.escape(decimal)}\d+)?"
-    # A point that cannot part thousands is a decimal point in Spanish too, where many keypads have no comma.
+    grouped = rf"[1-9][0-9]{{0,2}}(?:[{re.escape(thousands)}{_SPACES}][0-9]{{3}})+(?![0-9])(?:{re.escape(decimal)}[0-9]+)?"
+    # A point that cannot part thousands is a decimal point in Spanish too: much of America writes one.
     marks = "[.,]" if decimal == "," else re.escape(decimal)
-    return re.compile(rf"([+-]?)({grouped}|\d+(?:{marks}\d+)?|{marks}\d+){_POWER}", re.IGNORECASE)
+    return re.compile(rf"([+-]?)(?:({grouped})|([0-9]+(?:{marks}[0-9]+)?|{marks}[0-9]+)){_POWER}", re.IGNORECASE)
 
 
 def page_grammar(lang: str) -> dict[str, str]:
@@ -53,7 +55,10 @@ def page_grammar(lang: str) -> dict[str, str]:
     ','
     """
     decimal, thousands = SEPARATORS.get(lang, (".", ","))
-    return {"number": _pattern(decimal, thousands).pattern, "decimal": decimal, "thousands": thousands}
+    return {
+        "number": _pattern(decimal, thousands).pattern, "decimal": decimal, "thousands": thousands,
+        "either": EITHER, "both": decimal + thousands if lang in SEPARATORS else thousands,
+    }  # fmt: skip
 
 
 def parsed(text: str, unit: str, lang: str) -> float:
@@ -61,7 +66,8 @@ def parsed(text: str, unit: str, lang: str) -> float:
 
     Parameters
     ----------
-    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and 1.200 or 1 200.
+    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and 1.200 or 1 200; a point
+        that parts no group of exactly three digits is a decimal point there too. `ambiguous` says which may be either.
     unit : of the answer, a key of `UNITS`. A number without one is in this unit; a bare number for ``"%"`` is per cent.
     lang : whose separators are meant.
 
@@ -74,16 +80,19 @@ def parsed(text: str, unit: str, lang: str) -> float:
     --------
     >>> parsed("1.01 ms", "s", "en"), parsed("1,200", "", "en"), parsed("1,200", "", "es"), parsed("1.200", "", "es")
     (0.00101, 1200.0, 1.2, 1200.0)
+    >>> parsed("1.0107", "", "es")
+    1.0107
     """
     factors = UNITS[known("unit", unit, UNITS)]
     decimal, thousands = SEPARATORS.get(lang, (".", ","))
-    plain = re.sub(r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", text.strip().replace("−", "-"))
+    plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
         raise CourseError(f"value {text!r} does not start with a number: write 1.2e3 or 1{thousands}200, and then its unit")
-    sign, digits, *powers = found.groups()
-    if re.search(rf"[{re.escape(thousands)}{_SPACES}]\d{{3}}", digits) and digits[0] in "123456789":
-        digits = _without_thousands(digits, decimal, thousands)
+    sign, grouped, digits, *powers = found.groups()
+    if grouped:
+        whole, mark, fraction = grouped.partition(decimal)
+        digits = re.sub(rf"[{re.escape(thousands)}{_SPACES}]", "", whole) + mark + fraction
     power = next((power for power in powers if power), "0").translate(_SUPERSCRIPTS)
     number = float(f"{sign}{digits.replace(',', '.')}e{power}")
     if not isfinite(number):
@@ -91,9 +100,31 @@ def parsed(text: str, unit: str, lang: str) -> float:
     return number * _factor(plain[found.end() :], factors, unit, text)
 
 
-def _without_thousands(digits: str, decimal: str, thousands: str) -> str:
-    whole, mark, fraction = digits.partition(decimal)
-    return re.sub(rf"[{re.escape(thousands)}{_SPACES}]", "", whole) + mark + fraction
+def ambiguous(text: str, lang: str) -> tuple[str, str] | None:
+    """How `parsed` reads a lone mark before three digits, and how others would; `None` where only one thing can be meant.
+
+    Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark between thousands is read as one, and what was read
+    is said where the answer is not right.
+
+    Examples
+    --------
+    >>> ambiguous("1.010 ms", "es"), ambiguous("1,010 ms", "es"), ambiguous("1,010 ms", "en")
+    (('1010 ms', '1,010 ms'), ('1,010 ms', '1010 ms'), ('1010 ms', '1.010 ms'))
+    >>> ambiguous("1.010 ms", "en"), ambiguous("1.0107 ms", "es")
+    (None, None)
+    """
+    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    plain = _plain(text)
+    found = re.match(EITHER, plain)
+    if not found or (found[3] == decimal and lang not in SEPARATORS):
+        return None
+    rest = plain[found.end() :]
+    several, part = (f"{found[1]}{found[2]}{mark}{found[4]}{rest}" for mark in ("", decimal))
+    return (several, part) if found[3] == thousands else (part, several)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", text.strip().replace("−", "-"))
 
 
 def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float:

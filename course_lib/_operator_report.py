@@ -1,8 +1,6 @@
 """What measured operators say: each beside its bound from the device's own roofs, and what fusion gained."""
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
 OPERATORS = ("chain", "softmax", "norm", "attention")
 SLOW = ("path=eager", "path=math")
 """The ways that pass everything through memory; the others of the same operator are compared with them."""
-
-
-_AXES = (400.0, 270.0)
-"""About the size of the axes of a roofline, in points."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +119,7 @@ def plot(rows: Sequence[Row]) -> "Plot":
     CourseError
         If the two roofs were not both measured, or the rows are of several devices.
     """
-    from course_lib.plot import LINES, MUTED, roofline
+    from course_lib.plot import LINES, roofline
 
     peak, bandwidth = roofs(rows)
     dots = [(row, row.intensity, row.achieved_tflops * 1e12) for row in _measured(rows) if row.intensity and row.achieved_tflops]
@@ -134,35 +128,14 @@ def plot(rows: Sequence[Row]) -> "Plot":
     base = roofline({rows[0].device: (peak, bandwidth)}, intensity=limits)
     axes = base.figure.axes[0]
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed / 2 for _, _, speed in dots)]))
-    spans = [(low, math.log10(high / low)) for low, high in (axes.get_xlim(), axes.get_ylim())]
-    # Where each dot is, in points: labels need to know where there is room.
-    at = [
-        [math.log10(value / low) / span * size for value, (low, span), size in zip(where, spans, _AXES, strict=True)]
-        for _, *where in dots
-    ]
-    taken: list[tuple[float, ...]] = [(x - 4, y - 4, x + 4, y + 4) for x, y in at]
-    for (row, intensity, speed), place in zip(dots, at, strict=True):
+    for row, intensity, speed in dots:
         color = LINES[1 + OPERATORS.index(row.op) % (len(LINES) - 1)]
         alone = row.op == "softmax" or _which(row) == "layer"  # one kernel even where torch runs it eagerly
         slow: Any = "none" if row.settings.endswith(SLOW) and not alone else "full"
         axes.plot(intensity, speed, "o", color=color, markersize=6, fillstyle=slow, zorder=4)
         label = f"{_which(row) or row.op} {row.settings.partition('path=')[2]}"
-        offset, side = _room(place, 4.1 * len(label), taken)
-        axes.annotate(label, (intensity, speed), offset, textcoords="offset points", color=MUTED, fontsize=7, ha=side)
+        base.name_dot(label, intensity, speed, fontsize=7)
     return base
-
-
-def _room(place: Sequence[float], width: float, taken: list[tuple[float, ...]]) -> tuple[tuple[float, float], Any]:
-    """Where a label of this width stands beside a dot without covering another; its place is then taken."""
-    x, y = place
-    for down, side in product((0, 9, -9, 18, -18, 27, -27), ("left", "right")):
-        left = x + 7 if side == "left" else x - 7 - width
-        box = (left, y - 4 + down, left + width, y + 5 + down)
-        free = all(box[2] < a or c < box[0] or box[3] < b or d < box[1] for a, b, c, d in taken)
-        if free and left > 0 and box[2] < _AXES[0]:
-            break
-    taken.append(box)
-    return (7 if side == "left" else -7, down - 3), side
 
 
 def _measured(rows: Sequence[Row]) -> list[Row]:

@@ -138,7 +138,7 @@ def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float,
     ... ])
     Plot()
     """
-    from course_lib.plot import LINES, MUTED, roofline
+    from course_lib.plot import LINES, roofline
 
     measured = [row for row in rows if row.status == "ok"]
     devices = list(dict.fromkeys(row.device for row in measured))
@@ -160,7 +160,7 @@ def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float,
         axes.plot(intensity, speed, "o", color=color, markersize=5, zorder=4, fillstyle=style)
         if id(row) in best:
             label = row.dtype if row.device in roofs else f"{row.device} {row.dtype}"
-            axes.annotate(label, (intensity, speed), (6, -3), textcoords="offset points", color=MUTED, va="top", fontsize=8)
+            base.name_dot(label, intensity, speed, fontsize=8)
     for label, (*_, intensity, speed) in (published or {}).items():
         axes.plot(intensity, speed, "s", color=LINES[order.index(label) % len(LINES)], markersize=6, zorder=4)
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed * 0.5 for _, _, speed in dots)]))

@@ -12,6 +12,8 @@ from course_lib.plot import GRID, INK, MUTED, SHADES
 
 WIDTH, LEFT, RIGHT = 580, 275, 225
 """Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at full size."""
+NARROW, INDENT = 340, 62
+"""Width of the figure for a phone, where remedies stand below their questions, and how far in they stand."""
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
 _WIDE, _NARROW = 1.0, 0.53
@@ -23,18 +25,18 @@ class Diagram:
 
     Attributes
     ----------
-    markup : the `<svg>` element, in the colours of the page where it has some.
+    markup, narrow : the `<svg>` element, in the colours of the page where it has some, and its twin for a phone.
     """
 
-    def __init__(self, markup: str) -> None:
-        self.markup = markup
+    def __init__(self, markup: str, narrow: str) -> None:
+        self.markup, self.narrow = markup, narrow
 
     def __repr__(self) -> str:
         return "Diagram()"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f"```{{=html}}\n{self.markup}\n```\n"}
+            return {"text/markdown": f'```{{=html}}\n<div class="sizes">{self.markup}{self.narrow}</div>\n```\n'}
         # A notebook may be dark and has no colours of the page: dark letters need paper of their own.
         return {"image/svg+xml": self.markup.replace("<!--paper-->", '<rect width="100%" height="100%" fill="white"/>')}
 
@@ -67,6 +69,25 @@ def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, ti
     """
     if not forks:
         raise CourseError("forks must hold at least one question: (question, answer, remedy, other answer)")
+    says = " ".join([start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end])
+    return Diagram(
+        _svg(*_side_by_side(start, forks, end, again), title, says, "wide", WIDTH),
+        _svg(*_one_below_another(start, forks, end, again), title, says, "narrow", NARROW),
+    )
+
+
+def _svg(body: str, height: float, title: str, says: str, size: str, width: float) -> str:
+    own = "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]  # an id begins with a letter
+    style = f"max-width: {width / 16:g}rem; font: {_FONT}px var(--font-sans, sans-serif)"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{size}" viewBox="-2 0 {width} {height:g}" role="img" '
+        f'aria-labelledby="{own}-title {own}-desc" style="{style}">'
+        f'<title id="{own}-title">{escape(title)}</title><desc id="{own}-desc">{escape(says)}</desc><!--paper-->{body}</svg>'
+    )
+
+
+def _side_by_side(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str) -> tuple[str, float]:
+    """The drawing and its height."""
     parts: list[str] = []
     y = _TOP
     height = _box(parts, 0, y, start, LEFT, rounded=True)
@@ -89,15 +110,36 @@ def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, ti
     below = y + height + _GAP
     _arrow(parts, LEFT / 2, y + height, LEFT / 2, below)
     y = below + _box(parts, 0, below, end, LEFT, rounded=True)
-    says = " ".join([start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end])
-    body = "".join(parts)
-    own = "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]  # an id begins with a letter
-    style = f"max-width: {WIDTH / 16:g}rem; font: {_FONT}px var(--font-sans, sans-serif)"
-    return Diagram(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-2 0 {WIDTH} {y + _TOP:g}" role="img" '
-        f'aria-labelledby="{own}-title {own}-desc" style="{style}">'
-        f'<title id="{own}-title">{escape(title)}</title><desc id="{own}-desc">{escape(says)}</desc><!--paper-->{body}</svg>'
-    )
+    return "".join(parts), y + _TOP
+
+
+def _one_below_another(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str) -> tuple[str, float]:
+    """The drawing for a phone and its height: the way on runs down the left, the way back up the right."""
+    parts: list[str] = []
+    down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
+    remedy_at = (INDENT, wide - INDENT)
+    y = _TOP + _LINE
+    begin = y + _tall(start, wide) / 2
+    parts.append(_text(loop, y - 7, again, anchor="end", color=("muted", MUTED)))
+    y += _box(parts, 0, y, start, wide, rounded=True)
+    for question, answer, remedy, other in forks:
+        _arrow(parts, down, y, down, y + _GAP)
+        y += _GAP
+        y += _box(parts, 0, y, question, wide, shade=1)
+        left, width = remedy_at
+        _arrow(parts, left + width / 2, y, left + width / 2, y + _GAP)
+        parts.append(_text(left + width / 2 + 9, y + _GAP / 2 + 5, answer, color=("muted", MUTED)))
+        parts.append(_text(down + 9, y + _GAP / 2 + 5, other, color=("muted", MUTED)))
+        top, y = y, y + _GAP
+        height = _box(parts, left, y, remedy, width, shade=2)
+        last = y + height / 2
+        parts.append(_line(f"M{left + width:g} {last:g}H{loop}") + _line(f"M{down:g} {top:g}V{y + height:g}"))
+        y += height
+    parts.append(_line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + _head(wide, begin, "left"))
+    _arrow(parts, down, y, down, y + _GAP)
+    y += _GAP
+    y += _box(parts, 0, y, end, wide, rounded=True)
+    return "".join(parts), y + _TOP
 
 
 def _color(token: tuple[str, str]) -> str:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from course_lib._checks import CourseError, known
-from course_lib._numerals import UNITS, parsed
+from course_lib._numerals import UNITS, ambiguous, parsed
 from course_lib.models import model, models
 from course_lib.provenance import DATA, decoded
 from course_lib.specs import Accelerator, chip
@@ -332,6 +332,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         number = float(value) * UNITS[unit][""]
     verdict, group = variant.judge(number)
     said = variant.explained(group) if group else phrases()[verdict].format(answer=variant.shown_answer)
+    if isinstance(value, str) and verdict != "right" and (either := ambiguous(value, language())):
+        said += " " + phrases()["read-as"].format(read=either[0], other=either[1])
     return Feedback(verdict, group.names if group else (), said)
 
 

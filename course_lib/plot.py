@@ -5,20 +5,24 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, LogTransform
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from course_lib._checks import CourseError, known, positive
+from course_lib._labels import MUTED as MUTED
+from course_lib._labels import NARROW, WIDE, Labels, Name
 from course_lib.roofline import attainable, ridge
 from course_lib.text import n
 
-INK, MUTED, GRID = "#1f2430", "#5b6472", "#d9dde3"
+INK, GRID = "#1f2430", "#d9dde3"
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
 MARKERS = "osD^vP"
 SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
@@ -37,41 +41,51 @@ _STYLE: dict[Any, Any] = {
 
 
 class Plot:
-    """A finished figure. A notebook shows it as PNG; on the site it is an SVG in the page's colours.
+    """A finished figure. A notebook shows it as PNG; on the site it is an SVG in the page's colours, and a narrow twin.
 
     Attributes
     ----------
     figure : the matplotlib figure, to change or save.
     """
 
-    def __init__(self, figure: Figure) -> None:
-        self.figure = figure
+    def __init__(self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()) -> None:
+        self.figure, self._labels = figure, Labels(figure, names, marks)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f"```{{=html}}\n{self.svg()}```\n"}
+            return {"text/markdown": f'```{{=html}}\n<div class="sizes">{self.svg()}{self.svg(narrow=True)}</div>\n```\n'}
         return {"image/png": self.png()}
 
     def __repr__(self) -> str:
         return "Plot()"
 
+    def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
+        """Name the dot at this place, where no other name, dot or line is in the way; with a line to it from further off."""
+        self._labels.dots.append((label, x, y, fontsize))
+
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
         with mpl.rc_context(_STYLE):
+            self._labels.place(WIDE)
             buffer = io.BytesIO()
             self.figure.savefig(buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None})
         return buffer.getvalue()
 
-    def svg(self) -> str:
-        """The figure as an `<svg>` element whose colours and font are CSS variables of the page."""
-        with mpl.rc_context(_STYLE):
+    def svg(self, *, narrow: bool = False) -> str:
+        """The figure as an `<svg>` element whose colours and font are CSS variables of the page; for a phone if narrow."""
+        with mpl.rc_context(_STYLE), self._labels.narrow() if narrow else nullcontext():
+            self._labels.place(NARROW if narrow else WIDE)
             buffer = io.StringIO()
-            self.figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+            # Not by savefig, which draws everything once more before.
+            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         svg = buffer.getvalue()
         svg = svg[svg.index("<svg") :]
         # A rule for every element would hold for the whole page; the root's own style is inherited just as well.
         svg = re.sub(r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
-        svg = svg.replace("<svg ", '<svg style="stroke-linejoin: round; stroke-linecap: butt" ', 1)
+        size = "narrow" if narrow else "wide"
+        svg = svg.replace("<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1)
+        # A hundredth of a point is seen by nobody; the rest of the digits would be half of the page.
+        svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
         svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
         svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
@@ -137,13 +151,13 @@ def roofline(
             edges = [low, ridges[0], ridges[-1], high]
             for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
                 axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
-        _label_roofs(axes, roofs, low, high)
+        names = _label_roofs(axes, roofs, low, high)
+        feet = []
         for label, value in marks.items():
             axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            axes.annotate(
-                label, (value, bottom), (5, 6), textcoords="offset points", rotation=90, va="bottom", ha="left", color=INK
-            )
-    return Plot(figure)
+            upright: dict[str, Any] = {"textcoords": "offset points", "rotation": 90, "va": "bottom", "ha": "left", "color": INK}
+            feet.append(axes.annotate(label, (value, bottom), (5, 6), **upright))
+    return Plot(figure, names, feet)
 
 
 def sweep(
@@ -199,22 +213,16 @@ def sweep(
             positive(f"levels[{label!r}]", value)
             axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
             axes.annotate(label, (xs[0], value), (4, 4), textcoords="offset points", color=MUTED, va="bottom")
+        feet = []
         for label, value in (marks or {}).items():
             positive(f"marks[{label!r}]", value)
             axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            axes.annotate(
-                label,
-                (value, 0),
-                (4, 6),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                color=MUTED,
-                rotation=90,
-            )
+            upright: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "rotation": 90}
+            feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
         axes.set_xlim(xs[0], xs[-1])
         axes.margins(y=0.12)
-        _label_ends(axes, ends)
-    return Plot(figure)
+        names = label_ends(axes, ends)
+    return Plot(figure, names, feet)
 
 
 class _Rounded(LogTransform):
@@ -232,7 +240,7 @@ class _Log(LogScale):
 
 
 def _axes(x_label: str, y_label: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(7.2, 4.3), layout="constrained")
+    figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
     for axis in (axes.xaxis, axes.yaxis):
@@ -249,48 +257,29 @@ def _tick(value: float, _: int) -> str:
     return n(value, sci=True).removeprefix("1 × ")
 
 
-def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Put each label right of its line's end, moved apart where two would collide."""
-    transform = axes.transAxes.inverted()
-    heights = [float(transform.transform(axes.transData.transform((axes.get_xlim()[1], y)))[1]) for y, _, _ in ends]
-    placed = -1.0
-    for height, (_, label, color) in sorted(zip(heights, ends, strict=True)):
-        placed = max(height, placed + 0.055)
-        axes.annotate(
-            label,
-            (1, placed),
-            (6, 0),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            color=color,
-            va="center",
-            fontweight="bold",
-        )
+def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
+    """Name lines, by where they end, what they are called and their colour, right of their ends."""
+    beside: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center", "fontweight": "bold"}
+    return [Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end) for end, label, color in ends]
 
 
-def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float) -> None:
+def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float) -> list[Name]:
     """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
     peaks = [peak for peak, _ in roofs.values()]
-    ends = []
+    names = []
     for i, (label, (peak, bandwidth)) in enumerate(roofs.items()):
         color = LINES[i % len(LINES)]
         if peaks.count(peak) == 1:
-            ends.append((float(attainable(high, peak, bandwidth)), label, color))
+            names += label_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
             continue
         # The steepest roof is named above its slope and the others below theirs, clear of one another.
         above = bandwidth == max(other for _, other in roofs.values())
         x = float(np.sqrt(low * min(float(ridge(peak, bandwidth)), high)))
-        axes.annotate(
-            label,
-            (x, x * bandwidth),
-            (-6, 4) if above else (6, -5),
-            textcoords="offset points",
-            color=color,
-            fontweight="bold",
-            ha="right" if above else "left",
-            va="bottom" if above else "top",
-        )
-    _label_ends(axes, ends)
+        place: dict[str, Any] = {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+        at = (-6, 4) if above else (6, -5)
+        slope = axes.annotate(label, (x, x * bandwidth), at, textcoords="offset points", color=color, fontweight="bold", **place)
+        names.append(Name(label, color, [slope]))
+    return names
 
 
 def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> Plot:
@@ -325,18 +314,24 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     if not every.size:
         raise CourseError("points must hold at least one label: (predicted, measured)")
     with mpl.rc_context(_STYLE):
+        place: dict[str, Any]
         figure, axes = _axes(f"ŷ ({unit})", f"y ({unit})")
         low, high = float(every.min()) / 2, float(every.max()) * 2
         for ratio, name, dash in ((0.5, "½×", (0, (3, 3))), (1, "1×", "solid"), (2, "2×", (0, (3, 3)))):
             axes.plot([low, high], [ratio * low, ratio * high], color=MUTED, linewidth=1, linestyle=dash, zorder=1)
             x = min(high, high / ratio)
-            axes.annotate(name, (x, ratio * x), (4, 2), textcoords="offset points", color=MUTED, annotation_clip=False)
+            # Over many decades the three ends are one: their names go to three sides of it.
+            at, ha, va = {0.5: ((4, -2), "left", "top"), 1: ((4, 2), "left", "bottom"), 2: ((-3, 2), "right", "bottom")}[ratio]
+            place = {"textcoords": "offset points", "color": MUTED, "annotation_clip": False, "ha": ha, "va": va}
+            axes.annotate(name, (x, ratio * x), at, **place)
+        names = []
         # Names stand where a prediction would have to be off by orders of magnitude: there are no points.
         for i, (label, (predicted, measured)) in enumerate(values.items()):
             color, marker = LINES[i % len(LINES)], MARKERS[i % len(MARKERS)]
             axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)
-            place: dict[str, Any] = {"transform": axes.transAxes, "color": color}
-            axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)
-            axes.text(0.05, 0.95 - 0.07 * i, label, va="center", fontweight="bold", **place)
+            place = {"transform": axes.transAxes, "color": color}
+            shown = axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)
+            text = axes.text(0.05, 0.95 - 0.07 * i, label, va="center", fontweight="bold", **place)
+            names.append(Name(label, color, [*shown, text], marker=marker))
         axes.set(xlim=(low, high), ylim=(low, high))
-    return Plot(figure)
+    return Plot(figure, names)

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import msgspec
@@ -200,20 +201,20 @@ def link_table() -> Table:
     return table(header, rows, "ll" + "r" * 5)
 
 
-def figure_tables() -> "Tables":
+def figure_tables() -> "Figures":
     """Every figure of every chip with its status, sources, and what other sources print.
 
     Examples
     --------
-    >>> figure_tables().titled[0][0]
-    'NVIDIA A100 SXM4 40 GB'
+    >>> figure_tables().chips[0][:2]
+    ('NVIDIA A100 SXM4 40 GB', 'spec-a100-sxm-40')
     """
     header = [t("figure"), t("value"), t("status"), t("sources")]
     found = []
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
-        found.append((_target(one.name, _anchor(one)), table(header, rows, "lrll")))
-    return Tables(found)
+        found.append((one.name, _anchor(one), table(header, rows, "lrll")))
+    return Figures(found)
 
 
 def dispute_table(page: str = "") -> Table:
@@ -236,7 +237,7 @@ def dispute_table(page: str = "") -> Table:
                 rows.append(
                     [one.short, figure_name(name), _link(_printed(f), _anchor(one, name), page), f"{_others(one, f)}. {f.note}"]
                 )
-    return table(header, rows, "llrl")
+    return _cards(header, rows, "llrl")
 
 
 def price_table() -> Table:
@@ -302,23 +303,43 @@ def source_table() -> Table:
     """
     header = [t("source"), t("title"), t("note")]
     rows = [[_source(source), _plain(source.title), _plain(source.note or "")] for source in sources().values()]
-    return table(header, rows, "lll")
+    return _cards(header, rows, "lll")
 
 
-class Tables:
-    """Titled tables one after the other, as one output."""
+def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> "Cards":
+    made = table(header, rows, align)
+    return Cards(made.header, made.rows, made.align)
 
-    def __init__(self, titled: Sequence[tuple[str, Table]]) -> None:
-        self.titled = titled
 
-    def __repr__(self) -> str:
-        return "\n\n".join(f"**{title}**\n\n{shown!r}" for title, shown in self.titled)
+class Cards(Table):
+    """A table whose rows a phone shows as cards, with the last column folded."""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": repr(self)}
+        shown = f"::: {{.cards}}\n\n{self!r}\n\n:::" if os.environ.get("COURSE_PRINT") == "site" else repr(self)
+        return {"text/markdown": shown}
 
 
-class Downloads(Tables):
+class Figures:
+    """A table for each chip: its name, its anchor and the table. On the site each folds under the chip's name."""
+
+    def __init__(self, chips: Sequence[tuple[str, str, Table]]) -> None:
+        self.chips = chips
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"**{name}**\n\n{shown!r}" for name, _, shown in self.chips)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        if os.environ.get("COURSE_PRINT") != "site":
+            return {"text/markdown": repr(self)}
+        folded = (
+            f'```{{=html}}\n<details class="folded"><summary id="{anchor}">{escape(name)}</summary>\n```\n\n'
+            f"{shown!r}\n\n```{{=html}}\n</details>\n```"
+            for name, anchor, shown in self.chips
+        )
+        return {"text/markdown": "::: {.cards}\n\n" + "\n\n".join(folded) + "\n\n:::"}
+
+
+class Downloads:
     """Links that hold whole files, so that they work from a page on a disk."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -332,6 +353,9 @@ class Downloads(Tables):
             f'{base64.b64encode(text.encode()).decode()}){{download="{name}"}}'
             for name, text in self.files.items()
         )
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/markdown": repr(self)}
 
 
 def figure_name(name: str) -> str:
@@ -398,7 +422,10 @@ def _linked(one: Accelerator, name: str, unit: str = "") -> str:
     if not figure:
         return ""
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
-    return _link(text, _anchor(one, name)) + (DISPUTED if figure.status == "disputed" else "")
+    link = _link(text, _anchor(one, name))
+    if os.environ.get("COURSE_PRINT") == "site":
+        link += f'{{data-v="{figure.si:.12g}"}}'  # columns sort by value, whatever the unit
+    return link + (DISPUTED if figure.status == "disputed" else "")
 
 
 def _anchor(one: Accelerator, name: str = "") -> str:

@@ -23,6 +23,7 @@ from course_press.site import MARKER, labels_of, printed, resolved
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+_NARROW = re.compile(r'<svg(?:\s[\w:-]+="[^"]*")*?\sclass="narrow".*?</svg>', re.DOTALL)
 _BOX_TITLE = re.compile(r'<(p|summary) class="((?:callout|exercise)-title)">(.*?)</\1>', re.DOTALL)
 _FORM = re.compile(r"<form\b.*?</form>|<(?:input|button)\b[^>]*>(?:.*?</button>)?|<script\b.*?</script>", re.DOTALL)
 
@@ -82,7 +83,7 @@ def _chapters(book: Book, pages: Sequence[Printed]) -> Iterator[dict[str, Any]]:
     labels, ui = labels_of(pages), words(book.lang)
     for page in pages:
         stem = page.chapter.path.stem
-        body = _FORM.sub("", resolved(page, labels, ui))
+        body = _NARROW.sub("", _FORM.sub("", resolved(page, labels, ui)))
         figures = _SVG.findall(body)
         parts = [_within(part, stem, book.root / page.chapter.path.parent) for part in _SVG.split(body)]
         number = str(page.chapter.number or "")

@@ -1,5 +1,6 @@
 """Prints the book as a site with the embedded engine: pandoc, two Lua filters, one template."""
 
+import base64
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from course_press import about, explorers, parity
 from course_press.book import Book, Part, languages, read_book
 from course_press.printing import ASSETS, Printed, line_with, print_pages, templates
 from course_press.run import Cache, environment
+from course_press.searchable import sections
 
 MARKER = ".course-site"
 """A file in every built site: a folder without it is never replaced."""
@@ -95,8 +97,13 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     (stage / "index.html").write_text(text, encoding="utf-8")
     (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
     shutil.copytree(
-        ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html"), dirs_exist_ok=True
+        ASSETS,
+        stage / "assets",
+        ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html", "*.woff2"),
+        dirs_exist_ok=True,
     )
+    for style in ASSETS.glob("*.css"):
+        (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
     explorers.finish(root, stage, [out / lang for lang in every if lang not in langs])
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
@@ -104,6 +111,15 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
             _swap(item, out / item.name, Path(old) / item.name)
     for lang in langs:
         about.offer(read_book(root, lang), out)
+
+
+def _with_fonts(style: Path) -> str:
+    """A style sheet that holds its fonts: one that comes later comes too late for what has been laid out without it."""
+
+    def held(match: re.Match[str]) -> str:
+        return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'
+
+    return re.sub(r'url\("([^":]+\.woff2)"\)', held, style.read_text(encoding="utf-8"))
 
 
 def _swap(new: Path, place: Path, aside: Path) -> None:
@@ -136,7 +152,7 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
             target = stage / book.lang / about.notebook(page.chapter)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(notebook, target)
-    index = {"pages": [_searchable(page, labels, words(book.lang)) for page in pages]}
+    index = {"pages": [_searchable(page, resolved(page, labels, words(book.lang))) for page in pages]}
     script = f"window.COURSE_SEARCH = {json.dumps(index, ensure_ascii=False)};\n"
     (stage / book.lang / "search.js").write_text(script, encoding="utf-8")
 
@@ -231,7 +247,8 @@ def _context(
             "title": page.chapter.title,
             "number": str(page.chapter.number or ""),
             "description": page.chapter.meta.get("description", ""),
-            "sortable": 'class="sortable"' in page.body,
+            "math": "<math" in page.body,
+            "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
             "exercises": 'class="exercise"' in page.body,
             "explorers": explorers.EXPLORER in page.body,
             "path": page.url,
@@ -282,13 +299,6 @@ def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return top
 
 
-def _searchable(page: Printed, labels: Labels, ui: Mapping[str, str]) -> dict[str, Any]:
-    def named(match: re.Match[str]) -> str:
-        return _label_text(labels[match[1]][1], ui) if match[1] in labels else match[0]
-
-    sections = [
-        {**section, "text": re.sub(r"@((?:fig|tbl|eq|sec|lst)-[\w-]+)", named, section["text"])}
-        for section in page.data["sections"]
-        if section["text"] or section["title"]
-    ]
-    return {"url": page.url, "title": page.chapter.title, "number": str(page.chapter.number or ""), "sections": sections}
+def _searchable(page: Printed, body: str) -> dict[str, Any]:
+    number = str(page.chapter.number or "")
+    return {"url": page.url, "title": page.chapter.title, "number": number, "sections": sections(body)}

@@ -123,8 +123,7 @@
     if (!target) return;
     var panel = target.closest(".tab");
     if (panel && panel.hidden) document.getElementById(panel.getAttribute("aria-labelledby")).click();
-    var folded = target.closest("details");
-    if (folded) folded.open = true;
+    for (var folded = target.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
     target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);

@@ -50,7 +50,7 @@ function Div(div)
     RawBlock = function(raw)
       if raw.format:match("^html") and raw.text:match("<svg ") and not raw.text:match("aria%-label") then
         local label = ('<svg role="img" aria-label="%s" '):format(escaped(alt):gsub("%%", "%%%%"))
-        return pandoc.RawBlock("html", (raw.text:gsub("<svg ", label, 1)))
+        return pandoc.RawBlock("html", (raw.text:gsub("<svg ", label)))
       end
     end,
   }

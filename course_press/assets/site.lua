@@ -48,8 +48,9 @@ local function float(div, kind)
   local title = pandoc.Span({ pandoc.Str(words["ui-" .. kind] .. "\u{a0}" .. number) }, { class = "caption-label" })
   local text = pandoc.List { title, pandoc.Space() }
   text:extend(caption.content)
-  local legend = wrapped("<figcaption>", { pandoc.Plain(text) }, "</figcaption>")
-  local body = blocks(content, stringify(caption))
+  local name = div.identifier .. "-caption"
+  local legend = wrapped(('<figcaption id="%s">'):format(name), { pandoc.Plain(text) }, "</figcaption>")
+  local body = blocks(content, name)
   local classes = { fig = "figure", tbl = "table", lst = "listing" }
   local list = pandoc.List { html(('<figure id="%s" class="float %s">'):format(div.identifier, classes[kind])) }
   list:extend(kind == "fig" and body or legend)
@@ -197,7 +198,7 @@ local function block_of(block, caption)
     return { block }
   elseif block.t == "Table" then
     -- A landmark only with a name of its own: several called "Table" would not be told apart.
-    local role = caption and (' role="region" aria-label="%s"'):format(escaped(caption)) or ""
+    local role = caption and (' role="region" aria-labelledby="%s"'):format(caption) or ""
     return wrapped(('<div class="table-scroll" tabindex="0"%s>'):format(role), { block }, "</div>")
   end
   return { block }
@@ -256,37 +257,10 @@ local function link(element)
   return element
 end
 
--- Plain text under each heading, for the search: prose and captions, without code and maths.
-local function sections(list)
-  local found, current = pandoc.List {}, { id = "", title = "", text = {} }
-  local function collect(block)
-    local text = stringify(block:walk {
-      Math = function() return {} end,
-      Cite = function(cite)
-        local id = cite.citations[1].id
-        return kind_of(id) and pandoc.Str("@" .. id) or {} -- the press puts the label's number here
-      end,
-      Str = function(str) return str.text:match("^{#eq%-") and {} or nil end,
-    })
-    if text ~= "" then table.insert(current.text, text) end
-  end
-  for _, block in ipairs(list) do
-    if block.t == "Header" and block.level <= 3 then
-      found:insert(current)
-      current = { id = block.identifier, title = stringify(block.content), text = {} }
-    else
-      pandoc.Div { block }:walk { Para = collect, Plain = collect, Header = collect }
-    end
-  end
-  found:insert(current)
-  return found:map(function(s) return { id = s.id, title = s.title, text = table.concat(s.text, " ") } end)
-end
-
 function Pandoc(doc)
   local course = pandoc.json.decode(stringify(doc.meta.course))
   words, chapter, profile = course.words, course.chapter, course.profile
   local content = doc.blocks:walk { Div = visible, Span = visible }
-  local text = sections(content)
   content = pandoc.Blocks(blocks(content)):walk {
     Cite = cross_reference,
     Link = link,
@@ -301,7 +275,7 @@ function Pandoc(doc)
       end
     end,
   }
-  local data = { labels = labels, toc = toc, links = links, images = images, sections = text,
+  local data = { labels = labels, toc = toc, links = links, images = images,
     minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content

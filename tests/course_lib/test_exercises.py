@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, exercises, n
-from course_lib._numerals import UNITS, page_grammar, parsed
+from course_lib._numerals import UNITS, ambiguous, page_grammar, parsed
 from course_lib.exercises import CHAPTERS, check, exercise, get
 from course_lib.models import model
 from course_lib.text import languages
@@ -252,6 +252,35 @@ def test_thousands_are_read_in_every_language(number):
     grouped = f"{number:,}"
     assert parsed(grouped, "", "en") == parsed(grouped, "", "ko") == number
     assert parsed(grouped.replace(",", "."), "", "es") == parsed(grouped.replace(",", " "), "", "es") == number
+
+
+@given(st.integers(min_value=0, max_value=10**6), st.text("0123456789", min_size=1, max_size=9), st.sampled_from(languages()))
+def test_a_mark_before_other_than_three_digits_is_a_decimal_mark(whole, fraction, lang):
+    assume(len(fraction) != 3 or whole == 0 or whole > 999)
+    value = float(f"{whole}.{fraction}")
+    for mark in {"es": ",."}.get(lang, "."):
+        assert parsed(f"{whole}{mark}{fraction} s", "s", lang) == value
+        assert ambiguous(f"{whole}{mark}{fraction} s", lang) is None
+
+
+@given(st.integers(min_value=1, max_value=999), st.integers(min_value=0, max_value=999), st.sampled_from(languages()))
+def test_what_may_be_meant_in_two_ways_is_named_as_it_was_read(whole, three, lang):
+    for mark in {"es": ".,"}.get(lang, ","):
+        text = f"{whole}{mark}{three:03} ms"
+        read, other = ambiguous(text, lang)
+        assert parsed(read, "s", lang) == parsed(text, "s", lang)
+        assert sorted([float(read[:-3].replace(",", ".")), float(other[:-3].replace(",", "."))]) == pytest.approx(
+            [whole + three / 1000, whole * 1000 + three]
+        )
+
+
+def test_an_answer_that_is_not_right_says_how_it_was_read_where_it_may_be_meant_in_two_ways(monkeypatch):
+    monkeypatch.setenv("COURSE_LANG", "es")
+    assert exercises.check("rooflines-trillion", "1.010 ms").text.endswith(
+        exercises.phrases()["read-as"].format(read="1010 ms", other="1,010 ms")
+    )
+    assert exercises.check("rooflines-trillion", "1.0107 ms").verdict == "right"
+    assert exercises.check("rooflines-trillion", "1,011 ms").text == exercises.check("rooflines-trillion", "1,01 ms").text
 
 
 @given(st.floats(min_value=-1e15, max_value=1e15, allow_nan=False))

@@ -1,0 +1,159 @@
+"""Where the names in a figure stand: beside what they name, clear of one another, on a page and on a phone."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import LogLocator
+
+MUTED = "#5b6472"
+WIDE, NARROW = (7.2, 4.3), (3.6, 3.3)
+"""Width and height in inches: of a figure, and of its twin for a phone, whose letters are as large."""
+_LEAST = 9
+"""Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more."""
+_UPRIGHT = 14.5
+"""Points that an upright label takes beside its line."""
+_BESIDE = 48
+"""Points that names right of a narrow figure's lines may take; wider ones go above it."""
+
+
+class Name(NamedTuple):
+    """What a line or a kind of point is called.
+
+    Attributes
+    ----------
+    label, color : the text and its colour.
+    artists : what says so in a wide figure.
+    end : where a line ends, on the vertical axis; `None` for points.
+    marker : of points.
+    """
+
+    label: str
+    color: str
+    artists: Sequence[Any]
+    end: float | None = None
+    marker: str = ""
+
+
+class Labels:
+    """The names in a figure.
+
+    Attributes
+    ----------
+    figure : they stand in.
+    names : of lines and kinds of points: a narrow figure has another place for them.
+    marks : the upright labels of vertical lines.
+    dots : names of single dots: text, place and letters' size in points.
+    """
+
+    def __init__(self, figure: Figure, names: Sequence[Name], marks: Sequence[Any]) -> None:
+        self.figure, self.names, self.marks = figure, names, marks
+        self.dots: list[tuple[str, float, float, float]] = []
+        self._drawn: list[Any] = []
+
+    def place(self, size: tuple[float, float]) -> None:
+        """Put every name where a figure of this size has room for it."""
+        axes = self.figure.axes[0]
+        inside = 72 * np.array(size) - (60, 46)  # about the size of the axes, in points
+        to_points = axes.transData - axes.transAxes
+
+        def at(x: Any, y: Any) -> Any:
+            return to_points.transform(np.column_stack(np.broadcast_arrays(np.atleast_1d(x), y))) * inside
+
+        # Right of its line's end, moved apart where two would collide.
+        placed = -1.0
+        for name in sorted((name for name in self.names if name.end is not None), key=lambda name: name.end or 0):
+            placed = max(at(axes.get_xlim()[1], name.end)[0][1], placed + 14.5)
+            name.artists[0].xy = (1, placed / inside[1])
+        # Upright at the foot of its line: at its right where the next line leaves room, else at its left, else higher up.
+        feet = sorted(self.marks, key=lambda mark: mark.xy[0])
+        places = [*(at(mark.xy[0], axes.get_ylim()[0])[0][0] for mark in feet), np.inf]
+        before, top = -np.inf, 0.0
+        for i, (mark, x) in enumerate(zip(feet, places, strict=False)):
+            left = places[i + 1] - x < _UPRIGHT <= x - before
+            low = top + 4 if x - before < 0 else 6.0
+            mark.xyann = (-3 if left else 4, low)
+            mark.set_horizontalalignment("right" if left else "left")
+            before, top = x + (0 if left else _UPRIGHT), low + _width(mark.get_text(), mark.get_fontsize())
+        self._place_dots(at, inside)
+
+    def _place_dots(self, at: Any, inside: Any) -> None:
+        axes = self.figure.axes[0]
+        while self._drawn:
+            self._drawn.pop().remove()
+        if not self.dots:
+            return
+        centers = np.concatenate([at(x, y) for _, x, y, _ in self.dots])
+        taken = [np.hstack([centers - 4, centers + 4])]
+        for line in (line for line in axes.lines if line.get_transform() == axes.transData):
+            for one, other in itertools.pairwise(at(*line.get_data())):
+                points = np.linspace(one, other, 40)
+                taken.append(np.hstack([points - 1, points + 1]))
+        least = _LEAST if self.figure.get_figwidth() == NARROW[0] else 0
+        for (label, x, y, given), center in zip(self.dots, centers, strict=True):
+            size = max(given, least)
+            width, blocked = _width(label, size), np.concatenate(taken)
+            tried: list[tuple[float, int, int, int, Any]] = []
+            for down, side in itertools.product((0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)):
+                left = center[0] + 7 if side > 0 else center[0] - 7 - width
+                box = np.array([left, center[1] + down - 0.6 * size, left + width, center[1] + down + 0.6 * size])
+                over = np.minimum(box[2:], blocked[:, 2:]) - np.maximum(box[:2], blocked[:, :2])
+                outside = (box[:2] < 0).any() or (box[2:] > inside).any()
+                tried.append((float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside), len(tried), down, side, box))
+                if not tried[-1][0]:
+                    break
+            _, _, down, side, box = min(tried)
+            taken.append(box[None])
+            leader = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4, "relpos": (side < 0, 0.5)}
+            style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "color": MUTED, "fontsize": size}
+            style |= {"textcoords": "offset points", "arrowprops": leader if down else None}
+            self._drawn.append(axes.annotate(label, (x, y), (7 * side, down), **style))
+
+    @contextmanager
+    def narrow(self) -> Iterator[None]:
+        """The figure for a phone while it is drawn: fewer ticks, and long names above instead of beside."""
+        figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
+        with undo:
+            undo.callback(figure.set_size_inches, *figure.get_size_inches())
+            figure.set_size_inches(NARROW)
+            for axis in (axes.xaxis, axes.yaxis):
+                if isinstance(locator := axis.get_major_locator(), LogLocator):
+                    undo.callback(axis.set_major_locator, locator)
+                    axis.set_major_locator(LogLocator(numticks=6))
+            for text in axes.texts:
+                undo.callback(text.set_fontsize, text.get_fontsize())
+                text.set_fontsize(max(_LEAST, text.get_fontsize()))
+            widths = [_width(name.label, 10, "bold") for name in self.names if name.label]
+            if widths and (max(widths) > _BESIDE or any(name.end is None for name in self.names)):
+                undo.callback(self._named_above(axes, max(widths)).remove)
+                for artist in (artist for name in self.names for artist in name.artists):
+                    undo.callback(artist.set_visible, True)
+                    artist.set_visible(False)
+            yield
+
+    def _named_above(self, axes: Any, widest: float) -> Any:
+        handles = [
+            Line2D([], [], color=name.color, label=name.label, marker=name.marker, linestyle="none" if name.marker else "-")
+            for name in self.names
+            if name.label
+        ]
+        columns = max(1, int((72 * NARROW[0] - 50) // (widest + 30)))
+        return axes.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=columns, frameon=False, borderaxespad=0.2,
+            handlelength=1, handletextpad=0.5, columnspacing=1, labelspacing=0.3, labelcolor="linecolor",
+            prop={"weight": "bold", "size": 10},
+        )  # fmt: skip
+
+
+def _width(text: str, size: float, weight: str = "normal") -> float:
+    """Of a text in points, as matplotlib's own font has it: the page's are narrower."""
+    if not text:
+        return 0.0
+    prop = FontProperties(family="DejaVu Sans", weight=weight)
+    return float(TextPath((0, 0), text, size=size, prop=prop).get_extents().width)

@@ -1,0 +1,59 @@
+"""The book's own letters: there from the first line, however a page is opened, and nothing moves."""
+
+import pytest
+
+from course_press import site
+from tests.bench_pages import served
+from tests.course_press.conftest import Copy
+
+pytestmark = pytest.mark.browser
+ONE = "en/chapters/en/one.html"
+SHIFT = """() => { window.shift = 0; new PerformanceObserver(list => {
+    list.getEntries().forEach(one => { window.shift += one.value; });
+}).observe({type: 'layout-shift', buffered: true}); }"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    copy = Copy(tmp_path_factory.mktemp("fonts") / "book")
+    site.build(copy.root, ["en", "es"], copy.root / "_site")
+    return copy.root / "_site"
+
+
+def faces(page, selector):
+    """The fonts that really draw an element, and whether they are the page's own."""
+    tools = page.context.new_cdp_session(page)
+    tools.send("DOM.enable")
+    tools.send("CSS.enable")
+    root = tools.send("DOM.getDocument")["root"]["nodeId"]
+    node = tools.send("DOM.querySelector", {"nodeId": root, "selector": selector})["nodeId"]
+    fonts = tools.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+    return {(font["familyName"], font["isCustomFont"]) for font in fonts}
+
+
+def check(browser, address, loads):
+    for _ in range(loads):
+        context = browser.new_context()
+        page = context.new_page()
+        page.add_init_script(f"({SHIFT})()")
+        page.goto(f"{address}/{ONE}")
+        # At the first frame, not when all has settled.
+        assert all(own for _, own in faces(page, "article p")), faces(page, "article p")
+        assert all(own for _, own in faces(page, "math mi"))
+        page.wait_for_load_state()
+        page.wait_for_timeout(100)
+        assert page.evaluate("window.shift") == 0
+        context.close()
+
+
+def test_a_page_is_set_in_the_books_letters_at_once(browser, built):
+    check(browser, built.as_uri(), 2)
+    with served(built) as address:
+        check(browser, address, 2)
+
+
+@pytest.mark.exhaustive
+def test_a_page_is_set_in_the_books_letters_twenty_times_of_twenty(browser, built):
+    check(browser, built.as_uri(), 20)
+    with served(built) as address:
+        check(browser, address, 20)

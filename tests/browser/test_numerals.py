@@ -1,0 +1,97 @@
+"""Numbers that readers type: the page's script and the library read every one alike."""
+
+import math
+import random
+
+import pytest
+
+from course_lib import CourseError, exercises
+from course_lib._exercise_form import Form
+from course_lib._numerals import UNITS, ambiguous, page_grammar, parsed
+from course_lib.text import languages
+from course_press.printing import ASSETS
+
+pytestmark = pytest.mark.browser
+LANGS = languages()
+PIECES = [
+    *"0123456789",
+    "000",
+    "010",
+    "153",
+    "024",
+    *".,",
+    " ",
+    "\u00a0",
+    "\u202f",
+    "e",
+    "E",
+    "-",
+    "+",
+    "−",
+    "×",
+    "x",
+    "10",
+    "^",
+    "⁻³",
+    "⁶",
+]
+TAILS = ["", "", "", " ms", "ms", " s", " GB/s", " Gb/s", " TFLOP/s", "%", " x", " tokens", " kg"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A page with one exercise and the script, as the press puts them together."""
+    out = tmp_path_factory.mktemp("exercise")
+    script = (ASSETS / "exercises.html").read_text(encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        for lang in LANGS:
+            patch.setenv("COURSE_LANG", lang)
+            form = Form(exercises.get("rooflines-trillion").variant()).html()
+            text = f'<!DOCTYPE html><html lang="{lang}"><meta charset="utf-8">{form}{script}'
+            (out / f"{lang}.html").write_text(text, encoding="utf-8")
+    return out
+
+
+def typed(seed, count):
+    """Texts between a well-written number and noise: marks, digits, spaces and powers in any order, often three digits."""
+    draw = random.Random(seed)
+    return ["".join(draw.choices(PIECES, k=draw.randint(1, 8))) + draw.choice(TAILS) for _ in range(count)]
+
+
+def agree(page, lang, texts):
+    for unit in UNITS:
+        data = {**page_grammar(lang), "units": UNITS[unit]}
+        script = "([texts, data]) => texts.map(one => [courseExercises.parsed(one, data), courseExercises.ambiguous(one, data)])"
+        for text, (found, both) in zip(texts, page.evaluate(script, [texts, data]), strict=True):
+            try:
+                value = parsed(text, unit, lang)
+            except CourseError:
+                assert "error" in found, (text, unit, lang, found)
+                continue
+            assert math.isclose(found.get("value", math.nan), value, rel_tol=1e-12), (text, unit, lang, found, value)
+            assert (both and tuple(both)) == ambiguous(text, lang), (text, lang)
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_page_and_library_read_alike_whatever_is_typed(visit, lang):
+    agree(visit(f"{lang}.html"), lang, typed(1, 1500))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("lang", LANGS)
+def test_page_and_library_read_alike_whatever_is_typed_at_length(visit, lang, seed):
+    agree(visit(f"{lang}.html"), lang, typed(seed, 10_000))
+
+
+def test_a_spanish_page_says_how_it_read_what_is_written_otherwise_elsewhere(visit, monkeypatch):
+    monkeypatch.setenv("COURSE_LANG", "es")
+    page = visit("es.html")
+    box = "#exercise-rooflines-trillion"
+    for text in ("1.010 ms", "1.0107 ms", "1,010 ms", "1,500 ms"):
+        page.fill(f"{box} input", text)
+        page.press(f"{box} input", "Enter")
+        found = exercises.check("rooflines-trillion", text)
+        assert page.get_attribute(box, "data-verdict") == found.verdict
+        said, read = page.inner_text(f"{box} [role=status]"), ambiguous(text, "es")
+        assert (read is not None and read[0] in said) == (read is not None and found.verdict != "right"), (text, said)

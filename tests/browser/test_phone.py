@@ -1,0 +1,142 @@
+"""The book on a phone: figures can be read, links lead where they say, nothing is wider than the screen, pages end."""
+
+from pathlib import Path
+
+import pytest
+
+from course_press import site
+from course_press.book import languages, read_book
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).parent.parent.parent
+LANGS = languages(ROOT)
+PAGES = [f"{lang}/{chapter.path.with_suffix('.html')}" for lang in LANGS for chapter in read_book(ROOT, lang).chapters]
+PHONE = {"width": 390, "has_touch": True}
+LEAST = 11
+"""Pixels: the smallest letters that a figure may have on a phone."""
+FIGURES = """() => [...document.querySelectorAll('.sizes, .explorer-figure')].flatMap(box => {
+    const shown = [...box.querySelectorAll(':scope > svg')].filter(svg => svg.getBoundingClientRect().width);
+    if (shown.length != 1) return box.querySelector('.explorer-host') ? [] : [`${shown.length} pictures shown`];
+    const [svg] = shown, frame = svg.getBoundingClientRect(), scale = svg.getScreenCTM().a, wrong = [];
+    if (frame.right > box.getBoundingClientRect().right + 1 || frame.right > innerWidth) wrong.push(`${frame.right} px wide`);
+    const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent.trim()).map(text => [
+        text.textContent.replace(/\\s+/g, ' ').trim(), text.getBoundingClientRect(),
+        parseFloat(getComputedStyle(text).fontSize) * scale]);
+    texts.forEach(([said, at, size], i) => {
+        if (innerWidth < 400 && size < least) wrong.push(`${said}: ${size} px`);
+        if (at.left < frame.left - 1 || at.right > frame.right + 1 || at.top < frame.top - 1 || at.bottom > frame.bottom + 1)
+            wrong.push(`${said}: cut`);
+        for (const [other, there] of texts.slice(0, i)) {
+            const wide = Math.min(at.right, there.right) - Math.max(at.left, there.left);
+            const tall = Math.min(at.bottom, there.bottom) - Math.max(at.top, there.top);
+            if (wide > 1 && tall > 0.4 * Math.min(at.height, there.height)) wrong.push(`${said} on ${other}`);
+        }
+    });
+    return wrong.map(one => `${(box.closest('figure') || box).id}: ${one}`);
+})""".replace("least", str(LEAST))
+DEEP = """async id => {
+    await document.fonts.ready;
+    await new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)));
+    const target = document.getElementById(id), page = document.documentElement;
+    const gap = parseFloat(getComputedStyle(target).scrollMarginTop);
+    const end = page.scrollHeight - innerHeight - scrollY < 2 && target.getBoundingClientRect().top > gap;
+    return end ? 0 : target.getBoundingClientRect().top - gap;
+}"""
+ANCHORS = (
+    "() => [...document.querySelectorAll('main :is(section, figure, .exercise, .equation, details)[id]')].map(one => one.id)"
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    out = tmp_path_factory.mktemp("book") / "_site"
+    site.build(ROOT, LANGS, out)
+    return out
+
+
+def overflow(page):
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.mark.parametrize("name", ["rooflines", "bandwidth-and-profiling", "lab-02"])
+def test_figures_fit_a_phone_and_their_letters_can_be_read(visit, name):
+    page = visit(f"en/chapters/en/{name}.html", width=360)
+    assert page.locator(".sizes .narrow").count()
+    assert page.evaluate(FIGURES) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 360, 390, 768, 1280])
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_fits_and_shows_every_figure_whole(visit, path, width, scheme):
+    page = visit(path, width=width, color_scheme=scheme)
+    assert overflow(page) <= 0
+    assert [one for one in page.evaluate(FIGURES) if width >= 360 or not one.endswith(" px")] == []
+
+
+@pytest.mark.parametrize("path", ["es/chapters/es/lab-02.html", "es/chapters/es/models.html", "ko/chapters/ko/specs.html"])
+def test_no_page_is_wider_than_the_smallest_phone(visit, path):
+    assert overflow(visit(path, width=320)) <= 0
+
+
+def off(page, id_):
+    """How far from where it should be a link's target lies, in pixels."""
+    return page.evaluate(DEEP, id_)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "rooflines.html#sec-tiles",
+        "memory-wall.html#sec-wall-problems",
+        "int8-problems.html#sec-int8-p4",
+        "specs.html#spec-b300-sxm-matrix-int8",
+    ],
+)
+def test_a_link_leads_to_its_target_on_a_phone(visit, link):
+    page = visit(f"en/chapters/en/{link}", **PHONE)
+    assert abs(off(page, link.partition("#")[2])) <= 3
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", PAGES)
+def test_every_anchor_is_reached_on_a_phone(visit, path):
+    page = visit(path, **PHONE)
+    url = page.url
+    for id_ in page.evaluate(ANCHORS):
+        page.goto("about:blank")
+        page.goto(f"{url}#{id_}")
+        assert abs(off(page, id_)) <= 3, id_
+
+
+def test_a_jump_within_the_page_lands_where_it_should(visit):
+    page = visit("en/chapters/en/memory-wall.html", **PHONE)
+    page.evaluate("location.hash = '#sec-wall-problems'")
+    assert abs(off(page, "sec-wall-problems")) <= 3
+
+
+@pytest.mark.parametrize(("name", "lang"), [("specs", "en"), ("sources", "ko"), ("specs", "es")])
+def test_reference_pages_are_not_endless_on_a_phone(visit, name, lang):
+    page = visit(f"{lang}/chapters/{lang}/{name}.html", **PHONE)
+    page.evaluate("document.querySelectorAll('.folded').forEach(one => { one.open = true; })")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.cards tbody tr')].map(row => row.getBoundingClientRect().height / innerHeight)"
+    )
+    assert len(rows) > 50
+    assert sum(rows) / len(rows) < 0.1
+    assert max(rows) < 0.2
+    page.evaluate("document.querySelectorAll('.folded').forEach(one => { one.open = false; })")
+    assert page.evaluate("document.documentElement.scrollHeight") < 30 * 900
+
+
+def test_the_sources_of_a_figure_unfold_on_a_phone_and_stand_open_on_a_desk(visit):
+    for width in (390, 1280):
+        page = visit("en/chapters/en/specs.html#spec-b300-sxm-matrix-int8", width=width)
+        row = page.locator("tr", has=page.locator("#spec-b300-sxm-matrix-int8"))
+        row.wait_for(state="visible")
+        source = row.get_by_text("aiconfigurator-b300-sxm")
+        assert source.is_visible() == (width == 1280)
+        if width == 390:
+            row.locator("summary").click()
+            assert source.is_visible()
