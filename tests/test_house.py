@@ -91,6 +91,15 @@ def test_every_guard_that_the_errata_name_exists():
     assert set(named[0]) <= tests
 
 
+@pytest.mark.parametrize("page", pages("equations"), ids=lambda page: page.parent.name)
+def test_the_page_of_equations_has_every_numbered_one(page):
+    labelled = re.compile(r"\$\$ (.*?)[.,]? \$\$ \{#(eq-[\w-]+)\}")
+    chapters = "".join(f.read_text(encoding="utf-8") for f in page.parent.glob("*.qmd"))
+    collected = re.findall(r"^@(eq-[\w-]+).*\n\n\$\$ (.*?) \$\$$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(collected) > 20
+    assert sorted((label, formula) for label, formula in collected) == sorted((m[2], m[1]) for m in labelled.finditer(chapters))
+
+
 def test_prose_names_the_repository_of_the_configuration():
     repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix("https://github.com/")
     found = [

@@ -9,35 +9,13 @@ from course_lib import chip, chips
 from course_lib.text import languages, words
 
 ROOT = Path(__file__).parent.parent.parent
-NAMES = set(
-    [
-        "AMD",
-        "AWS",
-        "CC",
-        "CPU",
-        "CUDA",
-        "DGX",
-        "DRAM",
-        "EPYC",
-        "GELU",
-        "GPT",
-        "GPU",
-        "HGX",
-        "LLM",
-        "MIT",
-        "NVIDIA",
-        "PCI",
-        "RTX",
-        "SI",
-        "SXM",
-        "TPU",
-        "USD",
-        "XL",
-    ],
-)
+NAMES = {
+    *("AMD", "AWS", "CC", "CPU", "CUDA", "DGX", "DRAM", "EPYC", "GELU", "GPT", "GPU", "HGX"),
+    *("LLM", "MIT", "NVIDIA", "PCI", "RTX", "SI", "SXM", "TPU", "USD", "XL"),
+}
 """Names, licences, and abbreviations that a reader of such a book brings along."""
-SYMBOLS = re.compile(r"[BDFNXY]{2,3}|W\d+A\d+|KV\d+|Q\d")
-"""Products of sizes, and recipes that the chapter on int8 spells out."""
+SYMBOLS = re.compile(r"[BDFNXY]{2,3}|QKV|W\d+A\d+|KV\d+|Q\d|[GTP]?FLOPS?|[GTP]?OP")
+"""Products of sizes, units, and recipes that the chapter on int8 spells out."""
 
 
 def prose(lang):
