@@ -17,6 +17,9 @@ FORMATS = ("epub", "pdf")
 FOLDER = "downloads"
 """Where the book as one file stands in the site, by course export: a build leaves this folder as it is."""
 
+PLACEHOLDER = "https://github.com/roofline-course/"
+"""How the address starts with which the book comes: nothing of ours stands there until whoever publishes sets another."""
+
 _COVER_TITLE = re.compile(r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL)
 _DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
 _TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.DOTALL)
@@ -52,15 +55,20 @@ def notebook(chapter: Chapter) -> str:
     return f"notebooks/{chapter.path.parent.name}/{chapter.path.stem}.ipynb"
 
 
+def address(book: Book) -> tuple[str, str]:
+    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`, this version's tag if not given."""
+    return str(book.meta.get("repo-url", "")).rstrip("/"), str(book.config.get("install-ref", f"v{version('course-lib')}"))
+
+
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `repo-url` and `repo-branch`."""
-    repo = str(book.meta.get("repo-url", "")).rstrip("/")
+    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`."""
+    repo, ref = address(book)
     branch = book.meta.get("repo-branch", "main")
     actions = book.meta.get("repo-actions", ())
     source = chapter.path.as_posix()
     has_notebook = (book.root / notebook(chapter)).is_file()
     slug = repo.removeprefix("https://github.com/")
-    colab = f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook(chapter)}"
+    colab = f"https://colab.research.google.com/github/{slug}/blob/{ref}/{notebook(chapter)}"
     return {
         "notebook": f"{up(chapter)}{notebook(chapter)}" if has_notebook else None,
         "colab": colab if has_notebook and slug != repo else None,

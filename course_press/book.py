@@ -12,7 +12,7 @@ from course_press.source import Chapter, SourceError, read_chapter
 CONFIG_KEYS = {
     "": {
         "project", "profile", "book", "lang", "bibliography", "csl", "format", "execute", "filters", "crossref", "theme",
-        "language",
+        "language", "install-ref",
     },
     "project": {"type", "output-dir", "execute-dir", "render", "resources"},
     "book": {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib import CourseError, exercises, models, provenance, specs, tables
-from course_press import parity
+from course_press import notebooks, parity
 from course_press.book import Book, languages, read_book
-from course_press.source import CITED, INLINE, LABELS, Chapter, Line, SourceError
+from course_press.source import CITED, INLINE, LABELS, Chapter, Line, SourceError, read_text
 
 CODE_WIDTH = 88
 """Characters of code that a page shows without scrolling."""
@@ -61,6 +61,7 @@ def check(root: Path) -> list[Finding]:
         if book.lang != parity.SOURCE and len(books) == len(languages(root)):
             findings += _translation(book)
     findings += _exercises(root, books)
+    findings += _labs(books[:1])
     findings += _provenance(root, books)
     # A file that several languages include is reported once.
     return list(dict.fromkeys(findings))
@@ -152,6 +153,14 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
     for file, what in exercises.untranslated():
         yield Finding(shown / file, 1, what, "write it as in the English file")
+
+
+def _labs(books: Iterable[Book]) -> Iterator[Finding]:
+    """The labs' notebooks install what `_quarto.yml` says."""
+    for book in books:
+        for file, text in notebooks.labs(book).items():
+            if read_text(file) != text:
+                yield Finding(file.relative_to(book.root), 1, "its first cell is not the one that _quarto.yml asks for", "run course notebooks")
 
 
 def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:

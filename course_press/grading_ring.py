@@ -111,7 +111,7 @@ def _run(path: Path, folder: Path, limit: float) -> str:
 
 def _not_started(log: str) -> str:
     if "No module named 'torch'" in log:
-        return "grading lab 01 needs torch: make labs, or pip install 'course-lib[torch]'"
+        return "grading lab 01 needs torch: make labs, or pip install -e '.[torch]'"
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing was printed")
     return f"the ranks could not be started ({last}): run it again, or on a computer that is less busy"
 

@@ -82,7 +82,7 @@ def run(
     try:
         import papermill
     except ImportError:
-        raise MissingError("papermill is not installed: make labs, or pip install 'course-lib[press,labs]'") from None
+        raise MissingError("papermill is not installed: make labs, or pip install -e '.[press,labs]'") from None
     lab = folder(root, number)
     local = lab / LOCAL
     local.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def launch(root: Path, number: str, made: Plan) -> Path:
     """
     if not shutil.which("sky"):
         raise MissingError(
-            "sky is not on PATH: pip install 'course-lib[cloud]', then sky check; or rent by hand, as the lab's page shows"
+            "sky is not on PATH: pip install -e '.[cloud]', then sky check; or rent by hand, as the lab's page shows"
         )
     lab, cluster = folder(root, number), f"rooflines-lab-{number.zfill(2)}"
     local = lab / LOCAL

@@ -38,7 +38,7 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     quarto = installed()
     if not quarto:
         raise MissingError(
-            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install 'course-lib[quarto]'"
+            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install -e '.[quarto]'"
         )
     check_out(out)
     out.parent.mkdir(parents=True, exist_ok=True)

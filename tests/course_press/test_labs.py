@@ -174,7 +174,7 @@ def test_without_skypilot_the_message_says_what_to_do(shelf, monkeypatch):
     monkeypatch.setenv("PATH", "")
     root = shelf()
     made = labs.plan(root, "07", gpu="L4", cloud="runpod", budget=60, max_cost=5)
-    with pytest.raises(MissingError, match=re.escape("pip install 'course-lib[cloud]'")):
+    with pytest.raises(MissingError, match=re.escape("pip install -e '.[cloud]'")):
         labs.launch(root, "07", made)
 
 

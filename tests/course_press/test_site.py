@@ -94,7 +94,7 @@ def test_a_notebook_is_linked_and_copied_where_there_is_one(book):
     book.build()
     hrefs = [a.get("href") for a in page(book.root / "_site").cssselect(".actions a")]
     assert hrefs[0] == "../../notebooks/en/one.ipynb"
-    assert hrefs[1] == "https://colab.research.google.com/github/example/book/blob/main/notebooks/en/one.ipynb"
+    assert hrefs[1] == "https://colab.research.google.com/github/example/book/blob/v0.1.0/notebooks/en/one.ipynb"
     assert (book.root / "_site/en/notebooks/en/one.ipynb").is_file()
 
 
