@@ -56,7 +56,7 @@ def notebook(chapter: Chapter) -> str:
 
 
 def address(book: Book) -> tuple[str, str]:
-    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`, this version's tag if not given."""
+    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`, or this version's tag."""
     return str(book.meta.get("repo-url", "")).rstrip("/"), str(book.config.get("install-ref", f"v{version('course-lib')}"))
 
 
@@ -96,12 +96,16 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     if not (meta.get("author") and meta.get("date") and meta.get("site-url")):
         return None
     cover = chapter.path.stem == "index"
+    try:
+        year = str(date.fromisoformat(str(meta["date"])).year)
+    except ValueError:
+        raise SourceError(Path("_quarto.yml"), 1, f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})") from None
     given = {
         "author": str(meta["author"]),
         "title": chapter.title,
         "book": str(meta["title"]),
         "version": version("course-lib"),
-        "year": str(date.fromisoformat(str(meta["date"])).year),
+        "year": year,
         "url": f"{str(meta['site-url']).rstrip('/')}/{book.lang}/{url(chapter)}",
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)

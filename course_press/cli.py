@@ -33,7 +33,7 @@ from course_press import (
 )  # fmt: skip
 from course_press.book import languages
 from course_press.console import err_console, out_console
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 
 app = typer.Typer(
     help="Builds, checks and shows the book.", no_args_is_help=True, rich_markup_mode="markdown", add_completion=False

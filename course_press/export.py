@@ -17,8 +17,8 @@ from course_lib.text import words
 from course_press.about import FOLDER, FORMATS, file_name, offer
 from course_press.book import Book
 from course_press.printing import ASSETS, Printed, templates
-from course_press.quarto import MissingError
 from course_press.site import MARKER, labels_of, printed, resolved
+from course_press.source import MissingError
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from course_lib import CourseError, tables
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 
 LOCAL = Path("results") / "local"
 """Where a lab keeps what was measured here; git ignores it."""

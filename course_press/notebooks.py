@@ -89,9 +89,7 @@ def install(book: Book, lang: str | None = None) -> str:
     """The first cell: gets the library where it is missing, on Colab say; sets the language, if one is given."""
     source = json.dumps("git+{}@{}".format(*address(book)))
     return (
-        "import importlib.util\n"
-        + ("import os\n" if lang else "")
-        + "import subprocess\n"
+        "import importlib.util\n" + ("import os\n" if lang else "") + "import subprocess\n"
         "import sys\n\n"
         + (f'os.environ["COURSE_LANG"] = "{lang}"\n' if lang else "")
         + 'if importlib.util.find_spec("course_lib") is None:\n'

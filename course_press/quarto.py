@@ -12,12 +12,9 @@ from course_lib import CourseError
 from course_press import about
 from course_press.book import read_book
 from course_press.site import check_out, finish
+from course_press.source import MissingError
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
-
-
-class MissingError(CourseError):
-    """Something that is needed is not installed or not reachable; the message says how to get it."""
 
 
 def installed() -> str | None:

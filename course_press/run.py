@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -30,18 +30,28 @@ KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
 
 _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
-# Evaluates inline expressions in the reader's namespace and reports each value, or its error, as JSON.
-_EVALUATE = """
+_FOUND = "application/x-course+json"
+# Evaluates inline expressions in the reader's namespace and reports each value, or its error. It stands before every use,
+# and asks nothing of that namespace: a cell may have taken any name.
+_EVALUATE = f"""
 def _course_inline(expressions, scope):
-    import json
+    from builtins import BaseException, eval, str, type
+    from contextlib import redirect_stdout
+    from io import StringIO
+    from IPython import get_ipython
     found = []
     for expression in expressions:
         try:
-            value = eval(expression, scope)
-            found.append({"value": value} if type(value) is str else {"type": type(value).__name__})
-        except Exception as error:
-            found.append({"error": f"{type(error).__name__}: {error}"})
-    print(json.dumps(found))
+            with redirect_stdout(StringIO()) as printed:
+                value = eval(expression, scope)
+            if printed.getvalue():
+                found.append({{"error": "output of its own: it may print nothing"}})
+            else:
+                found.append({{"value": value}} if type(value) is str else {{"type": type(value).__name__}})
+        except BaseException as error:
+            found.append({{"error": f"{{type(error).__name__}}: {{error}}"}})
+    get_ipython().display_pub.publish({{"{_FOUND}": found}})
+
 """
 
 
@@ -149,6 +159,24 @@ def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
     return steps
 
 
+async def _evaluated(step: Sequence[Inline], execute: Callable[[str], Awaitable[Any]]) -> Sequence[Mapping[str, str]]:
+    """What the kernel says of each inline expression."""
+    at = step[0].at
+    try:
+        outputs = (await execute(f"{_EVALUATE}_course_inline({[i.expression for i in step]!r}, globals())")).outputs
+    except CellExecutionError as error:
+        raise at.error(f"the inline expressions from here to the next cell end with {error.ename}: {error.evalue}") from None
+    except CellTimeoutError:
+        raise at.error(f"the inline expressions from here to the next cell ran longer than {TIMEOUT} s") from None
+    except DeadKernelError:
+        raise at.error("the kernel died in an inline expression from here to the next cell") from None
+    values = [output["data"][_FOUND] for output in outputs if _FOUND in output.get("data", {})]
+    if len(values) != 1 or len(outputs) != 1:
+        raise at.error("an inline expression from here to the next cell shows something: it may only give its text")
+    found: Sequence[Mapping[str, str]] = values[0]
+    return found
+
+
 async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, to: str, sockets: str) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
@@ -167,7 +195,6 @@ async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root:
         return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
 
     async with client.async_setup_kernel(env=env, cleanup_kc=True):
-        await execute(_EVALUATE)
         for step in steps:
             if isinstance(step, Cell):
                 try:
@@ -181,8 +208,7 @@ async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root:
                 except DeadKernelError:
                     raise step.at.error(f"the kernel died in this cell of {chapter.path}") from None
             else:
-                reply = await execute(f"_course_inline({[i.expression for i in step]!r}, globals())")
-                found = json.loads("".join(output.text for output in reply.outputs))
+                found = await _evaluated(step, execute)
                 inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
     return Ran(outputs, inlines)
 

@@ -9,14 +9,13 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-import pypandoc
 from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
 from course_press import about, explorers, parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_pages, templates
+from course_press.printing import ASSETS, Printed, line_with, pandoc_version, print_pages, templates
 from course_press.run import Cache, environment
 
 MARKER = ".course-site"
@@ -260,7 +259,7 @@ def _context(
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),
-        "built_with": f"pandoc {pypandoc.get_pandoc_version()}",
+        "built_with": f"pandoc {pandoc_version()}",
     }
 
 

@@ -43,6 +43,10 @@ class SourceError(CourseError):
         self.file, self.line, self.message = file, line, message
 
 
+class MissingError(CourseError):
+    """Something that is needed is not installed or not reachable; the message says how to get it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of a chapter after includes, and where it stands."""
@@ -142,7 +146,8 @@ def read_text(file: Path, shown: Path | None = None) -> str:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise SourceError(shown or file, line, f"byte {error.object[error.start]:#04x} is not UTF-8: save the file as UTF-8") from None
+        said = f"byte {error.object[error.start]:#04x} is not UTF-8: save the file as UTF-8"
+        raise SourceError(shown or file, line, said) from None
 
 
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
@@ -182,6 +187,8 @@ def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] =
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             target = root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
             target = target.resolve()
+            if not target.is_relative_to(root.resolve()):
+                raise line.error(f"included file {include[1]} lies outside the book's folder")
             if not target.is_file():
                 raise line.error(f"included file {include[1]} does not exist")
             if target in via or target == file.resolve():
@@ -298,7 +305,8 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
         try:
             option = yaml.safe_load(line.text[2:])
         except yaml.YAMLError as error:
-            raise line.error(f"cell option {line.text[2:].strip()!r} is not valid YAML: {getattr(error, 'problem', error)}") from None
+            said = getattr(error, "problem", error)
+            raise line.error(f"cell option {line.text[2:].strip()!r} is not valid YAML: {said}") from None
         if not isinstance(option, dict) or not set(option) <= CELL_OPTIONS:
             raise line.error(f"cell option {line.text[2:].strip()!r} is not known; known: {', '.join(sorted(CELL_OPTIONS))}")
         options |= option

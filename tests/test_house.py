@@ -99,7 +99,8 @@ def test_the_ref_that_is_installed_is_this_version():
 def test_nothing_tells_a_reader_to_install_a_name_that_is_not_ours():
     """The distribution's name is registered nowhere: whoever takes it would run their code on readers' machines."""
     name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
-    files = [f for folder in ("course_lib", "course_press", "chapters", "labs", "docs", "notebooks") for f in (ROOT / folder).rglob("*")]
+    folders = ("course_lib", "course_press", "chapters", "labs", "docs", "notebooks")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
     for file in [*files, *ROOT.glob("*.md"), ROOT / "Makefile"]:
         if file.suffix in (".py", ".qmd", ".md", ".ipynb", ".yaml", ".toml", ".j2", "") and file.is_file():
             assert not re.search(rf"pip install[^\n]*[ '\"]{name}\b", file.read_text(encoding="utf-8")), file

@@ -13,7 +13,7 @@ from lxml import etree, html
 from course_lib import CourseError
 from course_press import about, export, site
 from course_press.book import read_book
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 from tests.course_press.conftest import Copy, course
 
 XHTML = "{http://www.w3.org/1999/xhtml}"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from course_lib import CourseError, chip, results, tables
 from course_press import labs
 from course_press.cli import app
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 from tests.course_press.conftest import course
 
 ROOT = Path(__file__).parents[2]

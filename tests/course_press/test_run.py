@@ -89,6 +89,10 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
         (ONE, 'n(peak, "FLOP/s")', "peak", f"{ONE}:12", "gives a float, not text: write it with n() or t()"),
         (ONE, 'n(peak, "FLOP/s")', "'a_b'", f"{ONE}:12", "'_' would be read as Markdown"),
         (SETUP, "2e12", "2e12; import os; os._exit(1)", f"{SETUP}:1", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "print('x') or 'x'", f"{ONE}:12", "failed with output of its own"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('sys').exit(3)", f"{ONE}:12", "failed with SystemExit"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('os')._exit(1)", f"{ONE}:12", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "display(1) or 'x'", f"{ONE}:12", "shows something"),
     ],
 )
 def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where, message):
@@ -97,6 +101,11 @@ def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where
         ran(book)
     assert str(error.value).startswith(where)
     assert message in str(error.value)
+
+
+def test_a_cell_may_take_any_name(book):
+    book.edit(SETUP, "2e12", "2e12; _course_inline = eval = str = type = get_ipython = Exception = None")
+    assert ran(book).inlines[0] == "500 FLOP/B"
 
 
 def test_a_cell_that_hangs_is_stopped(book, monkeypatch):
