@@ -10,6 +10,7 @@ from typing import Any
 from course_lib import CourseError
 from course_lib.text import words
 from course_press.book import Book
+from course_press.files import swap_in
 from course_press.printing import line_with, templates
 from course_press.source import Chapter, SourceError
 
@@ -151,13 +152,13 @@ def file_name(book: Book, to: str) -> str:
     return f"{PurePosixPath(str(book.meta.get('site-url', ''))).name or 'book'}-{book.lang}.{to}"
 
 
-def offer(book: Book, out: Path) -> None:
-    """Link from the cover in `out` to the exports that stand there, and to no others."""
-    cover = out / book.lang / "index.html"
+def offer(book: Book, site: Path, out: Path) -> None:
+    """Link from the cover in `site` to the exports that stand in `out`, and to no others."""
+    cover = site / book.lang / "index.html"
     names = [(to, file_name(book, to)) for to in FORMATS if (out / FOLDER / file_name(book, to)).is_file()]
     items = "".join(f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names)
     text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
     if (title := _COVER_TITLE.search(text)) and items:
         end = title.end() - len("</header>")
         text = f'{text[:end]}\n<ul class="actions downloads">{items}</ul>{text[end:]}'
-    cover.write_text(text, encoding="utf-8")
+    swap_in(cover, text)

@@ -4,14 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import CourseError
 from course_press import about
 from course_press.book import read_book
-from course_press.site import check_out, finish
+from course_press.files import staged
+from course_press.site import MARKER, check_out, finish
 from course_press.source import MissingError
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
@@ -38,9 +38,7 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
             "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install -e '.[quarto]'"
         )
     check_out(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
-        stage = Path(folder)
+    with staged(out, MARKER) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
             done = subprocess.run(

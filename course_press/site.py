@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -15,11 +14,12 @@ from course_lib import CourseError
 from course_lib.text import words
 from course_press import about, explorers, parity
 from course_press.book import Book, Part, languages, read_book
+from course_press.files import put, staged
 from course_press.printing import ASSETS, Printed, line_with, pandoc_version, print_pages, templates
 from course_press.run import Cache, environment
 
 MARKER = ".course-site"
-"""A file in every built site: a folder without it is never replaced."""
+"""A file in every built site, there before all else of it: a folder without it is never replaced."""
 
 _XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
 Labels: TypeAlias = Mapping[str, tuple[Printed, Mapping[str, str]]]
@@ -50,9 +50,7 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
         If `out` holds something that is not a site of ours.
     """
     check_out(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
-        stage = Path(folder)
+    with staged(out, MARKER) as stage:
         for book, pages in printed(root, langs, say=say):
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
@@ -97,24 +95,9 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
         ASSETS, stage / "assets", ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html"), dirs_exist_ok=True
     )
     explorers.finish(root, stage, [out / lang for lang in every if lang not in langs])
-    out.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
-        for item in stage.iterdir():
-            _swap(item, out / item.name, Path(old) / item.name)
     for lang in langs:
-        about.offer(read_book(root, lang), out)
-
-
-def _swap(new: Path, place: Path, aside: Path) -> None:
-    """Put `new` in its place; what stood there goes aside, and comes back if that fails."""
-    if place.exists():
-        place.rename(aside)
-    try:
-        new.rename(place)
-    except OSError:
-        if aside.exists():
-            aside.rename(place)
-        raise
+        about.offer(read_book(root, lang), stage, out)
+    put(stage, out, MARKER)
 
 
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
