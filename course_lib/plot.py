@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from course_lib._checks import CourseError, known, positive
 from course_lib.roofline import attainable, ridge
-from course_lib.text import n
+from course_lib.text import html_block, n
 
 INK, MUTED, GRID = "#1f2430", "#5b6472", "#d9dde3"
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
@@ -48,7 +48,7 @@ class Plot:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f"```{{=html}}\n{self.svg()}```\n"}
+            return dict(html_block(self.svg()))
         return {"image/png": self.png()}
 
     def __repr__(self) -> str:

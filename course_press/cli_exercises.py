@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import CourseError, exercises, n, t
-from course_lib.text import languages
+from course_lib.text import languages, plain
 from course_press.console import out_console
 from course_press.files import swap_in
 from course_press.notebooks import code_cell, dumped, text_cell
@@ -64,7 +64,7 @@ def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dic
     yield code_cell("setup", "from course_lib.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
-        yield text_cell(one.exercise.id, f"## {number}. {one.text('title')}\n\n{one.text('question')}{unit}")
+        yield text_cell(one.exercise.id, f"## {number}. {plain(one.text('title'))}\n\n{plain(one.text('question'), unit)}")
         yield code_cell(f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})')
 
 
@@ -72,9 +72,9 @@ def _answers(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[
     said = exercises.phrases()
     yield text_cell("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
     for number, one in enumerate(variants, 1):
-        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {one.text('solution')}"
-        wrong = [f"- {n(group.value, one.exercise.unit, digits=4)}: {one.explained(group)}" for group in one.groups]
-        parts = [f"## {number}. {one.text('title')}", one.text("question"), ours, "\n".join(wrong)]
+        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {plain(one.text('solution'))}"
+        wrong = [f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}" for group in one.groups]
+        parts = [f"## {number}. {plain(one.text('title'))}", plain(one.text("question")), ours, "\n".join(wrong)]
         yield text_cell(one.exercise.id, "\n\n".join(parts))
 
 
