@@ -24,6 +24,7 @@ def sheet(
     key: Annotated[Path | None, typer.Option(help="Notebook with the answers. Beside the sheet, -key, when not given.")] = None,
     lang: Annotated[str, typer.Option(help="Language of the sheet.")] = "en",
     chapter: Annotated[list[str] | None, typer.Option(help="Only this chapter's; repeat for several.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a sheet and a key that are there already.")] = False,
 ) -> None:
     """Write a sheet of exercises with other chips and sizes, and a key for instructors.
 
@@ -37,12 +38,15 @@ def sheet(
     keys = key or out.with_name(f"{out.stem}-key{out.suffix}")
     if keys.resolve() == out.resolve():
         raise CourseError(f"--key {str(keys)!r} is the sheet itself: the answers need a file of their own")
+    for option, file in (("--out", out), ("--key", keys)):
+        if file.exists() and not force:
+            raise CourseError(f"{option} {str(file)!r} is there already: choose another name, or add --force to replace it")
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
     with _language(lang):
         variants = [one.variant(seed) for one in chosen]
         _write(out, _notebook(lang, *_questions(variants, seed)))
         _write(keys, _notebook(lang, *_answers(variants, seed)))
-    out_console.print(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True, markup=False)
+    out_console.print(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True)
 
 
 @contextmanager

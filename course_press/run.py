@@ -26,6 +26,8 @@ from course_press.source import Cell, Chapter, Inline, Line
 
 TIMEOUT = 600
 """Seconds after which a cell is taken to hang."""
+MOST_PATH = 75
+"""Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a hundred."""
 KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
 
@@ -134,7 +136,8 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
-        with tempfile.TemporaryDirectory(prefix="course-") as sockets:
+        short = len(os.fsencode(tempfile.gettempdir())) <= MOST_PATH
+        with tempfile.TemporaryDirectory(prefix="course-", dir=None if short else "/tmp") as sockets:  # noqa: S108 - a new folder
             ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
