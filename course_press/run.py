@@ -28,6 +28,8 @@ TIMEOUT = 600
 """Seconds after which a cell is taken to hang."""
 MOST_PATH = 75
 """Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a hundred."""
+STEERING = ("COURSE_", "LANG", "LC_", "TZ", "PYTHON", "MPL", "MATPLOTLIB", "OMP_", "OPENBLAS_", "MKL_", "SOURCE_DATE_EPOCH")
+"""How the names of environment variables start that cells, or what they import, may look at."""
 KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
 
@@ -97,15 +99,28 @@ class Cache:
 
 
 def environment(root: Path) -> str:
-    """A fingerprint of all that outputs depend on besides the chapter: library, data, Python and packages."""
+    """A fingerprint of all that outputs depend on besides the chapter.
+
+    That is the library and its data, Python and its packages, the variables that steer them (`STEERING`), and the files of
+    the reader's own: what labs measured here, chips in the folder that `COURSE_CHIPS` names, and matplotlib's settings.
+    """
+    import matplotlib as mpl
+
     import course_lib
+    from course_lib import specs
 
     digest = hashlib.sha256(sys.version.encode())
+    given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}
+    for name in sorted(name for name in given if name.startswith(STEERING)):
+        digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
+    own = [*root.glob("labs/*/results/local/*"), root / "matplotlibrc", Path(mpl.matplotlib_fname())]
+    if given.get(specs.FOLDER):
+        own += (root / given[specs.FOLDER]).glob("*.toml")
+    for file in sorted(file for file in own if file.is_file()):
+        digest.update(f"{file}\0".encode(errors="surrogateescape") + file.read_bytes())
     library = Path(course_lib.__file__).parent
     for file in sorted(path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
-    for file in sorted(root.glob("labs/*/results/local/*")):
-        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
     for module in (__file__, kernels.__file__):
         digest.update(Path(module).read_bytes())

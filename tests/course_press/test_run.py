@@ -62,6 +62,34 @@ def test_the_fingerprint_follows_local_results(tmp_path):
     assert environment(tmp_path) != before
 
 
+def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(tmp_path, monkeypatch):
+    """Else a page keeps the numbers of a chip that its reader has since mended."""
+    chips = tmp_path / "chips"
+    chips.mkdir()
+    seen = [environment(tmp_path)]
+
+    def moved(*, by):
+        seen.append(environment(tmp_path))
+        assert seen[-1] not in seen[:-1], by
+
+    monkeypatch.setenv("COURSE_CHIPS", str(chips))
+    moved(by="COURSE_CHIPS")
+    for text in ("a = 1", "a = 2"):
+        (chips / "mine.toml").write_text(text)
+        moved(by=text)
+    (chips / "mine.toml").rename(chips / "yours.toml")
+    moved(by="a chip's key")
+    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "rc"))
+    (tmp_path / "rc").write_text("font.size: 11")
+    moved(by="matplotlib's settings")
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    moved(by="the time zone")
+    (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
+    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT"):
+        monkeypatch.setenv(name, "es")
+    assert environment(tmp_path) == seen[-1]
+
+
 def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
     cache = Cache(tmp_path)
     cache.put("a", {"x": 1})
