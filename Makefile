@@ -63,4 +63,4 @@ $(VENV)/test: $(VENV)/labs
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache _site
+	rm -rf $(VENV) .cache _site ._site-*

@@ -1,6 +1,8 @@
 """The constants that ship with the library, and whose are taken where a chip has none."""
 
+import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -241,12 +243,16 @@ def to_toml(file: Any) -> str:
 
 
 def _table(name: str, values: dict[str, Any]) -> list[str]:
-    plain = [f"{key} = {_value(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    plain = [f"{_key(key)} = {_value(value)}" for key, value in values.items() if not isinstance(value, dict)]
     lines = ["", f"[{name}]", *plain] if plain else []
     for key, value in values.items():
         if isinstance(value, dict):
-            lines += _table(f"{name}.{key}", value)
+            lines += _table(f"{name}.{_key(key)}", value)
     return lines
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
 
 def _value(value: Any) -> str:
@@ -254,4 +260,5 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, float):
         return f"{value:.4g}" if "." in f"{value:.4g}" or "e" in f"{value:.4g}" else f"{value:.4g}.0"
-    return str(value) if isinstance(value, int) else f'"{value}"'
+    # A JSON string is a TOML string too, but for one sign that JSON leaves as it is.
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,7 +11,7 @@ from typing import Any
 from course_lib._checks import CourseError
 from course_lib._numerals import UNITS, page_grammar
 from course_lib.exercises import Variant, check, phrases
-from course_lib.text import language, t
+from course_lib.text import code, html_block, language, plain, t
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
 """The space between a number and its unit, or between its thousands: no line ends there."""
@@ -29,7 +29,7 @@ class Form:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f"```{{=html}}\n{self.html()}\n```\n"}
+            return dict(html_block(self.html()))
         bundle: dict[str, Any] = {"text/markdown": self.markdown()}
         # A notebook without widgets, or a printed one, shows the text; what is printed must not depend on a live kernel.
         if "COURSE_PRINT" not in os.environ and "ipykernel" in sys.modules and find_spec("ipywidgets"):
@@ -42,7 +42,7 @@ class Form:
 
     def markdown(self) -> str:
         """The question, and how to have an answer checked."""
-        return f"**{self.variant.text('title')}.** {self.variant.text('question')}\n\n`{self._call()}`"
+        return f"**{plain(self.variant.text('title'))}.** {plain(self.variant.text('question'))}\n\n{code(self._call())}"
 
     def widget(self) -> Any:
         """A form of ipywidgets: a field, a button, hints one by one, and the solution."""

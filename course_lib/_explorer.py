@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from course_lib._checks import CourseError, known
 from course_lib.plot import Plot
-from course_lib.text import PREFIXED, n, t
+from course_lib.text import PREFIXED, html_block, n, t
 
 NONE = "–"
 """Shown where there is no value."""
@@ -264,7 +264,7 @@ class Explorer:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f"```{{=html}}\n{self.html()}\n```\n"}
+            return dict(html_block(self.html()))
         bundle: dict[str, Any] = {"image/png": self.plot().png()}
         if "COURSE_PRINT" not in os.environ:
             from course_lib._explorer_views import view

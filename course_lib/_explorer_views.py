@@ -95,7 +95,7 @@ def chart(explorer: "Explorer") -> dict[str, Any]:
     try:
         import altair as alt
     except ImportError:
-        raise CourseError("explorers on pages need Altair: pip install 'course-lib[explore]'") from None
+        raise CourseError("explorers on pages need Altair: pip install -e '.[explore]'") from None
     tones = [f"var(--fig-{i}, {color})" for i, color in enumerate(LINES, 1)]
     (x, y) = (
         axis(f"{name}:Q", title=label, scale=alt.Scale(type="log", domain=list(span), nice=False), axis=_ticks(alt, label, span))
@@ -229,7 +229,7 @@ def offered(explorer: "Explorer", control: str) -> list[tuple[Any, str]]:
 def widget(explorer: "Explorer") -> Any:
     """Controls, the figure and its table. A number may be any whole one; where it cannot be computed, the table says why."""
     if find_spec("ipywidgets") is None:
-        raise CourseError("a live explorer needs ipywidgets: pip install 'course-lib[explore]'")
+        raise CourseError("a live explorer needs ipywidgets: pip install -e '.[explore]'")
     import ipywidgets
 
     controls: dict[str, Any] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from course_lib import network
 from course_lib._checks import CourseError
 from course_lib._rows import LOCAL, Manifest, Row
-from course_lib.text import n, table
+from course_lib.text import n, plain, table
 
 if TYPE_CHECKING:
     from course_lib.plot import Plot
@@ -92,7 +92,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
     groups = _groups(rows)
     for (device, settings), here in groups.items():
         found = fits(here)
-        parts += [f"## {device}, {settings}", _constants(found)]
+        parts += [f"## {plain(device, f', {settings}')}", _constants(found)]
         if ABOUT in found:
             text = f"The last two columns use the constants of {ABOUT} for every collective: a prediction for all but that one."
             parts += [text, _times(here, found[ABOUT].link)]

@@ -8,7 +8,7 @@ import msgspec
 from course_lib._checks import CourseError
 from course_lib._rows import Manifest, Row
 from course_lib.roofline import attainable
-from course_lib.text import n, table
+from course_lib.text import n, plain, table
 
 if TYPE_CHECKING:
     from course_lib.plot import Plot
@@ -99,7 +99,7 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
     parts = [f"# {manifest.lab}", f"`{manifest.command}`" + (f", started {manifest.started}" if manifest.started else "")]
     for device in dict.fromkeys(row.device for row in rows):
         here = [row for row in rows if row.device == device]
-        parts += [f"## {device}", _rates(here)]
+        parts += [f"## {plain(device)}", _rates(here)]
         if gains := speedups(here):
             parts += ["What the fused path gained: foretold from the bytes that it saves, and measured.", _gains(gains)]
         last = {row.key: row for row in here}.values()

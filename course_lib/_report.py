@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from course_lib._checks import CourseError
 from course_lib._rows import Manifest, Row, apart, timed
 from course_lib.dtypes import BITS
-from course_lib.text import n, table
+from course_lib.text import n, plain, table
 
 if TYPE_CHECKING:
     from course_lib.plot import Plot
@@ -108,7 +110,7 @@ def report(rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[
     for device in dict.fromkeys(row.device for row in last):
         here = [row for row in last if row.device == device]
         sentences = [_sentence(row, here, (multiprocessors or {}).get(device), _ceiling(row, manifest)) for row in _best(here)]
-        parts += [f"## {device}", _table(here), " ".join(sentences) or "No matmul was measured."]
+        parts += [f"## {plain(device)}", _table(here), " ".join(sentences) or "No matmul was measured."]
     return "\n\n".join(parts if last else [*parts, "Nothing was measured."]) + "\n"
 
 
@@ -140,7 +142,8 @@ def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float,
     """
     from course_lib.plot import LINES, roofline
 
-    measured = [row for row in rows if row.status == "ok"]
+    # A name is no formula, whatever it holds.
+    measured = [structs.replace(row, device=row.device.replace("$", r"\$")) for row in rows if row.status == "ok"]
     devices = list(dict.fromkeys(row.device for row in measured))
     roofs = {device: roof for device in devices if (roof := _roof([row for row in measured if row.device == device]))}
     others = {label: (peak, bandwidth) for label, (peak, bandwidth, *_) in (published or {}).items()}

@@ -9,6 +9,7 @@ from unicodedata import east_asian_width
 
 from course_lib._checks import CourseError
 from course_lib.plot import GRID, INK, MUTED, SHADES
+from course_lib.text import html_block
 
 WIDTH, LEFT, RIGHT = 580, 275, 225
 """Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at full size."""
@@ -36,7 +37,7 @@ class Diagram:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f'```{{=html}}\n<div class="sizes">{self.markup}{self.narrow}</div>\n```\n'}
+            return html_block(f'<div class="sizes">{self.markup}{self.narrow}</div>')
         # A notebook may be dark and has no colours of the page: dark letters need paper of their own.
         return {"image/svg+xml": self.markup.replace("<!--paper-->", '<rect width="100%" height="100%" fill="white"/>')}
 

@@ -24,7 +24,7 @@ from course_lib._numerals import UNITS, ambiguous, parsed
 from course_lib.models import model, models
 from course_lib.provenance import DATA, decoded
 from course_lib.specs import Accelerator, chip
-from course_lib.text import language, languages, n
+from course_lib.text import language, languages, n, plain
 
 if TYPE_CHECKING:
     from course_lib._exercise_form import Form
@@ -256,7 +256,7 @@ class Feedback:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         mark = {"right": "✓", "close": "≈", "misconception": "?", "wrong": "✗"}[self.verdict]
-        return {"text/markdown": f"**{mark}** {self.text}", "text/plain": self.text}
+        return {"text/markdown": f"**{mark}** {plain(self.text)}", "text/plain": self.text}
 
 
 def all() -> tuple[Exercise, ...]:  # noqa: A001 - the name that readers look for

@@ -20,7 +20,7 @@ from course_lib._checks import CourseError, known, positive
 from course_lib._labels import MUTED as MUTED
 from course_lib._labels import NARROW, WIDE, Labels, Name
 from course_lib.roofline import attainable, ridge
-from course_lib.text import n
+from course_lib.text import html_block, n
 
 INK, GRID = "#1f2430", "#d9dde3"
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
@@ -53,7 +53,7 @@ class Plot:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
-            return {"text/markdown": f'```{{=html}}\n<div class="sizes">{self.svg()}{self.svg(narrow=True)}</div>\n```\n'}
+            return dict(html_block(f'<div class="sizes">{self.svg()}{self.svg(narrow=True)}</div>'))
         return {"image/png": self.png()}
 
     def __repr__(self) -> str:

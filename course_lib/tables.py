@@ -15,7 +15,7 @@ from course_lib._checks import known
 from course_lib.models import Transformer, model, models
 from course_lib.provenance import DATA, Figure, Source, sources
 from course_lib.specs import Accelerator, chip, chips
-from course_lib.text import Table, n, t, table
+from course_lib.text import Markdown, Table, n, plain, t, table
 
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
@@ -147,7 +147,7 @@ def chip_table() -> Table:
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
-        peak = _linked(one, name) + ("" if dtype == "bf16" else f" ({dtype or 'fp32'})")
+        peak = plain(_linked(one, name), "" if dtype == "bf16" else f" ({dtype or 'fp32'})")
         ridge = n(one.peaks[name] / one.bandwidth)
         rest = [_linked(one, "llc"), _linked(one, "power")]
         rows.append(
@@ -235,7 +235,12 @@ def dispute_table(page: str = "") -> Table:
         for name, f in one.figures.items():
             if f.status == "disputed":
                 rows.append(
-                    [one.short, figure_name(name), _link(_printed(f), _anchor(one, name), page), f"{_others(one, f)}. {f.note}"]
+                    [
+                        one.short,
+                        figure_name(name),
+                        _link(_printed(f), _anchor(one, name), page),
+                        plain(_others(one, f), f". {f.note}"),
+                    ]
                 )
     return _cards(header, rows, "llrl")
 
@@ -302,7 +307,7 @@ def source_table() -> Table:
     True
     """
     header = [t("source"), t("title"), t("note")]
-    rows = [[_source(source), _plain(source.title), _plain(source.note or "")] for source in sources().values()]
+    rows = [[_source(source), source.title, source.note or ""] for source in sources().values()]
     return _cards(header, rows, "lll")
 
 
@@ -326,7 +331,7 @@ class Figures:
         self.chips = chips
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"**{name}**\n\n{shown!r}" for name, _, shown in self.chips)
+        return "\n\n".join(f"**{plain(name)}**\n\n{shown!r}" for name, _, shown in self.chips)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         if os.environ.get("COURSE_PRINT") != "site":
@@ -399,21 +404,24 @@ def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
     yield _target(figure_name(name), _anchor(one, name))
     yield _printed(f)
     yield t(f.status)
-    said = [", ".join(_source(one.sources[id_]) for id_ in f.sources)]
+    said = [Markdown(", ".join(_source(one.sources[id_]) for id_ in f.sources))]
     if f.conflicts:
-        said.append(f"{t('others-print')}: {_others(one, f)}")
+        said.append(plain(f"{t('others-print')}: ", _others(one, f)))
     if f.sparse is not None:
-        said.append(f"{t('sparse-headline')}: {n(f.sparse)}")
-    yield ". ".join([*said, *(text.rstrip(".") for text in (f.conditions, f.note) if text)]) + "."
+        said.append(plain(f"{t('sparse-headline')}: {n(f.sparse)}"))
+    yield Markdown(". ".join([*said, *(plain(text.rstrip(".")) for text in (f.conditions, f.note) if text)]) + ".")
 
 
-def _others(one: Accelerator, f: Figure) -> str:
-    said = (f"{n(c.value, digits=6)} {c.unit} ({_source(one.sources[c.source])})" for c in f.conflicts)
-    return ", ".join(said)
+def _others(one: Accelerator, f: Figure) -> Markdown:
+    said = (plain(f"{n(c.value, digits=6)} {c.unit} (", _source(one.sources[c.source]), ")") for c in f.conflicts)
+    return Markdown(", ".join(said))
 
 
-def _source(source: Source) -> str:
-    return f"[{source.id}]({source.URL})" if source.URL else source.id
+def _source(source: Source) -> Markdown:
+    if not (source.URL and source.URL.startswith(("https://", "http://"))):
+        return plain(source.id)
+    address = re.sub(r"[\s()<>\\]", lambda match: f"%{ord(match[0]):02X}", source.URL)
+    return Markdown(f"[{plain(source.id)}]({address})")
 
 
 def _linked(one: Accelerator, name: str, unit: str = "") -> str:
@@ -424,23 +432,18 @@ def _linked(one: Accelerator, name: str, unit: str = "") -> str:
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
     link = _link(text, _anchor(one, name))
     if os.environ.get("COURSE_PRINT") == "site":
-        link += f'{{data-v="{figure.si:.12g}"}}'  # columns sort by value, whatever the unit
-    return link + (DISPUTED if figure.status == "disputed" else "")
+        link = Markdown(f'{link}{{data-v="{figure.si:.12g}"}}')  # columns sort by value, whatever the unit
+    return plain(link, DISPUTED if figure.status == "disputed" else "")
 
 
 def _anchor(one: Accelerator, name: str = "") -> str:
     return re.sub(r"[^a-z0-9-]", "-", f"spec-{one.key}-{name}".rstrip("-"))
 
 
-def _plain(text: str) -> str:
-    """Text in which nothing is read as Markdown."""
-    return re.sub(r"([*_\[\]<>@#])", r"\\\1", text)
-
-
-def _link(text: str, anchor: str, page: str = "") -> str:
+def _link(text: str, anchor: str, page: str = "") -> Markdown:
     # Notebooks have no anchors inside their outputs.
-    return f"[{text}]({page}#{anchor})" if os.environ.get("COURSE_PRINT") == "site" else text
+    return Markdown(f"[{plain(text)}]({page}#{anchor})") if os.environ.get("COURSE_PRINT") == "site" else plain(text)
 
 
-def _target(text: str, anchor: str) -> str:
-    return f"[{text}]{{#{anchor}}}" if os.environ.get("COURSE_PRINT") == "site" else text
+def _target(text: str, anchor: str) -> Markdown:
+    return Markdown(f"[{plain(text)}]{{#{anchor}}}") if os.environ.get("COURSE_PRINT") == "site" else plain(text)

@@ -21,6 +21,7 @@ _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
 _PERCENT_SPACE = {"es": " "}
 _FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
+_MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
@@ -187,6 +188,66 @@ def _rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+class Markdown(str):
+    r"""Text whose Markdown is meant: `plain` and `table` leave it as it is.
+
+    Examples
+    --------
+    >>> table(["a"], [["*"], [Markdown("*b*")]])
+    | a |
+    |:--|
+    | \* |
+    | *b* |
+    """
+
+    __slots__ = ()
+
+
+def plain(*parts: str) -> Markdown:
+    r"""Text on one line in which nothing is read as Markdown or HTML, so that it may come from anywhere.
+
+    Parameters
+    ----------
+    parts : put one after the other; those that are `Markdown` already stay as they are.
+
+    Examples
+    --------
+    >>> plain("<b> 2*3*4", Markdown(" *sic*"))
+    '\\<b\\> 2\\*3\\*4 *sic*'
+    """
+    return Markdown("".join(part if isinstance(part, Markdown) else _MARKS.sub(r"\\\g<0>", _line(part)) for part in parts))
+
+
+def code(text: str) -> Markdown:
+    """Text as code.
+
+    Examples
+    --------
+    >>> code("copy_"), code("a`b")
+    ('`copy_`', '`` a`b ``')
+    """
+    runs = [len(run) for run in re.findall("`+", text)]
+    fence, space = "`" * (1 + max(runs, default=0)), " " if runs else ""
+    return Markdown(f"{fence}{space}{_line(text)}{space}{fence}")
+
+
+def html_block(markup: str) -> dict[str, str]:
+    r"""Markup as an output that stands on a page as it is; what it holds of text must be escaped already.
+
+    Examples
+    --------
+    >>> html_block("<svg></svg>")
+    {'text/markdown': '```{=html}\n<svg></svg>\n```\n'}
+    """
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", markup)), default=0))
+    return {"text/markdown": f"{fence}{{=html}}\n{markup.rstrip(chr(10))}\n{fence}\n"}
+
+
+def _line(text: str) -> str:
+    """Text without the line breaks that would end a row; no-break spaces stay."""
+    return " ".join(text.splitlines())
+
+
 class Table:
     """A table that a notebook shows and the book prints: `table` makes it."""
 
@@ -195,7 +256,7 @@ class Table:
 
     def __repr__(self) -> str:
         def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+            return "| " + " | ".join(_line(plain(cell)).replace("|", "\\|") for cell in cells) + " |"
 
         rule = "|" + "|".join({"l": ":--", "r": "--:"}[side] for side in self.align) + "|"
         return "\n".join([line(self.header), rule, *map(line, self.rows)])
@@ -210,7 +271,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     Parameters
     ----------
     header : the columns' names.
-    rows : one sequence of strings a row, as long as the header.
+    rows : one sequence of strings a row, as long as the header: shown as they are, whatever they hold, except that
+        `Markdown` is read as such.
     align : ``l`` or ``r`` for each column; not given, columns with figures stand flush right, except the first,
         which names the row.
 
@@ -254,7 +316,7 @@ def glossary() -> Table:
     others = [other for other in languages() if other != lang]
     meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
     rows = [
-        [_entry(row, lang), " ".join([meanings[term], *(_in_language(row[other], other) for other in others)])]
+        [_entry(row, lang), Markdown(" ".join([plain(meanings[term]), *(_in_language(row[other], other) for other in others)]))]
         for term, row in _words().items()
         if row.get("kind") == "term"
     ]
@@ -262,13 +324,13 @@ def glossary() -> Table:
     return table([t("ui-language"), t("meaning")], rows, "ll")
 
 
-def _entry(row: Mapping[str, str], lang: str) -> str:
+def _entry(row: Mapping[str, str], lang: str) -> Markdown:
     """A term with its symbol; on the site also the place that its uses lead to, which a notebook would show as it is written."""
-    symbol = f" ({row['symbol']})".replace("*", "\\*") if row["symbol"] else ""
+    symbol = f" ({row['symbol']})" if row["symbol"] else ""
     site = os.environ.get("COURSE_PRINT") == "site"
-    return (f"[{row[lang]}]{{#term-{row['term']}}}" if site else row[lang]) + symbol
+    return plain(Markdown(f"[{plain(row[lang])}]{{#term-{row['term']}}}") if site else row[lang], symbol)
 
 
-def _in_language(text: str, lang: str) -> str:
-    said = f"*{words(lang, 'ui')['ui-language']}:* {text}."
-    return f"[{said}]{{lang={lang}}}" if os.environ.get("COURSE_PRINT") == "site" else said
+def _in_language(text: str, lang: str) -> Markdown:
+    said = Markdown(f"*{words(lang, 'ui')['ui-language']}:* {plain(text)}.")
+    return Markdown(f"[{said}]{{lang={lang}}}") if os.environ.get("COURSE_PRINT") == "site" else said

@@ -10,12 +10,16 @@ from typing import Any
 from course_lib import CourseError
 from course_lib.text import words
 from course_press.book import Book
+from course_press.files import swap_in
 from course_press.printing import line_with, templates
 from course_press.source import Chapter, SourceError
 
 FORMATS = ("epub", "pdf")
 FOLDER = "downloads"
 """Where the book as one file stands in the site, by course export: a build leaves this folder as it is."""
+
+PLACEHOLDER = "https://github.com/roofline-course/"
+"""How the address starts with which the book comes: nothing of ours stands there until whoever publishes sets another."""
 
 _COVER_TITLE = re.compile(r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL)
 _DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
@@ -52,15 +56,20 @@ def notebook(chapter: Chapter) -> str:
     return f"notebooks/{chapter.path.parent.name}/{chapter.path.stem}.ipynb"
 
 
+def address(book: Book) -> tuple[str, str]:
+    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`, or this version's tag."""
+    return str(book.meta.get("repo-url", "")).rstrip("/"), str(book.config.get("install-ref", f"v{version('course-lib')}"))
+
+
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `repo-url` and `repo-branch`."""
-    repo = str(book.meta.get("repo-url", "")).rstrip("/")
+    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`."""
+    repo, ref = address(book)
     branch = book.meta.get("repo-branch", "main")
     actions = book.meta.get("repo-actions", ())
     source = chapter.path.as_posix()
     has_notebook = (book.root / notebook(chapter)).is_file()
     slug = repo.removeprefix("https://github.com/")
-    colab = f"https://colab.research.google.com/github/{slug}/blob/{branch}/{notebook(chapter)}"
+    colab = f"https://colab.research.google.com/github/{slug}/blob/{ref}/{notebook(chapter)}"
     return {
         "notebook": f"{up(chapter)}{notebook(chapter)}" if has_notebook else None,
         "colab": colab if has_notebook and slug != repo else None,
@@ -88,12 +97,16 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     if not (meta.get("author") and meta.get("date") and meta.get("site-url")):
         return None
     cover = chapter.path.stem == "index"
+    try:
+        year = str(date.fromisoformat(str(meta["date"])).year)
+    except ValueError:
+        raise SourceError(Path("_quarto.yml"), 1, f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})") from None
     given = {
         "author": str(meta["author"]),
         "title": chapter.title,
         "book": str(meta["title"]),
         "version": version("course-lib"),
-        "year": str(date.fromisoformat(str(meta["date"])).year),
+        "year": year,
         "url": f"{str(meta['site-url']).rstrip('/')}/{book.lang}/{url(chapter)}",
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)
@@ -139,13 +152,13 @@ def file_name(book: Book, to: str) -> str:
     return f"{PurePosixPath(str(book.meta.get('site-url', ''))).name or 'book'}-{book.lang}.{to}"
 
 
-def offer(book: Book, out: Path) -> None:
-    """Link from the cover in `out` to the exports that stand there, and to no others."""
-    cover = out / book.lang / "index.html"
+def offer(book: Book, site: Path, out: Path) -> None:
+    """Link from the cover in `site` to the exports that stand in `out`, and to no others."""
+    cover = site / book.lang / "index.html"
     names = [(to, file_name(book, to)) for to in FORMATS if (out / FOLDER / file_name(book, to)).is_file()]
     items = "".join(f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names)
     text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
     if (title := _COVER_TITLE.search(text)) and items:
         end = title.end() - len("</header>")
         text = f'{text[:end]}\n<ul class="actions downloads">{items}</ul>{text[end:]}'
-    cover.write_text(text, encoding="utf-8")
+    swap_in(cover, text)

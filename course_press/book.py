@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from course_press.source import Chapter, SourceError, read_chapter
+from course_press.source import Chapter, SourceError, read_chapter, read_text
 
 CONFIG_KEYS = {
     "": {
         "project", "profile", "book", "lang", "bibliography", "csl", "format", "execute", "filters", "crossref", "theme",
-        "language",
+        "language", "install-ref",
     },
     "project": {"type", "output-dir", "execute-dir", "render", "resources"},
     "book": {
@@ -51,13 +51,15 @@ class Book:
     @property
     def bibliography(self) -> list[Path]:
         files = self.config.get("bibliography", [])
-        return [self.root / file for file in ([files] if isinstance(files, str) else files)]
+        return [self.root / str(file) for file in (files if isinstance(files, list) else [files])]
 
 
 def languages(root: Path) -> list[str]:
     """The languages of the book at `root`: the profiles of `_quarto.yml`, its default first."""
-    group = _config(root / "_quarto.yml").get("profile", {}).get("group", [])
-    names = [str(name) for name in (group[0] if group and isinstance(group[0], list) else group)]
+    profile = _config(root / "_quarto.yml").get("profile")
+    group = profile.get("group") if isinstance(profile, Mapping) else None
+    listed = group[0] if isinstance(group, list) and group and isinstance(group[0], list) else group
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
     if not names:
         raise SourceError(Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]")
     return names
@@ -75,9 +77,12 @@ def read_book(root: Path, lang: str) -> Book:
     config = _merged(_config(root / "_quarto.yml"), _config(profile))
     for section, allowed in CONFIG_KEYS.items():
         given = config.get(section, {}) if section else config
-        for key in given if isinstance(given, Mapping) else ():
+        if not isinstance(given, Mapping):
+            where = next((f for f in (profile, root / "_quarto.yml") if section in read_text(f)), profile)
+            raise SourceError(Path(where.name), _line_of(where, section), f"{section} must hold key: value pairs")
+        for key in given:
             if key not in allowed:
-                where = next((f for f in (profile, root / "_quarto.yml") if key in f.read_text(encoding="utf-8")), profile)
+                where = next((f for f in (profile, root / "_quarto.yml") if str(key) in read_text(f)), profile)
                 raise SourceError(
                     Path(where.name), _line_of(where, key), f"the press does not know {section + '.' if section else ''}{key}"
                 )
@@ -99,12 +104,18 @@ def read_book(root: Path, lang: str) -> Book:
         number += 1
         return replace(page, number=number)
 
-    for entry in config["book"].get("chapters") or ():
+    listed = config["book"].get("chapters")
+    for entry in listed if isinstance(listed, list) else [listed] if listed else ():
         if isinstance(entry, str):
             contents.append(chapter(entry))
         elif isinstance(entry, Mapping) and set(entry) == {"href", "text"}:
-            contents.append(chapter(entry["href"], str(entry["text"])))
-        elif isinstance(entry, Mapping) and set(entry) == {"part", "chapters"}:
+            contents.append(chapter(str(entry["href"]), str(entry["text"])))
+        elif (
+            isinstance(entry, Mapping)
+            and set(entry) == {"part", "chapters"}
+            and isinstance(entry["chapters"], list)
+            and all(isinstance(path, str) for path in entry["chapters"])
+        ):
             contents.append(Part(str(entry["part"]), [chapter(path) for path in entry["chapters"]]))
         else:
             raise SourceError(
@@ -114,12 +125,18 @@ def read_book(root: Path, lang: str) -> Book:
             )
     if not contents:
         raise SourceError(Path(profile.name), 1, "book.chapters is empty")
-    return Book(root, lang, config, contents)
+    found = Book(root, lang, config, contents)
+    for source in found.bibliography:
+        if not source.is_file():
+            where = next((f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile)
+            said = f"bibliography {source.relative_to(root) if source.is_relative_to(root) else source} does not exist"
+            raise SourceError(Path(where.name), _line_of(where, source.name), said)
+    return found
 
 
 def _config(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loaded = yaml.safe_load(read_text(file, Path(file.name)))
     except FileNotFoundError:
         raise SourceError(Path(file.name), 1, "the file does not exist: run this in the book's folder") from None
     except yaml.YAMLError as error:
@@ -141,6 +158,5 @@ def _merged(below: Any, above: Any) -> Any:
     return below if above is None else above
 
 
-def _line_of(file: Path, text: str) -> int:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return next((i for i, line in enumerate(lines, 1) if text in line), 1)
+def _line_of(file: Path, text: Any) -> int:
+    return next((i for i, line in enumerate(read_text(file).splitlines(), 1) if str(text) in line), 1)

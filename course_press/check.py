@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib import CourseError, exercises, models, provenance, specs, tables
-from course_press import parity
+from course_press import notebooks, parity
 from course_press.book import Book, languages, read_book
-from course_press.source import CITED, INLINE, LABELS, Chapter, Line, SourceError
+from course_press.source import CITED, INLINE, LABELS, Chapter, Line, SourceError, read_text
 
 CODE_WIDTH = 88
 """Characters of code that a page shows without scrolling."""
@@ -61,6 +61,7 @@ def check(root: Path) -> list[Finding]:
         if book.lang != parity.SOURCE and len(books) == len(languages(root)):
             findings += _translation(book)
     findings += _exercises(root, books)
+    findings += _labs(books[:1])
     findings += _provenance(root, books)
     # A file that several languages include is reported once.
     return list(dict.fromkeys(findings))
@@ -74,10 +75,12 @@ def bibliography_keys(files: Iterable[Path]) -> set[str]:
     """The keys of all entries in BibTeX and CSL JSON files."""
     keys: set[str] = set()
     for file in files:
-        text = file.read_text(encoding="utf-8")
-        keys |= (
-            {entry["id"] for entry in json.loads(text)} if file.suffix == ".json" else set(re.findall(r"@\w+\{([^,\s]+),", text))
-        )
+        text = read_text(file)
+        try:
+            bibtex = file.suffix != ".json"
+            keys.update(re.findall(r"@\w+\{([^,\s]+),", text) if bibtex else (entry["id"] for entry in json.loads(text)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SourceError(file, 1, f"is no list of sources, each with its id: {error!r}") from None
     return keys
 
 
@@ -154,6 +157,15 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
         yield Finding(shown / file, 1, what, "write it as in the English file")
 
 
+def _labs(books: Iterable[Book]) -> Iterator[Finding]:
+    """The labs' notebooks install what `_quarto.yml` says."""
+    for book in books:
+        for file, text in notebooks.labs(book).items():
+            if read_text(file) != text:
+                what = "its first cell is not the one that _quarto.yml asks for"
+                yield Finding(file.relative_to(book.root), 1, what, "run course notebooks")
+
+
 def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     """Every chip, model and price loads, which proves its figures' sources; every source is cited by one of them."""
     data = provenance.DATA
@@ -184,8 +196,12 @@ class _Allowed:
 
     def __init__(self, root: Path) -> None:
         self.file = root / "chapters" / "allowed-numbers.toml"
-        entries = tomllib.loads(self.file.read_text(encoding="utf-8")) if self.file.is_file() else {}
-        self.entries = {(name, entry["text"]) for name, listed in entries.items() for entry in listed if entry["reason"]}
+        shown = Path("chapters") / self.file.name
+        try:
+            entries = tomllib.loads(read_text(self.file, shown)) if self.file.is_file() else {}
+            self.entries = {(name, entry["text"]) for name, listed in entries.items() for entry in listed if entry["reason"]}
+        except (AttributeError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+            raise SourceError(shown, 1, f"must hold, for each page, entries with text and reason: {error!r}") from None
         self.used: set[tuple[str, str]] = set()
 
     def __call__(self, line: Line, text: str) -> bool:

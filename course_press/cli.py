@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,12 +14,11 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from course_lib import CourseError
-from course_press import check as checks
 from course_press import (
+    about,
     cli_calibrate,
     cli_exercises,
     cli_export,
@@ -31,9 +31,11 @@ from course_press import (
     quarto,
     site,
 )  # fmt: skip
-from course_press.book import languages
-from course_press.console import err_console, out_console
-from course_press.quarto import MissingError
+from course_press import check as checks
+from course_press.book import languages, read_book
+from course_press.console import err_console, out_console, progress
+from course_press.printing import pandoc_version
+from course_press.source import MissingError
 
 app = typer.Typer(
     help="Builds, checks and shows the book.", no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
@@ -83,8 +85,8 @@ def build(
     use_quarto = engine is Engine.quarto or (engine is Engine.auto and quarto.installed() is not None)
     press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
     start = time.perf_counter()
-    with err_console.status("reading the book") as status:
-        pages = press(root, langs, out.resolve(), say=status.update)
+    with progress("reading the book") as say:
+        pages = press(root, langs, out.resolve(), say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
     out_console.print(
         f"{len(pages)} pages in {', '.join(langs)} by {name} in {time.perf_counter() - start:.1f} s: {out / 'index.html'}"
@@ -101,8 +103,8 @@ def notebooks_command(
     """
     root = Path.cwd()
     langs = _languages(root, lang)
-    with err_console.status("reading the book") as status:
-        files = notebooks.write(root, langs, say=status.update)
+    with progress("reading the book") as say:
+        files = notebooks.write(root, langs, say=say)
     out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
 
 
@@ -122,7 +124,7 @@ def check() -> None:
     """
     findings = checks.check(Path.cwd())
     for finding in findings:
-        out_console.print(str(finding), soft_wrap=True, markup=False)
+        out_console.print(str(finding), soft_wrap=True)
     if findings:
         err_console.print(f"{len(findings)} findings", style="red")
         raise typer.Exit(1)
@@ -173,6 +175,7 @@ def doctor() -> None:
     needs = [
         *(Need(name, _installed(name), "course_lib", "run make book", True) for name in ("numpy", "matplotlib", "msgspec")),
         *(Need(name, _installed(name), "the embedded engine", "run make book", True) for name in PRESS),
+        Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.installed(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
@@ -180,11 +183,14 @@ def doctor() -> None:
     table = Table("what", "found", "for", box=None)
     table.add_row("Python", platform.python_version(), "everything")
     for need in needs:
-        table.add_row(
-            need.what, escape(need.found or f"not found: {need.get}"), need.purpose, style=None if need.found else "yellow"
-        )
+        table.add_row(need.what, need.found or f"not found: {need.get}", need.purpose, style=None if need.found else "yellow")
     out_console.print(table)
     out_console.print(f"Engine that course build takes: {'Quarto' if quarto.installed() else 'embedded'}")
+    with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
+        repo, ref = about.address(read_book(Path.cwd(), languages(Path.cwd())[0]))
+        if not repo or repo.startswith(about.PLACEHOLDER):
+            said = f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set repo-url in _quarto.yml to your address"
+            out_console.print(said, style="yellow", soft_wrap=True)
     if any(need.needed and not need.found for need in needs):
         raise typer.Exit(3)
 
@@ -199,6 +205,13 @@ class Need(NamedTuple):
     needed: bool = False
 
 
+def _pandoc() -> str | None:
+    try:
+        return pandoc_version()
+    except MissingError:
+        return None
+
+
 def _installed(package: str) -> str | None:
     try:
         return version(package)
@@ -207,9 +220,22 @@ def _installed(package: str) -> str | None:
 
 
 def main() -> None:
-    """Run the command line; errors of ours become one message and an exit code."""
+    """Run the command line; errors of ours, and of the machine, become one message and an exit code."""
+    # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
     except CourseError as error:
-        err_console.print(str(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(3 if isinstance(error, MissingError) else 2)
+        _fail(str(error), 3 if isinstance(error, MissingError) else 2)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename is not None else ""
+        _fail(f"{error.strerror or error}{where}", 3)
+    except UnicodeError as error:
+        _fail(f"text that UTF-8 cannot hold or is not UTF-8: {error}", 2)
+    except (MemoryError, RecursionError) as error:
+        _fail(f"the input is too large or too deeply nested ({type(error).__name__})", 2)
+
+
+def _fail(said: str, code: int) -> None:
+    err_console.print(said, style="red", soft_wrap=True)
+    sys.exit(code)

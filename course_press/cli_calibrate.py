@@ -1,5 +1,6 @@
 """The command `course calibrate`: constants of the reader's own machine from what lab 0 measured."""
 
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,8 @@ def calibrate_command(
         raise CourseError(
             f"file {str(file)!r} is not there or is no file: run course lab run 00, or pass the results.csv of another run"
         )
+    if out.is_file() and not _constants(out):
+        raise CourseError(f"--out {str(out)!r} holds something else than constants: choose another file")
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
     table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
@@ -37,8 +40,15 @@ def calibrate_command(
         out.write_text(calibrate.to_toml(found), encoding="utf-8")
     except OSError as error:
         raise CourseError(f"--out {str(out)!r} cannot be written: {error.strerror}") from None
-    out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True, markup=False)
+    out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True)
     if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):
         out_console.print(
             f"left out: products in {', '.join(unused)}; the chip has no peak to set them against, or none ran cold"
         )
+
+
+def _constants(file: Path) -> bool:
+    try:
+        return "points" in tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False

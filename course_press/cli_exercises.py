@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import CourseError, exercises, n, t
-from course_lib.text import languages
+from course_lib.text import languages, plain
 from course_press.console import out_console
 from course_press.files import swap_in
 from course_press.notebooks import code_cell, dumped, text_cell
@@ -24,6 +24,7 @@ def sheet(
     key: Annotated[Path | None, typer.Option(help="Notebook with the answers. Beside the sheet, -key, when not given.")] = None,
     lang: Annotated[str, typer.Option(help="Language of the sheet.")] = "en",
     chapter: Annotated[list[str] | None, typer.Option(help="Only this chapter's; repeat for several.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a sheet and a key that are there already.")] = False,
 ) -> None:
     """Write a sheet of exercises with other chips and sizes, and a key for instructors.
 
@@ -37,12 +38,15 @@ def sheet(
     keys = key or out.with_name(f"{out.stem}-key{out.suffix}")
     if keys.resolve() == out.resolve():
         raise CourseError(f"--key {str(keys)!r} is the sheet itself: the answers need a file of their own")
+    for option, file in (("--out", out), ("--key", keys)):
+        if file.exists() and not force:
+            raise CourseError(f"{option} {str(file)!r} is there already: choose another name, or add --force to replace it")
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
     with _language(lang):
         variants = [one.variant(seed) for one in chosen]
         _write(out, _notebook(lang, *_questions(variants, seed)))
         _write(keys, _notebook(lang, *_answers(variants, seed)))
-    out_console.print(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True, markup=False)
+    out_console.print(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True)
 
 
 @contextmanager
@@ -64,7 +68,7 @@ def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dic
     yield code_cell("setup", "from course_lib.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
-        yield text_cell(one.exercise.id, f"## {number}. {one.text('title')}\n\n{one.text('question')}{unit}")
+        yield text_cell(one.exercise.id, f"## {number}. {plain(one.text('title'))}\n\n{plain(one.text('question'), unit)}")
         yield code_cell(f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})')
 
 
@@ -72,9 +76,9 @@ def _answers(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[
     said = exercises.phrases()
     yield text_cell("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
     for number, one in enumerate(variants, 1):
-        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {one.text('solution')}"
-        wrong = [f"- {n(group.value, one.exercise.unit, digits=4)}: {one.explained(group)}" for group in one.groups]
-        parts = [f"## {number}. {one.text('title')}", one.text("question"), ours, "\n".join(wrong)]
+        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {plain(one.text('solution'))}"
+        wrong = [f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}" for group in one.groups]
+        parts = [f"## {number}. {plain(one.text('title'))}", plain(one.text("question")), ours, "\n".join(wrong)]
         yield text_cell(one.exercise.id, "\n\n".join(parts))
 
 

@@ -8,7 +8,7 @@ import typer
 from course_lib import CourseError
 from course_press import about, export
 from course_press.book import languages
-from course_press.console import err_console, out_console
+from course_press.console import out_console, progress
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ def export_command(
         if code not in known:
             raise CourseError(f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}")
     for code in dict.fromkeys(lang or known):
-        with err_console.status("reading the book") as status:
-            files = export.export(root, code, to or about.FORMATS, out.resolve(), say=status.update)
+        with progress("reading the book") as say:
+            files = export.export(root, code, to or about.FORMATS, out.resolve(), say=say)
         for file in files:
             out_console.print(f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB", soft_wrap=True)

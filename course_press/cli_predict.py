@@ -49,7 +49,7 @@ def predict(
         if likely is not None:
             span = f"{n(likely.low, 's')} to {n(likely.high, 's')}"
             out_console.print(f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
-            out_console.print(likely.source, soft_wrap=True, markup=False, style="dim")
+            out_console.print(likely.source, soft_wrap=True, style="dim")
     if not fit.fits:
         said = f"{model} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} has {n(fit.available, 'B')}"
         err_console.print(said, style="red", soft_wrap=True)

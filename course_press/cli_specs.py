@@ -51,14 +51,14 @@ def chip(key: Annotated[str, typer.Argument(help="Key of a chip; course chips li
     for name, figure in one.figures.items():
         value = f"{figure.value:g} {figure.unit}".removesuffix(" 1")
         line = f"{name:24} {value:>16}  {figure.status}: {', '.join(figure.sources)}"
-        out_console.print(line, markup=False, soft_wrap=True)
+        out_console.print(line, soft_wrap=True)
         for conflict in figure.conflicts:
             others = f"{'':24} {conflict.value:>10g} {conflict.unit:5}  by {conflict.source}"
-            out_console.print(others, markup=False, soft_wrap=True, style="yellow")
+            out_console.print(others, soft_wrap=True, style="yellow")
         if figure.note:
-            out_console.print(f"{'':24} {figure.note}", markup=False, soft_wrap=True, style="dim")
+            out_console.print(f"{'':24} {figure.note}", soft_wrap=True, style="dim")
     for source in one.sources.values():
-        out_console.print(f"{source.id}: {source.title}. {source.URL or ''} {source.note or ''}", markup=False, soft_wrap=True)
+        out_console.print(f"{source.id}: {source.title}. {source.URL or ''} {source.note or ''}", soft_wrap=True)
 
 
 @app.command()

@@ -35,7 +35,7 @@ def bundle(cache: Cache) -> str:
     try:
         versions = [version("vl-convert-python"), version("altair")]
     except PackageNotFoundError:
-        raise CourseError("explorers need vl-convert-python and altair: pip install 'course-lib[explore]'") from None
+        raise CourseError("explorers need vl-convert-python and altair: pip install -e '.[explore]'") from None
     key = cache.key("vega", versions)
     if (stored := cache.get(key)) is None:
         import altair

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -16,9 +15,10 @@ from course_lib import CourseError
 from course_lib.text import words
 from course_press.about import FOLDER, FORMATS, file_name, offer
 from course_press.book import Book
+from course_press.files import staged
 from course_press.printing import ASSETS, Printed, templates
-from course_press.quarto import MissingError
 from course_press.site import MARKER, labels_of, printed, resolved
+from course_press.source import MissingError
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
@@ -62,13 +62,13 @@ def export(root: Path, lang: str, to: Sequence[str], out: Path, *, say: Callable
     for name in dict.fromkeys(to):
         say(f"{lang} · {name}")
         file = folder / file_name(book, name)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as work:
-            made = Path(work).resolve() / file.name
+        with staged(out, MARKER) as work:
+            made = work.resolve() / file.name
             {"epub": _epub, "pdf": _pdf}[name](book, pages, made)
             made.replace(file)
         files.append(file)
     if (out / MARKER).is_file() and (out / lang).is_dir():
-        offer(book, out)
+        offer(book, out, out)
     return files
 
 

@@ -20,7 +20,7 @@ import yaml
 from course_lib import CourseError, rent, results, tables
 from course_lib.bench.device import git_commit
 from course_press.files import swap_in
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 
 LOCAL = Path("results") / "local"
 """Where a lab keeps what was measured here; git ignores it."""

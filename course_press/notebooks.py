@@ -9,11 +9,13 @@ from typing import Any
 
 import nbformat
 
+from course_lib import CourseError
+from course_press.about import address
 from course_press.book import Book, read_book
 from course_press.files import swap_in
 from course_press.printing import page_lines, pandoc, print_pages, ui_words
 from course_press.run import Cache, Ran, environment, run
-from course_press.source import Cell, Chapter
+from course_press.source import Cell, Chapter, read_text
 from course_press.together import together
 
 JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
@@ -24,12 +26,17 @@ _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 def write(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
     """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one; return the files.
 
+    The first cells of the labs' notebooks follow the same address.
+
     Raises
     ------
     SourceError
         If a chapter cannot be read, run or printed: nothing is written then.
     """
     notebooks = printed(root, langs, say=say)
+    for file, text in labs(read_book(root, langs[0])).items():
+        if text != read_text(file):
+            swap_in(file, text)
     for file, text in notebooks.items():
         swap_in(file, text)
     return list(notebooks)
@@ -68,7 +75,7 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     shown = {i: next(outputs) if cell.options.get("eval", True) else [] for i, cell in enumerate(cells)}
     parts: list[dict[str, Any]] = [
         text_cell(f"{stem}-title", f"# {chapter.title}"),
-        code_cell(f"{stem}-install", _install(book), [], 1),
+        code_cell(f"{stem}-install", install(book, book.lang), [], 1),
     ]
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
@@ -83,16 +90,40 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     return dumped(parts)
 
 
-def _install(book: Book) -> str:
-    """The first cell: gets the library where it is missing, on Colab say, and sets the language."""
-    repo, branch = book.meta.get("repo-url", ""), book.meta.get("repo-branch", "main")
+def install(book: Book, lang: str | None = None) -> str:
+    """The first cell: gets the library where it is missing, on Colab say; sets the language, if one is given."""
+    source = json.dumps("git+{}@{}".format(*address(book)))
     return (
-        "import importlib.util\n"
-        "import os\n\n"
-        f'os.environ["COURSE_LANG"] = "{book.lang}"\n'
-        'if importlib.util.find_spec("course_lib") is None:\n'
-        f"    %pip install -q git+{repo}@{branch}"
+        "import importlib.util\n" + ("import os\n" if lang else "") + "import subprocess\n"
+        "import sys\n\n"
+        + (f'os.environ["COURSE_LANG"] = "{lang}"\n' if lang else "")
+        + 'if importlib.util.find_spec("course_lib") is None:\n'
+        f"    source = {source}\n"
+        '    pip = [sys.executable, "-m", "pip", "install", "-q", source]\n'
+        "    if subprocess.run(pip, check=False, capture_output=True).returncode:\n"
+        '        raise SystemExit(f"course_lib is not here and pip could not get {source}: is there a network?")'
     )
+
+
+def labs(book: Book) -> dict[Path, str]:
+    """The labs' notebooks with the first cell that they should have; the rest stays to the byte.
+
+    Raises
+    ------
+    CourseError
+        If a lab's notebook cannot be read, or has no cell of code.
+    """
+    found = {}
+    for file in sorted((book.root / "labs").glob("[0-9][0-9]-*/lab.ipynb")):
+        text = read_text(file)
+        try:
+            notebook = json.loads(text)
+            cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+        except (KeyError, StopIteration, TypeError, ValueError) as error:
+            raise CourseError(f"{file.relative_to(book.root)} is no notebook with a cell of code: {error!r}") from None
+        cell["source"] = install(book).splitlines(keepends=True)
+        found[file] = json.dumps(notebook, ensure_ascii=text.isascii(), indent=1) + "\n"
+    return found
 
 
 def _id(stem: str, cell: Cell, number: int) -> str:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+import msgspec
+
 from course_lib import CourseError
 from course_lib.text import words
 from course_press.book import Book, read_book
 from course_press.files import swap_in
-from course_press.source import CITED, INLINE, LABELS, Cell, Chapter, Line
+from course_press.source import CITED, INLINE, LABELS, Cell, Chapter, Line, SourceError, read_text
 
 SOURCE = "en"
 """The language that is written first."""
@@ -51,7 +53,7 @@ def sections(chapter: Chapter) -> list[Section]:
 
     A sentence's citations, numbers and maths follow the word order of its language.
     """
-    first = next(item if isinstance(item, Line) else item.at for item in chapter.items)
+    first = next((item if isinstance(item, Line) else item.at for item in chapter.items), Line("", chapter.path, 1))
     found = [Section(TOP, first, text=[chapter.title])]
     for item in chapter.items:
         if isinstance(item, Cell):
@@ -118,8 +120,13 @@ def _place(chapter: Chapter, lang: str) -> str:
 
 def read_stamps(root: Path, lang: str) -> dict[str, dict[str, str]]:
     """The English hashes that a language's translators last saw, by chapter and section."""
-    file = root / "chapters" / lang / "stamps.json"
-    stamps: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    shown = Path("chapters") / lang / "stamps.json"
+    if not (root / shown).is_file():
+        return {}
+    try:
+        stamps = msgspec.json.decode(read_text(root / shown, shown), type=dict[str, dict[str, str]])
+    except msgspec.DecodeError as error:
+        raise SourceError(shown, 1, f"is not as course stamp writes it ({error}): take it from the last commit") from None
     return stamps
 
 

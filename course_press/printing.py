@@ -1,6 +1,7 @@
 """Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua filters."""
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -19,12 +20,14 @@ from course_lib.text import words
 from course_press.book import Book
 from course_press.kernels import LOCALE
 from course_press.run import Cache, Ran, run
-from course_press.source import INLINE, Cell, Chapter, Line, SourceError
+from course_press.source import INLINE, Cell, Chapter, Line, MissingError, SourceError, read_text
 from course_press.together import together
 
 ASSETS = Path(__file__).parent / "assets"
 SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the rest of the book."""
+TIMEOUT = 120
+"""Seconds after which pandoc is taken to hang; a page takes it less than one."""
 _SPLIT = "<!-- course-data -->"
 
 
@@ -91,15 +94,18 @@ def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
     course = {
         "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path)
     }  # fmt: skip
-    sources = [file.read_text(encoding="utf-8") for file in _read_by_pandoc(book, chapter)]
-    key = cache.key("print", text, course, str(chapter.meta), sources, pypandoc.get_pandoc_version())
+    sources = [read_text(file) for file in _read_by_pandoc(book, chapter)]
+    key = cache.key("print", text, course, str(chapter.meta), sources, pandoc_version())
     stored = cache.get(key)
     if stored is None:
         body, _, data = pandoc(book, chapter, text, course, "site.lua", "html5").partition(_SPLIT)
         stored = {"body": body, "data": json.loads(data)}
         cache.put(key, stored)
     for image in stored["data"]["images"]:
-        if not (book.root / chapter.path.parent / image).is_file():
+        file = (book.root / chapter.path.parent / image).resolve()
+        if Path(image).is_absolute() or not file.is_relative_to(book.root.resolve()):
+            raise line_with(chapter, image).error(f"image {image} lies outside the book's folder")
+        if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
     return Printed(chapter, stored["body"], stored["data"])
 
@@ -110,6 +116,23 @@ def _read_by_pandoc(book: Book, chapter: Chapter) -> Iterator[Path]:
     if chapter.is_cover:
         # Its list of chapters says how long each takes to read.
         yield from (book.root / other.path for other in book.chapters)
+        yield book.root / f"_quarto-{book.lang}.yml"
+
+
+def pandoc_version() -> str:
+    """The version of the pandoc that prints.
+
+    Raises
+    ------
+    MissingError
+        If there is none, or it does not run.
+    """
+    logging.getLogger("pypandoc").addHandler(logging.NullHandler())  # it would say at length which it has tried
+    try:
+        found: str = pypandoc.get_pandoc_version()
+    except OSError:
+        raise MissingError("pandoc is missing or does not run: make clean book gets it, in the package pypandoc-binary") from None
+    return found
 
 
 def ui_words(lang: str) -> dict[str, str]:
@@ -136,10 +159,14 @@ def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], f
             f"--metadata=link-citations:{str(to == 'html5').lower()}",  # a notebook has no anchors to link to
             f"--template={template}",
         ]  # fmt: skip
-        done = subprocess.run(
-            arguments, input=text, capture_output=True, text=True, encoding="utf-8", check=False, cwd=book.root,
-            env={**os.environ, **LOCALE},
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                arguments, input=text, capture_output=True, encoding="utf-8", check=False, cwd=book.root, timeout=TIMEOUT,
+                env={**os.environ, **LOCALE},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            longest = max((item for item in chapter.items if isinstance(item, Line)), key=lambda line: len(line.text))
+            raise longest.error(f"pandoc took longer than {TIMEOUT} s for this page; this is its longest line") from None
     # A pandoc warning is a formula it could not set or a source it could not find: the reader would see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
@@ -160,7 +187,7 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
 
 def line_with(chapter: Chapter, needle: str) -> Line:
     """The first line of prose that holds `needle`, or the chapter's first line."""
-    lines = [item for item in chapter.items if not isinstance(item, Cell)]
+    lines = [item for item in chapter.items if isinstance(item, Line)] or [Line("", chapter.path, 1)]
     return next((line for line in lines if needle and needle in line.text), lines[0])
 
 
@@ -176,12 +203,12 @@ def _cell_markdown(cell: Cell, outputs: Sequence[Mapping[str, Any]]) -> Iterator
             yield from _fenced(output["text"].rstrip("\n"), "")
         else:
             yield "::: {.cell-output .cell-output-display}"
-            yield from _shown(output["data"])
+            yield from _shown(cell, output["data"])
         yield ":::"
     yield ":::"
 
 
-def _shown(data: Mapping[str, Any]) -> Iterator[str]:
+def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     if "text/markdown" in data:
         yield from ("", *data["text/markdown"].splitlines(), "")
     elif "text/html" in data:
@@ -190,8 +217,10 @@ def _shown(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _fenced(data["image/svg+xml"], "{=html}")
     elif "image/png" in data:
         yield f"![](data:image/png;base64,{data['image/png'].strip()})"
-    else:
+    elif "text/plain" in data:
         yield from _fenced(data["text/plain"], "")
+    else:
+        raise cell.at.error(f"a page cannot show what this cell gives: {', '.join(data) or 'nothing'}")
 
 
 def _fenced(text: str, info: str) -> Iterator[str]:

@@ -4,20 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import CourseError
 from course_press import about
 from course_press.book import read_book
-from course_press.site import check_out, finish
+from course_press.files import staged
+from course_press.site import MARKER, check_out, finish
+from course_press.source import MissingError
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
-
-
-class MissingError(CourseError):
-    """Something that is needed is not installed or not reachable; the message says how to get it."""
 
 
 def installed() -> str | None:
@@ -38,12 +35,10 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     quarto = installed()
     if not quarto:
         raise MissingError(
-            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install 'course-lib[quarto]'"
+            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install -e '.[quarto]'"
         )
     check_out(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
-        stage = Path(folder)
+    with staged(out, MARKER) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
             done = subprocess.run(

@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -26,22 +26,36 @@ from course_press.source import Cell, Chapter, Inline, Line
 
 TIMEOUT = 600
 """Seconds after which a cell is taken to hang."""
+MOST_PATH = 75
+"""Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a hundred."""
+STEERING = ("COURSE_", "LANG", "LC_", "TZ", "PYTHON", "MPL", "MATPLOTLIB", "OMP_", "OPENBLAS_", "MKL_", "SOURCE_DATE_EPOCH")
+"""How the names of environment variables start that cells, or what they import, may look at."""
 KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
 
 _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
-# Evaluates inline expressions in the reader's namespace and reports each value, or its error, as JSON.
-_EVALUATE = """
+_FOUND = "application/x-course+json"
+# Evaluates inline expressions in the reader's namespace and reports each value, or its error. It stands before every use,
+# and asks nothing of that namespace: a cell may have taken any name.
+_EVALUATE = f"""
 def _course_inline(expressions, scope):
-    import json
+    from builtins import BaseException, eval, str, type
+    from contextlib import redirect_stdout
+    from io import StringIO
+    from IPython import get_ipython
     found = []
     for expression in expressions:
         try:
-            value = eval(expression, scope)
-            found.append({"value": value} if type(value) is str else {"type": type(value).__name__})
-        except Exception as error:
-            found.append({"error": f"{type(error).__name__}: {error}"})
-    print(json.dumps(found))
+            with redirect_stdout(StringIO()) as printed:
+                value = eval(expression, scope)
+            if printed.getvalue():
+                found.append({{"error": "output of its own: it may print nothing"}})
+            else:
+                found.append({{"value": value}} if type(value) is str else {{"type": type(value).__name__}})
+        except BaseException as error:
+            found.append({{"error": f"{{type(error).__name__}}: {{error}}"}})
+    get_ipython().display_pub.publish({{"{_FOUND}": found}})
+
 """
 
 
@@ -85,15 +99,28 @@ class Cache:
 
 
 def environment(root: Path) -> str:
-    """A fingerprint of all that outputs depend on besides the chapter: library, data, Python and packages."""
+    """A fingerprint of all that outputs depend on besides the chapter.
+
+    That is the library and its data, Python and its packages, the variables that steer them (`STEERING`), and the files of
+    the reader's own: what labs measured here, chips in the folder that `COURSE_CHIPS` names, and matplotlib's settings.
+    """
+    import matplotlib as mpl
+
     import course_lib
+    from course_lib import specs
 
     digest = hashlib.sha256(sys.version.encode())
+    given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}
+    for name in sorted(name for name in given if name.startswith(STEERING)):
+        digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
+    own = [*root.glob("labs/*/results/local/*"), root / "matplotlibrc", Path(mpl.matplotlib_fname())]
+    if given.get(specs.FOLDER):
+        own += (root / given[specs.FOLDER]).glob("*.toml")
+    for file in sorted(file for file in own if file.is_file()):
+        digest.update(f"{file}\0".encode(errors="surrogateescape") + file.read_bytes())
     library = Path(course_lib.__file__).parent
     for file in sorted(path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
-    for file in sorted(root.glob("labs/*/results/local/*")):
-        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
     for module in (__file__, kernels.__file__):
         digest.update(Path(module).read_bytes())
@@ -124,7 +151,8 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
-        with tempfile.TemporaryDirectory(prefix="course-") as sockets:
+        short = len(os.fsencode(tempfile.gettempdir())) <= MOST_PATH
+        with tempfile.TemporaryDirectory(prefix="course-", dir=None if short else "/tmp") as sockets:  # noqa: S108 - a new folder
             ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
@@ -149,6 +177,24 @@ def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
     return steps
 
 
+async def _evaluated(step: Sequence[Inline], execute: Callable[[str], Awaitable[Any]]) -> Sequence[Mapping[str, str]]:
+    """What the kernel says of each inline expression."""
+    at = step[0].at
+    try:
+        outputs = (await execute(f"{_EVALUATE}_course_inline({[i.expression for i in step]!r}, globals())")).outputs
+    except CellExecutionError as error:
+        raise at.error(f"the inline expressions from here to the next cell end with {error.ename}: {error.evalue}") from None
+    except CellTimeoutError:
+        raise at.error(f"the inline expressions from here to the next cell ran longer than {TIMEOUT} s") from None
+    except DeadKernelError:
+        raise at.error("the kernel died in an inline expression from here to the next cell") from None
+    values = [output["data"][_FOUND] for output in outputs if _FOUND in output.get("data", {})]
+    if len(values) != 1 or len(outputs) != 1:
+        raise at.error("an inline expression from here to the next cell shows something: it may only give its text")
+    found: Sequence[Mapping[str, str]] = values[0]
+    return found
+
+
 async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, to: str, sockets: str) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
@@ -167,7 +213,6 @@ async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root:
         return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
 
     async with client.async_setup_kernel(env=env, cleanup_kc=True):
-        await execute(_EVALUATE)
         for step in steps:
             if isinstance(step, Cell):
                 try:
@@ -181,8 +226,7 @@ async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root:
                 except DeadKernelError:
                     raise step.at.error(f"the kernel died in this cell of {chapter.path}") from None
             else:
-                reply = await execute(f"_course_inline({[i.expression for i in step]!r}, globals())")
-                found = json.loads("".join(output.text for output in reply.outputs))
+                found = await _evaluated(step, execute)
                 inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
     return Ran(outputs, inlines)
 

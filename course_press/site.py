@@ -4,25 +4,24 @@ import base64
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-import pypandoc
 from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
 from course_press import about, explorers, parity
 from course_press.book import Book, Part, languages, read_book
-from course_press.printing import ASSETS, Printed, line_with, print_pages, templates
+from course_press.files import put, staged
+from course_press.printing import ASSETS, Printed, line_with, pandoc_version, print_pages, templates
 from course_press.run import Cache, environment
 from course_press.searchable import sections
 
 MARKER = ".course-site"
-"""A file in every built site: a folder without it is never replaced."""
+"""A file in every built site, there before all else of it: a folder without it is never replaced."""
 
 _XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
 Labels: TypeAlias = Mapping[str, tuple[Printed, Mapping[str, str]]]
@@ -53,9 +52,7 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
         If `out` holds something that is not a site of ours.
     """
     check_out(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
-        stage = Path(folder)
+    with staged(out, MARKER) as stage:
         for book, pages in printed(root, langs, say=say):
             _write(book, pages, stage, every_language(root, langs, out))
         finish(root, stage, out, langs)
@@ -105,12 +102,9 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     for style in ASSETS.glob("*.css"):
         (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
     explorers.finish(root, stage, [out / lang for lang in every if lang not in langs])
-    out.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-old-") as old:
-        for item in stage.iterdir():
-            _swap(item, out / item.name, Path(old) / item.name)
     for lang in langs:
-        about.offer(read_book(root, lang), out)
+        about.offer(read_book(root, lang), stage, out)
+    put(stage, out, MARKER)
 
 
 def _with_fonts(style: Path) -> str:
@@ -120,18 +114,6 @@ def _with_fonts(style: Path) -> str:
         return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'
 
     return re.sub(r'url\("([^":]+\.woff2)"\)', held, style.read_text(encoding="utf-8"))
-
-
-def _swap(new: Path, place: Path, aside: Path) -> None:
-    """Put `new` in its place; what stood there goes aside, and comes back if that fails."""
-    if place.exists():
-        place.rename(aside)
-    try:
-        new.rename(place)
-    except OSError:
-        if aside.exists():
-            aside.rename(place)
-        raise
 
 
 def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[str]) -> None:
@@ -278,7 +260,7 @@ def _context(
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),
-        "built_with": f"pandoc {pypandoc.get_pandoc_version()}",
+        "built_with": f"pandoc {pandoc_version()}",
     }
 
 

@@ -18,6 +18,10 @@ DIV_CLASSES = {
     *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
     "predict", "takeaways", "problem", "sortable", "chapters", "ways",
 }  # fmt: skip
+DEPTH = 20
+"""Includes within includes; one that holds itself stops here at the latest."""
+LINES = 50_000
+"""Lines of one page with all that it includes: the longest of the book has some hundreds."""
 LABELS = ("fig", "tbl", "eq", "sec", "lst")
 INLINE = re.compile(r"(?<!`)`\{python\} ([^`]+)`(?!`)")
 CITED = re.compile(r"(?<![\w@])-?@\{?([\w][\w:.#$%&+?<>~/-]*\w)")
@@ -26,6 +30,7 @@ _INCLUDE = re.compile(r"\s*\{\{<\s*include\s+(\S+)\s*>\}\}\s*$")
 _SHORTCODE = re.compile(r"\{\{<\s*([\w-]+)")
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*(.*?)\s*$")
 _DIV = re.compile(r"^\s*:{3,}\s*(.+?)\s*:*\s*$")
+_DIV_END = re.compile(r"^\s*:{3,}\s*$")
 _TITLE = re.compile(r"^# (.+?)\s*(?:\{([^}]*)\})?\s*$")
 _ATTRIBUTE = re.compile(r"""([#.][\w:.-]+)|([\w-]+)=("[^"]*"|'[^']*'|\S+)""")
 
@@ -36,6 +41,10 @@ class SourceError(CourseError):
     def __init__(self, file: Path, line: int, message: str) -> None:
         super().__init__(f"{file}:{line}: {message}")
         self.file, self.line, self.message = file, line, message
+
+
+class MissingError(CourseError):
+    """Something that is needed is not installed or not reachable; the message says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +134,32 @@ class Chapter:
         return (Inline(match[1].strip(), line) for line in self.prose for match in INLINE.finditer(line.text))
 
 
+def read_text(file: Path, shown: Path | None = None) -> str:
+    """A source's text in UTF-8, without the mark that some editors put first; `shown` is what an error calls the file.
+
+    Raises
+    ------
+    SourceError
+        At the line that is not UTF-8.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        said = f"byte {error.object[error.start]:#04x} is not UTF-8: save the file as UTF-8"
+        raise SourceError(shown or file, line, said) from None
+
+
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
     """Read one chapter, not yet numbered: front matter, includes expanded, cells and prose told apart."""
     files: list[Path] = []
-    lines = list(_for_language(_expanded(root / path, files, root), lang))
+    expanded: list[Line] = []
+    for line in _expanded(root / path, files, root):
+        expanded.append(line)
+        if len(expanded) > LINES:
+            raise line.error(f"{path} with all that it includes has more than {LINES} lines")
+    _closed_divs(expanded)
+    lines = list(_for_language(expanded, lang))
     meta, start = _front_matter(lines)
     unnumbered = False
     if not meta.get("title"):
@@ -144,8 +175,8 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
 def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] = ()) -> Iterator[Line]:
     files.append(file)
     shown = file.relative_to(root) if file.is_relative_to(root) else file
-    fence = ""
-    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    fence, number = "", 1
+    for number, text in enumerate(read_text(file, shown).splitlines(), 1):
         line = Line(text, shown, number)
         mark = _FENCE.match(text)
         if fence:
@@ -156,10 +187,14 @@ def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] =
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             target = root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
             target = target.resolve()
+            if not target.is_relative_to(root.resolve()):
+                raise line.error(f"included file {include[1]} lies outside the book's folder")
             if not target.is_file():
                 raise line.error(f"included file {include[1]} does not exist")
             if target in via or target == file.resolve():
                 raise line.error(f"{include[1]} includes itself")
+            if len(via) == DEPTH:
+                raise line.error(f"{include[1]} is included more than {DEPTH} files deep")
             yield from _expanded(target, files, root, (*via, file.resolve()))
             continue
         elif shortcode := _SHORTCODE.search(text):
@@ -179,18 +214,43 @@ def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
             fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
         elif mark:
             fence = mark[2]
+        elif _DIV_END.match(line.text):
+            depth -= 1
+            if hidden and depth < hidden:
+                hidden = 0
+                continue
         elif opening := _DIV.match(line.text):
             depth += 1
             profile = re.search(r'when-profile="?([\w-]+)', opening[1])
             if profile and not hidden and (".content-visible" in opening[1]) != (profile[1] == lang):
                 hidden = depth
-        elif re.match(r"^\s*:{3,}\s*$", line.text):
-            depth -= 1
-            if hidden and depth < hidden:
-                hidden = 0
-                continue
         if not hidden:
             yield line
+
+
+def _closed_divs(lines: Iterable[Line]) -> None:
+    """Every div is closed, and nothing else."""
+    open_: list[Line] = []
+    fence, text = "", False
+    for line in lines:
+        after_text, text = text, False
+        mark = _FENCE.match(line.text)
+        if fence:
+            fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
+        elif mark:
+            fence = mark[2]
+        elif _DIV_END.match(line.text):
+            if not open_:
+                raise line.error("this ::: closes no div")
+            open_.pop()
+        elif _DIV.match(line.text):
+            if after_text:
+                raise line.error("a div opens after a blank line: this one would be read as text")
+            open_.append(line)
+        else:
+            text = bool(line.text.strip()) and not line.text.startswith(("#", "---"))
+    if open_:
+        raise open_[-1].error("this div is never closed with :::")
 
 
 def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
@@ -205,9 +265,11 @@ def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
         mark = getattr(error, "problem_mark", None)
         at = lines[min(1 + (mark.line if mark else 0), end)]
         raise at.error(f"the front matter is not valid YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(meta, dict):
+        raise lines[1].error("the front matter must hold key: value pairs")
     for key in meta:
         if key not in FRONT_MATTER:
-            at = next(line for line in lines[1:end] if line.text.strip().startswith(str(key)))
+            at = next((line for line in lines[1:end] if line.text.strip().startswith(str(key))), lines[1])
             raise at.error(f"the press does not know the front matter key {key}")
     return meta, end + 1
 
@@ -240,7 +302,11 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
     code = [Line(line.text.removeprefix(indent), line.file, line.number) for line in lines]
     while code and code[0].text.startswith("#|"):
         line = code.pop(0)
-        option = yaml.safe_load(line.text[2:])
+        try:
+            option = yaml.safe_load(line.text[2:])
+        except yaml.YAMLError as error:
+            said = getattr(error, "problem", error)
+            raise line.error(f"cell option {line.text[2:].strip()!r} is not valid YAML: {said}") from None
         if not isinstance(option, dict) or not set(option) <= CELL_OPTIONS:
             raise line.error(f"cell option {line.text[2:].strip()!r} is not known; known: {', '.join(sorted(CELL_OPTIONS))}")
         options |= option
@@ -250,7 +316,7 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
 def _known_div(line: Line) -> None:
     if line.text.startswith("# "):
         raise line.error("a chapter has one title: its sections start at ##")
-    opening = _DIV.match(line.text)
+    opening = None if _DIV_END.match(line.text) else _DIV.match(line.text)
     if not opening:
         return
     inside = opening[1]

@@ -100,6 +100,21 @@ def test_the_page_of_equations_has_every_numbered_one(page):
     assert sorted((label, formula) for label, formula in collected) == sorted((m[2], m[1]) for m in labelled.finditer(chapters))
 
 
+def test_the_ref_that_is_installed_is_this_version():
+    ref = yaml.safe_load((ROOT / "_quarto.yml").read_text())["install-ref"]
+    assert ref == f"v{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']}"
+
+
+def test_nothing_tells_a_reader_to_install_a_name_that_is_not_ours():
+    """The distribution's name is registered nowhere: whoever takes it would run their code on readers' machines."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    folders = ("course_lib", "course_press", "chapters", "labs", "docs", "notebooks")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
+    for file in [*files, *ROOT.glob("*.md"), ROOT / "Makefile"]:
+        if file.suffix in (".py", ".qmd", ".md", ".ipynb", ".yaml", ".toml", ".j2", "") and file.is_file():
+            assert not re.search(rf"pip install[^\n]*[ '\"]{name}\b", file.read_text(encoding="utf-8")), file
+
+
 def test_prose_names_the_repository_of_the_configuration():
     repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix("https://github.com/")
     found = [
@@ -112,8 +127,10 @@ def test_prose_names_the_repository_of_the_configuration():
     assert set(found) == {repo}
 
 
-def test_notebooks_that_prose_opens_exist():
+def test_notebooks_that_prose_opens_exist_and_are_those_that_are_installed():
+    ref = yaml.safe_load((ROOT / "_quarto.yml").read_text())["install-ref"]
     for page in pages("*"):
-        for notebook in re.findall(r"/blob/main/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")):
+        for opened, notebook in re.findall(r"/blob/([\w./-]+)/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")):
+            assert opened == ref, page
             assert (ROOT / notebook).is_file(), (page, notebook)
             assert notebook.split("/")[1] == page.parent.name

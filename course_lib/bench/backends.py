@@ -55,7 +55,7 @@ def arrays(device: str) -> Arrays:
     if torch is not None:
         return TorchArrays(torch, device)
     if device != "cpu":
-        raise CourseError(f"device {device!r} needs torch: pip install 'course-lib[torch]'")
+        raise CourseError(f"device {device!r} needs torch: pip install -e '.[torch]'")
     return NumpyArrays()
 
 

@@ -63,7 +63,7 @@ def launch(script: Path, *arguments: str, world: int = 2, say: Callable[[str], N
     if not script.is_file():
         raise CourseError(f"script {str(script)!r} is not a file: give the path of the lab's collectives.py")
     if torch_or_none() is None:
-        raise CourseError("collectives need torch: make labs, or pip install 'course-lib[torch]'")
+        raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
     paths = filter(None, (str(Path(course_lib.__file__).parent.parent), os.environ.get("PYTHONPATH")))
     # Each process with as many threads as cores would measure how they fight for them.
     env = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
@@ -184,7 +184,7 @@ class _Ranks:
     def __init__(self, device: str, seed: int) -> None:
         self.torch, self.seed, self.kind = torch_or_none(), seed, device
         if self.torch is None:
-            raise CourseError("collectives need torch: make labs, or pip install 'course-lib[torch]'")
+            raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
         self.dist = self.torch.distributed
         self.device, self.backend = "cpu", "gloo"
         if device == "cuda":

@@ -177,7 +177,7 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
         return products.measure(products.Case(case.op, case.dtype, size), device, budget=budget, seed=seed)
     torch, here = torch_or_none(), machine(device)
     if torch is None:
-        raise CourseError("operators need torch: make labs, or pip install 'course-lib[torch]'")
+        raise CourseError("operators need torch: make labs, or pip install -e '.[torch]'")
     library = TorchArrays(torch, device)
     amount, shape = work(case, here)
     base = bench._base(here, library, case.op, case.dtype, shape, _timing(case), "random", amount)

@@ -46,7 +46,7 @@ def record(call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: i
     whole("tries", tries)
     torch = torch_or_none()
     if torch is None:
-        raise CourseError("profiling needs torch: make labs, or pip install 'course-lib[torch]'")
+        raise CourseError("profiling needs torch: make labs, or pip install -e '.[torch]'")
     from torch.profiler import ProfilerActivity, profile
 
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]

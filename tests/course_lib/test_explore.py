@@ -284,7 +284,7 @@ def test_a_live_kernel_gets_the_widget_beside_the_picture(monkeypatch):
 
 def test_what_is_missing_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(CourseError, match=r"explorers on pages need Altair: pip install 'course-lib\[explore\]'"):
+    with pytest.raises(CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"):
         explore.decode().html()
     monkeypatch.setattr("course_lib._explorer_views.find_spec", lambda name: None)
     with pytest.raises(CourseError, match="a live explorer needs ipywidgets"):

@@ -69,7 +69,7 @@ def test_what_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(explorers, "version", missing)
-    with pytest.raises(CourseError, match=r"explorers need vl-convert-python and altair: pip install 'course-lib\[explore\]'"):
+    with pytest.raises(CourseError, match=r"explorers need vl-convert-python and altair: pip install -e '.\[explore\]'"):
         explorers.bundle(Cache(tmp_path))
 
 

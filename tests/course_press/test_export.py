@@ -13,7 +13,7 @@ from lxml import etree, html
 from course_lib import CourseError
 from course_press import about, export, site
 from course_press.book import read_book
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 from tests.course_press.conftest import Copy, course
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -97,10 +97,10 @@ def test_the_cover_offers_what_there_is_and_a_build_keeps_it(exported):
     site.build(exported, ["es"], exported / "_site")
     assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
     book = read_book(exported, "es")
-    about.offer(book, exported / "_site")
+    about.offer(book, exported / "_site", exported / "_site")
     assert len(offered("es")) == 1
     (exported / "_site/downloads/book-es.epub").unlink()
-    about.offer(book, exported / "_site")
+    about.offer(book, exported / "_site", exported / "_site")
     assert offered("es") == []
 
 

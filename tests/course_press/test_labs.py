@@ -19,7 +19,7 @@ from course_lib import CourseError, chip, results, tables
 from course_lib._rows import HEADER, encoded
 from course_press import cli_labs, labs
 from course_press.cli import app
-from course_press.quarto import MissingError
+from course_press.source import MissingError
 from tests.course_press.conftest import course
 
 ROOT = Path(__file__).parents[2]

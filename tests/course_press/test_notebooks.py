@@ -51,7 +51,7 @@ def test_cells_keep_code_order_ids_and_outputs(notebook):
     assert [cell.id for cell in cells] == ["one-install", "one-setup-0", "one-line-1", "one-words-2", "one-hello-3"]
     assert [cell.execution_count for cell in cells] == [1, 2, 3, 4, 5]
     assert cells[0].source.startswith("import importlib.util")
-    assert "%pip install -q git+https://github.com/example/book@main" in cells[0].source
+    assert "git+https://github.com/example/book@v0.1.0" in cells[0].source
     assert "image/png" in cells[2].outputs[0].data
     assert "text/markdown" in cells[3].outputs[0].data
     assert cells[4].outputs[0].text.startswith("a ``` fence")

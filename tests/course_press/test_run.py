@@ -86,6 +86,34 @@ def test_the_fingerprint_follows_local_results(tmp_path):
     assert environment(tmp_path) != before
 
 
+def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(tmp_path, monkeypatch):
+    """Else a page keeps the numbers of a chip that its reader has since mended."""
+    chips = tmp_path / "chips"
+    chips.mkdir()
+    seen = [environment(tmp_path)]
+
+    def moved(*, by):
+        seen.append(environment(tmp_path))
+        assert seen[-1] not in seen[:-1], by
+
+    monkeypatch.setenv("COURSE_CHIPS", str(chips))
+    moved(by="COURSE_CHIPS")
+    for text in ("a = 1", "a = 2"):
+        (chips / "mine.toml").write_text(text)
+        moved(by=text)
+    (chips / "mine.toml").rename(chips / "yours.toml")
+    moved(by="a chip's key")
+    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "rc"))
+    (tmp_path / "rc").write_text("font.size: 11")
+    moved(by="matplotlib's settings")
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    moved(by="the time zone")
+    (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
+    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT"):
+        monkeypatch.setenv(name, "es")
+    assert environment(tmp_path) == seen[-1]
+
+
 def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
     cache = Cache(tmp_path)
     cache.put("a", {"x": 1})
@@ -113,6 +141,10 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
         (ONE, 'n(peak, "FLOP/s")', "peak", f"{ONE}:12", "gives a float, not text: write it with n() or t()"),
         (ONE, 'n(peak, "FLOP/s")', "'a_b'", f"{ONE}:12", "'_' would be read as Markdown"),
         (SETUP, "2e12", "2e12; import os; os._exit(1)", f"{SETUP}:1", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "print('x') or 'x'", f"{ONE}:12", "failed with output of its own"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('sys').exit(3)", f"{ONE}:12", "failed with SystemExit"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('os')._exit(1)", f"{ONE}:12", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "display(1) or 'x'", f"{ONE}:12", "shows something"),
     ],
 )
 def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where, message):
@@ -121,6 +153,11 @@ def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where
         ran(book)
     assert str(error.value).startswith(where)
     assert message in str(error.value)
+
+
+def test_a_cell_may_take_any_name(book):
+    book.edit(SETUP, "2e12", "2e12; _course_inline = eval = str = type = get_ipython = Exception = None")
+    assert ran(book).inlines[0] == "500 FLOP/B"
 
 
 def test_a_cell_that_hangs_is_stopped(book, monkeypatch):

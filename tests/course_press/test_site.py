@@ -6,6 +6,8 @@ import pytest
 from lxml import html
 
 from course_lib import CourseError
+from course_press import about, check, parity, printing
+from course_press.book import read_book
 from course_press.source import SourceError
 from tests.bench_pages import FIRST_VISIT, weight
 from tests.course_press.conftest import Copy
@@ -95,7 +97,7 @@ def test_a_notebook_is_linked_and_copied_where_there_is_one(book):
     book.build()
     hrefs = [a.get("href") for a in page(book.root / "_site").cssselect(".actions a")]
     assert hrefs[0] == "../../notebooks/en/one.ipynb"
-    assert hrefs[1] == "https://colab.research.google.com/github/example/book/blob/main/notebooks/en/one.ipynb"
+    assert hrefs[1] == "https://colab.research.google.com/github/example/book/blob/v0.1.0/notebooks/en/one.ipynb"
     assert (book.root / "_site/en/notebooks/en/one.ipynb").is_file()
 
 
@@ -221,6 +223,61 @@ def test_errors_name_file_and_line(book, old, new, where, message):
         book.build()
     assert str(error.value).startswith(where)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "../../../outside.png", "../../../../../../../../../../etc/hostname", "link.png"]
+)
+def test_an_image_is_read_from_the_book_and_written_into_the_site_and_nowhere_else(book, path):
+    (book.root.parent / "outside.png").write_bytes(b"secret")
+    (book.root / "chapters/en/link.png").symlink_to(book.root.parent / "outside.png")
+    book.edit(ONE, "In the margin.", f"![alt]({path})")
+    before = {file for file in book.root.parent.rglob("*") if ".cache" not in file.parts}
+    with pytest.raises(SourceError, match=rf"one\.qmd:62: image {re.escape(path)} lies outside the book's folder"):
+        book.build()
+    assert {file for file in book.root.parent.rglob("*") if ".cache" not in file.parts} == before
+
+
+def test_an_output_that_no_page_can_show_is_named_with_its_cell(book):
+    book.edit("chapters/cells/one/hello.qmd", "print(", "display({'application/pdf': 'x'}, raw=True)\nprint(")
+    with pytest.raises(SourceError, match=r"hello\.qmd:1: a page cannot show what this cell gives: application/pdf"):
+        book.build()
+
+
+def test_pandoc_has_a_limit_of_time(book, monkeypatch):
+    monkeypatch.setattr(printing, "TIMEOUT", 0.5)
+    book.edit(ONE, "In the margin.", "[" * 3000)
+    with pytest.raises(SourceError, match=r"one\.qmd:62: pandoc took longer than 0\.5 s for this page; this is its longest line"):
+        book.build()
+
+
+def test_the_list_of_chapters_follows_their_order(book):
+    """A print that is reused must be of the same files, those that a filter reads among them."""
+    printed, (cover, *_) = [], read_book(book.root, "en").chapters
+    for _ in range(2):
+        printed.append({file.name: file.read_text() for file in printing._read_by_pandoc(read_book(book.root, "en"), cover)})
+        book.edit("_quarto-en.yml", "chapters/en/two.qmd", "chapters/en/two.qmd  ")
+    assert printed[0] != printed[1]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"one": 1}', '{"one": {"top": 3}}', "caf\xe9"])
+def test_stamps_that_cannot_be_read_are_named(book, text):
+    (book.root / "chapters/es/stamps.json").write_text(text, encoding="latin-1")
+    with pytest.raises(SourceError, match=r"^chapters/es/stamps\.json:1: .*(course stamp|UTF-8)"):
+        parity.read_stamps(book.root, "es")
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"title": "x"}]'])
+def test_a_bibliography_that_cannot_be_read_is_named(tmp_path, text):
+    (tmp_path / "sources.json").write_text(text)
+    with pytest.raises(SourceError, match=r"sources\.json:1: is no list of sources"):
+        check.bibliography_keys([tmp_path / "sources.json"])
+
+
+def test_a_date_that_is_none_is_named(book):
+    book.edit("_quarto.yml", "date: 2026-01-02", "date: today")
+    with pytest.raises(SourceError, match=r"_quarto\.yml:1: book\.date must be a day"):
+        about.citation(read_book(book.root, "en"), read_book(book.root, "en").chapters[1])
 
 
 def test_the_same_label_twice_is_an_error(book):
