@@ -17,8 +17,7 @@ import msgspec
 import nbformat
 import yaml
 
-from course_lib import CourseError, rent, results, tables
-from course_lib.bench.device import git_commit
+from course_lib import CourseError, bench, rent, results, tables
 from course_press.files import swap_in
 from course_press.source import MissingError
 
@@ -343,7 +342,7 @@ def _merge(back: Path, local: Path, prefix: str) -> int:
     if manifest.is_file():
         # The rented machine has no history of the book's; what it ran is what stands here.
         about = msgspec.json.decode(manifest.read_bytes(), type=results.Manifest)
-        results.write_manifest(manifest, msgspec.structs.replace(about, git_commit=about.git_commit or git_commit()))
+        results.write_manifest(manifest, msgspec.structs.replace(about, git_commit=about.git_commit or bench.device.git_commit()))
     local.mkdir(parents=True, exist_ok=True)
     for file in sorted(path for path in back.iterdir() if path.is_file()):
         (local / f"{prefix}-{file.name}").write_bytes(file.read_bytes())

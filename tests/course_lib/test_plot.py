@@ -126,9 +126,8 @@ def test_it_prints_exactly_one_kind(monkeypatch):
     monkeypatch.setenv("COURSE_PRINT", "site")
     bundle = figure()._repr_mimebundle_()
     assert list(bundle) == ["text/markdown"]
-    assert bundle["text/markdown"].startswith("```{=html}\n<svg")
     block = bundle["text/markdown"]
-    assert re.fullmatch(r"```\{=html\}\n<svg .*</svg>\n```\n", block, flags=re.DOTALL)
+    assert re.fullmatch(r"```\{=html\}\n<div class=\"sizes\"><svg .*</svg>\n</div>\n```\n", block, flags=re.DOTALL)
     assert block.count("```") == 2
     assert figure().svg() in block
     monkeypatch.setenv("COURSE_PRINT", "notebook")

@@ -10,8 +10,8 @@ from course_lib.text import languages, words
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = {
-    *("AMD", "AWS", "CC", "CPU", "CUDA", "DGX", "DRAM", "EPYC", "GELU", "GPT", "GPU", "HGX"),
-    *("LLM", "MIT", "NVIDIA", "PCI", "RTX", "SI", "SXM", "TPU", "USD", "XL"),
+    *("AMD", "AWS", "CC", "CPU", "CUDA", "DGX", "DP4A", "DRAM", "EPYC", "GDDR", "GELU", "GPT", "GPU", "HGX", "ICI"),
+    *("LLM", "MIT", "NVIDIA", "PCI", "RTX", "SHARP", "SI", "SXM", "TPU", "USD", "XL"),
 }
 """Names, licences, and abbreviations that a reader of such a book brings along."""
 SYMBOLS = re.compile(r"[BDFNXY]{2,3}|QKV|W\d+A\d+|KV\d+|Q\d|[GTP]?FLOPS?|[GTP]?OP")
@@ -35,7 +35,7 @@ def forms(text):
 @pytest.mark.parametrize("lang", languages())
 def test_nothing_is_defined_that_no_page_uses(lang):
     said = " ".join(prose(lang).lower().split())
-    code = "\n".join(f.read_text() for folder in ("course_lib", "chapters/cells") for f in (ROOT / folder).rglob("*.[pq][ym]*"))
+    code = "\n".join(f.read_text() for folder in ("course_lib", "chapters/cells") for f in (ROOT / folder).rglob("*") if f.suffix in (".py", ".qmd"))
     shown = {term for term in words(lang, "term") if f't("{term}"' in code}
     used = {term for term, text in words(lang, "term").items() if any(form.lower() in said for form in forms(text))}
     assert words(lang, "term").keys() - used - shown == set()
@@ -46,6 +46,6 @@ def test_what_pages_abbreviate_is_defined(lang):
     said = prose(lang)
     defined = {form for text in words("en", "term").values() for form in re.findall(r"[A-Z]{2,}\w*", text)}
     models = {word for key in chips() for word in re.findall(r"\w+", chip(key).name)}
-    spelled = set(re.findall(r"\(([A-Z][A-Z0-9]+)\)", said))
+    spelled = set(re.findall(r"[(,] ?([A-Z][A-Z0-9]+)[),;]", said))
     found = {token.removesuffix("s") for token in re.findall(r"(?<![\w-])[A-Z][A-Z0-9]+s?(?![\w-])", said)}
     assert {t for t in found - NAMES - defined - models - spelled if not SYMBOLS.fullmatch(t)} == set()
