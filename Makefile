@@ -5,7 +5,7 @@ RUN := $(VENV)/bin
 # Where this is set, every kernel and every test process compiles each library anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: book test exhaustive labs bench calibrate serve pins clean
+.PHONY: book lint check test exhaustive labs bench calibrate serve pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
@@ -13,17 +13,25 @@ book: $(VENV)/press
 serve: book
 	$(RUN)/course serve
 
-test: $(VENV)/test
+lint: $(VENV)/test
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/course check
+
+# Within a minute: lint, and the tests that neither print a page nor draw, fit or measure for long.
+check: lint
+	$(RUN)/pytest -q tests/test_house.py tests/course_press/test_parity.py tests/course_press/test_source.py tests/course_lib \
+	  $(addprefix --ignore=tests/course_lib/,bench test_calibrate_fit.py test_explore.py test_plot.py)
+
+test: lint
 	$(RUN)/pytest
-	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks
+	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks/en
 
 # The whole matrices: every page, width, scheme and language, and all fuzz cases.
 exhaustive: $(VENV)/test
 	$(RUN)/pytest -m exhaustive
+	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks
 
 labs: $(VENV)/labs
 	@echo "Now: $(RUN)/course lab run 00 --device cpu --budget 60"
