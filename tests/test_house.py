@@ -21,21 +21,6 @@ def imports(file):
             yield node.module
 
 
-def code_lines(file):
-    """Lines that hold code: no docstrings, comments or blanks."""
-    text = file.read_text()
-    lines = set()
-    for node in ast.walk(ast.parse(text)):
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        if isinstance(node, ast.stmt) and not docstring:
-            body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno
-            lines.update(range(node.lineno, max(end, node.lineno) + 1))
-    return sum(
-        1 for i, line in enumerate(text.splitlines(), 1) if i in lines and line.strip() and not line.strip().startswith("#")
-    )
-
-
 def test_the_library_knows_nothing_of_the_press():
     for file in LIBRARY:
         assert not [
@@ -51,7 +36,7 @@ def test_the_press_computes_no_physics():
 
 @pytest.mark.parametrize("file", LIBRARY + PRESS, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_modules_stay_small(file):
-    assert code_lines(file) <= 250
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 450
 
 
 def test_pins_carry_no_addresses():
