@@ -23,6 +23,7 @@ PLACEHOLDER = "https://github.com/roofline-course/"
 
 _COVER_TITLE = re.compile(r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL)
 _DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
+_DRESSED = "<!-- dressed -->"
 _TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.DOTALL)
 
 
@@ -124,7 +125,7 @@ def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> st
 
 
 def dress(book: Book, folder: Path) -> None:
-    """Put the same into the pages that Quarto made of this book in `folder`.
+    """Put the same into the pages that Quarto made of this book in `folder`, where it is not there yet.
 
     Raises
     ------
@@ -135,7 +136,9 @@ def dress(book: Book, folder: Path) -> None:
     ui = words(book.lang)
     for chapter in book.chapters:
         file = folder / url(chapter)
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8") if file.is_file() else _DRESSED
+        if _DRESSED in text:
+            continue
         page = about(book, chapter)
         run = f"<ul>{macros.run(page['links'], ui, ['colab'])}</ul>" if page["links"]["colab"] else ""
         head = f"{run}{macros.prerequisites(page['prerequisites'], ui)}"
@@ -144,7 +147,7 @@ def dress(book: Book, folder: Path) -> None:
             raise CourseError(f"{url(chapter)} has no <main>, so it is no page of Quarto's: build with --engine embedded")
         at = title.end() if title else end
         foot = macros.citation(page["citation"], ui)
-        file.write_text(f"{text[:at]}\n{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8")
+        file.write_text(f"{text[:at]}\n{_DRESSED}{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8")
 
 
 def file_name(book: Book, to: str) -> str:

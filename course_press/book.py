@@ -14,7 +14,7 @@ CONFIG_KEYS = {
         "project", "profile", "book", "lang", "bibliography", "csl", "format", "execute", "filters", "crossref", "theme",
         "language", "install-ref",
     },
-    "project": {"type", "output-dir", "execute-dir", "render", "resources"},
+    "project": {"type", "output-dir", "execute-dir", "render", "resources", "post-render"},
     "book": {
         "title", "subtitle", "author", "description", "chapters", "repo-url", "repo-branch", "repo-actions", "site-url",
         "page-navigation", "search", "sidebar", "navbar", "page-footer", "date", "favicon", "open-graph", "twitter-card",

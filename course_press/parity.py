@@ -26,6 +26,8 @@ TOP = "top"
 """The name of what stands before a chapter's first section."""
 
 _HEADING = re.compile(r"^(#{2,})\s.*?\{#([\w-]+)[^}]*\}\s*$")
+_ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
+"""An id that a heading of the cover gets when it is printed."""
 _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
 _CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$")
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
@@ -59,11 +61,12 @@ def sections(chapter: Chapter) -> list[Section]:
         if isinstance(item, Cell):
             found[-1].order.append(("include", item.at.file.as_posix()))
             continue
-        if heading := _HEADING.match(item.text):
+        line = _ANCHOR.sub(r"{#\1}", item.text)
+        if heading := _HEADING.match(line):
             found.append(Section(heading[2], item, len(heading[1])))
         here = found[-1]
-        here.text.append(item.text)
-        here.order += [("label", label) for label in _LABEL.findall(item.text)]
+        here.text.append(line)
+        here.order += [("label", label) for label in _LABEL.findall(line)]
         plain = INLINE.sub(" ", item.text)
         here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
         here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))

@@ -54,6 +54,7 @@ def test_environment_yml_equals_pyproject():
     pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))
     conda = {entry.replace(" ", "") for entry in environment if isinstance(entry, str)}
     assert wanted <= conda | set(pip)
+    assert "-e ." in pip  # the cells import the library, and pages say its version
     assert f"python{project['requires-python']}" in conda
     assert "quarto" in {re.match(r"[\w-]+", entry)[0] for entry in conda}
 

@@ -1,13 +1,20 @@
 """The book rendered by Quarto itself, where it is installed: the same pages, numbers and alternatives as ours."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pypandoc
 import pytest
+import yaml
 from lxml import html
 
-from course_press import quarto, site
+from course_press import about, quarto, site
+from course_press.book import read_book
+from course_press.printing import ASSETS
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,6 +25,49 @@ def numbered(root):
     headings = [e.text_content() for e in root.cssselect("main h2 .header-section-number, main h3 .header-section-number")]
     references = [" ".join(a.text_content().split()) for a in root.cssselect("a.xref, a.quarto-xref")]
     return sorted(re.match(r"\w+ [\d.]*\d", c)[0] for c in captions), headings, references
+
+
+def as_quarto_reads(root, file):
+    """A page as Quarto hands it to pandoc, with what it includes in its place and without cells: every language's cover."""
+
+    def included(match):
+        path = match[1]
+        return as_quarto_reads(root, root / path.lstrip("/"))
+
+    text = re.sub(r"^{{< include (\S+) >}}$", included, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return re.sub(r"^```{python}$.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("root", [ROOT, ROOT / "tests" / "fixture"], ids=["book", "fixture"])
+def test_the_cover_has_no_id_twice_although_it_includes_every_language(root):
+    text = as_quarto_reads(root, root / "index.qmd")
+    assert text.count('{anchor="sec-') >= 2
+    command = [pypandoc.get_pandoc_path(), "--from=markdown", "--to=html", "--lua-filter", ASSETS / "course.lua"]
+    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=True)
+    assert "Duplicate" not in done.stderr
+    assert done.stdout.count('id="sec-') == text.count('{anchor="sec-')
+
+
+def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
+    """Quarto runs the script with these variables and its own Python after every render, of one page or of all."""
+    project = yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["project"]
+    script = ROOT / project["post-render"]
+    page = '<html><body><main><header id="title-block-header"><h1>T</h1></header><p>x</p></main></body></html>'
+    for name in ("index", "chapters/es/memory-wall"):
+        file = tmp_path / f"{name}.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page, encoding="utf-8")
+    given = {**os.environ, "QUARTO_PROFILE": "es", "QUARTO_PROJECT_OUTPUT_DIR": str(tmp_path)}
+    for _ in range(2):
+        subprocess.run([sys.executable, script], cwd=ROOT, env=given, check=True)
+        for chapter in read_book(ROOT, "es").chapters:
+            file = tmp_path / about.url(chapter)
+            if file.exists():
+                main = html.parse(str(file)).getroot().cssselect("main")[0]
+                said = about.about(read_book(ROOT, "es"), chapter)
+                assert [code.text for code in main.cssselect(".cite code")] == [said["citation"]["bibtex"]]
+                wanted = [link["title"] for link in said["prerequisites"] or ()]
+                assert [a.text for a in main.cssselect(".prerequisites a")] == wanted
 
 
 @pytest.mark.quarto

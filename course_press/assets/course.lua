@@ -1,5 +1,5 @@
--- Shared by both engines: the text alternative of a figure reaches the image itself, and neither a number and its
--- unit nor a date parts at the end of a line.
+-- Shared by both engines: the text alternative of a figure reaches the image itself, the cover's headings get their ids,
+-- and neither a number and its unit nor a date parts at the end of a line.
 
 local NBSP = "\u{a0}"
 
@@ -37,6 +37,14 @@ end
 
 local function escaped(text)
   return (text:gsub("&", "&amp;"):gsub('"', "&quot;"):gsub("<", "&lt;"))
+end
+
+-- The cover includes every language's preface, and Quarto reads them all before it leaves out all but one: an id that
+-- stood in each would be there three times.
+function Header(header)
+  if not header.attributes.anchor then return nil end
+  header.identifier, header.attributes.anchor = header.attributes.anchor, nil
+  return header
 end
 
 function Div(div)

@@ -50,7 +50,7 @@ def test_word_order_is_the_translators(book):
 
 
 def test_the_preface_is_compared_too(book):
-    book.edit("chapters/es/_preface.qmd", "{#sec-welcome}", "{#sec-hola}")
+    book.edit("chapters/es/_preface.qmd", '"sec-welcome"', '"sec-hola"')
     assert any("chapters/es/_preface.qmd:1: the English has #sec-welcome" in text for text in said(book))
 
 
