@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from course_lib import CourseError
 from course_lib.text import words
-from course_press import about, explorers, parity
+from course_press import about, csp, explorers, parity
 from course_press.book import Book, Part, languages, read_book
 from course_press.files import put, staged
 from course_press.printing import ASSETS, Printed, line_with, pandoc_version, print_pages, templates
@@ -81,16 +81,14 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
     """Add what both engines share, the landing page and the marker, and swap the languages built into `out`."""
     every = every_language(root, langs, out)
     meta = read_book(root, every[0]).meta
-    text = (
-        templates()
-        .get_template("landing.html.j2")
-        .render(
-            book={"title": meta["title"], "subtitle": meta.get("subtitle", ""), "description": meta.get("description", "")},
-            languages=[{"code": lang, "name": words(lang)["ui-language"], "href": f"{lang}/index.html"} for lang in every],
-            w=words(every[0]),
-            root="",
-        )
-    )
+    landing = templates().get_template("landing.html.j2")
+    context = {
+        "book": {"title": meta["title"], "subtitle": meta.get("subtitle", ""), "description": meta.get("description", "")},
+        "languages": [{"code": lang, "name": words(lang)["ui-language"], "href": f"{lang}/index.html"} for lang in every],
+        "w": words(every[0]),
+        "root": "",
+    }
+    text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
     (stage / "index.html").write_text(text, encoding="utf-8")
     (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
     shutil.copytree(
@@ -125,7 +123,9 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
         _check_links(page, urls)
         file = stage / book.lang / page.url
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(template.render(_context(book, page, pages, labels, langs, stale)), encoding="utf-8")
+        context = _context(book, page, pages, labels, langs, stale)
+        frame = template.render({**context, "page": {**context["page"], "body": ""}, "csp": ""})
+        file.write_text(template.render({**context, "csp": csp.policy(frame)}), encoding="utf-8")
         for image in page.data["images"]:
             target = stage / book.lang / page.chapter.path.parent / image
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """The rules of the house: what may import what, how large modules may be, what is declared where."""
 
 import ast
+import hashlib
 import re
 import tomllib
 from pathlib import Path
@@ -37,6 +38,20 @@ def test_the_press_computes_no_physics():
 @pytest.mark.parametrize("file", LIBRARY + PRESS, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_modules_stay_small(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+def test_what_builds_the_package_is_pinned():
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert requires
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", one) for one in requires)
+
+
+def test_a_script_from_elsewhere_is_the_one_that_its_licence_names():
+    vendor = ROOT / "course_press" / "assets" / "vendor"
+    for script in vendor.glob("*.js"):
+        licence = script.with_suffix(".LICENSE").read_text()
+        assert re.search(r"\d+\.\d+\.\d+", licence)
+        assert f"sha256 {hashlib.sha256(script.read_bytes()).hexdigest()}" in licence
 
 
 def test_pins_carry_no_addresses():

@@ -105,3 +105,21 @@ def test_the_maths_font_and_the_text_font_are_shipped(visit):
     page.evaluate("document.fonts.ready")
     loaded = page.evaluate("[...document.fonts].filter(f => f.status == 'loaded').map(f => f.family.replace(/\"/g, ''))")
     assert {"Source Serif", "STIX Two Math"} <= set(loaded)
+
+
+def test_no_text_of_a_page_becomes_a_script_and_nothing_loads_from_elsewhere(browser, built):
+    page = browser.new_context(offline=True).new_page()
+    page.goto((built / "en/chapters/en/one.html").as_uri())
+    refused = page.evaluate("""async () => {
+        const refused = [];
+        addEventListener("securitypolicyviolation", event => refused.push(event.effectiveDirective));
+        document.body.insertAdjacentHTML("beforeend", `<img src="data:," onerror="window.ran = 1">
+            <a id="link" href="javascript:window.ran = 1">x</a><img src="https://example.org/x.png">`);
+        document.body.appendChild(Object.assign(document.createElement("script"), { textContent: "window.ran = 1" }));
+        document.body.appendChild(Object.assign(document.createElement("script"), { src: "https://example.org/x.js" }));
+        document.getElementById("link").click();
+        await new Promise(done => setTimeout(done, 300));
+        return refused.concat(window.ran ? "ran" : []).sort();
+    }""")
+    page.context.close()
+    assert sorted(set(refused)) == ["img-src", "script-src-attr", "script-src-elem"]

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import json
 import re
 
@@ -88,6 +90,25 @@ def test_metadata(built):
     edit, issue = (a.get("href") for a in page(built).cssselect(".actions a"))
     assert edit == "https://github.com/example/book/edit/main/chapters/en/one.qmd"
     assert issue == "https://github.com/example/book/issues/new?title=chapters/en/one.qmd"
+
+
+def test_every_page_says_what_it_may_load_and_run(built):
+    """The template's own scripts, by their hashes, and the site's files: no text of a page is among them."""
+    for file in built.rglob("*.html"):
+        shown = file.read_text(encoding="utf-8")
+        (policy,) = (m.get("content") for m in html.fromstring(shown).cssselect("meta[http-equiv=Content-Security-Policy]"))
+        assert policy.startswith("default-src 'self' file:; script-src 'self' file: 'sha256-")
+        assert "unsafe-eval" not in policy
+        assert re.search(r"script-src[^;]*unsafe", policy) is None
+        for script in re.findall(r"<script>(.*?)</script>", shown, re.DOTALL):
+            assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy
+
+
+def test_a_script_in_the_text_of_a_page_is_not_among_those_that_may_run(book):
+    book.edit(ONE, "In the margin.", "```{=html}\n<script>stolen()</script>\n```")
+    book.build()
+    policy = page(book.root / "_site").cssselect("meta[http-equiv=Content-Security-Policy]")[0].get("content")
+    assert base64.b64encode(hashlib.sha256(b"stolen()").digest()).decode() not in policy
 
 
 def test_a_notebook_is_linked_and_copied_where_there_is_one(book):
