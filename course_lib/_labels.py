@@ -60,6 +60,8 @@ class Labels:
     def place(self, size: tuple[float, float]) -> None:
         """Put every name where a figure of this size has room for it."""
         axes = self.figure.axes[0]
+        if spec := axes.get_subplotspec():
+            axes.set_subplotspec(spec)  # the layout begins as if nothing had been drawn before
         inside = 72 * np.array(size) - (60, 46)  # about the size of the axes, in points
         to_points = axes.transData - axes.transAxes
 

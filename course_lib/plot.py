@@ -50,6 +50,7 @@ class Plot:
 
     def __init__(self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()) -> None:
         self.figure, self._labels = figure, Labels(figure, names, marks)
+        self._labels.place(WIDE)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if os.environ.get("COURSE_PRINT") == "site":
@@ -62,6 +63,7 @@ class Plot:
     def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
         """Name the dot at this place, where no other name, dot or line is in the way; with a line to it from further off."""
         self._labels.dots.append((label, x, y, fontsize))
+        self._labels.place(WIDE)
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -90,10 +92,11 @@ class Plot:
         svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
         svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
         # Several figures share a page: only ids that are pointed at stay, under a name of the figure's own.
+        used = {name: str(i) for i, name in enumerate(dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg)))}
+        svg = re.sub(r' id="([^"]+)"', lambda name: f' id="@{used[name[1]]}"' if name[1] in used else "", svg)
+        svg = re.sub(r"(url\(#|href=\"#)([^\")]+)", lambda name: f"{name[1]}@{used[name[2]]}", svg)
         own = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]  # an id that starts with a digit is no XML name
-        used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
-        svg = re.sub(r' id="([^"]+)"', lambda name: f' id="{own}-{name[1]}"' if name[1] in used else "", svg)
-        svg = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{own}-", svg)
+        svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
         svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
         return re.sub("|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg)
 

@@ -197,7 +197,7 @@ def test_without_javascript_each_is_a_picture_with_its_table(visit, lang):
     for name in NAMES:
         with language(lang):
             assert table(page, name) == getattr(explore, name)().shown()
-        assert page.locator(f"#fig-{name} .explorer-figure > svg[role=img]").is_visible()
+        assert page.locator(f"#fig-{name} .explorer-figure > svg.wide[role=img]").is_visible()
         assert not page.locator(f"#fig-{name} fieldset").is_visible()
 
 
@@ -207,7 +207,7 @@ def test_where_the_bundle_is_missing_the_first_state_stays(browser, built, tmp_p
     page = browser.new_page(offline=True)
     page.goto((tmp_path / "site/en/chapters/en/one.html").as_uri())
     page.wait_for_selector("#fig-roofline .explorer.still")
-    assert page.locator("#fig-roofline .explorer-figure > svg[role=img]").is_visible()
+    assert page.locator("#fig-roofline .explorer-figure > svg.wide[role=img]").is_visible()
     assert not page.locator("#fig-roofline fieldset").is_visible()
     assert table(page, "roofline") == explore.roofline().shown()
     page.close()

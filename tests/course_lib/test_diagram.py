@@ -5,14 +5,15 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from course_lib import CourseError
-from course_lib.diagram import WIDTH, flow
+from course_lib.diagram import NARROW, WIDTH, flow
 
 SVG = "{http://www.w3.org/2000/svg}"
+SIZES = {"markup": WIDTH, "narrow": NARROW}
 FORKS = [("Is it <busy>?", "no", "Launch less & batch.", "yes"), ("Is it near a bound?", "no", "Take another path.", "yes")]
 
 
-def drawn(forks=FORKS, start="Time the step.", end="Another algorithm."):
-    return flow(start, forks, end, title="A slow step", again="again").markup
+def drawn(forks=FORKS, start="Time the step.", end="Another algorithm.", size="markup"):
+    return getattr(flow(start, forks, end, title="A slow step", again="again"), size)
 
 
 def test_it_is_xml_with_a_title_and_a_description_that_it_is_labelled_by():
@@ -25,8 +26,9 @@ def test_it_is_xml_with_a_title_and_a_description_that_it_is_labelled_by():
         assert f"{question} {answer}: {remedy}" in named[1].text
 
 
-def test_every_word_stands_in_the_picture():
-    root = ET.fromstring(drawn())
+@pytest.mark.parametrize("size", SIZES)
+def test_every_word_stands_in_the_picture(size):
+    root = ET.fromstring(drawn(size=size))
     shown = " ".join(text.text for text in root.iter(f"{SVG}text"))
     for fork in FORKS:
         for words in fork:
@@ -34,15 +36,16 @@ def test_every_word_stands_in_the_picture():
 
 
 @pytest.mark.parametrize("question", ["Is " + "a long question " * 12, "장치가 쉬지 않고 일하고 있는가, 아니면 기다리고 있는가?"])
-def test_lines_stay_within_their_boxes(question):
-    root = ET.fromstring(drawn([(question, "no", "Remedy.", "yes")]))
+@pytest.mark.parametrize("size", SIZES)
+def test_lines_stay_within_their_boxes(question, size):
+    root = ET.fromstring(drawn([(question, "no", "Remedy.", "yes")], size=size))
     boxes = [[float(box.get(side)) for side in ("x", "y", "width", "height")] for box in root.iter(f"{SVG}rect")]
     for text in root.iter(f"{SVG}text"):
         x, y = float(text.get("x")), float(text.get("y"))
         if text.text in ("no", "yes", "again"):
             continue
         assert any(left < x < left + wide and top < y < top + tall for left, top, wide, tall in boxes)
-    assert max(left + wide for left, _, wide, _ in boxes) < WIDTH
+    assert max(left + wide for left, _, wide, _ in boxes) < SIZES[size]
 
 
 def test_two_diagrams_of_a_page_share_no_id():

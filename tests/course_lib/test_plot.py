@@ -1,4 +1,6 @@
+import contextlib
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -8,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.scale import LogTransform
+from matplotlib.text import Text
 
 from course_lib import CourseError, attainable, plot, ridge
 from course_lib.plot import GRID, INK, LINES, MUTED, SHADES
@@ -127,14 +130,80 @@ def test_it_prints_exactly_one_kind(monkeypatch):
     bundle = figure()._repr_mimebundle_()
     assert list(bundle) == ["text/markdown"]
     block = bundle["text/markdown"]
-    assert re.fullmatch(r"```\{=html\}\n<div class=\"sizes\"><svg .*</svg>\n</div>\n```\n", block, flags=re.DOTALL)
+    assert re.fullmatch(r'```\{=html\}\n<div class="sizes"><svg .*</svg>\n</div>\n```\n', block, flags=re.DOTALL)
     assert block.count("```") == 2
-    assert figure().svg() in block
+    assert figure().svg() + figure().svg(narrow=True) in block
+    assert figure().svg() != figure().svg(narrow=True)
     monkeypatch.setenv("COURSE_PRINT", "notebook")
     assert list(figure()._repr_mimebundle_()) == ["image/png"]
     monkeypatch.delenv("COURSE_PRINT")
     assert figure()._repr_mimebundle_(include=None, exclude=None) == {"image/png": figure().png()}
     assert repr(figure()) == "Plot()"
+
+
+CROWDED = [
+    figure,
+    sweep,
+    lambda: figure(shade=True),
+    lambda: plot.roofline({"NVLink": (1e15, 4e11), "HBM": (1e15, 3e12)}, {f"B = {b}": b for b in (100, 130, 150, 160)}),
+    lambda: plot.sweep([1, 1e9], {f"a line with a long name {i}": [1, 10 + i] for i in range(4)}, x_label="V", y_label="s"),
+    lambda: plot.parity({f"runs of source {i}": ([1e-9, 1e3], [1e-9, 2e3]) for i in range(6)}, unit="s"),
+]
+
+
+def dotted():
+    made = figure()
+    for i in range(8):
+        made.name_dot(f"an operator, {i}", 2 + i / 4, 2e12, fontsize=7)
+    return made
+
+
+CROWDED.append(dotted)
+
+
+def words_in(svg):
+    texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return sorted(said for node in texts if re.search("[A-Za-z]", said := "".join(node.itertext()).strip()))
+
+
+@pytest.mark.parametrize("make", CROWDED)
+def test_the_narrow_twin_says_as_much_in_letters_as_large(make):
+    one = make()
+    wide, narrow = one.svg(), one.svg(narrow=True)
+    assert words_in(narrow) == words_in(wide)
+    boxes = [[float(side) for side in re.search(r'viewBox="([^"]+)"', svg)[1].split()] for svg in (wide, narrow)]
+    assert boxes[1][2] <= boxes[0][2] / 2
+    # A phone's column of 325 px shows nine points as eleven pixels.
+    assert min(float(size) for size in re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", narrow)) * 325 / boxes[1][2] >= 11
+    assert one.svg() == wide
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("make", CROWDED)
+def test_no_name_stands_on_another_or_outside(make, narrow):
+    figure = make()
+    with figure._labels.narrow() if narrow else contextlib.nullcontext():
+        figure._labels.place(plot.NARROW if narrow else plot.WIDE)
+        figure.figure.draw_without_rendering()
+        axes, frame = figure.figure.axes[0], figure.figure.bbox
+        legend = axes.get_legend()
+        texts = [
+            text for text in [*axes.texts, *(legend.get_texts() if legend else [])] if text.get_visible() and text.get_text()
+        ]
+        boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts]  # without leaders
+    for said, box in boxes:
+        assert min(box.x0 - frame.x0, frame.x1 - box.x1, box.y0 - frame.y0, frame.y1 - box.y1) >= -1, said
+    for (said, one), (other_said, other) in itertools.combinations(boxes, 2):
+        wide, tall = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert wide <= 1 or tall <= 0.4 * min(one.height, other.height), (said, other_said)
+
+
+def test_places_are_short_and_texts_are_whole():
+    svg = plot.sweep([0.00123, 10], {"0.12345": [1, 2]}, x_label="x", y_label="y").svg()
+    assert "0.12345" in svg
+    attributes = re.findall(r'(?: d| x| y| transform|points)="([^"]+)"', svg)
+    assert attributes
+    assert not any(re.search(r"\.\d{3}", attribute) for attribute in attributes)
 
 
 def test_each_roof_bends_at_its_ridge_and_carries_the_marks():

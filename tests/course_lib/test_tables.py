@@ -38,11 +38,35 @@ def test_every_figure_in_a_table_leads_to_the_row_that_says_where_it_is_from(sit
     import re
 
     shown = "".join(repr(make()) for make in (tables.chip_table, tables.peak_table, tables.link_table, tables.dispute_table))
-    targets = set(re.findall(r"\{#(spec-[\w-]+)\}", repr(tables.figure_tables())))
+    rows = tables.figure_tables()._repr_mimebundle_()["text/markdown"]
+    targets = set(re.findall(r"\{#(spec-[\w-]+)\}", rows)) | set(re.findall(r'id="(spec-[\w-]+)"', rows))
     links = set(re.findall(r"\(#(spec-[\w-]+)\)", shown))
     assert links
     assert links <= targets
     assert len(targets) == len(chips()) + sum(len(chip(key).figures) for key in chips())
+
+
+def test_a_figure_carries_its_value_in_si_units_for_the_page_to_sort_by(site):
+    import re
+
+    shown = repr(tables.chip_table()) + repr(tables.link_table())
+    figures = {re.sub(r"[^a-z0-9-]", "-", f"spec-{key}-{name}"): f.si for key in chips() for name, f in chip(key).figures.items()}
+    carried = re.findall(r'\(#(spec-[\w-]+)\)\{data-v="([^"]+)"\}', shown)
+    assert len(carried) > 5 * len(chips())
+    assert all(float(value) == pytest.approx(figures[anchor], rel=1e-9) for anchor, value in carried)
+
+
+def test_on_the_site_each_chip_folds_and_rows_are_cards_and_a_notebook_has_plain_tables(site, monkeypatch):
+    def shown():
+        return [
+            made()._repr_mimebundle_()["text/markdown"]
+            for made in (tables.figure_tables, tables.dispute_table, tables.source_table)
+        ]
+
+    assert all(text.startswith("::: {.cards}") and text.endswith(":::") for text in shown())
+    assert shown()[0].count("<details") == shown()[0].count("</details>") == len(chips())
+    monkeypatch.delenv("COURSE_PRINT")
+    assert not any(mark in text for text in shown() for mark in (":::", "<details", "{="))
 
 
 def test_disputes_are_marked_and_listed(site):

@@ -35,7 +35,8 @@ def forms(text):
 @pytest.mark.parametrize("lang", languages())
 def test_nothing_is_defined_that_no_page_uses(lang):
     said = " ".join(prose(lang).lower().split())
-    code = "\n".join(f.read_text() for folder in ("course_lib", "chapters/cells") for f in (ROOT / folder).rglob("*") if f.suffix in (".py", ".qmd"))
+    sources = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "chapters" / "cells").rglob("*.qmd")]
+    code = "\n".join(f.read_text(encoding="utf-8") for f in sources)
     shown = {term for term in words(lang, "term") if f't("{term}"' in code}
     used = {term for term, text in words(lang, "term").items() if any(form.lower() in said for form in forms(text))}
     assert words(lang, "term").keys() - used - shown == set()
