@@ -38,6 +38,8 @@ _STYLE: dict[Any, Any] = {
     "grid.color": GRID, "grid.linewidth": 0.7, "lines.linewidth": 2, "svg.fonttype": "none", "svg.hashsalt": "course",
     "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED,
 }  # fmt: skip
+_DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
+_DOT_STYLE = re.compile(r' style="([^"]*)"')
 
 
 class Plot:
@@ -86,8 +88,10 @@ class Plot:
         svg = re.sub(r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
         size = "narrow" if narrow else "wide"
         svg = svg.replace("<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1)
-        # A hundredth of a point is seen by nobody; the rest of the digits would be half of the page.
+        # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits would be half of the page.
+        svg = re.sub(r"<use [^>]*>", lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]), re.sub(r"\n\s+<", "\n<", svg))
         svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
+        svg = _DOTS.sub(_styled_together, svg)
         svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
         svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
@@ -99,6 +103,15 @@ class Plot:
         svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
         svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
         return re.sub("|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg)
+
+
+def _styled_together(dots: re.Match[str]) -> str:
+    """Many dots of one style say it once."""
+    given, inside = dots.groups()
+    styles = set(_DOT_STYLE.findall(inside))
+    if len(styles) != 1 or "style=" in given:
+        return dots[0]
+    return f'<g{given} style="{styles.pop()}">{_DOT_STYLE.sub("", inside)}</g>'
 
 
 def roofline(

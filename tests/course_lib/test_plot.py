@@ -206,6 +206,12 @@ def test_places_are_short_and_texts_are_whole():
     assert not any(re.search(r"\.\d{3}", attribute) for attribute in attributes)
 
 
+def test_many_dots_say_their_style_once():
+    svg = plot.parity({"one": (np.geomspace(1, 2, 50), np.geomspace(1, 3, 50))}, unit="s").svg()
+    dots = re.findall(r'<g[^>]* style="fill: var[^"]*">\s*((?:<use xlink:href="[^"]*" x="[\d.]+" y="[\d.]+"/>\s*)+)</g>', svg)
+    assert [found.count("<use") for found in dots if found.count("<use") > 10] == [50]
+
+
 def test_each_roof_bends_at_its_ridge_and_carries_the_marks():
     axes = figure().figure.axes[0]
     roofs = [line for line in axes.lines if len(line.get_xdata()) == 3]

@@ -10,7 +10,6 @@ from course_lib.text import words
 from course_press import site
 from course_press.book import languages
 from course_press.searchable import sections
-from tests.course_press.conftest import Copy
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = re.compile(r"@\{?(?:fig|tbl|eq|sec|lst)-|\[-?@|\\[a-zA-Z]{2,}|\$[^$]+\$|\{#|:::")
@@ -32,8 +31,9 @@ def raw(printed):
 
 
 def test_references_citations_and_formulas_are_indexed_as_they_read(book):
-    book.edit("chapters/en/one.qmd", "In the margin.", "As @eq-roof의 says [@williams2009], $I^* = \\frac{\\pi}{\\beta}$ , and so on.")
-    book.edit("chapters/en/one.qmd", "{#eq-roof}", "{#eq-roof}")
+    book.edit(
+        "chapters/en/one.qmd", "In the margin.", "As @{eq-roof}의 says [@williams2009], $I^* = \\frac{\\pi}{\\beta}$ , and so on."
+    )
     printed = site.printed(book.root, ["en"])
     assert list(raw(printed)) == []
     ((_, pages),) = printed
@@ -43,7 +43,6 @@ def test_references_citations_and_formulas_are_indexed_as_they_read(book):
 
 
 def test_a_table_is_named_by_its_caption_as_printed(book):
-    book.edit("chapters/en/one.qmd", "In the margin.", "In the margin.")
     book.build(("en",))
     page = (book.root / "_site/en/chapters/en/one.html").read_text(encoding="utf-8")
     named = re.findall(r'role="region" aria-labelledby="([^"]+)"', page)
@@ -61,7 +60,7 @@ def test_a_table_is_named_by_its_caption_as_printed(book):
         (r"\sqrt{x}", "√(x)"),
     ],
 )
-def test_formulas_are_said_in_one_line(tmp_path, tex, said):
+def test_formulas_are_said_in_one_line(tex, said):
     import pypandoc
 
     body = pypandoc.convert_text(f"${tex}$", "html5", format="markdown", extra_args=["--mathml"])
@@ -82,5 +81,5 @@ def test_no_page_of_the_book_lets_its_source_show():
     assert list(raw(site.printed(ROOT, languages(ROOT)))) == []
 
 
-def test_no_page_of_a_korean_book_lets_its_source_show(tmp_path):
+def test_no_page_of_a_korean_book_lets_its_source_show():
     assert list(raw(site.printed(ROOT, ["ko"]))) == []
