@@ -151,3 +151,19 @@ def test_notebooks_that_prose_opens_exist_and_are_those_that_are_installed():
             assert opened == ref, page
             assert (ROOT / notebook).is_file(), (page, notebook)
             assert notebook.split("/")[1] == page.parent.name
+
+
+@pytest.mark.parametrize("page", ["network-rooflines", "int8-problems"])
+def test_open_problems_have_answers_that_are_computed(page):
+    """A problem for pencil and paper is followed by a folded answer, and the answer's numbers come from cells."""
+    for language in ("en", "es", "ko"):
+        text = (ROOT / "chapters" / language / f"{page}.qmd").read_text(encoding="utf-8")
+        section = re.search(r"^## .*?-problems\}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL).group(1)
+        after_exercises = section.rpartition(f"../cells/{page}/ex-")[2].partition(">}}")[2]
+        answers = re.split(r'^::: \{\.callout-note collapse="true" title="[^"]+"\}$', section, flags=re.MULTILINE)[1:]
+        questions = re.sub(r"^:::.*?^:::$", "", after_exercises, flags=re.MULTILINE | re.DOTALL)
+        asked = len(re.findall(r"^\*\*\d+\.\*\*", questions, re.MULTILINE)) or bool(questions.strip())
+        assert len(answers) == asked
+        assert not re.search(r"^\d+\. ", questions, re.MULTILINE), "a numbered list leaves no place for an answer under each"
+        for answer in answers:
+            assert "`{python} " in answer.partition("\n:::")[0]
