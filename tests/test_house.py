@@ -88,6 +88,12 @@ def test_pins_keep_to_what_pyproject_asks():
             )
 
 
+def test_actions_are_pinned_by_commit():
+    used = re.findall(r"uses: (\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml")))
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+
+
 def test_vendored_files_have_their_licence():
     vendor = ROOT / "course_press" / "assets" / "vendor"
     files = {file for file in vendor.iterdir() if file.suffix != ".LICENSE"}

@@ -1,7 +1,7 @@
 """Measures a matrix multiplication and the memory bandwidth of the device at hand, and says how far to trust the result.
 
 >>> from course_lib import bench
->>> row = bench.matmul(256, 256, 256, budget=1.0)
+>>> row = bench.matmul(256, 256, 256, budget=20)
 >>> row.status, row.flops
 ('ok', 33554432.0)
 """
