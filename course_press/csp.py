@@ -27,6 +27,7 @@ def policy(frame: str) -> str:
             "default-src 'self' file:",
             f"script-src 'self' file:{hashes}",
             "style-src 'self' file: 'unsafe-inline'",  # figures carry style attributes
+            "font-src 'self' file: data:",  # style sheets hold their fonts
             "img-src 'self' file: data:",
             "object-src 'none'",
             "base-uri 'none'",
