@@ -45,24 +45,36 @@ local function minutes(blocks)
   return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE))
 end
 
-local function chapters(lang)
+local function inlines_of(markdown) return pandoc.utils.blocks_to_inlines(pandoc.read(markdown, "markdown").blocks) end
+
+-- What the cover says of each chapter. Quarto does not tell, so that its sources are read.
+local function read_chapters(lang)
+  local list = pandoc.List {}
+  for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
+    local chapter = pandoc.read(file_text(root .. "/" .. path), "markdown")
+    local meta = chapter.meta
+    -- A page without a title of its own is unnumbered, and for looking things up.
+    if meta.title then
+      list:insert { path = path, title = meta.title, description = meta.description or {}, minutes = minutes(chapter.blocks) }
+    end
+  end
+  return list
+end
+
+local function chapters(lang, known)
   local said = {}
   for _, row in ipairs(rows_of("words.csv")) do said[row.term] = row[lang] end
   local function time(key, count)
     return pandoc.Span({ pandoc.Str((said[key]:gsub("{n}", tostring(count)))) }, { class = "time" })
   end
   local items, all = pandoc.List {}, 0
-  for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
-    local chapter = pandoc.read(file_text(root .. "/" .. path), "markdown")
-    -- A page without a title of its own is unnumbered, and for looking things up.
-    if chapter.meta.title then
-      local count = minutes(chapter.blocks)
-      all = all + count
-      items:insert {
-        pandoc.Para { pandoc.Link(chapter.meta.title, path), pandoc.Space(), time("ui-minutes", count) },
-        pandoc.Para(chapter.meta.description or {}),
-      }
-    end
+  for _, chapter in ipairs(known or read_chapters(lang)) do
+    local count = math.tointeger(chapter.minutes)
+    all = all + count
+    items:insert {
+      pandoc.Para { pandoc.Link(chapter.title, chapter.path), pandoc.Space(), time("ui-minutes", count) },
+      pandoc.Para(chapter.description),
+    }
   end
   return { pandoc.OrderedList(items), pandoc.Para { time("ui-minutes-in-all", all) } }
 end
@@ -211,14 +223,19 @@ end
 
 function Pandoc(doc)
   local lang = stringify(doc.meta.lang)
-  local page = quarto and quarto.doc.input_file or root .. "/" .. pandoc.json.decode(stringify(doc.meta.course)).page
+  local course = not quarto and pandoc.json.decode(stringify(doc.meta.course))
+  local page = course and root .. "/" .. course.page or quarto.doc.input_file
+  local known = course and pandoc.List(course.chapters):map(function(chapter)
+    chapter.title, chapter.description = inlines_of(chapter.title), inlines_of(chapter.description)
+    return chapter
+  end)
   local folder, stem = pandoc.path.directory(page), pandoc.path.split_extension(pandoc.path.filename(page))
   doc.meta["reading-minutes"] = tostring(minutes(doc.blocks))
   if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then doc.blocks = link_terms(doc.blocks, lang) end
   doc.blocks = doc.blocks:walk {
     Div = function(div)
       if not div.classes:includes("chapters") then return nil end
-      div.content = chapters(lang)
+      div.content = chapters(lang, known)
       return div
     end,
   }
