@@ -77,25 +77,36 @@ def print_pages(
     SourceError
         If a chapter cannot be run or printed.
     """
+    printed: dict[int, Printed] = {}
 
     def job(book: Book, chapter: Chapter) -> Printed:
-        return print_page(
-            book, chapter, run(chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint), cache
-        )
+        ran = run(chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint)
+        return print_page(book, chapter, ran, cache, [printed[id(other)] for other in book.chapters if id(other) in printed])
 
-    jobs = [(f"{book.lang} · {chapter.title}", partial(job, book, chapter)) for book in books for chapter in book.chapters]
-    pages = iter(together(jobs, say=say))
-    return [[next(pages) for _ in book.chapters] for book in books]
+    # Covers come last: they list the other pages, and how long each takes to read.
+    for covers in (False, True):
+        wanted = [(book, chapter) for book in books for chapter in book.chapters if chapter.is_cover == covers]
+        pages = together([(f"{book.lang} · {chapter.title}", partial(job, book, chapter)) for book, chapter in wanted], say=say)
+        printed |= {id(page.chapter): page for page in pages}
+    return [[printed[id(chapter)] for chapter in book.chapters] for book in books]
 
 
-def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
-    """Print one page with pandoc, or reuse the print of the same text."""
+def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Sequence[Printed] = ()) -> Printed:
+    """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
     text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
+    listed = [
+        {
+            "path": str(other.chapter.path), "title": other.chapter.title, "minutes": other.data["minutes"],
+            "work": other.data["work"], "description": str(other.chapter.meta.get("description", "")),
+        }
+        for other in others if chapter.is_cover and other.chapter.number
+    ]  # fmt: skip
     course = {
-        "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path)
+        "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path),
+        "chapters": listed,
     }  # fmt: skip
-    sources = [read_text(file) for file in _read_by_pandoc(book, chapter)]
-    key = cache.key("print", text, course, str(chapter.meta), sources, pandoc_version())
+    sources = [read_text(file) for file in _read_by_pandoc(book)]
+    key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)
     if stored is None:
         body, _, data = pandoc(book, chapter, text, course, "site.lua", "html5").partition(_SPLIT)
@@ -110,13 +121,9 @@ def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache) -> Printed:
     return Printed(chapter, stored["body"], stored["data"])
 
 
-def _read_by_pandoc(book: Book, chapter: Chapter) -> Iterator[Path]:
+def _read_by_pandoc(book: Book) -> Iterator[Path]:
     """The files that a page's print depends on besides its own text."""
     yield from (*book.bibliography, *sorted(ASSETS.glob("*.lua")), *(DATA / name for name in ("words.csv", "definitions.csv")))
-    if chapter.is_cover:
-        # Its list of chapters says how long each takes to read.
-        yield from (book.root / other.path for other in book.chapters)
-        yield book.root / f"_quarto-{book.lang}.yml"
 
 
 def pandoc_version() -> str:

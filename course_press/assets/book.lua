@@ -56,7 +56,7 @@ local function study(chapter)
     Str = function(str)
       local rest, syllables = str.text:gsub(HANGUL, "")
       hangul = hangul + syllables
-      if rest:gsub("\226[\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
+      if rest:gsub("\226[\128-\191][\128-\191]", ""):match("[%w\195-\233]") then words = words + 1 end
     end,
   }
   return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE + LOOK * looks)), work
@@ -68,22 +68,35 @@ local function chapter_at(path)
   return chapter.meta.title and chapter
 end
 
-local function chapters(lang)
+local function inlines_of(markdown) return pandoc.utils.blocks_to_inlines(pandoc.read(markdown, "markdown").blocks) end
+
+-- What the cover says of each chapter. Quarto does not tell, so that its sources are read.
+local function read_chapters(lang)
+  local list = pandoc.List {}
+  for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
+    local chapter = chapter_at(root .. "/" .. path)
+    if chapter then
+      local read, work = study(chapter)
+      local meta = chapter.meta
+      list:insert { path = path, title = meta.title, description = meta.description or {}, minutes = read, work = work }
+    end
+  end
+  return list
+end
+
+local function chapters(lang, known)
   local said = {}
   for _, row in ipairs(rows_of("words.csv")) do said[row.term] = row[lang] end
   local function time(key, counts)
     return pandoc.Span({ pandoc.Str((said[key]:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))) }, { class = "time" })
   end
   local items, reading, working = pandoc.List {}, 0, 0
-  for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
-    local chapter = chapter_at(root .. "/" .. path)
-    if chapter then
-      local read, work = study(chapter)
-      reading, working = reading + read, working + work
-      local first = pandoc.List { pandoc.Link(chapter.meta.title, path), pandoc.Space(), time("ui-minutes", { n = read }) }
-      if work > 0 then first:extend { pandoc.Space(), time("ui-work-minutes", { n = work }) } end
-      items:insert { pandoc.Para(first), pandoc.Para(chapter.meta.description or {}) }
-    end
+  for _, chapter in ipairs(known or read_chapters(lang)) do
+    local read, work = math.tointeger(chapter.minutes), math.tointeger(chapter.work)
+    reading, working = reading + read, working + work
+    local first = pandoc.List { pandoc.Link(chapter.title, chapter.path), pandoc.Space(), time("ui-minutes", { n = read }) }
+    if work > 0 then first:extend { pandoc.Space(), time("ui-work-minutes", { n = work }) } end
+    items:insert { pandoc.Para(first), pandoc.Para(chapter.description) }
   end
   local function hours(minutes) return math.ceil(minutes / 60) end
   return { pandoc.OrderedList(items), pandoc.Para { time("ui-hours-in-all", { n = hours(reading), m = hours(working) }) } }
@@ -233,7 +246,12 @@ end
 
 function Pandoc(doc)
   local lang = stringify(doc.meta.lang)
-  local page = quarto and quarto.doc.input_file or root .. "/" .. pandoc.json.decode(stringify(doc.meta.course)).page
+  local course = not quarto and pandoc.json.decode(stringify(doc.meta.course))
+  local page = course and root .. "/" .. course.page or quarto.doc.input_file
+  local known = course and pandoc.List(course.chapters):map(function(chapter)
+    chapter.title, chapter.description = inlines_of(chapter.title), inlines_of(chapter.description)
+    return chapter
+  end)
   local folder, stem = pandoc.path.directory(page), pandoc.path.split_extension(pandoc.path.filename(page))
   local chapter = chapter_at(page)
   local read, work = 0, 0
@@ -243,7 +261,7 @@ function Pandoc(doc)
   doc.blocks = doc.blocks:walk {
     Div = function(div)
       if not div.classes:includes("chapters") then return nil end
-      div.content = chapters(lang)
+      div.content = chapters(lang, known)
       return div
     end,
   }

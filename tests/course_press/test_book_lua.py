@@ -3,6 +3,7 @@
 import pytest
 from lxml import html
 
+from course_press import printing
 from course_press.book import read_book
 from course_press.printing import print_page
 from course_press.run import Cache, Ran
@@ -60,6 +61,25 @@ def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words
     assert entries[0].cssselect("a")[0].get("href") == "chapters/en/one.html"
 
 
+def test_the_cover_is_printed_again_only_when_what_it_lists_changes(book, monkeypatch):
+    book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
+    book.build()
+    before = page(book, "en/index.html")
+    asked = []
+    convert = printing.pandoc
+    monkeypatch.setattr(
+        printing, "pandoc", lambda book, chapter, *rest: asked.append(chapter.path.stem) or convert(book, chapter, *rest)
+    )
+    book.edit("chapters/en/two.qmd", "Back to", "Back at last to")
+    book.build()
+    assert asked == ["two"]
+    assert text(page(book, "en/index.html")) == text(before)
+    book.edit("chapters/en/one.qmd", "description: The first.", "description: \"*First* of all -- and 'best'.\"")
+    book.build()
+    assert asked[1:] == ["index"]
+    assert text(page(book, "en/index.html").cssselect(".chapters li")[0]).endswith("First of all – and ‘best’.")
+
+
 def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
     book.build()
@@ -88,11 +108,11 @@ def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
             "(Ridge points!) *Tiles* and **a warm-up**.",
             [("Ridge points", "ridge-point"), ("Tiles", "tile"), ("warm-up", "warm-up")],
         ),
-        ("Memory\nbandwidth utilization, MFU.", [("Memory bandwidth utilization", "mbu"), ("MFU", "mfu")]),
+        ("Grouped-query\nattention, MFU.", [("Grouped-query attention", "grouped-query-attention"), ("MFU", "mfu")]),
         ("Tiling, hopping, springs, `bandwidth`, [bandwidth](one.qmd), $latency$.", []),
         ("A note.^[The bandwidth.]\n\n- The median\n\n> latency", [("median", "median"), ("latency", "latency")]),
         ("::: {.callout-note}\nThe bandwidth.\n:::\n\n### The median\n\nThe latency.", [("latency", "latency")]),
-        ("Bisection bandwidth.", [("Bisection bandwidth", "bisection-bandwidth")]),
+        ("Bus bandwidth.", [("Bus bandwidth", "bus-bandwidth")]),
     ],
 )
 def test_the_first_use_of_a_term_leads_to_the_glossary(with_glossary, said, expected):
