@@ -22,6 +22,8 @@ from course_press.source import MissingError
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
+TIMEOUT = 600
+"""Seconds after which pandoc or Chromium is taken to hang; the whole book takes them some ten."""
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 _NARROW = re.compile(r'<svg(?:\s[\w:-]+="[^"]*")*?\sclass="narrow".*?</svg>', re.DOTALL)
 _BOX_TITLE = re.compile(r'<(p|summary) class="((?:callout|exercise)-title)">(.*?)</\1>', re.DOTALL)
@@ -126,7 +128,7 @@ def _pdf(book: Book, pages: Sequence[Printed], file: Path) -> None:
         "--no-pdf-header-footer", "--generate-pdf-document-outline", "--timeout=120000", f"--print-to-pdf={file}",
         *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []), (work / "book.html").as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _within_limit(command, work)
     if done.returncode or not file.is_file():
         raise CourseError(f"chromium could not print the {book.lang} book:\n{done.stderr[-2000:].strip()}")
 
@@ -159,9 +161,18 @@ def _epub(book: Book, pages: Sequence[Printed], file: Path) -> None:
         "--split-level=1", "--css", str(ASSETS / "epub.css"), "--epub-cover-image", "cover.svg",
         *(f"--metadata={name}={value}" for name, value in given.items() if value),
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    done = _within_limit(command, work)
     if done.returncode or "Could not" in done.stderr:  # a resource not found, or maths not read, is only a warning to pandoc
         raise CourseError(f"pandoc could not write the {book.lang} EPUB:\n{done.stderr[-2000:].strip()}")
+
+
+def _within_limit(command: Sequence[str], work: Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, cwd=work, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise CourseError(
+            f"{Path(command[0]).name} took longer than {TIMEOUT} s for the book: try again on an idle machine"
+        ) from None
 
 
 def _image(svg: str, file: Path) -> str:
