@@ -9,7 +9,20 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import LARGEST, MADE, CourseError, Numbers, count, flag, known, nonnegative, plain, shown, together, wholes
+from course_lib._checks import (
+    LARGEST,
+    MADE,
+    CourseError,
+    Numbers,
+    count,
+    flag,
+    known,
+    nonnegative,
+    plain,
+    shown,
+    together,
+    wholes,
+)
 from course_lib.dtypes import BITS, itemsize
 from course_lib.roofline import Unit, Work, keep
 
@@ -75,7 +88,8 @@ class Pass(Work):
 
     def __post_init__(self) -> None:
         Work.__post_init__(self)
-        keep(self, read=nonnegative("read", self.read, MADE), written=nonnegative("written", self.written, MADE), bytes=self.bytes)
+        passed = {name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")}
+        keep(self, **passed, bytes=self.bytes)
 
     @property
     def own(self) -> Numbers:
