@@ -189,9 +189,7 @@ def _chips(tp: Any, link: Any) -> int:
     return chips
 
 
-def _fits(
-    model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int
-) -> Any:
+def _fits(model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int) -> Any:
     """Whether a step has room, with as many `tokens` in flight: a batch in decode, a prompt after the other in prefill."""
     if chip.memory is None:
         return None

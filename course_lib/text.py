@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib._checks import CourseError, known
+from course_lib._checks import CourseError, count, flag, known, shown
 
 _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
@@ -24,6 +24,7 @@ _FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
+_MOST_DIGITS = 17
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 
@@ -78,14 +79,19 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     """
     try:
         number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-        if isinstance(number, bool) or not isfinite(number):
+        if isinstance(number, bool) or not isfinite(number) or (unit == "%" and not isfinite(100 * number)):
             raise TypeError
+        if not isinstance(number, int | float):
+            number = float(number)
     except (OverflowError, TypeError, ValueError):
         raise CourseError(
-            f"value must be one finite number (got {value!r}); for a batch that is never reached use t('never')"
+            f"value must be one finite number (got {shown(value)}); for a batch that is never reached use t('never')"
         ) from None
-    if digits is not None and (not isinstance(digits, int) or digits < 1):
-        raise CourseError(f"digits must be 1 or more, and whole (got {digits!r})")
+    if digits is not None and (count("digits", digits) > _MOST_DIGITS):
+        raise CourseError(f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})")
+    digits, sci = None if digits is None else int(digits), flag("sci", sci)
+    if not isinstance(unit, str):
+        raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     number = number or 0  # no minus before a zero
     lang = language()
     if unit == "%":

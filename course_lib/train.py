@@ -114,9 +114,7 @@ def mfu(
     >>> round(whole_square, 3), round(mfu("llama-2-7b", "a100-sxm-80", 3500, 4096, causal=True), 3)
     (0.526, 0.49)
     """
-    return hfu(
-        model, chip, tokens_per_second, sequence, recompute="none", causal=causal, dtype=dtype, parameters=parameters
-    )
+    return hfu(model, chip, tokens_per_second, sequence, recompute="none", causal=causal, dtype=dtype, parameters=parameters)
 
 
 def hfu(

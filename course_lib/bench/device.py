@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, known, positive, whole
+from course_lib._checks import CourseError, count, known, nonnegative, positive, shown, single
 from course_lib.results import Manifest
-from course_lib.specs import Accelerator, chip_of_device
+from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 DEFAULT_CACHE = 64 * 2**20
 """Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold timing."""
@@ -110,14 +110,18 @@ def cpu_peak(cores: int, clock: float, simd_bits: int, *, bits: int = 32, fma_un
 
     Every factor is an assumption about what the cores do at once and at which clock; print them beside the result.
 
+    Raises
+    ------
+    CourseError
+        If a count is not one positive whole number, or the clock not positive.
+
     Examples
     --------
     >>> cpu_peak(4, 1.6e9, 256) / 1e9
     204.8
     """
-    whole("cores", cores)
-    positive("clock", clock)
-    return cores * (simd_bits / bits) * fma_units * 2 * clock
+    lanes = count("simd_bits", simd_bits) / count("bits", bits)
+    return count("cores", cores) * lanes * count("fma_units", fma_units) * 2 * single("clock", positive("clock", clock))
 
 
 def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | None, str]:
@@ -134,7 +138,8 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
     >>> peak is None or "cores" in assumed
     True
     """
-    simd, clock = _simd_bits(), clock or _cpu_clock()
+    count("bits", bits)
+    simd, clock = _simd_bits(), _cpu_clock() if clock is None else single("clock", positive("clock", clock))
     if not simd or not clock:
         return None, "this system does not tell the width of its vector registers or its clock: compute a peak with cpu_peak"
     cores = _threads()
@@ -150,7 +155,7 @@ def observe(kind: str) -> Observed:
     >>> observe("cpu").power_w is None
     True
     """
-    if kind != "cuda":
+    if known("kind", kind, ("cpu", "cuda")) != "cuda":
         clock = _cpu_clock_now()
         return Observed(clock_mhz=clock / 1e6 if clock else None)
     asked = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active,driver_version"
@@ -174,7 +179,8 @@ def _reasons(mask: int) -> str:
 def _missing(found: Accelerator | None) -> str:
     if found:
         return ""
-    return "not in the spec table under this name: its datasheet peak is left blank; add a file with device_names to COURSE_CHIPS"
+    said = "not in the spec table under this name: its datasheet peak is left blank; add a file with device_names to COURSE_CHIPS"
+    return "; ".join([said, *(f"passed over {why}" for why in unreadable().values())])
 
 
 def _threads() -> int:
@@ -256,13 +262,30 @@ def manifest(
     sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
     host : what else is known of the machine.
 
+    Returns
+    -------
+    Manifest
+        Without a duration and a cost where the clock was set back since `started`.
+
+    Raises
+    ------
+    CourseError
+        If `started` is no time with a zone, or the price is negative.
+
     Examples
     --------
     >>> manifest("00", "python", machine("cpu"), datetime.now(UTC)).lab
     '00'
     """
+    if not isinstance(here, Machine):
+        raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
+    if not isinstance(started, datetime) or started.tzinfo is None:
+        raise CourseError(f"started must be a time with its zone: datetime.now(UTC) (got {shown(started)})")
+    count("seed", seed, 0)
+    price = None if usd_per_hour is None else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
     seen, now = observe(here.kind), datetime.now(UTC)
-    wall = (now - started).total_seconds()
+    passed = (now - started).total_seconds()
+    wall = passed if passed >= 0 else None  # the clock was set back: how long it took, nobody knows
     packages = {}
     for name in ("course-lib", "numpy", "torch", "papermill"):
         with contextlib.suppress(PackageNotFoundError):
@@ -270,9 +293,9 @@ def manifest(
     return Manifest(
         lab=lab, command=command, git_commit=_git_commit(), seed=seed, python=platform.python_version(), packages=packages,
         device=here.name, driver=seen.driver, clocks={"now": seen.clock_mhz} if seen.clock_mhz else {}, sku=sku,
-        usd_per_hour=usd_per_hour, price_source=price_source, started=started.isoformat(timespec="seconds"),
+        usd_per_hour=price, price_source=price_source, started=started.isoformat(timespec="seconds"),
         finished=now.isoformat(timespec="seconds"), wall_seconds=wall,
-        cost_usd=wall / 3600 * usd_per_hour if usd_per_hour is not None else None,
+        cost_usd=wall / 3600 * price if price is not None and wall is not None else None,
         host={
             "system": platform.system(), "machine": platform.machine(), "threads": here.threads,
             "cache_bytes": here.cache, **(host or {}),

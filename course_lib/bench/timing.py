@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from course_lib._checks import positive
+from course_lib._checks import CourseError, count, positive, shown, single
 
 STEADY = 0.05
 """Warm-up ends when three calls in a row differ by less than this from their fastest."""
@@ -53,8 +53,8 @@ def summary(samples: Sequence[float], seed: int = 0) -> Timing:
     >>> summary([1.0, 1.0, 1.0, 1.0, 9.0]).median
     1.0
     """
-    times = np.asarray(positive("samples", samples), dtype=float).reshape(-1)
-    drawn = np.random.default_rng(seed).choice(times, size=(RESAMPLES, times.size))
+    times = np.asarray(positive("samples", samples)).reshape(-1)
+    drawn = np.random.default_rng(count("seed", seed, 0)).choice(times, size=(RESAMPLES, times.size))
     low, high = np.percentile(np.median(drawn, axis=1), (2.5, 97.5))
     p20, median, p80 = np.percentile(times, (20, 50, 80))
     return Timing(
@@ -78,7 +78,9 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     >>> sample(lambda calls: [0.01], budget=1.0).median
     0.01
     """
-    positive("budget", budget)
+    if not callable(once):
+        raise CourseError(f"once must be a function that runs so many calls and returns their seconds (got {shown(once)})")
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     spent = 0.0
     recent: list[float] = []
     while spent < WARM_SHARE * budget:
