@@ -25,7 +25,7 @@ MADE = 1e100
 """Nor one that is made of a few of them beyond this, so that every result is a finite number."""
 EXACT = 2**53
 """From here on floating point no longer tells neighbouring whole numbers apart."""
-_SHOWN = 80
+_SHOWN, _LISTED = 80, 60
 
 
 def shown(value: Any) -> str:
@@ -60,7 +60,7 @@ def _scalar(values: Any) -> float | None:
 
 
 def _real(one: Any) -> float:
-    if not isinstance(one, Real) or isinstance(one, bool):
+    if isinstance(one, bool) or not isinstance(one, Real):
         raise TypeError
     return float(one)
 
@@ -145,6 +145,13 @@ def flag(name: str, value: Any) -> bool:
     raise CourseError(f"{name} must be True or False (got {shown(value)})")
 
 
+def text(name: str, value: Any) -> str:
+    """Return `value`; raise unless it is text that a file can hold."""
+    if isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value):
+        return value
+    raise CourseError(f"{name} must be text (got {shown(value)})")
+
+
 def together(**given: Numbers) -> None:
     """Raise unless these broadcast against each other; the message has their shapes."""
     shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
@@ -155,6 +162,13 @@ def together(**given: Numbers) -> None:
     except ValueError:
         sizes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise CourseError(f"{' and '.join(shapes)} must broadcast against each other (got shapes {sizes})") from None
+
+
+def keep(record: Any, **checked: Numbers) -> None:
+    """Store what the checks returned, not what was given; raise where one array does not go with another."""
+    together(**checked)
+    for name, value in checked.items():
+        object.__setattr__(record, name, value)
 
 
 def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
@@ -176,5 +190,6 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
     near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(said, keys, n=1, cutoff=0.6)
     near = near or [lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
-    remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {', '.join(keys)}"
+    listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
+    remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {listed}"
     raise CourseError(f"unknown {name} {shown(key)}{remedy}{f' ({more})' if more else ''}")

@@ -58,7 +58,7 @@ class Link:
         several: Any = 1.0 if self.count is None else whole("count", self.count)
         rate, latency = positive("per_direction", self.per_direction), nonnegative("latency", self.latency)
         together(per_direction=rate, count=several, latency=latency)
-        for name, value in (("per_direction", rate), ("count", self.count and several), ("latency", latency)):
+        for name, value in (("per_direction", rate), ("count", None if self.count is None else several), ("latency", latency)):
             object.__setattr__(self, name, value)
 
     @property

@@ -16,6 +16,7 @@ from course_lib._checks import (
     Numbers,
     count,
     flag,
+    keep,
     known,
     nonnegative,
     plain,
@@ -24,7 +25,7 @@ from course_lib._checks import (
     wholes,
 )
 from course_lib.dtypes import BITS, itemsize
-from course_lib.roofline import Unit, Work, keep
+from course_lib.roofline import Unit, Work
 
 
 class Convention(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,10 +33,10 @@ from course_lib._calibration import (
     from_file,
     to_toml,
 )
-from course_lib._checks import MADE, CourseError, Numbers, known, nonnegative, plain, positive, shown, together
+from course_lib._checks import MADE, CourseError, Numbers, keep, known, nonnegative, plain, positive, shown, text, together
 from course_lib.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
-from course_lib.roofline import Estimate, Work, keep
+from course_lib.roofline import Estimate, Work
 from course_lib.specs import Accelerator
 
 __all__ = [
@@ -70,6 +70,7 @@ class Prediction:
     source: str
 
     def __post_init__(self) -> None:
+        text("source", self.source)
         keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in ("expected", "low", "high")})
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from course_lib._checks import CourseError, known, positive
+from course_lib._checks import CourseError, known, positive, shown, text
 
 _T = TypeVar("_T")
 DATA = Path(__file__).parent / "data"
@@ -167,6 +167,8 @@ def decoded(path: Path, kind: type[_T]) -> _T:
     >>> decoded(DATA / "chips" / "t4.toml", dict)["vendor"]
     'NVIDIA'
     """
+    if "\0" in text("path", str(path)):
+        raise CourseError(f"path must be that of a file (got {shown(path)})")
     try:
         about = path.stat()
         if not S_ISREG(about.st_mode):

@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 
 from course_lib._bounded import accelerator, bounded
 from course_lib._checks import CourseError, Numbers, known, shown, whole
-from course_lib.dtypes import itemsize
+from course_lib.dtypes import itemsize, widest
 from course_lib.models import MACS_ARE, ConvNet
 from course_lib.models import model as model_of
-from course_lib.ops import matmul
 from course_lib.roofline import Estimate, Work, total
 from course_lib.specs import Accelerator
 
@@ -59,7 +58,7 @@ class Layer:
         >>> stem.elements("operands") == 3 * 224 * 224 + 64 * 112 * 112
         True
         """
-        level = BYTES.index(known("counted", counted, BYTES))  # type: ignore[arg-type]
+        level = BYTES.index(known("counted", counted, BYTES))
         if level < (2 if self.pool else 1):
             return 0
         extra = (self.adds if level >= 2 else 0) + (2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0)
@@ -70,7 +69,14 @@ class Layer:
         images, size = whole("batch", batch), itemsize(w, "w")
         moved = self.parameters * size + images * self.elements(counted) * (size if x is None else itemsize(x, "x"))
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        return Work(images * self.flops, moved, matmul(1, 1, 1, x=w if x is None else x, w=w).dtype, kernels=kernels)
+        return Work(images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels)
+
+
+def _arithmetic(w: str, x: str) -> str:
+    try:
+        return widest(x, w)
+    except CourseError:
+        raise CourseError(f"w and x must be one format, or one the wider (got {w!r} and {x!r})") from None
 
 
 def layers(net: ConvNet | str) -> tuple[Layer, ...]:

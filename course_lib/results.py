@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, nonnegative, shown
+from course_lib._checks import CourseError, nonnegative, shown, text
 from course_lib._report import gap, plot, report
 from course_lib._rows import HEADER, Difference, Key, Manifest, Row, apart, decoded, encoded, timed
 
@@ -232,7 +232,7 @@ def _whole(line: bytes) -> bool:
 
 
 def _path(path: Any) -> Path:
-    if not isinstance(path, str | Path) or not str(path):
+    if not isinstance(path, str | Path) or not str(path) or "\0" in text("path", str(path)):
         raise CourseError(f"path must be that of a results.csv (got {shown(path)})")
     return Path(path)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import MADE, CourseError, Numbers, flag, known, nonnegative, plain, positive, shown, together
+from course_lib._checks import MADE, CourseError, Numbers, flag, keep, known, nonnegative, plain, positive, shown, together
 from course_lib.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
@@ -89,13 +89,6 @@ def _counted(given: Any, checked: Numbers) -> Numbers:
 
 def _kernels(given: Any) -> Numbers:
     return _counted(given, nonnegative("kernels", given, MADE))
-
-
-def keep(record: Any, **checked: Numbers) -> None:
-    """Store what the checks returned, not what was given; raise where one array does not go with another."""
-    together(**checked)
-    for name, value in checked.items():
-        object.__setattr__(record, name, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,9 +195,10 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     >>> step.lower <= step.upper <= 2 * step.lower
     True
     """
-    if not isinstance(work, Work):
-        remedy = "it is bounded already" if isinstance(work, Estimate) else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
-        raise CourseError(f"work must be a Work (got {shown(work)}): {remedy}")
+    given: Any = work
+    if not isinstance(given, Work):
+        remedy = "it is bounded already" if isinstance(given, Estimate) else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
     t_math = work.flops / positive("peak", _chip(chip).peak(work.dtype, work.unit))

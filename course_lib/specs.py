@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, count, known, shown
+from course_lib._checks import CourseError, count, known, shown, text
 from course_lib._plausible import check_figures
 from course_lib.dtypes import BITS
 from course_lib.provenance import DATA, Classic, Figure, Source, check_quantity, cited, converted, decoded, sources
@@ -347,4 +347,5 @@ def chip_of_device(device_name: str) -> Accelerator | None:
     >>> chip_of_device("Tesla T40") is None
     True
     """
+    text("device_name", device_name)
     return next((found for key in chips() if device_name in (found := chip(key)).device_names), None)

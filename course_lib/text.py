@@ -77,6 +77,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     >>> n(989.4e12, "FLOP/s", sci=True), n(0.00847, "%"), n(3.1712, "×")
     ('9.89 × 10¹⁴ FLOP/s', '0.847%', '3.17×')
     """
+    if not isinstance(unit, str):
+        raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     try:
         number = value.item() if isinstance(value, np.generic | np.ndarray) else value
         if isinstance(number, bool) or not isfinite(number) or (unit == "%" and not isfinite(100 * number)):
@@ -90,8 +92,6 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     if digits is not None and (count("digits", digits) > _MOST_DIGITS):
         raise CourseError(f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})")
     digits, sci = None if digits is None else int(digits), flag("sci", sci)
-    if not isinstance(unit, str):
-        raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     number = number or 0  # no minus before a zero
     lang = language()
     if unit == "%":
@@ -179,6 +179,7 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
     'limitado por memoria'
     """
     known("language", lang, languages(), "languages are columns of data/words.csv")
+    known("kind", kind, {"", *(row["kind"] for term, row in _words().items() if term)})
     return {term: row[lang] for term, row in _words().items() if term and kind in ("", row["kind"])}
 
 
@@ -232,17 +233,22 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     |:--|--:|
     | H100 | 295 |
     """
+    for name, value in (("header", header), ("rows", rows)):
+        if not isinstance(value, list | tuple):
+            raise CourseError(f"{name} must be a list (got {shown(value)})")
     for row in (header, *rows):
+        if not isinstance(row, list | tuple):
+            raise CourseError(f"row must be a list of cells (got {shown(row)})")
         if len(row) != len(header):
             raise CourseError(f"row must have {len(header)} cells, one per column (got {len(row)}: {row!r})")
         for cell in row:
             if not isinstance(cell, str):
-                raise CourseError(f"cell must be text: write {cell!r} with n(), t() or str()")
+                raise CourseError(f"cell must be text: write {shown(cell)} with n(), t() or str()")
     if align is None:
         align = "l" + "".join("r" if any(map(_FIGURE.match, column)) else "l" for column in list(zip(*rows, strict=True))[1:])
         align = align.ljust(len(header), "r")
-    if len(align) != len(header) or not set(align) <= {"l", "r"}:
-        raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {align!r})")
+    if not isinstance(align, str) or len(align) != len(header) or not set(align) <= {"l", "r"}:
+        raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {shown(align)})")
     return Table(header, rows, align)
 
 

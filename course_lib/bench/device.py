@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, count, known, nonnegative, positive, shown, single
+from course_lib._checks import CourseError, count, known, nonnegative, positive, shown, single, text
 from course_lib.results import Manifest
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
@@ -281,7 +281,9 @@ def manifest(
         raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
     if not isinstance(started, datetime) or started.tzinfo is None:
         raise CourseError(f"started must be a time with its zone: datetime.now(UTC) (got {shown(started)})")
-    count("seed", seed, 0)
+    for name, value in (("lab", lab), ("command", command), ("sku", sku), ("price_source", price_source)):
+        text(name, value)
+    seed = count("seed", seed, 0)
     price = None if usd_per_hour is None else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
     seen, now = observe(here.kind), datetime.now(UTC)
     passed = (now - started).total_seconds()

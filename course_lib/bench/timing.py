@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -63,6 +64,12 @@ def summary(samples: Sequence[float], seed: int = 0) -> Timing:
     )  # fmt: skip
 
 
+def _seconds(each: Any) -> Sequence[float]:
+    if not isinstance(each, Sequence) or not each or not all(isinstance(one, int | float) for one in each):
+        raise CourseError(f"once must return the seconds of its calls as a list (got {shown(each)})")
+    return each
+
+
 def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int = 0) -> Timing:
     """Time calls until the budget is spent, after warming up.
 
@@ -84,7 +91,7 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     spent = 0.0
     recent: list[float] = []
     while spent < WARM_SHARE * budget:
-        (seconds,) = once(1)
+        seconds = _seconds(once(1))[0]
         spent += seconds
         recent = [*recent[-2:], seconds]
         if len(recent) == 3 and max(recent) - min(recent) <= STEADY * min(recent):
@@ -92,7 +99,7 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     calls = max(1, math.ceil(SHORTEST / max(min(recent), 1e-9)))
     samples: list[float] = []
     while len(samples) < FEWEST or (len(samples) < MOST and spent < budget):
-        each = once(calls)
+        each = _seconds(once(calls))
         spent += sum(each) * calls / len(each)
         samples.extend(each)
     return summary(samples, seed)
