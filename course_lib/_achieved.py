@@ -97,7 +97,7 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in fields}
     shape = (found[0].B, found[0].D, sum(one.F for one in found), found[0].groups)
     whole = Work(sums["flops"], sums["bytes"], work.dtype, work.unit, work.kernels, shape)
-    return Kernel(Estimate(**sums, kernels=work.kernels, work=whole), whole)
+    return Kernel(Estimate(**sums, kernels=work.kernels, work=whole, chip=parts[0].chip), whole)
 
 
 def _same_rows(one: "_Product", other: "_Product") -> bool:

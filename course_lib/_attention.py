@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, Numbers, known, plain, positive, whole
+from course_lib._checks import EXACT, CourseError, Numbers, count, known, plain, positive, shown, together, whole, wholes
 from course_lib._vector import softmax
 from course_lib.dtypes import itemsize, widest
 from course_lib.roofline import Work
@@ -14,11 +14,12 @@ STATISTICS = "fp32"
 """Format of the running maximum and sum that a tiled kernel keeps for each row."""
 
 
-def _heads(heads: int, kv_heads: int) -> float:
-    """Queries' heads for each head of keys and values."""
-    if whole("heads", heads) % whole("kv_heads", kv_heads):
-        raise CourseError(f"kv_heads must divide heads {heads} (got {kv_heads})")
-    return heads / kv_heads
+def _heads(heads: int, kv_heads: int) -> tuple[int, int]:
+    """Heads of queries, and of keys and values, which divide them."""
+    many, shared = count("heads", heads), count("kv_heads", kv_heads)
+    if many % shared:
+        raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
+    return many, shared
 
 
 def attention_standard(
@@ -53,13 +54,14 @@ def attention_standard(
     >>> sum(part.bytes for part in parts.values()) == 2 * (4 * 4096 * 64 + 4 * 4096**2)
     True
     """
-    _heads(heads, kv_heads)
-    b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
-    size, square = itemsize(x), b * heads * q * t
-    queries, keys = b * heads * q * d, b * kv_heads * t * d
-    shape = (batch, q_len, kv_len, heads)
-    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x), shape=shape)
-    return {"scores": product, "softmax": softmax(b * heads * q, kv_len, x=x), "values": product}
+    many, shared = _heads(heads, kv_heads)
+    b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
+    size, rows = itemsize(x, "x"), b * many * q
+    if np.any(rows >= EXACT):
+        raise CourseError(f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)")
+    queries, keys, square = rows * d, b * shared * t * d, rows * t
+    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x), shape=(b, q, t, many))
+    return {"scores": product, "softmax": softmax(rows, t, x=x), "values": product}
 
 
 def attention_tiled(
@@ -118,25 +120,29 @@ def attention_tiled(
     128
     """
     known("outer", outer, ("queries", "keys"))
-    group = _heads(heads, kv_heads)
-    b, q, t, d = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len), whole("head_dim", head_dim)
-    size, length = itemsize(x), q * group
+    many, shared = _heads(heads, kv_heads)
+    b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
+    size, length = itemsize(x, "x"), q * (many / shared)
     block: Any
     if sram is None and rows is not None:
         block = whole("rows", rows)
+        together(batch=b, q_len=q, kv_len=t, head_dim=d, rows=block)
     elif sram is not None and rows is None:
-        block = np.floor(positive("sram", sram) / (4 * d * size))
+        room = positive("sram", sram)
+        together(batch=b, q_len=q, kv_len=t, head_dim=d, sram=room)
+        block = np.floor(room / (4 * d * size))
     else:
-        raise CourseError(f"sram or rows must be given, and not both (got sram={sram!r}, rows={rows!r})")
+        raise CourseError(f"sram or rows must be given, and not both (got sram={shown(sram)}, rows={shown(rows)})")
     if np.any(block < 1):
-        raise CourseError(f"sram must hold four rows of head_dim {head_dim} in {x}: {4 * d * size:g} B or more (got {sram!r})")
+        least = f"{np.max(4 * d * size):g} B or more"
+        raise CourseError(f"sram must hold four rows of head_dim {shown(head_dim)} in {x}: {least} (got {shown(sram)})")
     if outer == "queries":
         moved: Any = 2 * length * d * size + 2 * t * d * size * np.ceil(length / block)
     else:
         times = np.ceil(t / block)
         results = length * d * size + 2 * length * itemsize(STATISTICS)
         moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
-    return Work(4 * b * heads * q * t * d, plain(b * kv_heads * moved), widest(x), shape=(batch, q_len, kv_len, heads))
+    return Work(4 * b * many * q * t * d, plain(b * shared * moved), widest(x), shape=(b, q, t, many))
 
 
 def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, head_dim: int, *, kv: str = "bf16") -> Work:
@@ -167,8 +173,10 @@ def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, hea
     >>> kv_read(1, 8192, 32, 8, 128).intensity
     4.0
     """
-    _heads(heads, kv_heads)
-    each: Numbers = whole("batch", batch) * whole("context", context) * whole("head_dim", head_dim)
+    many, shared = _heads(heads, kv_heads)
+    b, t, d = wholes(batch=batch, context=context, head_dim=head_dim)
+    each: Numbers = b * t * d
+    size = itemsize(kv, "kv")
     # The cache is what is counted; the arithmetic of quantised keys and values is in the format they are widened to.
-    compute = "bf16" if itemsize(kv) < 2 else widest(kv)
-    return Work(4 * heads * each, 2 * kv_heads * each * itemsize(kv), compute, shape=(batch, context, heads, kv_heads))
+    compute = "bf16" if size < 2 else widest(kv)
+    return Work(4 * many * each, 2 * shared * each * size, compute, shape=(b, t, many, shared))

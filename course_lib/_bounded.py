@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, nonnegative
+from course_lib._checks import CourseError, nonnegative, shown
 from course_lib.models import Transformer
 from course_lib.models import model as model_of
 from course_lib.roofline import Estimate, Work, roofline
@@ -22,8 +22,8 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     if work.unit == "matrix" and "matrix" not in units:
         work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
     elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
-        t_network = nonnegative("comms", comms)
-        return Estimate(0.0 * work.flops, work.bytes / chip.bandwidth, t_network, work.flops, work.bytes, work.kernels, work=work)
+        times = (0.0 * work.flops, work.bytes / chip.bandwidth, nonnegative("comms", comms))
+        return Estimate(*times, work.flops, work.bytes, work.kernels, work=work, chip=chip)
     return roofline(work, chip, comms=comms)
 
 
@@ -31,14 +31,20 @@ def transformer(model: Transformer | str) -> Transformer:
     """The model itself or of this key; raise where it is not a transformer."""
     found: Any = model_of(model) if isinstance(model, str) else model
     if not isinstance(found, Transformer):
-        raise CourseError(f"model must be a transformer (got {getattr(found, 'key', found)!r}): course_lib.resnet has convnets")
+        said = shown(getattr(found, "key", found))
+        raise CourseError(f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets")
+    if found is model:  # those of the table were checked when they were read
+        try:
+            found.check_sizes()
+        except CourseError as error:
+            raise CourseError(f"model {found.key or found.name!r}: {error}") from None
     return found
 
 
 def accelerator(chip: Accelerator | str) -> Accelerator:
     """The chip itself or of this key."""
     found: Any = chip_of(chip) if isinstance(chip, str) else chip
-    if not hasattr(found, "peaks"):
-        raise CourseError(f"chip must be a key of the spec table or an Accelerator (got {found!r})")
+    if not isinstance(found, Accelerator) and not (hasattr(found, "peaks") and hasattr(found, "bandwidth")):
+        raise CourseError(f"chip must be a key of the spec table or an Accelerator (got {shown(found)})")
     accelerator: Accelerator = found
     return accelerator

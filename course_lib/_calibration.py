@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib._achieved import Constants
-from course_lib._checks import CourseError, known
+from course_lib._checks import CourseError, known, nonnegative, positive, shown
 from course_lib.dtypes import BITS
 from course_lib.provenance import DATA, decoded
 from course_lib.specs import Accelerator, chips
@@ -69,7 +69,7 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         >>> float(LinkConstants(latency=1e-6, bandwidth=1.0, range=Range(1.0, 1.0)).seconds(4e-6))
         9e-06
         """
-        return (np.sqrt(self.latency) + np.sqrt(np.asarray(bound) / self.bandwidth)) ** 2
+        return (np.sqrt(self.latency) + np.sqrt(np.asarray(nonnegative("bound", bound)) / self.bandwidth)) ** 2
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,12 +126,12 @@ def calibrations() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != NEAREST))
 
 
-def calibration(chip: Accelerator, dtype: str | None = None) -> Calibration:
+def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibration:
     """What is known of a chip in a format: its own constants, or those of the nearest chip or format.
 
     Parameters
     ----------
-    chip : an accelerator.
+    chip : an accelerator or its key.
     dtype : format; the first that was measured when not given.
 
     Raises
@@ -144,8 +144,7 @@ def calibration(chip: Accelerator, dtype: str | None = None) -> Calibration:
     >>> calibration(chip_of("l40s"), "bf16").source
     "a100-sxm-80's constants, for nobody measured l40s..."
     """
-    if dtype is not None:
-        known("dtype", dtype, BITS)
+    chip = _chip(chip, dtype)
     if chip.key in calibrations():
         return _of(_read(FOLDER / f"{chip.key}.toml"), dtype)
     like, why = nearest(chip)
@@ -157,6 +156,15 @@ def calibration(chip: Accelerator, dtype: str | None = None) -> Calibration:
     return msgspec.structs.replace(lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said)
 
 
+def _chip(chip: Any, dtype: str | None = None) -> Accelerator:
+    if dtype is not None:
+        known("dtype", dtype, BITS)
+    found = chip_of(chip) if isinstance(chip, str) else chip
+    if not isinstance(found, Accelerator):
+        raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
+    return found
+
+
 def nearest(chip: Accelerator) -> tuple[str, str]:
     """The measured chip whose constants stand for another's, and why.
 
@@ -165,6 +173,7 @@ def nearest(chip: Accelerator) -> tuple[str, str]:
     >>> nearest(chip_of("a100-sxm-40"))[0]
     'a100-sxm-80'
     """
+    chip = _chip(chip)
     listed = decoded(FOLDER / NEAREST, dict[str, _Like])
     if chip.key in listed:
         return listed[chip.key].like, listed[chip.key].why
@@ -182,7 +191,7 @@ def cooling(chip: Accelerator, like: Accelerator) -> float:
     >>> cooling(chip_of("h100-pcie"), chip_of("h100-sxm")) < 1
     True
     """
-    powers = [_watts(one) for one in (chip, like)]
+    powers = [_watts(_chip(one)) for one in (chip, like)]
     return 1.0 if None in powers else min(1.0, (powers[0] / powers[1]) ** _COOLING)  # type: ignore[operator]
 
 
@@ -204,7 +213,34 @@ def from_file(path: Path, dtype: str | None = None) -> Calibration:
     >>> from_file(FOLDER / "a100-sxm-80.toml", "fp16").widen
     0.0
     """
-    return _of(decoded(path, CalibrationFile), dtype)
+    if dtype is not None:
+        known("dtype", dtype, BITS)
+    if not isinstance(path, str | Path):
+        raise CourseError(f"path must be that of a file of constants (got {shown(path)})")
+    file = decoded(Path(path), CalibrationFile)
+    try:
+        _check(file)
+    except CourseError as error:
+        raise CourseError(f"{Path(path).name}: {error}") from None
+    return _of(file, dtype)
+
+
+def _check(file: CalibrationFile) -> None:
+    """Raise where a constant is not one that a chip can have."""
+    for dtype, constants in file.constants.items():
+        known("dtype", dtype, BITS, "constants")
+        for name, value in msgspec.structs.asdict(constants).items():
+            nonnegative(f"constants.{dtype}.{name}", value)
+        for name in ("compute", "bandwidth", "overlap"):
+            positive(f"constants.{dtype}.{name}", getattr(constants, name))
+    if missing := {"memory", "ridge", "compute", "step"} - set(file.ranges):
+        raise CourseError(f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate")
+    for name, range_ in {**file.ranges, "links": file.links.range}.items():
+        if not positive(f"ranges.{name}", range_.low) <= positive(f"ranges.{name}", range_.high):
+            raise CourseError(f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})")
+    nonnegative("links.latency", file.links.latency)
+    positive("links.bandwidth", file.links.bandwidth)
+    nonnegative("widen", file.widen)
 
 
 def _of(file: CalibrationFile, dtype: str | None) -> Calibration:

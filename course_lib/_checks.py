@@ -1,8 +1,8 @@
 """The one error type, and the checks on arguments that every room shares."""
 
-import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,30 @@ class CourseError(ValueError):
     """
 
 
+LARGEST, SMALLEST = 1e40, 1e-40
+"""No quantity that somebody gives lies beyond these."""
+MADE = 1e100
+"""Nor one that is made of a few of them beyond this, so that every result is a finite number."""
+EXACT = 2**53
+"""From here on floating point no longer tells neighbouring whole numbers apart."""
+_SHOWN, _LISTED = 80, 60
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: on one line, and never longer than a line.
+
+    Examples
+    --------
+    >>> shown([1] * 1000)
+    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, …'
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - an int of 5000 digits, or a class whose repr fails
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
 def plain(values: Any) -> Numbers:
     """Return 0-d arrays and NumPy scalars as plain Python values, arrays unchanged."""
     if type(values) is float:
@@ -30,20 +54,35 @@ def plain(values: Any) -> Numbers:
 
 def _scalar(values: Any) -> float | None:
     """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times longer to look at it."""
-    if type(values) is float or (type(values) is int and abs(values) < 2**63):
+    if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
         return float(values)
     return None
 
 
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _real(one: Any) -> float:
+    if isinstance(one, bool) or not isinstance(one, Real):
+        raise TypeError
+    return float(one)
+
+
+def _numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Whatever numbers were given as an array of float64 of its own: no narrow type goes on to a sum that it cannot hold."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise CourseError(f"{name} must have no masked elements (got {shown(values)}): fill them, or pass {name}.compressed()")
     try:
-        array = np.asarray(values)
+        array: Any = np.asarray(values)
+        if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
+            array = np.array([_real(one) for one in array.ravel()], dtype=float).reshape(array.shape)
         if array.dtype.kind not in "iuf":
             raise TypeError
-        array = array.astype(float)
-    except (TypeError, ValueError):
-        raise CourseError(f"{name} must be a number or an array of numbers (got {values!r})") from None
-    return array
+        with np.errstate(over="ignore"):
+            found: NDArray[np.float64] = array.astype(np.float64)
+    except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
+        remedy = f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
+        raise CourseError(f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}") from None
+    if not found.size:
+        raise CourseError(f"{name} must hold at least one number (got {shown(values)})")
+    return found
 
 
 def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> Numbers:
@@ -55,29 +94,88 @@ def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> 
     return plain(array)
 
 
-def positive(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as floats; raise unless every one is finite and above zero."""
-    if (number := _scalar(values)) is not None and 0 < number < math.inf:
+def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
+    """Return `values` as float64; raise unless every one is above zero and of a size that a quantity can have."""
+    if (number := _scalar(values)) is not None and SMALLEST <= number <= most:
         return number
     array = _numbers(name, values)
-    return _require(name, array, array > 0, "positive and finite")
+    _require(name, array, array > 0, "positive and finite")
+    return _require(name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}")
 
 
-def nonnegative(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as floats; raise unless every one is finite and not below zero."""
-    if (number := _scalar(values)) is not None and 0 <= number < math.inf:
-        return number
-    array = _numbers(name, values)
-    return _require(name, array, array >= 0, "zero or more, and finite")
+def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
+    """Return `values` as float64; raise unless every one is zero or more, and no more than a quantity can be."""
+    if (number := _scalar(values)) is not None and 0 <= number <= most:
+        return number + 0.0  # no minus before a zero
+    array = np.asarray(_numbers(name, values) + 0.0)
+    _require(name, array, array >= 0, "zero or more, and finite")
+    return _require(name, array, array <= most, f"at most {most:g}")
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as floats; raise unless every one is a whole number above zero."""
-    if (number := _scalar(values)) is not None and number > 0 and number.is_integer():
+    """Return `values` as float64; raise unless every one is a whole number above zero that float64 holds exactly."""
+    if (number := _scalar(values)) is not None and 0 < number < EXACT and number.is_integer():
         return number
     array = _numbers(name, values)
     with np.errstate(invalid="ignore"):
-        return _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
+        _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
+    return _require(name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact")
+
+
+def count(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` as an int; raise unless it is one whole number, `least` or more."""
+    number = nonnegative(name, value)
+    if not isinstance(number, float) or not number.is_integer() or not least <= number < EXACT:
+        allowed = "one positive whole number" if least == 1 else f"one whole number, {least} or more"
+        raise CourseError(f"{name} must be {allowed} (got {shown(value)})")
+    return int(number)
+
+
+def single(name: str, number: Numbers) -> float:
+    """Return a checked number; raise where there are several."""
+    if not isinstance(number, float):
+        raise CourseError(f"{name} must be one number (got {number.size}): call once for each")
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool; raise for anything else, which Python would take for true or false without a word."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise CourseError(f"{name} must be True or False (got {shown(value)})")
+
+
+def text(name: str, value: Any) -> str:
+    """Return `value`; raise unless it is text that a file can hold."""
+    if isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value):
+        return value
+    raise CourseError(f"{name} must be text (got {shown(value)})")
+
+
+def together(**given: Numbers) -> None:
+    """Raise unless these broadcast against each other; the message has their shapes."""
+    shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
+    if len(set(shapes.values())) < 2:
+        return
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        sizes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise CourseError(f"{' and '.join(shapes)} must broadcast against each other (got shapes {sizes})") from None
+
+
+def keep(record: Any, **checked: Numbers) -> None:
+    """Store what the checks returned, not what was given; raise where one array does not go with another."""
+    together(**checked)
+    for name, value in checked.items():
+        object.__setattr__(record, name, value)
+
+
+def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
+    """`whole` for each argument by its name; raise also where they do not broadcast against each other."""
+    found = {name: whole(name, values) for name, values in given.items()}
+    together(**found)
+    return tuple(found.values())
 
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
@@ -86,10 +184,12 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     if isinstance(key, str) and key in keys:
         return key
     keys.sort()
+    said = key if isinstance(key, str) else shown(key)
     # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
     lowered = {valid.lower(): valid for valid in keys}
-    longer = [valid for valid in keys if str(key) and valid.lower().startswith(str(key).lower())]
-    near = get_close_matches(str(key), longer, n=1, cutoff=0) or get_close_matches(str(key), keys, n=1, cutoff=0.6)
-    near = near or [lowered[match] for match in get_close_matches(str(key).lower(), lowered, n=1, cutoff=0.4)]
-    remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {', '.join(keys)}"
-    raise CourseError(f"unknown {name} {key!r}{remedy}{f' ({more})' if more else ''}")
+    longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
+    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(said, keys, n=1, cutoff=0.6)
+    near = near or [lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
+    listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
+    remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {listed}"
+    raise CourseError(f"unknown {name} {shown(key)}{remedy}{f' ({more})' if more else ''}")

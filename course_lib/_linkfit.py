@@ -6,10 +6,12 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_lib._checks import CourseError, positive, whole
+from course_lib._checks import CourseError, count, positive, shown, together
 from course_lib._links import Link, cost
 
 ROUNDS = 60
+MOST = 100_000
+"""Resamples that no interval needs more of."""
 SMALLEST = 1e-4
 """Relative residual below which more precision gains nothing; it keeps the weights finite."""
 
@@ -78,18 +80,24 @@ def fit(
     >>> round(found.latency * 1e6, 3), round(found.bandwidth / 1e9, 3)
     (5.0, 10.0)
     """
-    takes = cost(collective, n, algorithm)
-    moved = takes.share * np.asarray(positive("bytes", bytes)) / (1 if takes.links is None else takes.links)
-    times = np.asarray(positive("seconds", seconds))
-    whole("resamples", resamples)
+    takes, sizes, taken = cost(collective, n, algorithm), positive("bytes", bytes), positive("seconds", seconds)
+    together(bytes=sizes, seconds=taken, n=np.asarray(takes.share))
+    moved = takes.share * np.asarray(sizes) / (1 if takes.links is None else takes.links)
+    draws, start, times = count("resamples", resamples), count("seed", seed, 0), np.asarray(taken)
+    if draws > MOST:
+        raise CourseError(f"resamples must be at most {MOST} (got {draws})")
     hops, carried, times = (part.ravel() for part in np.broadcast_arrays(np.asarray(takes.hops, dtype=float), moved, times))
     if not np.all(hops):
-        raise CourseError(f"n must be two or more in every measurement (got {n!r}): one chip sends nothing")
+        raise CourseError(f"n must be two or more in every measurement (got {shown(n)}): one chip sends nothing")
     if times.size < 3 or np.unique(carried).size < 2:
         got = f"{times.size} of {np.unique(carried).size}"
         raise CourseError(f"bytes must hold three measurements or more of two sizes or more (got {got}): measure more")
-    drawn = np.random.default_rng(seed).multinomial(times.size, np.full(times.size, 1 / times.size), size=int(resamples))
-    latency, cost_per_byte = _least_absolute(hops / times, carried / times, np.vstack([np.ones(times.size), drawn]))
+    drawn = np.random.default_rng(start).multinomial(times.size, np.full(times.size, 1 / times.size), size=draws)
+    # In units of the measurements' own size, powers of two, so that no square of theirs overflows and no digit changes.
+    second, byte = (np.exp2(np.round(np.log2(np.median(values)))) for values in (times, carried))
+    scaled = (hops * second / times, carried / byte * second / times)
+    latency, cost_per_byte = _least_absolute(*scaled, np.vstack([np.ones(times.size), drawn]))
+    latency, cost_per_byte = latency * second, cost_per_byte * second / byte
     if not cost_per_byte[0] > 0:
         raise CourseError("bytes must hold sizes large enough to take longer than small ones: measure larger messages too")
     good = np.isfinite(latency) & np.isfinite(cost_per_byte)  # a resample may hold one size only

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, positive, whole
+from course_lib._checks import EXACT, CourseError, Numbers, flag, known, nonnegative, plain, positive, shown, together, whole
 
 Collective = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "send"]
 ALGORITHMS = {
@@ -55,10 +55,11 @@ class Link:
     latency: Numbers = 0.0
 
     def __post_init__(self) -> None:
-        positive("per_direction", self.per_direction)
-        if self.count is not None:
-            whole("count", self.count)
-        nonnegative("latency", self.latency)
+        several: Any = 1.0 if self.count is None else whole("count", self.count)
+        rate, latency = positive("per_direction", self.per_direction), nonnegative("latency", self.latency)
+        together(per_direction=rate, count=several, latency=latency)
+        for name, value in (("per_direction", rate), ("count", None if self.count is None else several), ("latency", latency)):
+            object.__setattr__(self, name, value)
 
     @property
     def bandwidth(self) -> Numbers:
@@ -93,7 +94,10 @@ def as_link(link: LinkLike) -> Link:
         return link
     given: Any = link
     if hasattr(given, "per_direction"):
-        return Link(given.per_direction, given.count, getattr(given, "latency", 0.0))
+        return Link(given.per_direction, getattr(given, "count", None), getattr(given, "latency", 0.0))
+    if isinstance(given, str | None):
+        remedy = "chip('h100-sxm').links['nvlink'], say"
+        raise CourseError(f"link must be byte/s per direction, or a chip's links (got {shown(link)}): {remedy}")
     return Link(positive("link", given))
 
 
@@ -179,9 +183,19 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
     (14.0, 1.75)
     """
     known("collective", collective, ALGORITHMS)
-    algorithm = known("algorithm", algorithm or ALGORITHMS[collective][0], ALGORITHMS[collective], f"of {collective}")
+    ways, limit = ALGORITHMS[collective], flag("limit", limit)
+    algorithm = ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
     if algorithm == "torus":
-        return _torus(collective, [_chips(f"n[{i}]", size, limit) for i, size in enumerate(_axes(n))])
+        sizes = {f"n[{i}]": _chips(f"n[{i}]", size, limit) for i, size in enumerate(_axes(n))}
+        together(**sizes)
+        if not limit and np.any(np.prod(np.broadcast_arrays(*sizes.values()), axis=0) >= EXACT):
+            raise CourseError(f"n must stay below 2**53 chips in all (got {shown(n)})")
+        return _torus(collective, list(sizes.values()))
+    if isinstance(n, tuple):
+        raise CourseError(
+            f"n={shown(n)} is a torus of several axes, and algorithm={algorithm!r} has none: pass algorithm='torus',"
+            " or a list for several numbers of chips"
+        )
     chips = _chips("n", n, limit)
     if collective == "send":
         hops = chips - 1
@@ -217,15 +231,21 @@ def _axes(n: Any) -> tuple[Any, ...]:
 
 
 def _chips(name: str, n: Any, limit: bool) -> Any:
-    if limit and np.all(np.isposinf(np.asarray(n, dtype=float))):
-        return np.inf
+    if limit and isinstance(n, float) and n == np.inf:
+        return np.asarray(np.inf)
     return np.asarray(whole(name, n))
 
 
 def seconds(collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None) -> Numbers:
     """Latency of the hops plus the time of the bytes on the busiest link."""
-    one, takes = as_link(link), cost(collective, n, algorithm)
-    return plain(takes.hops * np.asarray(one.latency) + takes.share * np.asarray(nonnegative("bytes", size)) / rate(one, takes))
+    one, takes, moved = as_link(link), cost(collective, n, algorithm), nonnegative("bytes", size)
+    return plain(takes.hops * np.asarray(one.latency) + takes.share * np.asarray(moved) / rate_of(one, takes, bytes=moved))
+
+
+def rate_of(link: Link, takes: Cost, **more: Numbers) -> Numbers:
+    """`rate`, once it is sure that sizes, links and chips broadcast."""
+    together(**more, link=np.asarray(link.bandwidth + link.latency), n=np.asarray(takes.share + takes.hops))
+    return rate(link, takes)
 
 
 def all_gather(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring") -> Numbers:  # noqa: A002
@@ -386,8 +406,8 @@ def latency_bound_size(link: LinkLike, n: Any, *, collective: str = "all-reduce"
     """
     one, takes = as_link(link), cost(collective, n, algorithm)
     if np.any(np.asarray(takes.share) == 0):
-        raise CourseError(f"n must be two or more (got {n!r}): one chip sends nothing")
-    return plain(takes.hops * np.asarray(one.latency) * rate(one, takes) / takes.share)
+        raise CourseError(f"n must be two or more (got {shown(n)}): one chip sends nothing")
+    return plain(takes.hops * np.asarray(one.latency) * rate_of(one, takes) / takes.share)
 
 
 def bus_bandwidth(bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collective: str = "all-reduce") -> Numbers:  # noqa: A002
@@ -414,5 +434,6 @@ def bus_bandwidth(bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collect
     """
     known("collective", collective, ALGORITHMS)
     ring = "switched" if collective == "all-to-all" else None
-    share = cost(collective, n, ring).share
-    return plain(share * np.asarray(positive("bytes", bytes)) / positive("seconds", seconds))
+    share, moved, times = cost(collective, n, ring).share, positive("bytes", bytes), positive("seconds", seconds)
+    together(bytes=moved, seconds=times, n=np.asarray(share))
+    return plain(share * np.asarray(moved) / times)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from course_lib._checks import CourseError
+from course_lib._checks import CourseError, shown
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
 PLAIN = ("matmul", "copy", "triad")
@@ -138,6 +138,8 @@ HEADER = ",".join(COLUMNS)
 
 def encoded(row: Row) -> str:
     """A row as its one line; raises `CourseError` where that could not be read back."""
+    if not isinstance(row, Row):
+        raise CourseError(f"row must be a Row (got {shown(row)})")
     for name in COLUMNS:
         value = getattr(row, name)
         if isinstance(value, float) and not isfinite(value):
@@ -146,7 +148,7 @@ def encoded(row: Row) -> str:
     csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
     line = buffer.getvalue()
     try:
-        decoded(line)
+        decoded(line.encode().decode())  # a lone surrogate has no bytes
     except ValueError as error:
         raise CourseError(f"row does not fit its columns, mend what measured it: {error}") from None
     return line
@@ -170,7 +172,12 @@ def decoded(line: str) -> Row:
     if len(cells) != len(COLUMNS):
         raise ValueError(f"{len(COLUMNS)} fields expected, got {len(cells)}")
     given = {name: cell for name, cell in zip(COLUMNS, cells, strict=True) if cell}
-    return msgspec.convert(given, Row, strict=False)
+    row = msgspec.convert(given, Row, strict=False)
+    for name in given:
+        value = getattr(row, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{name} is {value}, not a number that was measured")
+    return row
 
 
 def timed(rows: Iterable[Row]) -> dict[Key, tuple[Row, float]]:

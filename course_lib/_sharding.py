@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib._checks import CourseError, Numbers, known, plain, positive, whole
-from course_lib._links import LinkLike, as_link, cost, rate, seconds
+from course_lib._checks import CourseError, Numbers, count, known, plain, positive, shown, together, whole, wholes
+from course_lib._links import LinkLike, as_link, cost, rate_of, seconds
 from course_lib.dtypes import itemsize
 from course_lib.roofline import Chip, Estimate, Work, roofline
 
@@ -122,9 +122,12 @@ def sharded_matmul(
     >>> step.steps[0].collective, step.bound
     ('all-reduce', 'compute-bound')
     """
+    mesh = _mesh(mesh)
     of_x, of_w = _axes("x_axes", x_axes, "BD", mesh), _axes("w_axes", w_axes, "DF", mesh)
     known("gather", gather, ("x", "w"))
-    sizes = {name: np.asarray(whole(name, size)) for name, size in (("B", B), ("D", D), ("F", F))}
+    sizes = {name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)}
+    together(**sizes, **{f"mesh[{axis!r}]": np.asarray(chips) for axis, chips in mesh.items()})
+    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)  # formats that are not known are found before anything is sent
     both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
     if both is None and "D" in of_x and "D" in of_w:
         raise CourseError(f"x_axes shards D over {of_x['D']!r} and w_axes over {of_w['D']!r}: shard it over one axis, or in one")
@@ -156,7 +159,15 @@ def sharded_matmul(
     return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
 
 
+def _mesh(mesh: Any) -> dict[str, Any]:
+    if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
+        raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
+    return {axis: whole(f"mesh[{axis!r}]", chips) for axis, chips in mesh.items()}
+
+
 def _axes(name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[str, ArrayLike]) -> dict[str, str]:
+    if not isinstance(axes, Mapping | None):
+        raise CourseError(f"{name} must be axes by size, {{{sizes[0]!r}: 'X'}} (got {shown(axes)})")
     found = dict(axes or {})
     for size, axis in found.items():
         known(f"size in {name}", size, sizes)
@@ -167,9 +178,9 @@ def _axes(name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[s
 
 
 def _local(name: str, size: Any, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]) -> Any:
-    chips = np.asarray(whole(f"mesh[{axes[name]!r}]", mesh[axes[name]])) if name in axes else np.asarray(1.0)
+    chips = np.asarray(mesh[axes[name]]) if name in axes else np.asarray(1.0)
     if np.any(size % chips):
-        over = f"{plain(size)} over {plain(chips)}"
+        over = shown(plain(size)) + " over " + shown(plain(chips))
         raise CourseError(f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it")
     return size / chips
 
@@ -214,8 +225,9 @@ def critical_contraction(peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: st
     >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
     (8756.0, 7880.0)
     """
-    chips = np.prod(np.broadcast_arrays(*(n if isinstance(n, tuple) else (n,))), axis=0)
-    return _enough(chips * _seconds_per_byte("all-reduce", link, n, algorithm) * itemsize(out) * positive("peak", peak) / 2)
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(out, "out")
+    together(peak=rate, link=per_byte)
+    return _enough(_all(n) * per_byte * size * rate / 2)
 
 
 def data_parallel_tokens(
@@ -255,8 +267,9 @@ def data_parallel_tokens(
     >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"], each=1))
     19788.0
     """
-    per_weight = _seconds_per_byte("all-reduce", link, n, algorithm) * itemsize(grad)
-    return _enough(per_weight * positive("peak", peak) / 4)
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm, limit=True), positive("peak", peak), itemsize(grad, "grad")
+    together(peak=rate, link=per_byte)
+    return _enough(per_byte * size * rate / 4)
 
 
 def tensor_parallel_width(
@@ -291,9 +304,9 @@ def tensor_parallel_width(
     >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
     15391.0
     """
-    chips = np.prod(np.broadcast_arrays(*(n if isinstance(n, tuple) else (n,))), axis=0)
-    per_element = _seconds_per_byte("all-reduce", link, n, algorithm) * itemsize(x)
-    return _enough(chips * per_element * positive("peak", peak) / (2 * whole("matrices", matrices)))
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    together(peak=rate, link=per_byte)
+    return _enough(_all(n) * (per_byte * size) * rate / (2 * count("matrices", matrices)))
 
 
 def tensor_parallel_tokens(
@@ -333,19 +346,26 @@ def tensor_parallel_tokens(
     >>> tensor_parallel_tokens(4096, 14336, 989.4e12, nvlink, 8)
     inf
     """
-    chips = np.prod(np.broadcast_arrays(*(n if isinstance(n, tuple) else (n,))), axis=0)
-    d, per_element = np.asarray(whole("D", D)), _seconds_per_byte("all-reduce", link, n, algorithm) * itemsize(x)
-    flops = 2 * whole("matrices", matrices) * d * whole("F", F)
-    gain = np.asarray(flops / (chips * positive("peak", peak)) - d * per_element)
+    d, f = wholes(D=D, F=F)
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    together(D=d, F=f, peak=rate, link=per_byte)
+    flops = 2 * count("matrices", matrices) * d * f
+    gain = np.asarray(flops / (_all(n) * rate) - d * (per_byte * size))
     waiting = cost("all-reduce", n, algorithm).hops * np.asarray(as_link(link).latency)
     with np.errstate(divide="ignore", invalid="ignore"):
         tokens = np.where(gain > 0, np.ceil(waiting / gain * TIE), np.inf)
     return plain(np.maximum(tokens, 1.0))
 
 
-def _seconds_per_byte(collective: str, link: LinkLike, n: Any, algorithm: str) -> Any:
-    takes = cost(collective, n, algorithm, limit=True)
-    return np.asarray(takes.share) / rate(as_link(link), takes)
+def _all(n: Any) -> Any:
+    """Chips in all, along every axis."""
+    sizes = [np.asarray(whole("n", size)) for size in (n if isinstance(n, tuple) else (n,))]
+    return np.prod(np.broadcast_arrays(*sizes), axis=0)
+
+
+def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str, *, limit: bool = False) -> Any:
+    takes = cost("all-reduce", n, algorithm, limit=limit)
+    return np.asarray(takes.share) / rate_of(as_link(link), takes)
 
 
 def _enough(size: Any) -> Numbers:

@@ -9,8 +9,22 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, whole
-from course_lib.dtypes import itemsize
+from course_lib._checks import (
+    LARGEST,
+    MADE,
+    CourseError,
+    Numbers,
+    count,
+    flag,
+    keep,
+    known,
+    nonnegative,
+    plain,
+    shown,
+    together,
+    wholes,
+)
+from course_lib.dtypes import BITS, itemsize
 from course_lib.roofline import Unit, Work
 
 
@@ -73,6 +87,11 @@ class Pass(Work):
     read: Numbers = 0.0
     written: Numbers = 0.0
 
+    def __post_init__(self) -> None:
+        Work.__post_init__(self)
+        passed = {name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")}
+        keep(self, **passed, bytes=self.bytes)
+
     @property
     def own(self) -> Numbers:
         """Byte of its own operands, which fusion does not save."""
@@ -80,10 +99,18 @@ class Pass(Work):
 
 
 def _count(shape: ArrayLike | Sequence[Any]) -> Numbers:
-    count: Numbers = 1.0
-    for size in shape if isinstance(shape, Sequence) else (shape,):
-        count = count * whole("shape", size)
-    return count
+    """Elements of an array of this shape: one size, or a sequence of them."""
+    if getattr(shape, "ndim", 0):
+        raise CourseError(f"shape must be a tuple of sizes (got {shown(shape)}): of one size that varies write (sizes,)")
+    sizes = {f"shape[{i}]": size for i, size in enumerate(shape)} if isinstance(shape, Sequence) else {"shape": shape}
+    if not sizes:
+        raise CourseError("shape must hold at least one size (got none)")
+    elements: Numbers = 1.0
+    for size in wholes(**sizes):
+        elements = elements * size
+        if np.any(elements > LARGEST):
+            raise CourseError(f"shape holds more elements than {LARGEST:g} (got {shown(shape)})")
+    return elements
 
 
 def elementwise(
@@ -119,13 +146,15 @@ def elementwise(
     >>> elementwise((32, 2048, 4096), flops=10, dtype="fp16").intensity
     2.5
     """
-    count, size = _count(shape), itemsize(dtype)
-    arrays = nonnegative("reads", reads) + nonnegative("writes", writes)
-    read, written = (count * np.minimum(many, 1) * size for many in (reads, writes))
-    return Pass(
-        plain(count * nonnegative("flops", flops)), plain(count * arrays * size), compute, unit="vector", shape=(shape,),
-        read=plain(read), written=plain(written),
-    )  # fmt: skip
+    many, size = _count(shape), itemsize(dtype)
+    known("dtype", compute, BITS, "argument compute")
+    each = {"flops": nonnegative("flops", flops), "reads": nonnegative("reads", reads), "writes": nonnegative("writes", writes)}
+    together(shape=many, **each)
+    moved = plain(many * (each["reads"] + each["writes"]) * size)
+    if not np.all(np.asarray(moved) > 0):
+        raise CourseError(f"reads and writes must be more than nothing together (got {shown(reads)} and {shown(writes)})")
+    read, written = (plain(many * np.minimum(each[name], 1) * size) for name in ("reads", "writes"))
+    return Pass(plain(many * each["flops"]), moved, compute, unit="vector", shape=(shape,), read=read, written=written)
 
 
 def _with(work: Pass, own: Numbers, shape: tuple[Any, ...] | None = None) -> Pass:
@@ -135,8 +164,14 @@ def _with(work: Pass, own: Numbers, shape: tuple[Any, ...] | None = None) -> Pas
     )
 
 
+def _size(w: str | None, x: str) -> float:
+    """Bytes of an element of the parameters, in the format of the vectors where they have none of their own."""
+    return itemsize(x, "x") if w is None else itemsize(w, "w")
+
+
 def _simple(name: str, shape: ArrayLike | Sequence[Any], x: str) -> Pass:
     how = CONVENTIONS[name]
+    itemsize(x, "x")
     return elementwise(shape, flops=how.flops, dtype=x, reads=how.reads, writes=how.writes)
 
 
@@ -167,8 +202,9 @@ def norm(tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf
     >>> norm(1, 4096).bytes
     24576.0
     """
-    parameters = whole("width", width) * (2 if known("kind", kind, ("rms", "layer")) == "layer" else 1) * itemsize(w or x)
-    return _with(_simple(kind, (tokens, width), x), parameters, (tokens, width))
+    rows, each = wholes(tokens=tokens, width=width)
+    parameters = each * (2 if known("kind", kind, ("rms", "layer")) == "layer" else 1) * _size(w, x)
+    return _with(_simple(kind, (rows, each), x), parameters, (rows, each))
 
 
 def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
@@ -199,7 +235,7 @@ def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
     >>> softmax(1024, 4096).intensity
     1.25
     """
-    return _simple("softmax", (rows, width), x)
+    return _simple("softmax", wholes(rows=rows, width=width), x)
 
 
 def gelu(shape: ArrayLike | Sequence[Any], *, x: str = "bf16") -> Pass:
@@ -315,7 +351,7 @@ def dropout(shape: ArrayLike | Sequence[Any], *, x: str = "bf16", mask: bool = F
     32.0
     """
     work = _simple("dropout", shape, x)
-    return _with(work, _count(shape) if mask else 0.0)
+    return _with(work, _count(shape) if flag("mask", mask) else 0.0)
 
 
 def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None = None) -> Pass:
@@ -340,7 +376,8 @@ def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None 
     >>> bias(3, 8).bytes == (2 * 3 * 8 + 8) * 2
     True
     """
-    return _with(_simple("bias", (tokens, width), x), whole("width", width) * itemsize(w or x), (tokens, width))
+    rows, each = wholes(tokens=tokens, width=width)
+    return _with(_simple("bias", (rows, each), x), each * _size(w, x), (rows, each))
 
 
 def rotary(tokens: ArrayLike, heads: ArrayLike, head_dim: ArrayLike, *, x: str = "bf16", table: str = "fp32") -> Pass:
@@ -369,8 +406,8 @@ def rotary(tokens: ArrayLike, heads: ArrayLike, head_dim: ArrayLike, *, x: str =
     >>> round(rotary(2048, 40, 128).intensity, 2)
     0.73
     """
-    tables = whole("tokens", tokens) * whole("head_dim", head_dim) * itemsize(table)
-    return _with(_simple("rotary", (tokens, heads, head_dim), x), tables, (tokens, heads, head_dim))
+    rows, _, each = sizes = wholes(tokens=tokens, heads=heads, head_dim=head_dim)
+    return _with(_simple("rotary", sizes, x), plain(rows * each * itemsize(table, "table")), sizes)
 
 
 def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16") -> Work:
@@ -396,9 +433,10 @@ def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = 
     >>> embedding(1, 4096).bytes
     16384.0
     """
-    count = whole("tokens", tokens) * whole("width", width)
-    adds = whole("tables", tables) - 1
-    return Work(count * adds, count * (tables * itemsize(w) + itemsize(x)), "fp32", unit="vector", shape=(tokens, width))
+    rows, each = wholes(tokens=tokens, width=width)
+    elements, many = rows * each, count("tables", tables)
+    moved = elements * (many * itemsize(w, "w") + itemsize(x, "x"))
+    return Work(elements * (many - 1), moved, "fp32", unit="vector", shape=(rows, each))
 
 
 def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
@@ -433,19 +471,23 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     >>> round(unfused / 1e9, 2), round(fuse(chain).bytes / 1e9, 2)
     (3.22, 1.07)
     """
-    if not works:
-        raise CourseError("works must hold at least one operator, e.g. fuse([bias, gelu])")
+    if not isinstance(works, Sequence) or not works:
+        raise CourseError(f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got {shown(works)})")
     for i, work in enumerate(works):
         if not isinstance(work, Pass):
-            raise CourseError(f"works[{i}] must be an operator of the vector unit that passes an array on (got {work!r})")
+            raise CourseError(f"works[{i}] must be an operator of the vector unit that passes an array on (got {shown(work)})")
+        together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
         if work.dtype != works[0].dtype:
             raise CourseError(f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse what computes alike")
         if i and not np.allclose(works[i - 1].written, work.read):
             raise CourseError(f"works[{i}] must read what works[{i - 1}] writes: {works[i - 1].written} B (got {work.read} B)")
-    if wrong := [i for i in keep if i not in range(len(works) - 1)]:
+    if not isinstance(keep, Sequence):
+        raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
+    wanted = [count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)]
+    if wrong := [i for i in wanted if i not in range(len(works) - 1)]:
         raise CourseError(f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})")
     first, last = works[0], works[-1]
-    own = sum((work.own for work in works), np.float64(0)) + sum((works[i].written for i in keep), np.float64(0))
+    own = sum((work.own for work in works), np.float64(0)) + sum((works[i].written for i in set(wanted)), np.float64(0))
     flops = sum((work.flops for work in works), np.float64(0))
     moved = plain(first.read + own + last.written)
     return Pass(plain(flops), moved, first.dtype, unit="vector", shape=first.shape, read=first.read, written=last.written)

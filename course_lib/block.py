@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib._bounded import accelerator, bounded, transformer
-from course_lib._checks import CourseError, whole
+from course_lib._checks import EXACT, CourseError, flag, shown, wholes
+from course_lib.dtypes import itemsize
 from course_lib.models import Transformer
 from course_lib.ops import Pass
 from course_lib.roofline import Estimate, Unit, Work, total
@@ -92,12 +94,19 @@ def operators(
     one = transformer(model)
     if one.experts or one.latent:
         raise CourseError(f"model must be a transformer without experts and latent attention (got {one.key!r}): try 'llama-3-8b'")
-    tokens = whole("batch", batch) * whole("new", new)
+    fused, dropout = flag("fused", fused), flag("dropout", dropout)
+    turned = one.gated if rotary is None else flag("rotary", rotary)
+    sequences, each, seen = wholes(batch=batch, new=new, context=new if context is None else context)
+    if np.any(np.asarray(seen) < each):
+        raise CourseError(f"context must count the new tokens too: at least new {shown(new)} (got {shown(context)})")
+    tokens = sequences * each
+    if np.any(tokens >= EXACT):
+        raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
+    itemsize(x, "x"), itemsize(w, "w")
     d, ffn = one.width, one.ffn
     q, kv = one.heads * one.head_dim, one.kv_heads * one.head_dim
     norm = ops.norm(tokens, d, kind=one.norm, x=x)
     halves = 2 if one.gated else 1
-    turned = one.gated if rotary is None else rotary
 
     def product(name: str, inner: int, outer: int, biased: str) -> tuple[dict[str, Work], dict[str, Pass]]:
         after = {f"{name} bias": ops.bias(tokens, outer, x=x)} if biased in one.biases else {}
@@ -116,7 +125,7 @@ def operators(
     # A gated activation reads both halves of what the bias writes, so those two are not one array passed on.
     bend = [up_bias, active] if one.gated else [{**up_bias, **active}]
     groups: list[dict[str, Any]] = [
-        {"norm 1": norm}, qkv, qkv_bias, turn, *_attention(one, batch, new, context, x, fused),
+        {"norm 1": norm}, qkv, qkv_bias, turn, *_attention(one, sequences, each, seen, x, fused),
         out, {**summed(out_bias, 1), "norm 2": norm}, up, *bend, down, summed(down_bias, 2),
     ]  # fmt: skip
     found: dict[str, Work] = {}
@@ -131,7 +140,7 @@ def _one_kernel(group: Mapping[str, Any]) -> Pass:
 
 
 def _attention(one: Transformer, batch: Any, new: Any, context: Any, x: str, fused: bool) -> list[dict[str, Work]]:
-    sizes = (batch, new, new if context is None else context, one.heads, one.kv_heads, one.head_dim)
+    sizes = (batch, new, context, one.heads, one.kv_heads, one.head_dim)
     if not fused:
         return [{name: part} for name, part in ops.attention_standard(*sizes, x=x).items()]
     return [{"attention": ops.attention(*sizes, causal=one.kind == "decoder", x=x)}]
@@ -162,7 +171,13 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
     'memory-bound'
     """
     found = accelerator(chip)
-    return total(**{name: bounded(work, found) for name, work in works.items()})
+    return total(**{name: bounded(work, found) for name, work in _named(works).items()})
+
+
+def _named(works: Any) -> Mapping[str, Work]:
+    if not isinstance(works, Mapping) or not works or not all(isinstance(work, Work) for work in works.values()):
+        raise CourseError(f"works must be operators by name, from operators(model) (got {shown(works)})")
+    return works
 
 
 def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
@@ -192,6 +207,8 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
     """
     found = accelerator(chip)
     whole_block = estimate(works, found)
+    if many := [name for name, work in works.items() if isinstance(work.bytes + work.flops, np.ndarray)]:
+        raise CourseError(f"works must be of single sizes (got an array in {many[0]!r}): call once for each")
     return [
         Line(
             name=name, unit=work.unit, dtype=work.dtype, kernels=float(work.kernels), bytes=float(work.bytes),
@@ -231,4 +248,7 @@ def ridge_share(work: Work, chip: Accelerator | str, *, dtype: str | None = None
     (0.125, 0.0085)
     """
     found = accelerator(chip)
-    return float(min(1.0, work.intensity / found.ridge(dtype or work.dtype, unit or work.unit)))
+    if not isinstance(work, Work) or not isinstance(work.intensity, float):
+        raise CourseError(f"work must be one operator, from course_lib.ops (got {shown(work)})")
+    on = found.ridge(work.dtype if dtype is None else dtype, work.unit if unit is None else unit)
+    return float(min(1.0, work.intensity / on))

@@ -34,7 +34,7 @@ from course_lib._calibration import (
     from_file,
     to_toml,
 )
-from course_lib._checks import CourseError, Numbers, known, plain
+from course_lib._checks import MADE, CourseError, Numbers, keep, known, nonnegative, plain, positive, shown, text, together
 from course_lib.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
 from course_lib.roofline import Estimate, Work
@@ -63,12 +63,21 @@ class Prediction:
     expected : s.
     low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
     source : what the constants were fitted to, or whose they are.
+
+    Raises
+    ------
+    CourseError
+        If a time is negative or not finite.
     """
 
     expected: Numbers
     low: Numbers
     high: Numbers
     source: str
+
+    def __post_init__(self) -> None:
+        text("source", self.source)
+        keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in ("expected", "low", "high")})
 
 
 def predict(
@@ -96,7 +105,7 @@ def predict(
     Raises
     ------
     CourseError
-        If `estimate` is none, or the chip or the format is not known.
+        If `estimate` is none or of another chip, or the chip or the format is not known.
 
     Examples
     --------
@@ -106,9 +115,11 @@ def predict(
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(f"estimate must be an Estimate (got {estimate!r}): pass roofline(work, chip) or llm.decode(...)")
+        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or llm.decode(...)")
     on = accelerator(chip)
     every = list(kernels(estimate))
+    for kernel in every:
+        _same(kernel.bound.chip, on)
     found = _constants(on, _format(every, dtype), constants)
     apart = _apart(every, found.constants) if estimate.parts else 0.0
     expected, low, high = _sums(every, on, found, apart, bool(estimate.parts))
@@ -170,6 +181,13 @@ def breakdown(
     return {**spent, "launches": plain(whole.expected - before)}
 
 
+def _same(one: Any, chip: Accelerator) -> None:
+    """Raise where a bound is another chip's; one made by hand has none."""
+    key = getattr(one, "key", None)
+    if one is not None and one is not chip and key != chip.key:
+        raise CourseError(f"estimate is of {key or shown(one)}, and chip is {chip.key}: bound the work on that chip first")
+
+
 def all_reduce(
     bytes: ArrayLike,  # noqa: A002
     chip: Accelerator | str,
@@ -204,6 +222,8 @@ def all_reduce(
     (True, True)
     """
     on = accelerator(chip)
+    if not on.links:
+        raise CourseError(f"chip {on.key} has no published link: course_lib.network.all_reduce takes byte/s")
     one = on.links[known("link", link, on.links, f"of {on.key}")]
     found = _constants(on, None, constants)
     bound = np.asarray(bound_of_all_reduce(bytes, one, n))
@@ -277,6 +297,8 @@ def _constants(chip: Accelerator, dtype: str | None, given: Calibration | Path |
         return calibration(chip, dtype)
     if isinstance(given, Calibration):
         return given
+    if not isinstance(given, str | Path):
+        raise CourseError(f"constants must be a Calibration, or the path of a file of them (got {shown(given)})")
     return from_file(Path(given), dtype)
 
 
@@ -339,21 +361,36 @@ def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float
 def coverage(prediction: Prediction, measured: ArrayLike) -> float:
     """The share of measurements within the range.
 
+    Raises
+    ------
+    CourseError
+        If `prediction` is none, or a measured time is not positive.
+
     Examples
     --------
     >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
     0.5
     """
-    times = np.asarray(measured)
+    if not isinstance(prediction, Prediction):
+        raise CourseError(f"prediction must be one, from predict (got {shown(prediction)})")
+    times = np.asarray(positive("measured", measured))
+    together(prediction=plain(np.asarray(prediction.low) + prediction.high), measured=plain(times))
     return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
 
 
 def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
     """Mean absolute percentage error, as a fraction.
 
+    Raises
+    ------
+    CourseError
+        If a time is not positive, or there is none.
+
     Examples
     --------
     >>> mean_error([1.1, 0.9], [1.0, 1.0])
     0.1...
     """
-    return float(np.mean(np.abs(np.asarray(expected) / np.asarray(measured) - 1)))
+    likely, times = positive("expected", expected), positive("measured", measured)
+    together(expected=likely, measured=times)
+    return float(np.mean(np.abs(np.asarray(likely) / times - 1)))

@@ -127,7 +127,7 @@ def elementwise() -> tuple[Estimate, NDArray[Any]]:
     """
     rows = table("elementwise_a100")
     elements = np.array([int(row["M"]) * int(row["N"]) for row in rows])
-    work = ops.elementwise(elements, flops=0, dtype=DTYPE)
+    work = ops.elementwise((elements,), flops=0, dtype=DTYPE)
     return roofline(work, chip(REFERENCE)), elements / np.array([float(row["throughput_Gelem_per_s"]) * 1e9 for row in rows])
 
 

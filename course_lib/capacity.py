@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib._bounded import accelerator, transformer
-from course_lib._checks import CourseError, Numbers, nonnegative, plain, positive, whole
+from course_lib._checks import CourseError, Numbers, count, nonnegative, plain, positive, together, wholes
 from course_lib.models import Transformer
 from course_lib.specs import Accelerator
 from course_lib.transformer import activation_bytes, cache_bytes, formats, weight_bytes
@@ -87,10 +87,12 @@ def memory(
     >>> memory("llama-3-8b", 16, 4096).kv / 2**30
     8.0
     """
-    one, fm = transformer(model), formats(w, x, kv)
-    cached = whole("batch", batch) * whole("context", context) * (cache_bytes(one, fm, tp=tp) if one.kind == "decoder" else 0)
-    in_flight = nonnegative("tokens", tokens) * activation_bytes(one, 1, fm, tp=tp)
-    return Memory(weight_bytes(one, fm, tp=tp), cached, in_flight)
+    one, fm, chips = transformer(model), formats(w, x, kv), count("tp", tp)
+    sequences, length = wholes(batch=batch, context=context)
+    flying = nonnegative("tokens", tokens)
+    together(batch=sequences, context=length, tokens=flying)
+    cached = sequences * length * (cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0)
+    return Memory(weight_bytes(one, fm, tp=chips), cached, flying * activation_bytes(one, 1, fm, tp=chips))
 
 
 def fits(
@@ -136,8 +138,10 @@ def fits(
         raise CourseError(f"{on.key} has no published memory capacity: pass capacity= in bytes")
     available = positive("capacity", on.memory if capacity is None else capacity)
     needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, tokens=tokens)
+    sequences, _ = wholes(batch=batch, context=context)
+    together(batch=needed.kv, tokens=needed.activations, capacity=available)
     left = np.asarray(available - needed.weights - needed.activations)
-    sequence = np.asarray(needed.kv) / whole("batch", batch)
+    sequence = np.asarray(needed.kv) / sequences
     with np.errstate(divide="ignore"):
         most = np.where(sequence > 0, np.floor(left / np.where(sequence > 0, sequence, 1.0)), np.inf)
     most = np.where(left < 0, 0.0, most)

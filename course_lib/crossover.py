@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib._bounded import accelerator, bounded, transformer
-from course_lib._checks import CourseError, nonnegative
+from course_lib._checks import CourseError, count, positive, single
 from course_lib.capacity import fits
 from course_lib.models import Transformer
 from course_lib.roofline import Estimate, total
@@ -97,16 +97,17 @@ def first_compute_bound_batch(
     one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
     if one.kind != "decoder":
         raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no decode step")
-    tokens = nonnegative("context", context)
-    if not isinstance(tokens, float) or tokens % 1:
-        raise CourseError(f"context must be one whole number (got {context})")
+    tokens = float(count("context", context, 0))
+    if tokens > _FAR:
+        raise CourseError(f"context must be at most 2**40 tokens, beyond which attention is all there is (got {context})")
+    room = None if capacity is None else single("capacity", positive("capacity", capacity))
 
     limit = _further(one, on, fm, tokens)
     comes = limit.t_math > limit.t_memory
     batch = _first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
     most = None
-    if tokens and (capacity or on.memory):
-        most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=capacity).max_batch))
+    if tokens and (room or on.memory):
+        most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=room).max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
     intensity = float(limit.intensity)
     reason, rule = _reason(batch, intensity, ridge, most), _weights_only(one, on, fm)

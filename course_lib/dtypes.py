@@ -11,12 +11,13 @@ SCALE_BITS = 16
 """Bits of the scale that a group of quantised elements shares."""
 
 
-def itemsize(dtype: str) -> float:
+def itemsize(dtype: str, argument: str = "") -> float:
     """Bytes that one element of `dtype` occupies in memory, its share of a group's scale included.
 
     Parameters
     ----------
     dtype : one of `BITS`; ``"int4/32"`` is int4 in groups of 32 elements that share a 16-bit scale.
+    argument : what the caller called it, for the message.
 
     Returns
     -------
@@ -34,11 +35,11 @@ def itemsize(dtype: str) -> float:
     >>> 8 * itemsize("int4/32")
     4.5
     """
-    element, group = _split(dtype)
+    element, group = _split(dtype, argument)
     return (BITS[element] + (SCALE_BITS / group if group else 0)) / 8
 
 
-def element(dtype: str) -> str:
+def element(dtype: str, argument: str = "") -> str:
     """The format of the elements alone, without the group that shares a scale.
 
     Examples
@@ -46,14 +47,15 @@ def element(dtype: str) -> str:
     >>> element("int4/32"), element("bf16")
     ('int4', 'bf16')
     """
-    return _split(dtype)[0]
+    return _split(dtype, argument)[0]
 
 
-def _split(dtype: str) -> tuple[str, int]:
+def _split(dtype: str, argument: str = "") -> tuple[str, int]:
     name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
-    if slash and not (group.isdecimal() and int(group)):
-        raise CourseError(f"dtype {dtype!r} must name its group as in 'int4/32': a positive whole number of elements")
-    return known("dtype", name, BITS), int(group or 0)
+    if slash and not (group.isdecimal() and len(group) < 16 and int(group)):
+        what = f"{argument or 'dtype'} {dtype!r}"
+        raise CourseError(f"{what} must name its group as in 'int4/32': a positive whole number of elements")
+    return known("dtype", name, BITS, argument and f"argument {argument}"), int(group or 0)
 
 
 def widest(*dtypes: str) -> str:

@@ -19,7 +19,9 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from course_lib._checks import CourseError, known
+import numpy as np
+
+from course_lib._checks import CourseError, count, known, shown
 from course_lib._numerals import UNITS, ambiguous, parsed
 from course_lib.models import model, models
 from course_lib.provenance import DATA, decoded
@@ -89,6 +91,8 @@ class Exercise:
         >>> get("rooflines-trillion").variant().given["flops"]
         1000000000000.0
         """
+        if seed is not None:
+            seed = count("seed", seed, 0)
         if seed is None:
             return self._with({names: choices[0] for names, choices in self.choices.items()}, None)
         draw = Random(f"{self.id} {seed}")  # noqa: S311 - a sheet of exercises, and it must repeat
@@ -326,10 +330,14 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     unit = variant.exercise.unit
     if isinstance(value, str):
         number = parsed(value, unit, language())
-    elif isinstance(value, bool) or not hasattr(value, "__float__") or not isfinite(float(value)):
-        raise CourseError(f"value must be your answer: a finite number, or text such as '1.01 ms' (got {value!r})")
     else:
-        number = float(value) * UNITS[unit][""]
+        try:
+            number = float(value.item() if isinstance(value, np.generic | np.ndarray) else value) * UNITS[unit][""]
+            if isinstance(value, bool | np.bool_) or not isfinite(number):
+                raise TypeError
+        except (TypeError, ValueError, OverflowError):
+            said = f"value must be your answer: a finite number, or text such as '1.01 ms' (got {shown(value)})"
+            raise CourseError(said) from None
     verdict, group = variant.judge(number)
     said = variant.explained(group) if group else phrases()[verdict].format(answer=variant.shown_answer)
     if isinstance(value, str) and verdict != "right" and (either := ambiguous(value, language())):

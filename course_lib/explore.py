@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import llm
+from course_lib._bounded import transformer
 from course_lib._explore_ops import (
     CHIPS,
     DTYPES,
@@ -161,12 +162,15 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         for i, where in enumerate(map(chip, at["chip"])):
             for j, what in enumerate(at["model"]):
                 form = format_of(where)
-                step = llm.decode(what, where, sizes, contexts, w=form)
+                # The control goes to contexts that some models were not released for: what they would cost is shown all the same.
+                longer = transformer(what).extended(int(np.max(contexts)))
+                step = llm.decode(longer, where, sizes, contexts, w=form)
                 fit = llm.fits(what, where, sizes, contexts, w=form)
                 time[i, j], rate[i, j], bound[i, j] = step.lower, sizes / step.lower, places(step)
                 needed[i, j], most[i, j] = fit.needed, np.asarray(fit.max_batch)[:, 0]
                 some = most[i, j] > 0
-                limit[i, j, some] = llm.decode(what, where, most[i, j, some], contexts[some, 0], w=form).lower
+                if some.any():
+                    limit[i, j, some] = llm.decode(longer, where, most[i, j, some], contexts[some, 0], w=form).lower
                 inside[i, j] = np.where(fit.fits, rate[i, j], np.nan)
                 # One point more on the dashed side, so that no gap is left between the two.
                 gone = ~np.asarray(fit.fits)

@@ -4,6 +4,7 @@ One model for all of them: `course_lib.transformer` says what a step does, opera
 sets that against a chip.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,20 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib._bounded import accelerator, bounded, transformer
-from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, positive, whole
+from course_lib._checks import (
+    EXACT,
+    CourseError,
+    Numbers,
+    count,
+    known,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    together,
+    whole,
+    wholes,
+)
 from course_lib.capacity import Fit, Memory, fits, memory
 from course_lib.crossover import Crossover, first_compute_bound_batch
 from course_lib.models import Transformer
@@ -55,6 +69,10 @@ def decode(
     the whole cache and writes one token. Residual sums, activation functions, rotary positions and the softmax are taken
     as hidden in their neighbours. A chip that publishes no vector peak in fp32 does the norms' arithmetic in no time.
 
+    The bound holds for a batch that does not fit into the chips' memory too, as sweeps and crossovers need it; that no
+    chip runs it, the estimate's `fits` says. A context that the model was not released for is refused: ask
+    ``model.extended(context)`` what it would cost.
+
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
@@ -73,8 +91,8 @@ def decode(
     Raises
     ------
     CourseError
-        If the model does not decode, a size is not a positive whole number, the chip lacks a peak for the arithmetic,
-        `tp` does not divide the model, or `link` is missing.
+        If the model does not decode, a size is not a positive whole number, the context is longer than the model's, the chip
+        lacks a peak for the arithmetic, `tp` does not divide the model, or `link` is missing or joins one chip.
 
     References
     ----------
@@ -88,11 +106,15 @@ def decode(
     >>> round(1e3 * step.lower, 2)
     4.52
     """
-    one, fm = transformer(model), formats(w, x, kv, compute)
+    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
     if one.kind != "decoder":
         raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): use prefill for an encoder's pass")
-    works = operators(one, batch, 1, context, fm, tp=tp)
-    return _estimate(one, accelerator(chip), works, whole("batch", batch), fm, tp, link)
+    sequences, length = wholes(batch=batch, context=context)
+    _released(one, "context", length)
+    chips = _chips(tp, link)
+    works = operators(one, sequences, 1, length, fm, tp=chips)
+    inside = _fits(one, on, sequences, length, sequences, fm, chips)
+    return _estimate(one, on, works, sequences, fm, chips, link, inside)
 
 
 def prefill(
@@ -140,18 +162,47 @@ def prefill(
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one, fm = transformer(model), formats(w, x, kv, compute)
-    works = operators(one, batch, prompt, prompt, fm, tp=tp, decoding=False, causal=causal)
-    return _estimate(one, accelerator(chip), works, whole("batch", batch) * whole("prompt", prompt), fm, tp, link)
+    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
+    sequences, length = wholes(batch=batch, prompt=prompt)
+    _released(one, "prompt", length)
+    tokens = sequences * length
+    if np.any(tokens >= EXACT):
+        raise CourseError(f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})")
+    chips = _chips(tp, link)
+    works = operators(one, sequences, length, length, fm, tp=chips, decoding=False, causal=causal)
+    inside = _fits(one, on, sequences, length, length, fm, chips)
+    return _estimate(one, on, works, tokens, fm, chips, link, inside)
+
+
+def _released(model: Transformer, name: str, length: Numbers) -> None:
+    if np.any(np.asarray(length) > model.context):
+        raise CourseError(
+            f"{name} must be at most the {model.context} tokens that {model.key!r} was released for (got {np.max(length):.0f}):"
+            f" to ask what more would cost, pass model({model.key!r}).extended({np.max(length):.0f})"
+        )
+
+
+def _chips(tp: Any, link: Any) -> int:
+    chips = count("tp", tp)
+    if link is not None and chips == 1:
+        raise CourseError(f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 or more, or no link")
+    return chips
+
+
+def _fits(model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int) -> Any:
+    """Whether a step has room, with as many `tokens` in flight: a batch in decode, a prompt after the other in prefill."""
+    if chip.memory is None:
+        return None
+    return fits(model, chip, batch, length, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, tokens=tokens).fits
 
 
 def _estimate(
-    model: Transformer, chip: Accelerator, works: dict[str, Any], tokens: Numbers, fm: Formats, tp: int, link: Any
+    model: Transformer, chip: Accelerator, works: dict[str, Any], tokens: Numbers, fm: Formats, tp: int, link: Any, inside: Any
 ) -> Estimate:
     parts = {part: total(**{name: bounded(work, chip) for name, work in of.items()}) for part, of in works.items()}
     if tp > 1:
         parts["all_reduce"] = _all_reduce(model, chip, tokens, fm, tp, link)
-    return total(**parts)
+    return dataclasses.replace(total(**parts), fits=inside)
 
 
 def _all_reduce(model: Transformer, chip: Accelerator, tokens: Numbers, fm: Formats, tp: int, link: Any) -> Estimate:
@@ -241,7 +292,10 @@ def check_claim(
     if one.kind != "decoder":
         raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no decode speed")
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
-    tokens, length = sequences * positive("tokens_per_pass", tokens_per_pass), nonnegative("context", context)
+    each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
+    together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
+    _released(one, "context", length)
+    tokens = sequences * each
     passes = speed / tokens
     moved = streamed_bytes(one, sequences, fm, tp=tp) + sequences * length * cache_bytes(one, fm, tp=tp)
     t_math, flops = _token(one, on, fm, length, tp)
@@ -250,6 +304,13 @@ def check_claim(
     nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
     possible = plain(np.asarray(excess) <= 1)
     return Claim(possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops)
+
+
+def _length(context: Any) -> Numbers:
+    length = nonnegative("context", context)
+    if np.any(np.asarray(length) % 1):
+        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
+    return length
 
 
 def _token(model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int) -> tuple[Numbers, Numbers]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from course_lib._checks import CourseError, known, whole
+from course_lib._checks import CourseError, count, known, shown
 from course_lib.provenance import DATA, Figure, cited, converted, decoded, sources
 
 MACS_ARE = 2
@@ -166,15 +166,45 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         biases = (hidden * (1 + self.gated) + self.width) * ("mlp" in self.biases)
         return self.width * hidden * (3 if self.gated else 2) + biases
 
-    def check(self) -> None:
-        """Raise where a size is not a positive whole number, heads do not divide, or a source is unknown."""
-        for name in ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"):
-            whole(name, getattr(self, name))
+    def extended(self, context: int) -> "Transformer":
+        """The same model asked for longer contexts than it was released for; a learned position table grows with them.
+
+        What it then writes is another question: `course_lib.llm` refuses longer contexts of the model as it was released.
+
+        Examples
+        --------
+        >>> llama = model("llama-2-7b")
+        >>> llama.context, llama.extended(16384).context
+        (4096, 16384)
+        """
+        longer = max(self.context, count("context", context))
+        positions = max(self.positions, longer) if self.positions else 0
+        return msgspec.structs.replace(self, context=longer, positions=positions)
+
+    def check_sizes(self) -> None:
+        """Raise where a size is not one that a model can have."""
+        _sizes("", self, ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"), ("positions",))
         if self.heads % self.kv_heads:
             raise CourseError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
-        if self.experts and not 0 < self.experts.active <= self.experts.count:
-            raise CourseError(f"experts.active must lie between 1 and {self.experts.count} (got {self.experts.active})")
+        for name, parameters in self.other.items():
+            count(f"other.{name}", parameters, 0)
+        if self.latent:
+            _sizes("latent.", self.latent, ("q_rank", "kv_rank", "nope", "rope", "value"))
+        if e := self.experts:
+            _sizes("experts.", e, ("count", "active"), ("shared", "dense_layers"))
+            if e.active > e.count:
+                raise CourseError(f"experts.active must lie between 1 and {e.count} (got {e.active})")
+            if e.dense_layers >= self.layers:
+                raise CourseError(f"experts.dense_layers must be below layers {self.layers} (got {e.dense_layers})")
+            if e.dense_ffn is not None:
+                count("experts.dense_ffn", e.dense_ffn)
+
+    def check(self) -> None:
+        """Raise where a size is not one that a model can have, a source is unknown, or the parameters are not the published."""
+        self.check_sizes()
+        _check_year(self.year)
         _check_sources(self.configuration, self.published)
+        _check_published(self.parameters, self.published)
 
 
 class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -213,9 +243,9 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def parts(self) -> dict[str, int]:
         """Parameters by what they are; `parameters` is their sum."""
         convolutions, norms, into = 7 * 7 * 3 * self.stem, 2 * self.stem, self.stem
-        for count, width in zip(self.blocks, self.widths, strict=True):
+        for blocks, width in zip(self.blocks, self.widths, strict=True):
             out = width * self.expansion
-            for i in range(count):
+            for i in range(blocks):
                 convolutions += into * width + 9 * width * width + width * out + (0 if i else into * out)
                 norms += 2 * (2 * width + out + (0 if i else out))
                 into = out
@@ -238,13 +268,42 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.parameters
 
     def check(self) -> None:
-        """Raise where stages and widths differ in number, or a source is unknown."""
-        if len(self.blocks) != len(self.widths):
-            raise CourseError(f"blocks {self.blocks} and widths {self.widths} must be as many")
+        """Raise where a size is not one that a network can have, a source is unknown, or the parameters are not the published."""
+        self.check_sizes()
+        _check_year(self.year)
         _check_sources(self.configuration, self.published, self.multiply_accumulates)
+        _check_published(self.parameters, self.published)
+
+    def check_sizes(self) -> None:
+        """Raise where stages and widths differ in number, or a size is not positive."""
+        if len(self.blocks) != len(self.widths) or not self.blocks:
+            raise CourseError(f"blocks {self.blocks} and widths {self.widths} must be as many, one a stage")
+        _sizes("", self, ("expansion", "stem", "classes", "image"))
+        for name in ("blocks", "widths"):
+            for i, size in enumerate(getattr(self, name)):
+                count(f"{name}[{i}]", size)
 
 
 Model = Transformer | ConvNet
+NEAR = 0.03
+"""How far the parameters of a configuration may lie from the published count, which may be rounded to two digits."""
+
+
+def _sizes(prefix: str, record: Any, positive: tuple[str, ...], zero: tuple[str, ...] = ()) -> None:
+    for name in (*positive, *zero):
+        count(prefix + name, getattr(record, name), 0 if name in zero else 1)
+
+
+def _check_year(year: int) -> None:
+    if not 1950 <= year <= 2100:
+        raise CourseError(f"year must be one in which models were made (got {year})")
+
+
+def _check_published(parameters: int, published: Figure) -> None:
+    if abs(parameters / published.si - 1) > NEAR:
+        raise CourseError(
+            f"published is {published.si:g}, but the sizes add up to {parameters:g} parameters: mend the size or the count"
+        )
 
 
 def _check_sources(configuration: tuple[str, ...], *figures: Figure) -> None:
@@ -280,7 +339,6 @@ def models() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (DATA / "models").glob("*.toml")))
 
 
-@cache
 def model(key: str) -> Model:
     """A model of the table by its key.
 
@@ -298,6 +356,13 @@ def model(key: str) -> Model:
     ...
     course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
     """
+    if not isinstance(key, str):
+        raise CourseError(f"key must be a model's key, as text (got {shown(key)}): models() lists them")
+    return _read(key)
+
+
+@cache
+def _read(key: str) -> Model:
     meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
     if len(meant) > 1:
         raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")

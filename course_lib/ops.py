@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib._attention import attention_standard, attention_tiled, kv_read
-from course_lib._checks import CourseError, plain, positive, whole
+from course_lib._checks import CourseError, Numbers, count, flag, known, plain, positive, shown, together, whole, wholes
 from course_lib._vector import (
     CONVENTIONS,
     Convention,
@@ -60,8 +60,20 @@ def dot(N: ArrayLike, *, x: str = "bf16", y: str | None = None, out: str | None 
     0.4995002498750625
     """
     n = whole("N", N)
-    moved = n * (itemsize(x) + itemsize(y or x)) + itemsize(out or x)
-    return Work(2 * n - 1, moved, compute, unit="vector", shape=(N,))
+    known("dtype", compute, BITS, "argument compute")
+    size = itemsize(x, "x")
+    moved = n * (size + _size("y", y, size)) + _size("out", out, size)
+    return Work(2 * n - 1, moved, compute, unit="vector", shape=(n,))
+
+
+def _size(name: str, dtype: str | None, otherwise: float) -> float:
+    """Bytes of an element, as another array's where nothing was said."""
+    return otherwise if dtype is None else itemsize(dtype, name)
+
+
+def _product(B: Numbers, D: Numbers, F: Numbers, moved: Numbers, x: str, w: str, compute: str | None, *more: Numbers) -> Work:
+    dtype = widest(x, w) if compute is None else known("dtype", compute, BITS, "argument compute")
+    return Work(2 * B * D * F, plain(moved), dtype, shape=(B, D, F, *more))
 
 
 def matmul(
@@ -104,9 +116,10 @@ def matmul(
     >>> matmul(16, 4096, 4096, w="int8").dtype
     'bf16'
     """
-    b, d, f = whole("B", B), whole("D", D), whole("F", F)
-    moved = b * d * itemsize(x) + d * f * itemsize(w) + b * f * itemsize(out or x)
-    return Work(2 * b * d * f, moved, compute or widest(x, w), shape=(B, D, F))
+    b, d, f = wholes(B=B, D=D, F=F)
+    size = itemsize(x, "x")
+    moved = b * d * size + d * f * itemsize(w, "w") + b * f * _size("out", out, size)
+    return _product(b, d, f, moved, x, w, compute)
 
 
 def tiled_matmul(
@@ -149,10 +162,10 @@ def tiled_matmul(
     >>> round(tiled_matmul(8192, 8192, 8192, 128, 128).intensity, 1)
     63.5
     """
-    rows, columns = np.ceil(whole("B", B) / whole("bm", bm)), np.ceil(whole("F", F) / whole("bn", bn))
-    b, d, f = whole("B", B), whole("D", D), whole("F", F)
-    moved = b * d * itemsize(x) * columns + d * f * itemsize(w) * rows + b * f * itemsize(out or x)
-    return Work(2 * b * d * f, plain(moved), compute or widest(x, w), shape=(B, D, F))
+    b, d, f, high, wide = wholes(B=B, D=D, F=F, bm=bm, bn=bn)
+    rows, columns, size = np.ceil(b / high), np.ceil(f / wide), itemsize(x, "x")
+    moved = b * d * size * columns + d * f * itemsize(w, "w") * rows + b * f * _size("out", out, size)
+    return _product(b, d, f, moved, x, w, compute)
 
 
 def grouped_matmul(
@@ -191,9 +204,10 @@ def grouped_matmul(
     >>> grouped_matmul(2, 4096, 14336, groups=2).flops == 2 * matmul(1, 4096, 14336).flops
     True
     """
-    b, d, f, g = whole("B", B), whole("D", D), whole("F", F), positive("groups", groups)
-    moved = b * d * itemsize(x) + g * d * f * itemsize(w) + b * f * itemsize(out or x)
-    return Work(2 * b * d * f, moved, compute or widest(x, w), shape=(B, D, F, groups))
+    (b, d, f), g, size = wholes(B=B, D=D, F=F), positive("groups", groups), itemsize(x, "x")
+    together(B=b, D=d, F=f, groups=g)
+    moved = b * d * size + g * d * f * itemsize(w, "w") + b * f * _size("out", out, size)
+    return _product(b, d, f, moved, x, w, compute, g)
 
 
 def attention(
@@ -250,21 +264,23 @@ def attention(
     >>> round(attention(1, 1, 8192, 32, 8, 128, causal=True, kv="bf16").intensity, 2)
     4.0
     """
-    b, q, t = whole("batch", batch), whole("q_len", q_len), whole("kv_len", kv_len)
+    b, q, t = wholes(batch=batch, q_len=q_len, kv_len=kv_len)
     if np.any(np.asarray(t) < q):
-        raise CourseError(f"kv_len must count the new tokens too: at least q_len {q_len!r} (got {kv_len!r})")
-    if whole("heads", heads) % whole("kv_heads", kv_heads):
-        raise CourseError(f"kv_heads must divide heads {heads} (got {kv_heads})")
-    value = whole("value_dim", head_dim if value_dim is None else value_dim)
-    width = whole("head_dim", head_dim) + value
-    pairs = q * t - q * (q - 1) / 2 if causal else q * t
-    token = kv_heads * (head_dim if values_in_keys else width)
+        raise CourseError(f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got {shown(kv_len)})")
+    many, shared = count("heads", heads), count("kv_heads", kv_heads)
+    if many % shared:
+        raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
+    key, value = wholes(head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim)
+    width = key + value
+    together(batch=b, q_len=q, kv_len=t, head_dim=width)
+    pairs = q * t - q * (q - 1) / 2 if flag("causal", causal) else q * t
+    token = shared * (key if flag("values_in_keys", values_in_keys) else width)
     # The new keys and values come from the projections as activations and go to the cache: t - q are read from it, q written.
-    keys_values = t * itemsize(x) if kv is None else (t - q) * itemsize(kv) + q * (itemsize(x) + itemsize(kv))
-    moved = b * (q * heads * width * itemsize(x) + token * keys_values)
-    return Work(
-        2 * b * heads * width * pairs, moved, compute or _wider(x, kv or x), shape=(batch, q_len, kv_len, heads, kv_heads)
-    )
+    size = itemsize(x, "x")
+    keys_values = t * size if kv is None else (t - q) * itemsize(kv, "kv") + q * (size + itemsize(kv, "kv"))
+    moved = b * (q * many * width * size + token * keys_values)
+    dtype = _wider(x, x if kv is None else kv) if compute is None else known("dtype", compute, BITS, "argument compute")
+    return Work(2 * b * many * width * pairs, moved, dtype, shape=(b, q, t, many, shared))
 
 
 def _wider(x: str, kv: str) -> str:

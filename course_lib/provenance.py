@@ -3,16 +3,20 @@
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from math import isfinite
 from pathlib import Path
+from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from course_lib._checks import CourseError, known, positive
+from course_lib._checks import CourseError, known, positive, shown, text
 
 _T = TypeVar("_T")
 DATA = Path(__file__).parent / "data"
+LARGEST_FILE = 2**20
+"""Byte of a data file in TOML: a chip takes some thousands."""
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 UNITS = {
@@ -96,8 +100,8 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise CourseError(f"{what} has no source: name at least one id of sources.json")
         for source in (*self.sources, *(conflict.source for conflict in self.conflicts)):
             known("source", source, every, what)
-        if self.sparse is not None and not self.sparse > self.value:
-            raise CourseError(f"{what}: dense {self.value} is not below its sparse headline {self.sparse}")
+        if self.sparse is not None and not (isfinite(self.sparse) and self.sparse > self.value):
+            raise CourseError(f"{what}: dense {self.value} is not below its sparse headline {self.sparse}, or that is not finite")
         if self.status == "disputed" and not (self.conflicts and self.note):
             raise CourseError(f"{what} is disputed: give conflicts and a note")
         if self.status == "derived" and not self.note:
@@ -177,11 +181,20 @@ def decoded(path: Path, kind: type[_T]) -> _T:
     >>> decoded(DATA / "chips" / "t4.toml", dict)["vendor"]
     'NVIDIA'
     """
+    if "\0" in text("path", str(path)):
+        raise CourseError(f"path must be that of a file (got {shown(path)})")
     try:
+        about = path.stat()
+        if not S_ISREG(about.st_mode):
+            raise CourseError(f"path {str(path)!r} cannot be read: it is not a regular file")
+        if about.st_size > LARGEST_FILE:
+            raise CourseError(f"path {str(path)!r} has {about.st_size} B: {LARGEST_FILE} at most, more than a data file takes")
         return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except CourseError:
+        raise
     except OSError as error:
         raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CourseError(f"{path.name}: {error}") from None
 
 

@@ -7,11 +7,10 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from course_lib._bounded import accelerator, bounded
-from course_lib._checks import CourseError, Numbers, known, whole
-from course_lib.dtypes import itemsize
+from course_lib._checks import CourseError, Numbers, known, shown, whole
+from course_lib.dtypes import itemsize, widest
 from course_lib.models import MACS_ARE, ConvNet
 from course_lib.models import model as model_of
-from course_lib.ops import matmul
 from course_lib.roofline import Estimate, Work, total
 from course_lib.specs import Accelerator
 
@@ -59,7 +58,7 @@ class Layer:
         >>> stem.elements("operands") == 3 * 224 * 224 + 64 * 112 * 112
         True
         """
-        level = BYTES.index(counted)
+        level = BYTES.index(known("counted", counted, BYTES))
         if level < (2 if self.pool else 1):
             return 0
         extra = (self.adds if level >= 2 else 0) + (2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0)
@@ -67,9 +66,17 @@ class Layer:
 
     def work(self, batch: ArrayLike, *, w: str = "fp16", x: str | None = None, counted: Counted = "operands") -> Work:
         """The layer's work for a batch of images."""
-        moved = self.parameters * itemsize(w) + whole("batch", batch) * self.elements(counted) * itemsize(x or w)
+        images, size = whole("batch", batch), itemsize(w, "w")
+        moved = self.parameters * size + images * self.elements(counted) * (size if x is None else itemsize(x, "x"))
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        return Work(whole("batch", batch) * self.flops, moved, matmul(1, 1, 1, x=x or w, w=w).dtype, kernels=kernels)
+        return Work(images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels)
+
+
+def _arithmetic(w: str, x: str) -> str:
+    try:
+        return widest(x, w)
+    except CourseError:
+        raise CourseError(f"w and x must be one format, or one the wider (got {w!r} and {x!r})") from None
 
 
 def layers(net: ConvNet | str) -> tuple[Layer, ...]:
@@ -101,7 +108,10 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
     """
     found: Any = model_of(net) if isinstance(net, str) else net
     if not isinstance(found, ConvNet):
-        raise CourseError(f"net must be a convnet (got {getattr(found, 'key', found)!r}): transformers are in course_lib.llm")
+        said = shown(getattr(found, "key", found))
+        raise CourseError(f"net must be a convnet or its key (got {said}): transformers are in course_lib.llm")
+    if found is net:  # those of the table were checked when they were read
+        found.check_sizes()
     return tuple(_layers(found))
 
 

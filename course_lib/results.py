@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError
+from course_lib._checks import CourseError, nonnegative, shown, text
 from course_lib._report import gap, plot, report
 from course_lib._rows import HEADER, Difference, Key, Manifest, Row, apart, decoded, encoded, timed
 
@@ -23,10 +23,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def read(path: Path) -> list[Row]:
+_MARK = b"\xef\xbb\xbf"
+"""What spreadsheets write in front of a text file, to say that it is UTF-8."""
+
+
+def read(path: Path | str) -> list[Row]:
     """The rows of a results.csv, in the order in which they were measured.
 
-    A last line without its line end is what a killed writer left; it is passed over, and the file stays as it is.
+    A last line without its line end counts where it is whole: an editor took its end away. Else it is what a killed writer
+    left; it is passed over, and the file stays as it is. The mark that spreadsheets put in front is passed over too.
 
     Parameters
     ----------
@@ -42,7 +47,9 @@ def read(path: Path) -> list[Row]:
     >>> read(Path("nothing-measured-yet.csv"))
     []
     """
+    path = _path(path)
     try:
+        _regular(path)
         return _sound(path, path.read_bytes())[0]
     except FileNotFoundError:
         return []
@@ -50,7 +57,7 @@ def read(path: Path) -> list[Row]:
         raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
 
 
-def append(path: Path, row: Row) -> None:
+def append(path: Path | str, row: Row) -> None:
     """Add one row so that it survives: locked, written at once, synced to the disk.
 
     Several processes may append to one file. A half-line that a killed writer left is cut off first. Where the
@@ -75,18 +82,21 @@ def append(path: Path, row: Row) -> None:
     ...     read(Path(folder, "results.csv")) == [row]
     True
     """
-    line = encoded(row)
-    safe = ""
+    path, line, safe = _path(path), encoded(row), ""
+    _regular(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file, _locked(file.fileno(), path):
             file.seek(0)
-            rows, length = _sound(path, file.read())
+            content = file.read()
+            rows, length = _sound(path, content)
             safe = "; 1 row before it is safe" if len(rows) == 1 else f"; {len(rows)} rows before it are safe"
             file.truncate(length)  # cuts off the half-line of a killed writer
             try:
-                if not length:
+                if not length or content[:length] == _MARK:
                     _write(file.fileno(), HEADER + "\n")
+                elif not content[:length].endswith(b"\n"):
+                    _write(file.fileno(), "\n")
                 _write(file.fileno(), line)
                 os.fsync(file.fileno())
             except BaseException:
@@ -102,7 +112,7 @@ def append(path: Path, row: Row) -> None:
         raise CourseError(f"cannot append to {path.name}: {error.strerror}{safe}{remedy}") from error
 
 
-def done(path: Path) -> set[Key]:
+def done(path: Path | str) -> set[Key]:
     """The keys that need not be measured again: all but those that only ran out of their budget.
 
     Parameters
@@ -122,7 +132,7 @@ def done(path: Path) -> set[Key]:
     return {row.key for row in read(path) if row.status != "over-budget"}
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(path: Path | str, manifest: Manifest) -> None:
     """Write manifest.json whole or not at all.
 
     Parameters
@@ -133,7 +143,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     Raises
     ------
     CourseError
-        If `manifest.host` names the machine or its user, or the file cannot be written.
+        If a duration or a price is negative, `manifest.host` names the machine or its user, or the file cannot be written.
 
     Examples
     --------
@@ -143,6 +153,12 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     ...     msgspec.json.decode(Path(folder, "manifest.json").read_bytes(), type=Manifest).seed
     1
     """
+    if not isinstance(manifest, Manifest):
+        raise CourseError(f"manifest must be a Manifest (got {shown(manifest)})")
+    path = _path(path)
+    for name in ("usd_per_hour", "wall_seconds", "cost_usd"):
+        if getattr(manifest, name) is not None:
+            nonnegative(f"manifest.{name}", getattr(manifest, name))
     _anonymous(manifest.host)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -192,7 +208,10 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
 
 def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
     """The rows of a file and the length up to which it is whole: a last line without its end is not."""
-    *lines, torn = content.split(b"\n")
+    *lines, torn = content.removeprefix(_MARK).split(b"\n")
+    if torn and lines and _whole(torn):
+        lines.append(torn)
+        torn = b""
     if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (not lines and not HEADER.encode().startswith(torn)):
         raise CourseError(f"{path.name}: line 1 is not the header of results.csv: move the file aside, or choose another folder")
     rows = []
@@ -202,6 +221,26 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
         except ValueError as error:
             raise CourseError(f"{path.name}: line {number} is damaged ({error}): delete that line and run again") from None
     return rows, len(content) - len(torn)
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        decoded(line.decode())
+    except ValueError:
+        return False
+    return True
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | Path) or not str(path) or "\0" in text("path", str(path)):
+        raise CourseError(f"path must be that of a results.csv (got {shown(path)})")
+    return Path(path)
+
+
+def _regular(path: Path) -> None:
+    """Raise for a device or a pipe, which may never end; a folder has an error of its own."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise CourseError(f"path {str(path)!r} is not a regular file: give that of a results.csv")
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib._checks import CourseError, Numbers, known, nonnegative, plain, positive
+from course_lib._checks import MADE, CourseError, Numbers, flag, keep, known, nonnegative, plain, positive, shown, together
 from course_lib.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
@@ -27,7 +27,7 @@ class Chip(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What an operator does, before any chip is chosen. Every quantity broadcasts.
+    """What an operator does, before any chip is chosen. Every quantity broadcasts, and is kept as float64.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Work:
     Raises
     ------
     CourseError
-        If a quantity is negative or not finite, or `dtype` or `unit` is not known.
+        If a quantity is negative or not finite, quantities do not broadcast, or `dtype` or `unit` is not known.
 
     Examples
     --------
@@ -61,11 +61,10 @@ class Work:
     shape: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        nonnegative("flops", self.flops)
-        positive("bytes", self.bytes)
-        nonnegative("kernels", self.kernels)
         known("dtype", self.dtype, BITS)
         known("unit", self.unit, ("matrix", "vector"))
+        flops, moved = nonnegative("flops", self.flops, MADE), positive("bytes", self.bytes, MADE)
+        keep(self, flops=flops, bytes=moved, kernels=_kernels(self.kernels))
 
     @property
     def intensity(self) -> Numbers:
@@ -74,10 +73,24 @@ class Work:
 
     def __mul__(self, times: ArrayLike) -> "Work":
         n = positive("times", times)
-        return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, plain(self.kernels * np.asarray(times)), self.shape)
+        together(work=self.bytes, times=n)
+        kernels = self.kernels * _counted(times, n)
+        flops, moved = self.flops * n, self.bytes * n
+        if np.max([np.max(flops), np.max(moved), np.max(kernels)]) > MADE:
+            raise CourseError(f"times is too large for this work (got {shown(times)})")
+        return Work(flops, moved, self.dtype, self.unit, kernels, self.shape)
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
+
+
+def _counted(given: Any, checked: Numbers) -> Numbers:
+    """A checked number, as an int where it was given as one: four kernels, not 4.0."""
+    return int(checked) if isinstance(checked, float) and isinstance(given, int | np.integer) else checked
+
+
+def _kernels(given: Any) -> Numbers:
+    return _counted(given, nonnegative("kernels", given, MADE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +104,14 @@ class Estimate:
     parts : the estimates this one is the total of; empty for a single operator.
     work : what was set against the chip, with its format and shape; `None` for a total. Bounds never look at it:
         `course_lib.calibrate` does.
+    chip : what it was set against; `None` where that is not one chip.
+    fits : of a step of `course_lib.llm`, whether weights, cache and activations fit into the chips' memory: a bound holds
+        for a batch that does not fit too, but no chip runs it. `None` where nobody asked, or no capacity is published.
+
+    Raises
+    ------
+    CourseError
+        If a time or an amount is negative or not finite, or they do not broadcast.
     """
 
     t_math: Numbers
@@ -101,6 +122,12 @@ class Estimate:
     kernels: Numbers = 1
     parts: Mapping[str, "Estimate"] = field(default_factory=dict)
     work: Work | None = None
+    chip: Chip | None = None
+    fits: Any = None
+
+    def __post_init__(self) -> None:
+        numbers = {name: nonnegative(name, getattr(self, name), MADE) for name in ("t_math", "t_memory", "t_network", "flops")}
+        keep(self, **numbers, bytes=positive("bytes", self.bytes, MADE), kernels=_kernels(self.kernels))
 
     @property
     def lower(self) -> Numbers:
@@ -155,7 +182,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     Raises
     ------
     CourseError
-        If the chip has no published peak for this dtype on this unit, or `comms` is negative.
+        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is negative.
 
     References
     ----------
@@ -170,14 +197,23 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     >>> step.lower <= step.upper <= 2 * step.lower
     True
     """
-    if not hasattr(chip, "bandwidth"):
-        raise CourseError(
-            f"chip must be an accelerator (got {chip!r}): write chip({str(chip)!r}), or Accelerator.from_toml(path)"
-        )
-    t_math = work.flops / positive("peak", chip.peak(work.dtype, work.unit))
-    t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
+    given: Any = work
+    if not isinstance(given, Work):
+        remedy = "it is bounded already" if isinstance(given, Estimate) else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
-    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work)
+    together(work=plain(work.flops + work.bytes), comms=t_network)
+    t_math = work.flops / positive("peak", _chip(chip).peak(work.dtype, work.unit))
+    t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
+    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip)
+
+
+def _chip(chip: Any) -> Chip:
+    if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
+        key = chip if isinstance(chip, str) else "h100-sxm"
+        raise CourseError(f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or Accelerator.from_toml(path)")
+    found: Chip = chip
+    return found
 
 
 def total(**parts: Estimate) -> Estimate:
@@ -212,11 +248,13 @@ def total(**parts: Estimate) -> Estimate:
         raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
     for name, part in parts.items():
         if not isinstance(part, Estimate):
-            raise CourseError(f"{name} must be an Estimate (got {part!r}): pass roofline(work, chip)")
+            raise CourseError(f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)")
+    together(**{name: part.upper + part.flops for name, part in parts.items()})
 
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
     sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
-    return Estimate(**sums, parts=parts)
+    first = next(iter(parts.values())).chip
+    return Estimate(**sums, parts=parts, chip=first if all(part.chip is first for part in parts.values()) else None)
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
@@ -288,7 +326,9 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     >>> round(ridge(989.4e12, 3.35e12))
     295
     """
-    return positive("peak", peak) / positive("bandwidth", bandwidth)
+    rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
+    together(peak=rate, bandwidth=moved)
+    return rate / moved
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -318,8 +358,10 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     >>> attainable(10.0, peak=1e15, bandwidth=2e12)
     20000000000000.0
     """
-    memory_roof = positive("intensity", intensity) * positive("bandwidth", bandwidth)
-    return plain(np.minimum(positive("peak", peak), memory_roof))
+    given = {"intensity": positive("intensity", intensity), "peak": positive("peak", peak)}
+    given["bandwidth"] = positive("bandwidth", bandwidth)
+    together(**given)
+    return plain(np.minimum(given["peak"], given["intensity"] * given["bandwidth"]))
 
 
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
@@ -341,7 +383,7 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     Raises
     ------
     CourseError
-        If the work does not grow linearly with the batch.
+        If `work` is not a function from a batch to a Work, or the work does not grow linearly with the batch.
 
     Examples
     --------
@@ -354,8 +396,9 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     >>> critical_batch(lambda B: ops.matmul(B, 256, 256), v5e)
     inf
     """
-    one, two, many = work(1), work(2), work(1024)
-    peak, bandwidth = positive("peak", chip.peak(one.dtype, one.unit)), positive("bandwidth", chip.bandwidth)
+    exact = flag("exact", exact)
+    one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
+    peak, bandwidth = positive("peak", _chip(chip).peak(one.dtype, one.unit)), positive("bandwidth", chip.bandwidth)
     flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes
     fixed_flops, fixed_bytes = one.flops - flops, one.bytes - item_bytes
     counted = item_bytes if exact else 0.0 * item_bytes
@@ -377,3 +420,12 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     if not (on_line(many, 1024) and on_line(work(plain(found)), found)):
         raise CourseError("work must grow linearly with the batch: for tiled or padded work search the batches instead")
     return plain(batch)
+
+
+def _work_of(work: Any, batch: Any) -> Work:
+    found = work(batch) if callable(work) else work
+    if not callable(work) or not isinstance(found, Work):
+        raise CourseError(
+            f"work must be a function that gives the work of a batch (got {shown(found)}): lambda B: ops.matmul(B, D, F), say"
+        )
+    return found

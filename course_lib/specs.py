@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from course_lib._checks import CourseError, known, positive, whole
+from course_lib._checks import CourseError, count, known, positive, shown, text
+from course_lib._plausible import check_figures
 from course_lib.dtypes import BITS
 from course_lib.provenance import DATA, UNITS, Classic, Figure, Source, check_quantity, cited, converted, decoded, sources
 from course_lib.roofline import Unit, ridge
@@ -149,10 +150,10 @@ class Accelerator:
         figures |= {name: converted(name, peak, Figure) for name, peak in peaks.items()}
         links = {name: converted(f"links.{name}", link, LinkSpec) for name, link in file.links.items()}
         if file.node:
-            whole("node: chips", file.node.chips)
+            count("node: chips", file.node.chips)
         alone = {"host": file.host, "node": file.node and file.node.ports}
         for link, spec in {**links, **{name: spec for name, spec in alone.items() if spec}}.items():
-            whole(f"link {link}: count", spec.count)
+            count(f"link {link}: count", spec.count)
             figures |= {f"{link}.per_direction": spec.per_direction, f"{link}.bidirectional": spec.bidirectional}
         self.figures: Mapping[str, Figure] = MappingProxyType({name: fig for name, fig in figures.items() if fig})
         self.classic: Mapping[str, Classic] = MappingProxyType(file.classic)
@@ -306,6 +307,9 @@ class Accelerator:
                     known("dtype", dtype, BITS, f"figure {name}")
             if figure.accumulate is not None:
                 known("dtype", figure.accumulate, BITS, f"accumulate of figure {name}")
+        check_figures(self.figures)
+        if not 1950 <= self.year <= 2100:
+            raise CourseError(f"year must be one in which chips were made (got {self.year})")
         for name in self.figures:
             if name.endswith(".per_direction"):
                 one, both = self.figures[name].si, self.figures[name.replace("per_direction", "bidirectional")].si
@@ -327,6 +331,13 @@ def _link(spec: LinkSpec) -> Link:
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
     """The keys of all chips in the spec table, sorted; only a vendor's or a year's where one is given.
 
+    Those in the reader's folder that cannot be read are left out: `unreadable` says why.
+
+    Raises
+    ------
+    CourseError
+        If no chip is of this vendor or year, or `COURSE_CHIPS` is not a folder.
+
     Examples
     --------
     >>> "h100-sxm" in chips()
@@ -334,25 +345,55 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     >>> chips(vendor="AMD")
     ('mi250x', 'mi300x', 'mi325x')
     """
-    keys = tuple(sorted(_files()))
+    bad = unreadable()
+    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
     if vendor is not None:
         known("vendor", vendor, {chip(key).vendor for key in keys})
+    if year is not None and count("year", year) not in (years := sorted({chip(key).year for key in keys})):
+        raise CourseError(f"no chip is of year {shown(year)}: choose one of {', '.join(map(str, years))}")
     return tuple(
         key for key in keys if (vendor is None or chip(key).vendor == vendor) and (year is None or chip(key).year == year)
     )
 
 
+def _ours() -> dict[str, Path]:
+    return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
+
+
+def _own() -> dict[str, Path]:
+    """The files in the reader's folder by key."""
+    folder = os.environ.get(FOLDER)
+    if folder and not Path(folder).is_dir():
+        raise CourseError(f"{FOLDER}={folder!r} is not a folder: set it to one that holds chips' TOML files, or unset it")
+    return {path.stem: path for path in sorted(Path(folder).glob("*.toml"))} if folder else {}
+
+
 def _files() -> dict[str, Path]:
     """The file of every chip by key: ours, and those in the reader's folder."""
-    files = {path.stem: path for path in (DATA / "chips").glob("*.toml")}
-    if folder := os.environ.get(FOLDER):
-        if not Path(folder).is_dir():
-            raise CourseError(f"{FOLDER}={folder!r} is not a folder: set it to one that holds chips' TOML files, or unset it")
-        for path in Path(folder).glob("*.toml"):
-            if path.stem in files:
-                raise CourseError(f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file")
-            files[path.stem] = path
-    return files
+    return {**_ours(), **_own()}
+
+
+def unreadable() -> Mapping[Path, str]:
+    """The files in the reader's folder that give no chip, and why. All others can be used nevertheless.
+
+    Examples
+    --------
+    >>> dict(unreadable())
+    {}
+    """
+    found = {}
+    for path in _own().values():
+        try:
+            _of_file(path)
+        except CourseError as error:
+            found[path] = str(error)
+    return found
+
+
+def _of_file(path: Path) -> Accelerator:
+    if path.parent != DATA / "chips" and path.stem in _ours():
+        raise CourseError(f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file")
+    return _read(path)
 
 
 def chip(key: str) -> Accelerator:
@@ -376,11 +417,13 @@ def chip(key: str) -> Accelerator:
     ...
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
     """
+    if not isinstance(key, str):
+        raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): chips() lists them")
     files = _files()
     meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
     if len(meant) > 1:
         raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    return _read(files[known("chip", key, files, "chips() lists them")])
+    return _of_file(files[known("chip", key, files, "chips() lists them")])
 
 
 @cache
@@ -402,4 +445,5 @@ def chip_of_device(device_name: str) -> Accelerator | None:
     >>> chip_of_device("Tesla T40") is None
     True
     """
+    text("device_name", device_name)
     return next((found for key in chips() if device_name in (found := chip(key)).device_names), None)

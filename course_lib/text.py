@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib._checks import CourseError, known
+from course_lib._checks import CourseError, count, flag, known, shown
 
 _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
@@ -25,6 +25,7 @@ _MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
+_MOST_DIGITS = 17
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 
@@ -77,16 +78,21 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     >>> n(989.4e12, "FLOP/s", sci=True), n(0.00847, "%"), n(3.1712, "×")
     ('9.89 × 10¹⁴ FLOP/s', '0.847%', '3.17×')
     """
+    if not isinstance(unit, str):
+        raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     try:
         number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-        if isinstance(number, bool) or not isfinite(number):
+        if isinstance(number, bool) or not isfinite(number) or (unit == "%" and not isfinite(100 * number)):
             raise TypeError
+        if not isinstance(number, int | float):
+            number = float(number)
     except (OverflowError, TypeError, ValueError):
         raise CourseError(
-            f"value must be one finite number (got {value!r}); for a batch that is never reached use t('never')"
+            f"value must be one finite number (got {shown(value)}); for a batch that is never reached use t('never')"
         ) from None
-    if digits is not None and (not isinstance(digits, int) or digits < 1):
-        raise CourseError(f"digits must be 1 or more, and whole (got {digits!r})")
+    if digits is not None and (count("digits", digits) > _MOST_DIGITS):
+        raise CourseError(f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})")
+    digits, sci = None if digits is None else int(digits), flag("sci", sci)
     number = number or 0  # no minus before a zero
     lang = language()
     if unit == "%":
@@ -174,6 +180,7 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
     'limitado por memoria'
     """
     known("language", lang, languages(), "languages are columns of data/words.csv")
+    known("kind", kind, {"", *(row["kind"] for term, row in _words().items() if term)})
     return {term: row[lang] for term, row in _words().items() if term and kind in ("", row["kind"])}
 
 
@@ -288,17 +295,22 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     |:--|--:|
     | H100 | 295 |
     """
+    for name, value in (("header", header), ("rows", rows)):
+        if not isinstance(value, list | tuple):
+            raise CourseError(f"{name} must be a list (got {shown(value)})")
     for row in (header, *rows):
+        if not isinstance(row, list | tuple):
+            raise CourseError(f"row must be a list of cells (got {shown(row)})")
         if len(row) != len(header):
             raise CourseError(f"row must have {len(header)} cells, one per column (got {len(row)}: {row!r})")
         for cell in row:
             if not isinstance(cell, str):
-                raise CourseError(f"cell must be text: write {cell!r} with n(), t() or str()")
+                raise CourseError(f"cell must be text: write {shown(cell)} with n(), t() or str()")
     if align is None:
         align = "l" + "".join("r" if any(map(_FIGURE.match, column)) else "l" for column in list(zip(*rows, strict=True))[1:])
         align = align.ljust(len(header), "r")
-    if len(align) != len(header) or not set(align) <= {"l", "r"}:
-        raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {align!r})")
+    if not isinstance(align, str) or len(align) != len(header) or not set(align) <= {"l", "r"}:
+        raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {shown(align)})")
     return Table(header, rows, align)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib._bounded import accelerator, transformer
-from course_lib._checks import Numbers, known, plain, positive, whole
+from course_lib._checks import CourseError, Numbers, flag, known, plain, positive, shown, together, whole
 from course_lib.models import Transformer
 from course_lib.specs import Accelerator
 
@@ -62,7 +62,8 @@ def flops(
     one = transformer(model)
     tokens = whole("sequence", sequence)
     met = positive("parameters", one.active_parameters if parameters is None else parameters)
-    seen = (tokens + 1) / 2 if causal else tokens
+    together(sequence=tokens, parameters=met)
+    seen = (tokens + 1) / 2 if flag("causal", causal) else tokens
     products = one.heads * (_key(one) + _value(one)) * one.layers * seen
     return plain(PASSES[known("recompute", recompute, PASSES)] * 2 * (met + products))
 
@@ -113,8 +114,7 @@ def mfu(
     >>> round(whole_square, 3), round(mfu("llama-2-7b", "a100-sxm-80", 3500, 4096, causal=True), 3)
     (0.526, 0.49)
     """
-    work = flops(model, sequence, causal=causal, parameters=parameters)
-    return utilisation(work * positive("tokens_per_second", tokens_per_second), chip, dtype=dtype)
+    return hfu(model, chip, tokens_per_second, sequence, recompute="none", causal=causal, dtype=dtype, parameters=parameters)
 
 
 def hfu(
@@ -145,7 +145,9 @@ def hfu(
     1.333...
     """
     work = flops(model, sequence, causal=causal, recompute=recompute, parameters=parameters)
-    return utilisation(work * positive("tokens_per_second", tokens_per_second), chip, dtype=dtype)
+    speed = positive("tokens_per_second", tokens_per_second)
+    together(sequence=work, tokens_per_second=speed)
+    return plain(np.asarray(work * speed) / accelerator(chip).peak(dtype))
 
 
 def utilisation(flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: str = "bf16") -> Numbers:
@@ -182,17 +184,26 @@ def tokens_per_second(
 
     Parameters
     ----------
-    utilised : the MFU, a fraction. Broadcasts.
+    utilised : the MFU, a fraction: 0.4 for 40 %. Broadcasts.
     model, chip, sequence, causal, dtype : as in `mfu`.
 
     Returns
     -------
     token/s of one chip.
 
+    Raises
+    ------
+    CourseError
+        If the MFU is above 1, or as `mfu`.
+
     Examples
     --------
     >>> round(mfu("llama-3-8b", "h100-sxm", tokens_per_second("llama-3-8b", "h100-sxm", 0.4, 8192), 8192), 6)
     0.4
     """
-    peak = accelerator(chip).peak(dtype)
-    return plain(positive("utilised", utilised) * np.asarray(peak) / flops(model, sequence, causal=causal))
+    peak, share = accelerator(chip).peak(dtype), positive("utilised", utilised)
+    if np.any(np.asarray(share) > 1):
+        raise CourseError(f"utilised must be a fraction, at most 1 (got {shown(utilised)}): 40 % is 0.4")
+    work = flops(model, sequence, causal=causal)
+    together(utilised=share, sequence=work)
+    return plain(share * np.asarray(peak) / work)

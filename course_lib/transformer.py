@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib._checks import CourseError, Numbers, known, plain, whole
+from course_lib._checks import EXACT, CourseError, Numbers, count, flag, known, plain, shown, whole, wholes
 from course_lib.dtypes import BITS, element, itemsize
 from course_lib.models import Transformer
 from course_lib.roofline import Work
@@ -59,10 +59,11 @@ def formats(w: str = "bf16", x: str | None = None, kv: str | None = None, comput
     >>> formats("int8", x="bf16", compute="int8").attention
     'bf16'
     """
-    x = x or (w if w in BITS and BITS[w] >= 16 else "bf16")
-    kv = kv or x
-    product = known("compute", compute, BITS) if compute is not None else ops.matmul(1, 1, 1, x=x, w=w).dtype
-    widths = [name for name in (compute, element(x), element(kv)) if name]
+    narrow = BITS[element(w, "w")] < 16
+    x = ("bf16" if narrow else w) if x is None else x
+    kv = x if kv is None else kv
+    widths = [element(x, "x"), element(kv, "kv"), *([] if compute is None else [known("compute", compute, BITS)])]
+    product = ops.matmul(1, 1, 1, x=x, w=w).dtype if compute is None else compute
     return Formats(w=w, x=x, kv=kv, matmul=product, attention=max(widths, key=BITS.__getitem__))
 
 
@@ -137,15 +138,17 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     Raises
     ------
     CourseError
-        If a count is not a positive whole number.
+        If a count is not a positive whole number, or a token visits more experts than there are.
 
     Examples
     --------
     >>> distinct(1, 8, 2), distinct(4, 8, 2)
     (2.0, 5.46875)
     """
-    missed = 1 - whole("active", active) / whole("experts", experts)
-    return plain(experts * (1 - missed ** np.asarray(whole("tokens", tokens))))
+    rows, every, visited = wholes(tokens=tokens, experts=experts, active=active)
+    if np.any(np.asarray(visited) > every):
+        raise CourseError(f"active must be at most experts {shown(experts)} (got {shown(active)}): a token visits each once")
+    return plain(every * (1 - (1 - visited / every) ** np.asarray(rows)))
 
 
 def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple[Matrix, ...]:
@@ -172,18 +175,28 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple
     >>> [one.name for one in matrices(model("llama-3-8b"))]
     ['q', 'k', 'v', 'out', 'gate', 'up', 'down', 'head']
     """
-    heads = _share("heads", model.heads, tp)
+    _is(model)
+    absorbed, heads = flag("absorbed", absorbed), _share("heads", model.heads, tp)
     found = _latent(model, heads, absorbed) if model.latent else _plain(model, heads, tp)
     found += _mlp_or_experts(model, tp)
     if model.head != "none":
-        found.append(Matrix("head", "head", model.width, -(-model.vocab // tp), 1))
+        found.append(Matrix("head", "head", model.width, -(-model.vocab // count("tp", tp)), 1))
     return tuple(found)
 
 
+def _is(model: Any, *fm: Any) -> None:
+    if not isinstance(model, Transformer):
+        raise CourseError(f"model must be a Transformer (got {shown(model)}): pass course_lib.models.model('llama-3-8b')")
+    for formats_ in fm:
+        if not isinstance(formats_, Formats):
+            raise CourseError(f"fm must be the formats of a step (got {shown(formats_)}): pass formats('bf16')")
+
+
 def _share(name: str, size: int, tp: int) -> int:
-    if size % whole("tp", tp):
-        raise CourseError(f"tp must divide {name} {size} (got {tp})")
-    return size // int(tp)
+    chips = count("tp", tp)
+    if size % chips:
+        raise CourseError(f"tp must divide {name} {size} (got {chips})")
+    return size // chips
 
 
 def kv_heads(model: Transformer, tp: int = 1) -> int:
@@ -195,7 +208,9 @@ def kv_heads(model: Transformer, tp: int = 1) -> int:
     >>> kv_heads(model("llama-2-70b"), 4), kv_heads(model("llama-2-70b"), 16)
     (2, 1)
     """
-    if whole("tp", tp) > model.kv_heads and not tp % model.kv_heads:
+    _is(model)
+    chips = count("tp", tp)
+    if chips > model.kv_heads and not chips % model.kv_heads:
         return 1
     return _share("kv_heads", model.kv_heads, tp)
 
@@ -256,6 +271,7 @@ def norm_parameters(model: Transformer) -> int:
     >>> norm_parameters(model("llama-3-8b"))
     266240
     """
+    _is(model)
     return model.parts["norms"] + (model.layers * (model.latent.q_rank + model.latent.kv_rank) if model.latent else 0)
 
 
@@ -270,8 +286,9 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     >>> streamed_bytes(model("llama-3-8b"), 1, formats())
     15009849344.0
     """
-    norms = norm_parameters(model) * itemsize(fm.x)
-    return norms + sum(one.read(tokens, fm) for one in matrices(model, tp=tp))
+    _is(model, fm)
+    rows, norms = whole("tokens", tokens), norm_parameters(model) * itemsize(fm.x)
+    return norms + sum(one.read(rows, fm) for one in matrices(model, tp=tp))
 
 
 def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
@@ -283,10 +300,11 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     >>> weight_bytes(model("llama-3-8b"), formats()) == 2 * model("llama-3-8b").parameters
     True
     """
+    _is(model, fm)
     held = matrices(model, tp=tp)
     biases = sum(one.biases for one in held)
     products = sum(one.parameters for one in held) - biases
-    rows = model.positions if model.head == "tied" else -(-model.vocab // tp) + model.positions
+    rows = model.positions if model.head == "tied" else -(-model.vocab // count("tp", tp)) + model.positions
     others = rows * model.width + norm_parameters(model) + biases + sum(model.other.values())
     return products * itemsize(fm.w) + others * itemsize(fm.x)
 
@@ -302,7 +320,9 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     >>> cache_bytes(model("deepseek-v3"), formats())
     70272.0
     """
+    _is(model, fm)
     if model.latent:
+        count("tp", tp)
         return model.layers * (model.latent.kv_rank + model.latent.rope) * itemsize(fm.kv)
     return model.layers * 2 * kv_heads(model, tp) * model.head_dim * itemsize(fm.kv)
 
@@ -319,6 +339,7 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
     >>> activation_bytes(model("llama-3-8b"), 1, formats()) == 2 * (2 * 4096 + 2 * 14336)
     True
     """
+    _is(model, fm)
     results: dict[str, int] = {}
     for one in matrices(model, tp=tp):
         if one.part != "head" and not one.name.endswith(("out", "down")):
@@ -360,14 +381,21 @@ def operators(
     >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, formats()))
     ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """
-    sequences = whole("batch", batch)
-    tokens = sequences * whole("new", new)
+    _is(model, fm)
+    sequences, each, seen = wholes(batch=batch, new=new, context=context)
+    tokens = sequences * each
+    if np.any(tokens >= EXACT):
+        raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
+    if np.any(np.asarray(seen) < each):
+        raise CourseError(f"context must count the new tokens too: at least new {shown(new)} (got {shown(context)})")
+    decoding = flag("decoding", decoding)
+    causal = None if causal is None else flag("causal", causal)
     tied = fm.w if model.head == "tied" else fm.x
     found: dict[str, dict[str, Work]] = {
         "embedding": {"gather": ops.embedding(tokens, model.width, tables=2 if model.positions else 1, w=tied, x=fm.x)},
         "norms": _norms(model, tokens, fm),
         "projections": {},
-        "attention": _attention(model, sequences, new, context, fm, tp, decoding, causal),
+        "attention": _attention(model, sequences, each, seen, fm, tp, decoding, causal),
     }
     for one in matrices(model, tp=tp, absorbed=decoding):
         found.setdefault(one.part, {})[one.name] = one.work(sequences if one.part == "head" else tokens, fm)

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError, specs, tables
-from course_press.console import out_console
+from course_press.console import err_console, out_console
 
 app = typer.Typer()
 
@@ -38,6 +38,8 @@ def chips(
             bandwidth = one.figures["bandwidth"]
             found.add_row(one.key, one.name, str(one.year), f"{bandwidth.value:g} {bandwidth.unit}", rate, str(disputed or ""))
         out_console.print(found)
+    for why in specs.unreadable().values():
+        err_console.print(f"passed over {why}", style="yellow", markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from course_lib import ops
-from course_lib._checks import known, positive, whole
+from course_lib._checks import count, known, positive, single
 from course_lib.bench.backends import Arrays, arrays
 from course_lib.bench.device import Machine, Observed, cpu_peak, cpu_peak_here, machine, manifest, observe, start
 from course_lib.bench.timing import FEWEST, NOISY, Timing, sample, summary
@@ -94,12 +94,11 @@ def matmul(
     >>> matmul(64, 64, 64, "fp8", budget=1.0).status
     'unsupported'
     """
-    for name, value in (("M", M), ("N", N), ("K", K)):
-        whole(name, value)
+    M, N, K = count("M", M), count("N", N), count("K", K)
     known("dtype", dtype, BITS)
     known("timing", timing, TIMINGS)
     known("data", data, ("random", "zeros"))
-    positive("budget", budget)
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
     base = _base(here, library, "matmul", dtype, f"{M}x{N}x{K}", timing, data, work)
@@ -144,17 +143,18 @@ def bandwidth(
     """
     known("op", op, ("copy", "triad"))
     known("dtype", dtype, BITS)
-    positive("budget", budget)
+    known("data", data, ("random", "zeros"))
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     here, library = machine(device), arrays(device)
     size = itemsize(dtype)
-    count = math.ceil(CACHES * here.cache / size)
-    moved = (2 if op == "copy" else 3) * count * size
-    work = Work(2.0 * count if op == "triad" else 1.0, moved, "fp32", unit="vector")
-    base = _base(here, library, op, dtype, f"{int(count * size)}", "cold", data, work)
+    elements = math.ceil(CACHES * here.cache / size)
+    moved = (2 if op == "copy" else 3) * elements * size
+    work = Work(2.0 * elements if op == "triad" else 1.0, moved, "fp32", unit="vector")
+    base = _base(here, library, op, dtype, f"{int(elements * size)}", "cold", data, work)
     if why := library.supports(dtype):
         return _row(base, status="unsupported", note=why)
     try:
-        to, a, b = (library.operand(1, count, dtype, data, seed + i) for i in range(3))
+        to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
         run = partial(library.copy, to, a) if op == "copy" else partial(library.triad, to, a, b)
         call = _caller(library, [run])
         times, seen = sample(call, budget, seed=seed), _under_load(call, here.kind)
@@ -185,8 +185,9 @@ def ceiling(device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, se
     >>> ceiling(budget=0.5) > 0
     True
     """
-    positive("budget", budget)
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     known("dtype", dtype, BITS)
+    known("device", device, ("cpu", "cuda"))
     library = arrays(device)
     if library.supports(dtype):
         return None

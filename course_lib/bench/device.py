@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from course_lib._checks import CourseError, known, nonnegative, positive, whole
+from course_lib._checks import CourseError, count, known, nonnegative, positive, shown, single, text
 from course_lib.results import Manifest
-from course_lib.specs import Accelerator, chip_of_device
+from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 DEFAULT_CACHE = 64 * 2**20
 """Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold timing."""
@@ -111,14 +111,18 @@ def cpu_peak(cores: int, clock: float, simd_bits: int, *, bits: int = 32, fma_un
 
     Every factor is an assumption about what the cores do at once and at which clock; print them beside the result.
 
+    Raises
+    ------
+    CourseError
+        If a count is not one positive whole number, or the clock not positive.
+
     Examples
     --------
     >>> cpu_peak(4, 1.6e9, 256) / 1e9
     204.8
     """
-    whole("cores", cores)
-    positive("clock", clock)
-    return cores * (simd_bits / bits) * fma_units * 2 * clock
+    lanes = count("simd_bits", simd_bits) / count("bits", bits)
+    return count("cores", cores) * lanes * count("fma_units", fma_units) * 2 * single("clock", positive("clock", clock))
 
 
 def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | None, str]:
@@ -135,7 +139,8 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
     >>> peak is None or "cores" in assumed
     True
     """
-    simd, clock = _simd_bits(), clock or _cpu_clock()
+    count("bits", bits)
+    simd, clock = _simd_bits(), _cpu_clock() if clock is None else single("clock", positive("clock", clock))
     if not simd or not clock:
         return None, "this system does not tell the width of its vector registers or its clock: compute a peak with cpu_peak"
     cores = _threads()
@@ -151,7 +156,7 @@ def observe(kind: str) -> Observed:
     >>> observe("cpu").power_w is None
     True
     """
-    if kind != "cuda":
+    if known("kind", kind, ("cpu", "cuda")) != "cuda":
         clock = _cpu_clock_now()
         return Observed(clock_mhz=clock / 1e6 if clock else None)
     asked = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active,driver_version"
@@ -175,7 +180,8 @@ def _reasons(mask: int) -> str:
 def _missing(found: Accelerator | None) -> str:
     if found:
         return ""
-    return "not in the spec table under this name: its datasheet peak is left blank; add a file with device_names to COURSE_CHIPS"
+    said = "not in the spec table under this name: its datasheet peak is left blank; add a file with device_names to COURSE_CHIPS"
+    return "; ".join([said, *(f"passed over {why}" for why in unreadable().values())])
 
 
 def _threads() -> int:
@@ -275,13 +281,24 @@ def manifest(
     sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
     host : what else is known of the machine.
 
+    Raises
+    ------
+    CourseError
+        If `started` does not come from `start`, or the price is negative.
+
     Examples
     --------
     >>> manifest("00", "python", machine("cpu"), start()).lab
     '00'
     """
-    if usd_per_hour is not None:
-        nonnegative("usd_per_hour", usd_per_hour)
+    if not isinstance(here, Machine):
+        raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
+    if not isinstance(started, Start):
+        raise CourseError(f"started must be what start() gave at the beginning of the run (got {shown(started)})")
+    for name, value in (("lab", lab), ("command", command), ("sku", sku), ("price_source", price_source)):
+        text(name, value)
+    seed = count("seed", seed, 0)
+    price = None if usd_per_hour is None else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
     seen, wall = observe(here.kind), time.monotonic() - started.clock
     packages = {}
     for name in ("course-lib", "numpy", "torch", "papermill"):
@@ -290,9 +307,9 @@ def manifest(
     return Manifest(
         lab=lab, command=command, git_commit=git_commit(), seed=seed, python=platform.python_version(), packages=packages,
         device=here.name, driver=seen.driver, clocks={"now": seen.clock_mhz} if seen.clock_mhz else {}, sku=sku,
-        usd_per_hour=usd_per_hour, price_source=price_source, started=started.at.isoformat(timespec="seconds"),
+        usd_per_hour=price, price_source=price_source, started=started.at.isoformat(timespec="seconds"),
         finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"), wall_seconds=wall,
-        cost_usd=wall / 3600 * usd_per_hour if usd_per_hour is not None else None,
+        cost_usd=wall / 3600 * price if price is not None else None,
         host={
             "system": platform.system(), "machine": platform.machine(), "threads": here.threads,
             "cache_bytes": here.cache, **(host or {}),

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from course_lib._checks import positive
+from course_lib._checks import CourseError, count, positive, shown, single
 
 STEADY = 0.05
 """Warm-up ends when three calls in a row differ by less than this from their fastest."""
@@ -53,14 +54,20 @@ def summary(samples: Sequence[float], seed: int = 0) -> Timing:
     >>> summary([1.0, 1.0, 1.0, 1.0, 9.0]).median
     1.0
     """
-    times = np.asarray(positive("samples", samples), dtype=float).reshape(-1)
-    drawn = np.random.default_rng(seed).choice(times, size=(RESAMPLES, times.size))
+    times = np.asarray(positive("samples", samples)).reshape(-1)
+    drawn = np.random.default_rng(count("seed", seed, 0)).choice(times, size=(RESAMPLES, times.size))
     low, high = np.percentile(np.median(drawn, axis=1), (2.5, 97.5))
     p20, median, p80 = np.percentile(times, (20, 50, 80))
     return Timing(
         median=float(median), fastest=float(times.min()), p20=float(p20), p80=float(p80),
         low=float(low), high=float(high), repeats=times.size,
     )  # fmt: skip
+
+
+def _seconds(each: Any) -> Sequence[float]:
+    if not isinstance(each, Sequence) or not each or not all(isinstance(one, int | float) for one in each):
+        raise CourseError(f"once must return the seconds of its calls as a list (got {shown(each)})")
+    return each
 
 
 def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int = 0) -> Timing:
@@ -78,11 +85,13 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     >>> sample(lambda calls: [0.01], budget=1.0).median
     0.01
     """
-    positive("budget", budget)
+    if not callable(once):
+        raise CourseError(f"once must be a function that runs so many calls and returns their seconds (got {shown(once)})")
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     spent = 0.0
     recent: list[float] = []
     while spent < WARM_SHARE * budget:
-        (seconds,) = once(1)
+        seconds = _seconds(once(1))[0]
         spent += seconds
         recent = [*recent[-2:], seconds]
         if len(recent) == 3 and max(recent) - min(recent) <= STEADY * min(recent):
@@ -90,7 +99,7 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     calls = max(1, math.ceil(SHORTEST / max(min(recent), 1e-9)))
     samples: list[float] = []
     while len(samples) < FEWEST or (len(samples) < MOST and spent < budget):
-        each = once(calls)
+        each = _seconds(once(calls))
         spent += sum(each) * calls / len(each)
         samples.extend(each)
     return summary(samples, seed)

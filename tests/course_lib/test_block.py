@@ -167,7 +167,7 @@ def test_the_share_of_a_ridge():
         (lambda: block.operators("mixtral-8x7b"), ["without experts", "'mixtral-8x7b'", "llama-3-8b"]),
         (lambda: block.operators("deepseek-v3"), ["latent attention", "'deepseek-v3'"]),
         (lambda: block.operators(LLAMA, 0), ["batch", "positive whole", "got 0"]),
-        (lambda: block.operators(LLAMA, 1, 10, 5, fused=True), ["kv_len", "at least q_len 10", "got 5"]),
+        (lambda: block.operators(LLAMA, 1, 10, 5, fused=True), ["context", "at least new 10", "got 5"]),
         (lambda: block.estimate(block.operators(LLAMA), "v100-sxm2"), ["v100-sxm2", "'bf16'", "matrix unit"]),
         (lambda: block.operators("resnet-50"), ["model must be a transformer", "'resnet-50'"]),
         (lambda: block.lines(block.operators(LLAMA), "h10"), ["'h10'", "did you mean"]),

@@ -127,7 +127,7 @@ def test_absorbed_and_expanded_latent_attention_are_two_ways_to_one_parameter_co
     step, whole_pass = (operators(one, 1, 1, 1, fm, decoding=d) for d in (True, False))
     assert set(step["projections"]) - set(whole_pass["projections"]) == {"absorb_k", "absorb_v"}
     assert sum(w.flops for w in step["projections"].values()) == sum(w.flops for w in whole_pass["projections"].values())
-    long = llm.decode(one, H100, 1, 10**6).parts["attention"]
+    long = llm.decode(one.extended(10**6), H100, 1, 10**6).parts["attention"]
     assert long.bytes == pytest.approx(61 * 576 * 2 * 10**6, rel=1e-2)
     assert long.flops == 61 * 2 * 128 * (576 + 512) * 10**6
 
@@ -370,7 +370,7 @@ def test_group_scales_cost_half_a_bit():
         (lambda: llm.decode(TINY, "h10", 1, 1), ["chip", "'h10'", "h100-sxm"]),
         (lambda: llm.decode(TINY, 4, 1, 1), ["chip", "got 4"]),
         (lambda: llm.decode(TINY, H100, 0, 1), ["batch", "positive whole", "got 0"]),
-        (lambda: llm.decode(TINY, H100, 1, 1.5), ["kv_len", "1.5"]),
+        (lambda: llm.decode(TINY, H100, 1, 1.5), ["context", "1.5"]),
         (lambda: llm.decode(TINY, "v100-sxm2", 1, 1), ["v100-sxm2", "'bf16'", "it has fp16"]),
         (lambda: llm.decode(TINY, H100, 1, 1, w="int9"), ["dtype", "'int9'"]),
         (lambda: llm.decode(TINY, H100, 1, 1, w="fp16", x="bf16"), ["compute", "compute="]),

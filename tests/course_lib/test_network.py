@@ -571,7 +571,7 @@ BOTH = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
     [
         (lambda: network.all_reduce(-1, 1e9, 2), r"bytes must be zero or more, and finite \(got -1\)"),
         (lambda: network.all_reduce(1, 0, 2), r"link must be positive and finite \(got 0\)"),
-        (lambda: network.all_reduce(1, "nvlink", 2), "link must be a number"),
+        (lambda: network.all_reduce(1, "nvlink", 2), "link must be byte/s"),
         (lambda: network.all_reduce(1, float("nan"), 2), "link must be positive"),
         (lambda: network.all_reduce(1, 1e9, 0), "n must be a positive whole number"),
         (lambda: network.all_reduce(1, 1e9, 2.5), "n must be a positive whole number"),

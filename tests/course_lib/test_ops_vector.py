@@ -273,7 +273,7 @@ def test_the_cache_is_read_at_heads_over_kv_heads():
         ),
         (lambda: ops.fuse([ops.gelu(4), ops.gelu(4)], keep=[1]), ["keep", "before the last", "got 1"]),
         (lambda: ops.norm(1, 1, kind="batch"), ["kind", "'batch'", "layer, rms"]),
-        (lambda: ops.softmax(0, 1), ["shape", "positive whole", "got 0"]),
+        (lambda: ops.softmax(0, 1), ["rows", "positive whole", "got 0"]),
         (lambda: ops.rotary(1, 1, 8, table="fp33"), ["dtype", "'fp33'", "did you mean"]),
         (lambda: ops.attention_standard(1, 1, 1, 4, 3, 8), ["kv_heads", "divide heads 4", "got 3"]),
         (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64), ["sram or rows", "not both"]),

@@ -124,10 +124,47 @@ def test_a_line_torn_at_any_byte_costs_that_row_only(path):
     last = whole.rindex(b"\n", 0, -1) + 1
     for length in range(last, len(whole)):
         path.write_bytes(whole[:length])
-        assert read(path) == rows[:2]
+        complete = length == len(whole) - 1  # all but the line end, which editors take away
+        assert read(path) == rows[: 2 + complete]
         assert path.read_bytes() == whole[:length]
         append(path, rows[2])
-        assert path.read_bytes() == whole
+        assert path.read_bytes() == whole + complete * whole[last:]
+
+
+def test_a_mark_that_a_spreadsheet_put_in_front_is_passed_over(path):
+    rows = written(path)
+    whole = path.read_bytes()
+    for content in (b"", whole):
+        path.write_bytes(b"\xef\xbb\xbf" + content)
+        assert read(path) == rows * bool(content)
+        append(path, rows[0])
+        assert read(path) == [*rows * bool(content), rows[0]]
+
+
+@pytest.mark.parametrize("cell", ["inf", "-inf", "nan", "1e999", "infinity"])
+def test_what_the_writer_refuses_is_not_read(path, cell):
+    append(path, a_row(temperature_c=41.5))
+    path.write_text(path.read_text().replace("41.5", cell))
+    with pytest.raises(CourseError, match=r"line 2 is damaged \(.*temperature_c"):
+        read(path)
+
+
+def test_a_lone_surrogate_touches_no_file(path):
+    with pytest.raises(CourseError, match="row does not fit"):
+        append(path, a_row(note="\ud800"))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("call", [read, lambda path: append(path, a_row()), done])
+@pytest.mark.parametrize("what", ["/dev/zero", "/dev/full", 3, None, ""])
+def test_only_a_file_is_a_results_csv(call, what):
+    with pytest.raises(CourseError, match="path"):
+        call(what)
+
+
+def test_a_path_may_be_text(path):
+    rows = written(path)
+    assert read(str(path)) == rows
 
 
 def test_a_torn_header_is_written_again(path):

