@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 
 from course_lib._checks import CourseError
-from course_lib.plot import _STYLE, INK, LINES, MUTED, Plot, _axes, label_ends
+from course_lib.plot import _STYLE, INK, LINES, MUTED, Plot, _axes, _label_ends
 from course_lib.text import n
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def drawn(explorer: "Explorer", state: Mapping[str, int]) -> Plot:
                         ends.append((ys[-1], name, tone))
                     elif name:
                         axes.annotate(name, (xs[-1], ys[-1]), (0, 6), textcoords="offset points", color=tone, fontweight="bold")
-        names = label_ends(axes, ends)
+        names = _label_ends(axes, ends)
     return Plot(figure, names)
 
 

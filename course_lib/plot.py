@@ -237,7 +237,7 @@ def sweep(
             feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
         axes.set_xlim(xs[0], xs[-1])
         axes.margins(y=0.12)
-        names = label_ends(axes, ends)
+        names = _label_ends(axes, ends)
     return Plot(figure, names, feet)
 
 
@@ -273,7 +273,7 @@ def _tick(value: float, _: int) -> str:
     return n(value, sci=True).removeprefix("1 × ")
 
 
-def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
+def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
     """Name lines, by where they end, what they are called and their colour, right of their ends."""
     beside: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center", "fontweight": "bold"}
     return [Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end) for end, label, color in ends]
@@ -286,7 +286,7 @@ def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float
     for i, (label, (peak, bandwidth)) in enumerate(roofs.items()):
         color = LINES[i % len(LINES)]
         if peaks.count(peak) == 1:
-            names += label_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
+            names += _label_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
             continue
         # The steepest roof is named above its slope and the others below theirs, clear of one another.
         above = bandwidth == max(other for _, other in roofs.values())
