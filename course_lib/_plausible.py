@@ -12,7 +12,7 @@ APART = 100
 RANGES = {
     "bandwidth": (1e9, 1e17), "memory": (2e8, 1e14), "llc": (4e5, 4e9), "scratchpad": (2e5, 1e12), "power": (1.5, 5e4),
     "clock": (1e8, 1e10), "max_clock": (1e8, 1e10), "multiprocessors": (1, 2e6), "matrix": (1e10, 1e19), "vector": (1e8, 1e18),
-    "link": (1.5e8, 1e14),
+    "lanes": (1, 1e5), "integer_lanes": (1, 1e5), "special": (1, 1e4), "link": (1.5e8, 1e14),
 }  # fmt: skip
 """What each figure of any chip lies between, SI: from a single-board computer to a whole wafer."""
 SPARSE = 10

@@ -322,7 +322,7 @@ def glossary() -> Table:
     >>> glossary().header
     ['English', 'meaning']
     >>> glossary().rows[0][0]
-    'accumulation'
+    'activations'
     """
     lang = language()
     others = [other for other in languages() if other != lang]

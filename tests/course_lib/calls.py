@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import course_lib
@@ -32,7 +31,7 @@ from course_lib.bench import operators as bench_operators
 from course_lib.bench import plan as bench_plan
 from course_lib.bench import timing
 from course_lib.provenance import DATA
-from course_lib.roofline import Work, attainable, critical_batch, ridge, roofline, total
+from course_lib.roofline import Work, attainable, critical_batch, ridge, roofline, sensitivity, total
 
 H100, LLAMA, FORMATS = chip("h100-sxm"), models.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
@@ -66,6 +65,7 @@ def ways(tp: int) -> dict[str, Any]:
 CALLS = [
     Call(roofline, {"work": MATMUL, "chip": H100, "comms": 1e-6}),
     Call(total, {"up": ESTIMATE, "down": ESTIMATE}),
+    Call(sensitivity, {"estimate": ESTIMATE}),
     Call(ridge, {"peak": 989.4e12, "bandwidth": 3.35e12}),
     Call(attainable, {"intensity": 10.0, "peak": 989.4e12, "bandwidth": 3.35e12}),
     Call(critical_batch, {"work": lambda B: ops.matmul(B, 4096, 4096), "chip": H100, "exact": True}, endless=True),
@@ -126,6 +126,7 @@ CALLS = [
     Call(network.all_reduce, {**COLLECTIVE, "link": NVLINK, "n": (4, 4), "algorithm": "torus"}),
     Call(network.send, {**COLLECTIVE, "algorithm": "store-and-forward"}),
     Call(network.Link, {"per_direction": 25e9, "count": 18, "latency": 1e-6}),
+    Call(network.between_nodes, {"node": H100.node, "inside": NVLINK, "each": 4}),
     Call(network.cost, {"collective": "all-reduce", "n": 8, "algorithm": "ring", "limit": False}),
     Call(network.latency_bound_size, {
         "link": network.Link(25e9, count=18, latency=1e-6), "n": 8, "collective": "all-reduce", "algorithm": "ring",
@@ -149,6 +150,9 @@ CALLS = [
         "x": "bf16", "algorithm": "ring",
     }, endless=True),
     Call(calibrate.predict, {
+        "estimate": ESTIMATE, "chip": "h100-sxm", "dtype": "bf16", "constants": calibrate.calibration(H100),
+    }),
+    Call(calibrate.breakdown, {
         "estimate": ESTIMATE, "chip": "h100-sxm", "dtype": "bf16", "constants": calibrate.calibration(H100),
     }),
     Call(calibrate.all_reduce, {"bytes": 1e6, "chip": "h100-sxm", "n": 8, "link": "nvlink"}),
@@ -210,7 +214,7 @@ CALLS = [
     Call(bench.summary, {"samples": TIMES, "seed": 0}),
     Call(timing.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
     Call(bench.manifest, {
-        "lab": "00", "command": "python", "here": bench.machine("cpu"), "started": datetime(2026, 1, 1, tzinfo=UTC), "seed": 1,
+        "lab": "00", "command": "python", "here": bench.machine("cpu"), "started": bench.start(), "seed": 1,
         "usd_per_hour": 2.5,
     }),
     Call(bench_plan.plan, {"device": "cpu"}),
@@ -223,6 +227,7 @@ ROOMS = {
     "explore": "draws; its controls are chosen from lists",
     "plot": "draws", "diagram": "draws", "tables": "prints the spec tables",
     "calibrate_fit": "writes the library's own files", "calibrate_report": "prints the library's own errors",
+    "rent": "takes rows of prices.csv; see test_rent",
     "trace": "reads records of one program", "provenance": "reads the library's own files",
     "bench.collectives": "starts processes", "bench.profiling": "measures", "bench.pages": "takes nothing",
     "bench.backends": "makes operands of what bench has checked",
@@ -235,7 +240,8 @@ LEFT_OUT = {
     "results.compare": "takes rows of results.csv", "results.append": "writes; see test_results",
     "results.write_manifest": "writes; see test_results", "exercises.untranslated": "takes nothing",
     "bench.bandwidth": "allocates four times the cache", "bench.ceiling": "measures",
-    "bench.device.torch_or_none": "takes nothing",
+    "bench.device.torch_or_none": "takes nothing", "bench.device.git_commit": "takes nothing",
+    "bench.device.start": "takes nothing",
     "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.plan.measure": "measures",
     "bench.plan.run": "measures", "bench.plan.in_turn": "measures", "bench.operators.measure": "measures",
     "bench.operators.run": "measures", "bench.operators.work": "takes a case of its own plan",
