@@ -240,6 +240,7 @@ LEFT_OUT = {
     "results.compare": "takes rows of results.csv", "results.append": "writes; see test_results",
     "results.write_manifest": "writes; see test_results", "exercises.untranslated": "takes nothing",
     "bench.bandwidth": "allocates four times the cache", "bench.ceiling": "measures",
+    "text.code": "takes text of any kind", "text.html_block": "takes text of any kind", "text.plain": "takes text of any kind",
     "bench.device.torch_or_none": "takes nothing", "bench.device.git_commit": "takes nothing",
     "bench.device.start": "takes nothing",
     "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.plan.measure": "measures",
