@@ -88,8 +88,8 @@ class Cost(NamedTuple):
     links: Any = None
 
 
-def as_link(link: LinkLike) -> Link:
-    """A link from a bandwidth in byte/s per direction, from a chip's links, or from a link."""
+def as_link(link: LinkLike, name: str = "link") -> Link:
+    """A link from a bandwidth in byte/s per direction, from a chip's links, or from a link; `name` is the caller's."""
     if isinstance(link, Link):
         return link
     given: Any = link
@@ -97,8 +97,8 @@ def as_link(link: LinkLike) -> Link:
         return Link(given.per_direction, getattr(given, "count", None), getattr(given, "latency", 0.0))
     if isinstance(given, str | None):
         remedy = "chip('h100-sxm').links['nvlink'], say"
-        raise CourseError(f"link must be byte/s per direction, or a chip's links (got {shown(link)}): {remedy}")
-    return Link(positive("link", given))
+        raise CourseError(f"{name} must be byte/s per direction, or a chip's links (got {shown(link)}): {remedy}")
+    return Link(positive(name, given))
 
 
 def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None = None) -> Link:
@@ -134,14 +134,16 @@ def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None =
     >>> between_nodes(h100.node, h100.links["nvlink"], each=1).bandwidth / 1e9
     50.0
     """
-    if node is None:
-        raise CourseError("node must be a chip's machine (got None): the chip's file says nothing of one; give it a [node]")
+    if node is None or not (hasattr(node, "chips") and hasattr(node, "ports")):
+        remedy = "where a chip's file says nothing of one, give it a [node]"
+        raise CourseError(f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): {remedy}")
     taking = np.asarray(whole("each", node.chips if each is None else each))
     if np.any(taking > node.chips):
-        raise CourseError(f"each must be at most the {node.chips} chips of a machine (got {each!r})")
+        raise CourseError(f"each must be at most the {node.chips} chips of a machine (got {shown(each)})")
+    within = np.asarray(as_link(inside, "inside").bandwidth)
     ports = np.asarray(as_link(node.ports).bandwidth) * taking / node.chips
     # One chip a machine has nobody to share with, and nothing to send inside.
-    return Link(plain(np.where(taking > 1, np.minimum(ports, as_link(inside).bandwidth), ports)))
+    return Link(plain(np.where(taking > 1, np.minimum(ports, within), ports)))
 
 
 def rate(link: Link, cost: Cost) -> Numbers:
