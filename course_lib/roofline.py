@@ -262,7 +262,15 @@ def total(**parts: Estimate) -> Estimate:
 
 
 def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None) -> Estimate:
-    """`total`, for estimates that are known to be such; and whether the whole has room in memory."""
+    """`total`, for estimates that are known to be such; and whether the whole has room in memory.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
+    >>> summed({"up": up}).lower == up.lower
+    True
+    """
     together(**{name: np.asarray(part.upper + part.flops) for name, part in parts.items() if not _single(part)})
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
     sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
