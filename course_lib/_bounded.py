@@ -18,13 +18,16 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that publishes no
     vector peak for it has memory time only, which keeps the bound a bound; a product's missing peak stays an error.
     """
-    units = {name.partition(".")[0] for name in chip.peaks}
-    if work.unit == "matrix" and "matrix" not in units:
+    if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks and not _has_matrix(chip):
         work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
     elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
         times = (0.0 * work.flops, work.bytes / chip.bandwidth, nonnegative("comms", comms))
         return Estimate(*times, work.flops, work.bytes, work.kernels, work=work, chip=chip)
     return roofline(work, chip, comms=comms)
+
+
+def _has_matrix(chip: Accelerator) -> bool:
+    return any(name.startswith("matrix.") for name in chip.peaks)
 
 
 def transformer(model: Transformer | str) -> Transformer:

@@ -54,6 +54,8 @@ def plain(values: Any) -> Numbers:
 
 def _scalar(values: Any) -> float | None:
     """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times longer to look at it."""
+    if type(values) is float:
+        return values
     if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
         return float(values)
     return None
@@ -76,7 +78,7 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
         if array.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(over="ignore"):
-            found: NDArray[np.float64] = array.astype(np.float64)
+            found: NDArray[np.float64] = array.astype(np.float64, copy=False)
     except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
         remedy = f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
         raise CourseError(f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}") from None
@@ -99,6 +101,8 @@ def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     if (number := _scalar(values)) is not None and SMALLEST <= number <= most:
         return number
     array = _numbers(name, values)
+    if array.min() >= SMALLEST and array.max() <= most:  # what is not a number is neither
+        return plain(array)
     _require(name, array, array > 0, "positive and finite")
     return _require(name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}")
 
@@ -106,8 +110,10 @@ def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """Return `values` as float64; raise unless every one is zero or more, and no more than a quantity can be."""
     if (number := _scalar(values)) is not None and 0 <= number <= most:
-        return number + 0.0  # no minus before a zero
-    array = np.asarray(_numbers(name, values) + 0.0)
+        return number
+    array = _numbers(name, values)
+    if array.min() >= 0 and array.max() <= most:
+        return plain(array)
     _require(name, array, array >= 0, "zero or more, and finite")
     return _require(name, array, array <= most, f"at most {most:g}")
 
@@ -117,6 +123,8 @@ def whole(name: str, values: ArrayLike) -> Numbers:
     if (number := _scalar(values)) is not None and 0 < number < EXACT and number.is_integer():
         return number
     array = _numbers(name, values)
+    if array.min() > 0 and array.max() < EXACT and np.array_equal(array, np.floor(array)):
+        return plain(array)
     with np.errstate(invalid="ignore"):
         _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
     return _require(name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact")
@@ -124,6 +132,8 @@ def whole(name: str, values: ArrayLike) -> Numbers:
 
 def count(name: str, value: Any, least: int = 1) -> int:
     """Return `value` as an int; raise unless it is one whole number, `least` or more."""
+    if type(value) is int and least <= value < EXACT:
+        return value
     number = nonnegative(name, value)
     if not isinstance(number, float) or not number.is_integer() or not least <= number < EXACT:
         allowed = "one positive whole number" if least == 1 else f"one whole number, {least} or more"
@@ -154,9 +164,10 @@ def text(name: str, value: Any) -> str:
 
 def together(**given: Numbers) -> None:
     """Raise unless these broadcast against each other; the message has their shapes."""
-    shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
-    if len(set(shapes.values())) < 2:
+    arrays = [value for value in given.values() if type(value) is not float and isinstance(value, np.ndarray)]
+    if len(arrays) < 2 or all(value.shape == arrays[0].shape for value in arrays):
         return
+    shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
     try:
         np.broadcast_shapes(*shapes.values())
     except ValueError:
@@ -168,7 +179,8 @@ def keep(record: Any, **checked: Numbers) -> None:
     """Store what the checks returned, not what was given; raise where one array does not go with another."""
     together(**checked)
     for name, value in checked.items():
-        object.__setattr__(record, name, value)
+        if getattr(record, name) is not value:
+            object.__setattr__(record, name, value)
 
 
 def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
@@ -180,6 +192,8 @@ def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise."""
+    if type(allowed) in (dict, tuple) and isinstance(key, str) and key in allowed:
+        return key
     keys = list(allowed)
     if isinstance(key, str) and key in keys:
         return key

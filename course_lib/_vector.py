@@ -1,19 +1,20 @@
-"""FLOPs and bytes of the operators that run on the vector unit. Knows no hardware."""
+"""FLOPs and bytes of the operators that run on the vector unit, and their fusion. Knows no hardware."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib._checks import (
     LARGEST,
+    MADE,
     CourseError,
     Numbers,
     count,
     flag,
+    keep,
     known,
     nonnegative,
     plain,
@@ -21,55 +22,33 @@ from course_lib._checks import (
     together,
     wholes,
 )
-from course_lib._fusion import Pass
+from course_lib._conventions import CONVENTIONS
 from course_lib.dtypes import BITS, itemsize
-from course_lib.roofline import Unit, Work
+from course_lib.roofline import Work
 
 
-class Convention(msgspec.Struct, frozen=True, kw_only=True):
-    """How an operator is counted.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass(Work):
+    """Work that reads one array, writes one, and may touch smaller things besides: what can be fused with its neighbours.
 
     Attributes
     ----------
-    flops : FLOP for each `per`. A transcendental function or a division is one; a multiply-accumulate is two.
-    reads, writes : arrays of the result's size that pass through main memory when the operator is a kernel of its own.
-    unit : ``"matrix"`` or ``"vector"``.
-    counted : what the FLOPs are.
-    source : where the operator is defined, or the count is printed; a key of the bibliography.
-    per : what they are counted for.
+    read, written : byte of the array that comes in from the operator before, and of the one that goes on to the next.
+        The rest of `bytes` are operands of its own: a bias, a residual, a mask.
     """
 
-    flops: float
-    reads: float
-    writes: float
-    unit: Unit
-    counted: str
-    source: str
-    per: str = "element"
+    read: Numbers = 0.0
+    written: Numbers = 0.0
 
+    def __post_init__(self) -> None:
+        Work.__post_init__(self)
+        passed = {name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")}
+        keep(self, **passed, bytes=self.bytes)
 
-def _on_vectors(flops: float, reads: float, counted: str, source: str) -> Convention:
-    return Convention(flops=flops, reads=reads, writes=1, unit="vector", counted=counted, source=source)
-
-
-CONVENTIONS: Mapping[str, Convention] = MappingProxyType({
-    "bias": _on_vectors(1, 1, "a sum", "ivanov2021"),
-    "residual": _on_vectors(1, 2, "a sum", "ivanov2021"),
-    "relu": _on_vectors(1, 1, "a comparison", "ivanov2021"),
-    "gelu": _on_vectors(10, 1, "x^3 and its factor 3, sum 1, factor 1, tanh 2, sum 1, products 2", "hendrycks2016"),
-    "swiglu": _on_vectors(5, 2, "negation, exponential, sum, division, and the product with the other half", "shazeer2020"),
-    "dropout": _on_vectors(2, 1, "comparison with a random number, whose making is not counted; product", "srivastava2014"),
-    "softmax": _on_vectors(5, 1, "maximum, difference, exponential, sum, division", "yuan2024"),
-    "rms": _on_vectors(4, 1, "square, sum, product with the root's inverse, scale", "zhang2019"),
-    "layer": _on_vectors(7, 1, "mean, difference, square, sum, product with the root's inverse, scale, bias", "yuan2024"),
-    "rotary": _on_vectors(3, 1, "two products and a sum: a rotation of pairs", "su2021"),
-    "embedding": _on_vectors(0, 1, "a gather; one sum for each table after the first", "vaswani2017"),
-    "matmul": Convention(flops=2, reads=2, writes=1, unit="matrix", counted="a product and a sum", source="austin2025",
-                         per="multiply-accumulate"),
-    "attention": Convention(flops=4, reads=3, writes=1, unit="matrix", counted="a score's and a value's multiply-accumulate",
-                            source="dao2022", per="pair of tokens and element of a head"),
-})  # fmt: skip
-"""By operator: FLOPs, arrays read and written, the unit, and the convention's source."""
+    @property
+    def own(self) -> Numbers:
+        """Byte of its own operands, which fusion does not save."""
+        return self.bytes - self.read - self.written
 
 
 def _count(shape: ArrayLike | Sequence[Any]) -> Numbers:
@@ -411,3 +390,57 @@ def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = 
     elements, many = rows * each, count("tables", tables)
     moved = elements * (many * itemsize(w, "w") + itemsize(x, "x"))
     return Work(elements * (many - 1), moved, "fp32", unit="vector", shape=(rows, each))
+
+
+def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
+    """Operators that follow one another as one kernel: what passes between them never leaves the chip.
+
+    One read of the first one's input, one write of the last one's result, and each one's own operands.
+
+    Parameters
+    ----------
+    works : in their order; each reads what the one before it wrote.
+    keep : positions of those whose result is wanted later too, and is written all the same: the sum in front of a norm.
+
+    Returns
+    -------
+    Pass
+        With the FLOPs of all; the format of the arithmetic is the first one's.
+
+    Raises
+    ------
+    CourseError
+        If there are none, one is not on the vector unit, one does not read what the one before it wrote, or the
+        formats of their arithmetic differ.
+
+    References
+    ----------
+    [ivanov2021] section 4.
+
+    Examples
+    --------
+    >>> chain = [bias(65536, 4096, x="fp16"), gelu((65536, 4096), x="fp16"), dropout((65536, 4096), x="fp16")]
+    >>> unfused = sum(work.bytes for work in chain)
+    >>> round(unfused / 1e9, 2), round(fuse(chain).bytes / 1e9, 2)
+    (3.22, 1.07)
+    """
+    if not isinstance(works, Sequence) or not works:
+        raise CourseError(f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got {shown(works)})")
+    for i, work in enumerate(works):
+        if not isinstance(work, Pass):
+            raise CourseError(f"works[{i}] must be an operator of the vector unit that passes an array on (got {shown(work)})")
+        together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
+        if work.dtype != works[0].dtype:
+            raise CourseError(f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse what computes alike")
+        if i and not np.allclose(works[i - 1].written, work.read):
+            raise CourseError(f"works[{i}] must read what works[{i - 1}] writes: {works[i - 1].written} B (got {work.read} B)")
+    if not isinstance(keep, Sequence):
+        raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
+    wanted = [count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)]
+    if wrong := [i for i in wanted if i not in range(len(works) - 1)]:
+        raise CourseError(f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})")
+    first, last = works[0], works[-1]
+    own = sum((work.own for work in works), np.float64(0)) + sum((works[i].written for i in set(wanted)), np.float64(0))
+    flops = sum((work.flops for work in works), np.float64(0))
+    moved = plain(first.read + own + last.written)
+    return Pass(plain(flops), moved, first.dtype, unit="vector", shape=first.shape, read=first.read, written=last.written)

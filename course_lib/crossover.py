@@ -9,7 +9,7 @@ from course_lib._bounded import accelerator, bounded, transformer
 from course_lib._checks import CourseError, count, positive, single
 from course_lib.capacity import fits
 from course_lib.models import Transformer
-from course_lib.roofline import Estimate, total
+from course_lib.roofline import Estimate, summed
 from course_lib.specs import Accelerator
 from course_lib.transformer import MATRIX_PARTS, Formats, formats, operators, streamed_bytes
 
@@ -119,7 +119,7 @@ def _step(model: Transformer, chip: Accelerator, fm: Formats, batch: float, cont
     parts = operators(model, batch, 1, max(context, 1), fm)
     wanted = [part for part in MATRIX_PARTS if part in parts and (context or part != "attention")]
     works = [(part, name, work) for part in wanted for name, work in parts[part].items()]
-    return total(**{f"{part}_{name}": bounded(work, chip) for part, name, work in works})
+    return summed({f"{part}_{name}": bounded(work, chip) for part, name, work in works})
 
 
 def _surplus(step: Estimate) -> Any:

@@ -51,6 +51,8 @@ def element(dtype: str, argument: str = "") -> str:
 
 
 def _split(dtype: str, argument: str = "") -> tuple[str, int]:
+    if isinstance(dtype, str) and dtype in BITS:
+        return dtype, 0
     name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
     if slash and not (group.isdecimal() and len(group) < 16 and int(group)):
         what = f"{argument or 'dtype'} {dtype!r}"

@@ -4,8 +4,8 @@ One model for all of them: `course_lib.transformer` says what a step does, opera
 sets that against a chip.
 """
 
-import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from course_lib._checks import (
 from course_lib.capacity import Fit, Memory, fits, memory
 from course_lib.crossover import Crossover, first_compute_bound_batch
 from course_lib.models import Transformer
-from course_lib.roofline import BOUNDS, Estimate, total
+from course_lib.roofline import BOUNDS, Estimate, summed
 from course_lib.specs import Accelerator
 from course_lib.transformer import (
     MATRIX_PARTS,
@@ -113,7 +113,7 @@ def decode(
     _released(one, "context", length)
     chips = _chips(tp, link)
     works = operators(one, sequences, 1, length, fm, tp=chips)
-    inside = _fits(one, on, sequences, length, sequences, fm, chips)
+    inside = _room(one, on, sequences, length, sequences, fm, chips)
     return _estimate(one, on, works, sequences, fm, chips, link, inside)
 
 
@@ -170,7 +170,7 @@ def prefill(
         raise CourseError(f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})")
     chips = _chips(tp, link)
     works = operators(one, sequences, length, length, fm, tp=chips, decoding=False, causal=causal)
-    inside = _fits(one, on, sequences, length, length, fm, chips)
+    inside = _room(one, on, sequences, length, length, fm, chips)
     return _estimate(one, on, works, tokens, fm, chips, link, inside)
 
 
@@ -189,20 +189,23 @@ def _chips(tp: Any, link: Any) -> int:
     return chips
 
 
-def _fits(model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int) -> Any:
-    """Whether a step has room, with as many `tokens` in flight: a batch in decode, a prompt after the other in prefill."""
-    if chip.memory is None:
-        return None
-    return fits(model, chip, batch, length, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, tokens=tokens).fits
+def _room(model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int) -> Any:
+    """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in decode, one prompt in prefill."""
+    how = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp, "tokens": tokens}
+    return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
+
+
+def _inside(*what: Any, **how: Any) -> Any:
+    return fits(*what, **how).fits
 
 
 def _estimate(
     model: Transformer, chip: Accelerator, works: dict[str, Any], tokens: Numbers, fm: Formats, tp: int, link: Any, inside: Any
 ) -> Estimate:
-    parts = {part: total(**{name: bounded(work, chip) for name, work in of.items()}) for part, of in works.items()}
+    parts = {part: summed({name: bounded(work, chip) for name, work in of.items()}) for part, of in works.items()}
     if tp > 1:
         parts["all_reduce"] = _all_reduce(model, chip, tokens, fm, tp, link)
-    return dataclasses.replace(total(**parts), fits=inside)
+    return summed(parts, inside)
 
 
 def _all_reduce(model: Transformer, chip: Accelerator, tokens: Numbers, fm: Formats, tp: int, link: Any) -> Estimate:

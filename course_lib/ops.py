@@ -5,14 +5,14 @@ from numpy.typing import ArrayLike
 
 from course_lib._attention import attention_standard, attention_tiled, kv_read
 from course_lib._checks import CourseError, Numbers, count, flag, known, plain, positive, shown, together, whole, wholes
-from course_lib._fusion import Pass, fuse
+from course_lib._conventions import CONVENTIONS, Convention
 from course_lib._vector import (
-    CONVENTIONS,
-    Convention,
+    Pass,
     bias,
     dropout,
     elementwise,
     embedding,
+    fuse,
     gelu,
     norm,
     residual,

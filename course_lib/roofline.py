@@ -75,10 +75,10 @@ class Work:
         n = positive("times", times)
         together(work=self.bytes, times=n)
         kernels = self.kernels * _counted(times, n)
-        flops, moved = self.flops * n, self.bytes * n
-        if np.max([np.max(flops), np.max(moved), np.max(kernels)]) > MADE:
-            raise CourseError(f"times is too large for this work (got {shown(times)})")
-        return Work(flops, moved, self.dtype, self.unit, kernels, self.shape)
+        try:
+            return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, kernels, self.shape)
+        except CourseError:
+            raise CourseError(f"times is too large or too small for this work (got {shown(times)})") from None
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
@@ -105,8 +105,7 @@ class Estimate:
     work : what was set against the chip, with its format and shape; `None` for a total. Bounds never look at it:
         `course_lib.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
-    fits : of a step of `course_lib.llm`, whether weights, cache and activations fit into the chips' memory: a bound holds
-        for a batch that does not fit too, but no chip runs it. `None` where nobody asked, or no capacity is published.
+    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where nobody can tell.
 
     Raises
     ------
@@ -123,11 +122,23 @@ class Estimate:
     parts: Mapping[str, "Estimate"] = field(default_factory=dict)
     work: Work | None = None
     chip: Chip | None = None
-    fits: Any = None
+    room: Callable[[], Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        numbers = {name: nonnegative(name, getattr(self, name), MADE) for name in ("t_math", "t_memory", "t_network", "flops")}
-        keep(self, **numbers, bytes=positive("bytes", self.bytes, MADE), kernels=_kernels(self.kernels))
+        keep(
+            self, t_math=nonnegative("t_math", self.t_math, MADE), t_memory=nonnegative("t_memory", self.t_memory, MADE),
+            t_network=nonnegative("t_network", self.t_network, MADE), flops=nonnegative("flops", self.flops, MADE),
+            bytes=positive("bytes", self.bytes, MADE), kernels=_kernels(self.kernels),
+        )  # fmt: skip
+
+    @property
+    def fits(self) -> Any:
+        """Of a step of `course_lib.llm`: whether weights, cache and activations fit into the memory of each chip.
+
+        A bound holds for a batch that does not fit too, but no chip runs it. `None` where no capacity is published, and for
+        what is not such a step.
+        """
+        return None if self.room is None else self.room()
 
     @property
     def lower(self) -> Numbers:
@@ -249,12 +260,28 @@ def total(**parts: Estimate) -> Estimate:
     for name, part in parts.items():
         if not isinstance(part, Estimate):
             raise CourseError(f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)")
-    together(**{name: part.upper + part.flops for name, part in parts.items()})
+    return summed(parts)
 
+
+def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None) -> Estimate:
+    """`total`, for estimates that are known to be such; and whether the whole has room in memory.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
+    >>> summed({"up": up}).lower == up.lower
+    True
+    """
+    together(**{name: np.asarray(part.upper + part.flops) for name, part in parts.items() if not _single(part)})
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
     sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
     first = next(iter(parts.values())).chip
-    return Estimate(**sums, parts=parts, chip=first if all(part.chip is first for part in parts.values()) else None)
+    return Estimate(**sums, parts=parts, room=room, chip=first if all(part.chip is first for part in parts.values()) else None)
+
+
+def _single(part: Estimate) -> bool:
+    return type(part.t_memory) is float and type(part.t_math) is float and type(part.t_network) is float
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:

@@ -171,6 +171,7 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     data = provenance.DATA
     shown = data.relative_to(root) if data.is_relative_to(root) else data
     cited: set[str] = set()
+    yield from (Finding(file, 1, why, "mend the file") for file, why in specs.unreadable().items())
     for folder, keys, load in (("chips", specs.chips(), specs.chip), ("models", models.models(), models.model)):
         for key in keys:
             try:

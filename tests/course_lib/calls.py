@@ -233,6 +233,7 @@ ROOMS = {
     "bench.backends": "makes operands of what bench has checked",
 }  # fmt: skip
 LEFT_OUT = {
+    "roofline.summed": "total, for estimates of the library's own",
     "dtypes.widest": "takes no names: every caller has checked its formats",
     "models.cited_by": "takes a model of the table", "measured.lab": "takes a lab of this repository",
     "calibrate_own.fit": "takes rows of results.csv", "_calibration.to_toml": "takes a file of constants",

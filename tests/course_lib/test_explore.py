@@ -13,6 +13,7 @@ import pytest
 from course_lib import CourseError, chip, critical_batch, explore, llm, n, network, ops, roofline, t
 from course_lib._explorer import NONE, Explorer, short
 from course_lib._explorer_views import at, chart, marks, ranges, view
+from course_lib.models import model
 from course_lib.network import Link
 
 NAMES = ("roofline", "batch", "upgrade", "network", "decode")
@@ -134,13 +135,14 @@ def test_decode_is_the_models_and_its_limit_is_the_memory():
     for chosen in choices(one):
         found, on, c = quantities(one, chosen), chip(chosen["chip"]), chosen
         w = "bf16" if "matrix.bf16" in on.peaks else "fp16"
-        step = llm.decode(c["model"], on, c["batch"], c["context"], w=w)
+        longer = model(c["model"]).extended(8192)
+        step = llm.decode(longer, on, c["batch"], c["context"], w=w)
         assert (found.time, found.rate) == (step.lower, c["batch"] / step.lower)
         fit = llm.fits(c["model"], on, c["batch"], c["context"], w=w)
         assert (found.needed, found.available, found.most) == (fit.needed, fit.available, fit.max_batch)
         assert (found.inside == found.inside) == fit.fits == (c["batch"] <= found.most)
         if found.most:
-            assert found.limit == llm.decode(c["model"], on, found.most, c["context"], w=w).lower
+            assert found.limit == llm.decode(longer, on, found.most, c["context"], w=w).lower
         else:
             assert np.isnan(found.limit)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import chips
+from course_press import cli_specs
 from tests.course_press.conftest import course
 
 HERE = Path(sys.executable).parent
@@ -108,6 +109,15 @@ def test_a_failing_quarto_keeps_the_old_site(book, tmp_path):
     assert done.returncode == 2
     assert "ERROR: no such filter" in done.stderr
     assert (book.root / "_site/en/index.html").read_text() == before
+
+
+def test_a_readers_bad_chip_is_listed_with_its_error(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bad.toml").write_text("name = [")
+    monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
+    cli_specs.chips()
+    listed = capsys.readouterr()
+    assert "h100-sxm" in listed.out
+    assert "passed over bad.toml" in listed.err
 
 
 def test_chips_are_listed_shown_and_compared(book):
