@@ -299,15 +299,6 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are 1. Broadcasts. A tie
     goes to the earlier of these.
 
-    Raises
-    ------
-    CourseError
-        If `estimate` is none.
-
-    References
-    ----------
-    [williams2009] section 5.
-
     Examples
     --------
     >>> from course_lib import chip, ops

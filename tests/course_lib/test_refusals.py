@@ -1,7 +1,5 @@
 """What was once answered with a wrong number, without a word: a class each. `test_arguments` spoils everything else."""
 
-from datetime import UTC, datetime, timedelta
-
 import numpy as np
 import pytest
 
@@ -68,14 +66,6 @@ def test_a_longer_context_is_asked_for_by_name():
     assert (longer.context, longer.positions) == (100_000, 100_000)
     assert llm.decode(longer, H100, 1, 100_000).lower > llm.decode("gpt2-xl", H100, 1, 1024).lower
     assert model("llama-2-7b").extended(10).context == 4096
-
-
-def test_a_clock_that_was_set_back_gives_no_duration_and_no_cost():
-    later = datetime.now(UTC) + timedelta(hours=5)
-    run = bench.manifest("00", "python", bench.machine("cpu"), later, usd_per_hour=3.0)
-    assert (run.wall_seconds, run.cost_usd, run.usd_per_hour) == (None, None, 3.0)
-    with pytest.raises(CourseError, match="usd_per_hour"):
-        bench.manifest("00", "python", bench.machine("cpu"), later, usd_per_hour=-5)
 
 
 @pytest.mark.parametrize(
