@@ -1,6 +1,7 @@
 """Where the names in a figure stand: beside what they name, clear of one another, on a page and on a phone."""
 
 import itertools
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ _UPRIGHT = 14.5
 """Points that an upright label takes beside its line."""
 _BESIDE = 48
 """Points that names right of a narrow figure's lines may take; wider ones go above it."""
+_LONGEST = 28
+"""Letters of a name that stand on one line above a narrow figure; a longer name takes several."""
 
 
 class Name(NamedTuple):
@@ -141,7 +144,14 @@ class Labels:
 
     def _named_above(self, axes: Any, widest: float) -> Any:
         handles = [
-            Line2D([], [], color=name.color, label=name.label, marker=name.marker, linestyle="none" if name.marker else "-")
+            Line2D(
+                [],
+                [],
+                color=name.color,
+                label=textwrap.fill(name.label, _LONGEST),
+                marker=name.marker,
+                linestyle="none" if name.marker else "-",
+            )
             for name in self.names
             if name.label
         ]

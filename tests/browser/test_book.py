@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.text import words
 from course_press.book import languages, read_book
+from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
@@ -44,7 +45,7 @@ def test_the_switch_lands_on_the_same_section_of_each_twin(visit, lang):
     for other in LANGS:
         if other != lang:
             page = visit(f"{lang}/chapters/{lang}/rooflines.html#sec-matmul")
-            page.wait_for_function("document.querySelector('.toc a.here')?.hash == '#sec-matmul'")
+            wait_for(page, "document.querySelector('.toc a.here')?.hash == '#sec-matmul'")
             page.click(f".languages a[hreflang={other}]")
             page.wait_for_url(f"**/{other}/chapters/{other}/rooflines.html#sec-matmul")
             assert page.get_attribute("html", "lang") == other

@@ -11,6 +11,7 @@ import pytest
 
 from course_lib import explore
 from course_press import site
+from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
@@ -127,7 +128,7 @@ def test_each_control_shows_what_the_library_says(visit, lang, name):
                 chosen[control] = offered[place]
                 choose(page, name, control, place)
                 assert table(page, name) == figure.shown(**chosen), (control, offered[place])
-            page.wait_for_function("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
             state = figure.state(**chosen)
             wanted = [
                 (figure.number(layer.x, place), figure.number(layer.y, place))
@@ -148,7 +149,7 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
     control = "model" if "model" in figure.controls else next(iter(figure.controls))
     place = (figure.state()[control] + 1) % len(figure.values(control))
     choose(page, name, control, place)
-    page.wait_for_function(f"before => {svg}.outerHTML != before", arg=before)
+    wait_for(page, f"{svg}.outerHTML != {json.dumps(before)}")
     lines = page.evaluate(f"[...{svg}.querySelectorAll('.mark-line path')].map(path => path.getAttribute('d').length)")
     assert lines
     assert min(lines) > 10

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.conftest import wait_for
 from tests.course_press.conftest import fixture_site
 
 pytestmark = pytest.mark.browser
@@ -41,7 +42,7 @@ def test_search_says_when_there_is_nothing(visit):
     page = visit("es/index.html")
     page.click("button.search-open")
     page.fill("dialog input", "xylophone")
-    page.wait_for_function("document.querySelector('.count').textContent == 'Sin resultados'")
+    wait_for(page, "document.querySelector('.count').textContent == 'Sin resultados'")
     page.keyboard.press("Escape")
     assert not page.is_visible("dialog")
 
@@ -90,7 +91,7 @@ def test_everything_reads_without_javascript(visit):
 
 def test_the_other_language_opens_at_the_section_being_read(visit):
     page = visit("en/chapters/en/one.html#sec-sub")
-    page.wait_for_function("document.querySelector('.toc a.here')?.hash == '#sec-sub'")
+    wait_for(page, "document.querySelector('.toc a.here')?.hash == '#sec-sub'")
     page.click(".languages a[hreflang=es]")
     page.wait_for_url("**/es/chapters/es/one.html#sec-sub")
 

@@ -80,6 +80,16 @@ def test_the_cover_is_printed_again_only_when_what_it_lists_changes(book, monkey
     assert text(page(book, "en/index.html").cssselect(".chapters li")[0]).endswith("First of all – and ‘best’.")
 
 
+def test_the_list_of_chapters_follows_their_order(book):
+    book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
+    book.build()
+    listed = [a.text for a in page(book, "en/index.html").cssselect(".chapters li a")]
+    for old, new in (("one.qmd", "three.qmd"), ("two.qmd", "one.qmd"), ("three.qmd", "two.qmd")):
+        book.edit("_quarto-en.yml", f"chapters/en/{old}", f"chapters/en/{new}")
+    book.build()
+    assert [a.text for a in page(book, "en/index.html").cssselect(".chapters li a")] == listed[::-1]
+
+
 def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
     book.build()

@@ -272,15 +272,6 @@ def test_pandoc_has_a_limit_of_time(book, monkeypatch):
         book.build()
 
 
-def test_the_list_of_chapters_follows_their_order(book):
-    """A print that is reused must be of the same files, those that a filter reads among them."""
-    printed, (cover, *_) = [], read_book(book.root, "en").chapters
-    for _ in range(2):
-        printed.append({file.name: file.read_text() for file in printing._read_by_pandoc(read_book(book.root, "en"), cover)})
-        book.edit("_quarto-en.yml", "chapters/en/two.qmd", "chapters/en/two.qmd  ")
-    assert printed[0] != printed[1]
-
-
 @pytest.mark.parametrize("text", ["{", "[]", '{"one": 1}', '{"one": {"top": 3}}', "caf\xe9"])
 def test_stamps_that_cannot_be_read_are_named(book, text):
     (book.root / "chapters/es/stamps.json").write_text(text, encoding="latin-1")
