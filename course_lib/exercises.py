@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from course_lib._exercise_form import Form
 
 CHAPTERS = (
-    "hello-roofline", "rooflines", "memory-wall", "network-rooflines", "int8-problems", "bandwidth-and-profiling",
+    "hello-roofline", "rooflines", "memory-wall", "int8-problems", "bandwidth-and-profiling", "network-rooflines",
     "measured-predicted",
 )  # fmt: skip
 """The chapters that have exercises, in the book's order."""
