@@ -6,11 +6,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
-    from course_press import about
-    from course_press.book import languages, read_book
 
+def main() -> None:
+    """Dress the pages of the profile that was rendered; a Python that cannot leaves them as Quarto made them, and says so."""
+    sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
+    try:
+        from course_press import about
+        from course_press.book import languages, read_book
+    except ImportError as error:
+        note = f"{error}: set QUARTO_PYTHON to the Python of this book, or use course build"
+        sys.stderr.write(f"Pages show neither how to cite them nor what to read first: {note}\n")
+        return
     profiles = os.environ.get("QUARTO_PROFILE", "").replace(" ", "").split(",")
-    lang = next(lang for lang in languages(ROOT) if lang in profiles or profiles == [""])
+    default, *_ = every = languages(ROOT)
+    lang = next((lang for lang in every if lang in profiles), default)
     about.dress(read_book(ROOT, lang), Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"]))
+
+
+if __name__ == "__main__":
+    main()

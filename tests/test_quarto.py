@@ -70,6 +70,14 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
                 assert [a.text for a in main.cssselect(".prerequisites a")] == wanted
 
 
+def test_a_python_without_the_press_does_not_fail_a_render(tmp_path):
+    """Quarto takes the first Python that it finds, which need not be the book's."""
+    script = ROOT / yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["project"]["post-render"]
+    given = {**os.environ, "QUARTO_PROJECT_OUTPUT_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-S", script], cwd=ROOT, env=given, check=True, capture_output=True, text=True)
+    assert "set QUARTO_PYTHON to the Python of this book" in done.stderr
+
+
 @pytest.mark.quarto
 def test_quarto_renders_the_same_pages_numbers_and_alternatives(tmp_path):
     if not quarto.installed():
