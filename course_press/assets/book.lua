@@ -37,7 +37,12 @@ local function study(chapter)
   local problems = false
   chapter.blocks:walk {
     Header = function(header) problems = header.identifier:match("problems$") ~= nil end,
-    Para = function(para) if stringify(para):match("^{{<.*/ex%-") then work = work + EXERCISE end end,
+    Para = function(para)
+      if stringify(para):match("^{{<.*/ex%-") then work = work + EXERCISE end
+      -- A problem that its answer follows is no item of a list: **1.** begins it.
+      local first = para.content[1]
+      if problems and first and first.t == "Strong" and stringify(first):match("^%d+%.$") then work = work + PROBLEM end
+    end,
     Div = function(div)
       if div.identifier:match("^fig%-") or div.identifier:match("^tbl%-") then looks = looks + 1 end
       if div.classes:includes("problem") then work = work + PROBLEM end

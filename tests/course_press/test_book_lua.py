@@ -101,12 +101,12 @@ def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
 
 def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
-    problems = "## Problems {#sec-two-problems}\n\n1. One?\n2. Two?\n\n## After {#sec-after}\n\n1. No problem.\n"
+    problems = "## Problems {#sec-two-problems}\n\n1. One?\n2. Two?\n\n**3.** Three?\n\n## After {#sec-after}\n\n1. No problem.\n"
     book.edit("chapters/en/two.qmd", "prerequisites: [one]", "prerequisites: [one]\nwork: 40")
     book.edit("chapters/en/two.qmd", "Back to", f"{problems}\nBack to")
     book.build()
     listed, said = times(book)
-    assert listed[1:] == ["1 min read", "60 min of practice", "1 hours of reading and 1 hours of practice in all"]
+    assert listed[1:] == ["1 min read", "70 min of practice", "1 hours of reading and 2 hours of practice in all"]
     assert said[1] == "1 min read"
 
 
