@@ -310,7 +310,7 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(f"estimate must be an Estimate (got {estimate!r}): pass roofline(work, chip) or llm.decode(...)")
+        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or llm.decode(...)")
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:
         return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
