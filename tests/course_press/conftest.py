@@ -12,6 +12,10 @@ from course_press import site
 from course_press.learner import Warden
 from tests.conftest import once
 
+SHEBANG = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''"""
+"""What makes a file a program of this Python, in whatever folder that is: a shebang of its own ends at the first space."""
 FIXTURE = Path(__file__).parent.parent / "fixture"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib import chips
 from course_press import cli_specs
-from tests.course_press.conftest import course
+from tests.course_press.conftest import SHEBANG, course
 
 HERE = Path(sys.executable).parent
 
@@ -18,7 +18,7 @@ def fake_quarto(folder, script):
     """A `quarto` that does what the script says, to see what it is asked for."""
     folder.mkdir(exist_ok=True)
     file = folder / "quarto"
-    file.write_text(f"#!{sys.executable}\nimport os, pathlib, re, sys\n{script}\n")
+    file.write_text(f"{SHEBANG}\nimport os, pathlib, re, sys\n{script}\n")
     file.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 

@@ -17,7 +17,7 @@ from course_lib.results import Row, append
 from course_press import run as running
 from course_press.cli import app
 from tests.course_lib.test_calibrate_fit import TRUE, rows
-from tests.course_press.conftest import course
+from tests.course_press.conftest import SHEBANG, course
 from tests.course_press.test_run import ran
 
 MARKUP = "[/x] [bold]y[/bold]"
@@ -70,7 +70,7 @@ def test_the_machine_is_at_fault_in_one_line(book, monkeypatch, arguments, envir
 def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, script):
     file = tmp_path / "pandoc"
     if script:
-        file.write_text(f"#!{sys.executable}\n{script}\n")
+        file.write_text(f"{SHEBANG}\n{script}\n")
         file.chmod(0o755)
     monkeypatch.setenv("PYPANDOC_PANDOC", str(file))
     done = course(book.root, "doctor")

@@ -20,7 +20,7 @@ from course_lib._rows import HEADER, encoded
 from course_press import cli_labs, labs
 from course_press.cli import app
 from course_press.source import MissingError
-from tests.course_press.conftest import course
+from tests.course_press.conftest import SHEBANG, course
 
 ROOT = Path(__file__).parents[2]
 TASK = """
@@ -240,7 +240,7 @@ def test_without_skypilot_the_message_says_what_to_do(shelf, monkeypatch):
         labs.launch(root, "07", made)
 
 
-SKY = """#!{python}
+SKY = """{shebang}
 import pathlib, shutil, sys
 name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 with open({log!r}, "a") as log:
@@ -267,7 +267,7 @@ def rented(shelf, tmp_path, monkeypatch):
 
     def rent(row, code=0):
         for name in ("sky", "rsync"):
-            told = {"python": sys.executable, "log": str(tmp_path / "log.txt"), "remote": str(remote), "code": code}
+            told = {"shebang": SHEBANG, "log": str(tmp_path / "log.txt"), "remote": str(remote), "code": code}
             (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=encoded(row)))
             (tools / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
