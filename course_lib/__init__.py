@@ -8,30 +8,65 @@ Everything is in SI base units (FLOP/s, byte/s, byte, s, W) and broadcasts over 
 'memory-bound'
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from course_lib import ops
-from course_lib._checks import CourseError
-from course_lib.roofline import Estimate, Work, attainable, critical_batch, ridge, roofline, total
-from course_lib.specs import Accelerator, chip, chip_of_device, chips
-from course_lib.text import glossary, n, t, table
+from course_lib.core import (
+    CourseError,
+    Estimate,
+    Work,
+    attainable,
+    critical_batch,
+    itemsize,
+    ridge,
+    roofline,
+    total,
+)
+from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, models
 
 if TYPE_CHECKING:
-    from course_lib import calibrate, explore, llm, network, plot, resnet, train
+    from course_lib import bench, calibrate, measured, network
+    from course_lib.book import exercises, explore, plot, rent, reports, tables
+    from course_lib.book.text import glossary, n, t, table
+    from course_lib.measured import results, trace
+    from course_lib.workloads import block, llm, resnet, train
+
+ROOMS = {
+    "bench": "bench",
+    "block": "workloads.block",
+    "calibrate": "calibrate",
+    "exercises": "book.exercises",
+    "explore": "book.explore",
+    "llm": "workloads.llm",
+    "measured": "measured",
+    "network": "network",
+    "plot": "book.plot",
+    "rent": "book.rent",
+    "reports": "book.reports",
+    "resnet": "workloads.resnet",
+    "results": "measured.results",
+    "tables": "book.tables",
+    "trace": "measured.trace",
+    "train": "workloads.train",
+}
+"""What `from course_lib import llm` gives, imported when it is asked for: who plots waits for matplotlib, nobody else."""
+
+WORDS = ("glossary", "n", "t", "table")
+"""Of `course_lib.book.text`, likewise."""
 
 CourseError.__module__ = __name__
 
 __all__ = [
-    "Accelerator", "CourseError", "Estimate", "Work", "attainable", "calibrate", "chip", "chip_of_device", "chips",
-    "critical_batch", "explore", "glossary", "llm", "n", "network", "ops", "plot", "resnet", "ridge", "roofline", "t",
-    "table", "total", "train",
-]  # fmt: skip
+    "Accelerator", "CourseError", "Estimate", "Work", "attainable", "bench", "block", "calibrate", "chip", "chip_of_device", "chips",
+    "critical_batch", "exercises", "explore", "glossary", "itemsize", "llm", "measured", "model", "models", "n", "network", "ops", "plot", "rent", "reports",
+    "resnet", "results", "ridge", "roofline", "t", "table", "tables", "total", "trace", "train",
+]
 
 
 def __getattr__(name: str) -> Any:
-    # matplotlib takes longer to import than all else together: only those who plot wait for it. The others come when asked for.
-    if name in ("calibrate", "explore", "llm", "network", "plot", "resnet", "train"):
-        from importlib import import_module
-
-        return import_module(f"course_lib.{name}")
+    if name in ROOMS:
+        return import_module(f"course_lib.{ROOMS[name]}")
+    if name in WORDS:
+        return getattr(import_module("course_lib.book.text"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

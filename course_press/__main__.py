@@ -1,5 +1,5 @@
 """So that `python -m course_press` is the command `course`."""
 
-from course_press.cli import main
+from course_press.cli.app import main
 
 main()

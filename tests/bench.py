@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
-from course_lib.calibrate_report import as_text, calibrate_report
+from course_lib.calibrate.report import as_text, calibrate_report
 from tests.bench_pages import budgets
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from course_press.export import chromium
+from course_press.exports.book import chromium
 
 PAGES = ("en/chapters/en/rooflines.html", "es/chapters/es/int8-problems.html", "ko/chapters/ko/lab-00.html")
 TARGETS = {"performance": 95, "accessibility": 100, "best-practices": 100, "seo": 95}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from course_press import site
-from course_press.book import languages
+from course_press.pages import site
+from course_press.source.book import languages
 
 # The machines are noisy and runs must repeat: no deadlines, no new examples at each run.
 settings.register_profile("book", deadline=None, derandomize=True, max_examples=60)

@@ -30,7 +30,7 @@ def test_the_library_knows_nothing_of_the_press():
 
 
 def test_the_press_computes_no_physics():
-    allowed = {"course_lib", "course_lib.text", "course_lib.models", "course_lib.provenance"}
+    allowed = {"course_lib", "course_lib.book.text", "course_lib.specs"}
     for file in PRESS:
         assert {name for name in imports(file) if name.startswith("course_lib")} <= allowed
 

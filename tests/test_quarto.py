@@ -12,9 +12,9 @@ import pytest
 import yaml
 from lxml import html
 
-from course_press import about, quarto, site
-from course_press.book import read_book
-from course_press.printing import ASSETS
+from course_press.pages import about, quarto, site
+from course_press.pages.pandoc import ASSETS
+from course_press.source.book import read_book
 
 ROOT = Path(__file__).parent.parent
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import course_lib
 from course_lib import network
-from course_lib._checks import CourseError, known, nonnegative, positive, whole
-from course_lib._link_report import FUNCTIONS, fits, plot, predicted, report, world
 from course_lib.bench.device import Machine, machine, observe, torch_or_none
 from course_lib.bench.timing import FEWEST, Timing, sample
-from course_lib.results import Row, append, done
+from course_lib.book.reports.collectives import FUNCTIONS, fits, plot, predicted, report, world
+from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
+from course_lib.measured.results import Row, append, done
 
 __all__ = ["OPS", "SIZES", "fits", "launch", "plot", "predicted", "report", "sweep", "world"]
 

@@ -15,16 +15,18 @@ from typing import Any
 
 import msgspec
 
-from course_lib import bench, ops, results
-from course_lib._checks import CourseError, known, positive
-from course_lib._operator_report import plot, report, roofs, speedups
+from course_lib import ops
+from course_lib.bench import campaign as products
 from course_lib.bench import pages
-from course_lib.bench import plan as products
-from course_lib.bench.backends import TorchArrays
+from course_lib.bench import products as bench
+from course_lib.bench.arrays import TorchArrays
 from course_lib.bench.device import Machine, machine, torch_or_none
 from course_lib.bench.timing import FEWEST, sample
-from course_lib.results import Row
-from course_lib.roofline import Work
+from course_lib.book.reports.operators import plot, report, roofs, speedups
+from course_lib.core.bounds import Work
+from course_lib.core.checks import CourseError, known, positive
+from course_lib.measured import results
+from course_lib.measured.results import Row
 
 __all__ = ["CHAINS", "Case", "measure", "plan", "plot", "report", "roofs", "run", "speedups", "work"]
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
-from course_lib import trace
-from course_lib._checks import CourseError, whole
 from course_lib.bench.device import torch_or_none
+from course_lib.core.checks import CourseError, whole
+from course_lib.measured import trace
+
+__all__ = ["record"]
 
 
 def record(call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5) -> list[trace.Event]:

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_lib._checks import CourseError, count, positive, shown, single
+from course_lib.core.checks import CourseError, count, positive, shown, single
+
+__all__ = ["NOISY", "RESAMPLES", "SHORTEST", "STEADY", "Timing", "WARM_SHARE", "sample", "summary"]
 
 STEADY = 0.05
 """Warm-up ends when three calls in a row differ by less than this from their fastest."""

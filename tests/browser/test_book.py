@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.text import words
-from course_press.book import languages, read_book
+from course_lib.book.text import words
+from course_press.source.book import languages, read_book
 from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError, exercises
-from course_lib._exercise_form import Form
-from course_lib._numerals import UNITS, page_grammar, parsed
-from course_press.book import languages
+from course_lib.book.exercises import Form
+from course_lib.book.text.parsing import UNITS, page_grammar, parsed
+from course_press.source.book import languages
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent

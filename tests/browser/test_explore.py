@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from course_lib import explore
-from course_press import site
+from course_press.pages import site
 from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser

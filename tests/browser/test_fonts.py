@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_press import site
+from course_press.pages import site
 from tests.bench_pages import served
 from tests.course_press.conftest import Copy
 

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from course_lib import CourseError, exercises
-from course_lib._exercise_form import Form
-from course_lib._numerals import UNITS, ambiguous, page_grammar, parsed
-from course_lib.text import languages
-from course_press.printing import ASSETS
+from course_lib.book.exercises import Form
+from course_lib.book.text import languages
+from course_lib.book.text.parsing import UNITS, ambiguous, page_grammar, parsed
+from course_press.pages.pandoc import ASSETS
 
 pytestmark = pytest.mark.browser
 LANGS = languages()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from course_press import site
-from course_press.book import languages, read_book
+from course_press.pages import site
+from course_press.source.book import languages, read_book
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from course_lib import chip, chips
-from course_press import site
-from course_press.book import languages
+from course_press.pages import site
+from course_press.source.book import languages
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent

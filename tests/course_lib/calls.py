@@ -12,26 +12,25 @@ from course_lib import (
     block,
     calibrate,
     chip,
-    dtypes,
     exercises,
     llm,
     measured,
-    models,
     network,
     ops,
-    published,
     resnet,
     results,
-    specs,
-    text,
     train,
-    transformer,
-)  # fmt: skip
+)
+from course_lib.bench import campaign as bench_plan
 from course_lib.bench import operators as bench_operators
-from course_lib.bench import plan as bench_plan
 from course_lib.bench import timing
-from course_lib.provenance import DATA
-from course_lib.roofline import Work, attainable, critical_batch, ridge, roofline, sensitivity, total
+from course_lib.book.text import words as text
+from course_lib.core import Work, attainable, critical_batch, dtypes, ridge, roofline, sensitivity, total
+from course_lib.measured import published
+from course_lib.specs import DATA
+from course_lib.specs import accelerators as specs
+from course_lib.specs import configurations as models
+from course_lib.workloads import transformer  # fmt: skip
 
 H100, LLAMA, FORMATS = chip("h100-sxm"), models.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
@@ -224,43 +223,40 @@ CALLS = [
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
 """Arguments that are text of any kind: nothing is computed from them."""
 ROOMS = {
-    "explore": "draws; its controls are chosen from lists",
-    "plot": "draws", "diagram": "draws", "tables": "prints the spec tables",
-    "calibrate_fit": "writes the library's own files", "calibrate_report": "prints the library's own errors",
-    "rent": "takes rows of prices.csv; see test_rent",
-    "trace": "reads records of one program", "provenance": "reads the library's own files",
+    "book.explore.inference": "draws; its controls are chosen from lists",
+    "book.plot.charts": "draws", "book.plot.diagram": "draws", "book.tables": "prints the spec tables",
+    "calibrate.fit": "writes the library's own files", "calibrate.report": "prints the library's own errors",
+    "book.rent": "takes rows of prices.csv; see test_rent",
+    "measured.trace": "reads records of one program", "specs.provenance": "reads the library's own files",
     "bench.collectives": "starts processes", "bench.profiling": "measures", "bench.pages": "takes nothing",
-    "bench.backends": "makes operands of what bench has checked",
+    "bench.arrays": "makes operands of what bench has checked",
 }  # fmt: skip
 LEFT_OUT = {
-    "roofline.summed": "total, for estimates of the library's own",
-    "dtypes.widest": "takes no names: every caller has checked its formats",
-    "models.cited_by": "takes a model of the table", "measured.lab": "takes a lab of this repository",
-    "calibrate_own.fit": "takes rows of results.csv", "_calibration.to_toml": "takes a file of constants",
-    "_report.gap": "takes rows of results.csv", "_report.plot": "draws", "_report.report": "takes rows of results.csv",
-    "results.compare": "takes rows of results.csv", "results.append": "writes; see test_results",
-    "results.write_manifest": "writes; see test_results", "exercises.untranslated": "takes nothing",
-    "bench.bandwidth": "allocates four times the cache", "bench.ceiling": "measures",
-    "text.code": "takes text of any kind", "text.html_block": "takes text of any kind", "text.plain": "takes text of any kind",
+    "core.bounds.summed": "total, for estimates of the library's own",
+    "core.dtypes.widest": "takes no names: every caller has checked its formats",
+    "specs.configurations.cited_by": "takes a model of the table", "measured.tables.lab": "takes a lab of this repository",
+    "calibrate.own.fit": "takes rows of results.csv", "calibrate.constants.to_toml": "takes a file of constants",
+    "book.reports.products.gap": "takes rows of results.csv", "book.reports.products.plot": "draws", "book.reports.products.report": "takes rows of results.csv",
+    "measured.results.compare": "takes rows of results.csv", "measured.results.append": "writes; see test_results",
+    "measured.results.write_manifest": "writes; see test_results", "book.exercises.problem.untranslated": "takes nothing",
+    "bench.products.bandwidth": "allocates four times the cache", "bench.products.ceiling": "measures",
+    "book.text.words.code": "takes text of any kind", "book.text.words.html_block": "takes text of any kind", "book.text.words.plain": "takes text of any kind",
     "bench.device.torch_or_none": "takes nothing", "bench.device.git_commit": "takes nothing",
     "bench.device.start": "takes nothing",
-    "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.plan.measure": "measures",
-    "bench.plan.run": "measures", "bench.plan.in_turn": "measures", "bench.operators.measure": "measures",
+    "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.campaign.measure": "measures",
+    "bench.campaign.run": "measures", "bench.campaign.in_turn": "measures", "bench.operators.measure": "measures",
     "bench.operators.run": "measures", "bench.operators.work": "takes a case of its own plan",
-    "_operator_report.plot": "draws", "_operator_report.report": "takes rows of results.csv",
-    "_operator_report.roofs": "takes rows of results.csv", "_operator_report.speedups": "takes rows of results.csv",
+    "book.reports.operators.plot": "draws", "book.reports.operators.report": "takes rows of results.csv",
+    "book.reports.operators.roofs": "takes rows of results.csv", "book.reports.operators.speedups": "takes rows of results.csv",
 }  # fmt: skip
 
 
 def public() -> Iterator[tuple[str, str]]:
-    """Every public function by where it is defined, and the room it is found in."""
+    """Every public function, that is one in an `__all__`, by where it is defined, and that module."""
     for found in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
-        room = found.name.removeprefix("course_lib.")
-        if any(part.startswith("_") for part in room.split(".")) or room.startswith("exercise_bank"):
-            continue
         module = importlib.import_module(found.name)
-        here = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == found.name]
-        for name in getattr(module, "__all__", here):
+        for name in getattr(module, "__all__", ()):
             one = getattr(module, name)
-            if inspect.isfunction(one) and not name.startswith("_"):
-                yield f"{one.__module__.removeprefix('course_lib.')}.{one.__name__}", room
+            if inspect.isfunction(one):
+                room = one.__module__.removeprefix("course_lib.")
+                yield f"{room}.{one.__name__}", room

@@ -2,8 +2,9 @@
 
 import pytest
 
-from course_lib import chip, llm, measured, published, rent, resnet
-from course_lib.roofline import sensitivity
+from course_lib import chip, llm, measured, rent, resnet
+from course_lib.core import sensitivity
+from course_lib.measured import published
 
 A100, H100, H200, B200 = (chip(key) for key in ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm"))
 TENSORRT = next(

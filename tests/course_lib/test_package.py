@@ -14,19 +14,20 @@ import course_lib
 FOLDER = Path(course_lib.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
 NAMES = [".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__") for file in FILES]
-MODULES = [import_module(name) for name in NAMES if "._" not in name]
+MODULES = [import_module(name) for name in NAMES]
 HEAVY = {"matplotlib", "torch", "pandas", "IPython", "altair", "ipywidgets", "scipy", "course_press"}
 
 
 def public(*, classes):
-    """Classes or functions that a module defines under a name without underscore."""
-    return [
-        pytest.param(thing, id=f"{module.__name__}.{name}")
+    """Classes or functions in an `__all__`."""
+    things = {
+        f"{thing.__module__}.{name}": thing
         for module in MODULES
-        for name, thing in vars(module).items()
-        if callable(thing) and isinstance(thing, type) == classes
-        if getattr(thing, "__module__", "") == module.__name__ and not name.startswith("_")
-    ]
+        for name in getattr(module, "__all__", ())
+        if callable(thing := getattr(module, name)) and isinstance(thing, type) == classes
+        if getattr(thing, "__module__", "").startswith("course_lib")
+    }
+    return [pytest.param(thing, id=name) for name, thing in things.items()]
 
 
 def modules_after(code):
@@ -54,7 +55,7 @@ def test_the_error_is_one_and_is_named_as_users_meet_it():
     assert f"{course_lib.CourseError.__module__}.{course_lib.CourseError.__name__}" == "course_lib.CourseError"
     for file in FILES:
         classes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
-        assert [node.name for node in classes if node.name.endswith("Error")] == ["CourseError"] * (file.stem == "_checks")
+        assert [node.name for node in classes if node.name.endswith("Error")] == ["CourseError"] * (file.stem == "checks")
 
 
 @pytest.mark.parametrize("function", public(classes=False))

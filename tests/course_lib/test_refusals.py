@@ -3,8 +3,20 @@
 import numpy as np
 import pytest
 
-from course_lib import CourseError, Work, bench, calibrate, chip, llm, network, ops, roofline, total, train
-from course_lib.models import model
+from course_lib import (
+    CourseError,
+    Work,
+    bench,
+    calibrate,
+    chip,
+    llm,
+    network,
+    ops,
+    roofline,
+    total,
+    train,
+)
+from course_lib.specs import model
 
 H100 = chip("h100-sxm")
 MATMUL = roofline(ops.matmul(4096, 8192, 8192), H100)
@@ -81,8 +93,8 @@ def test_a_longer_context_is_asked_for_by_name():
     ],
 )
 def test_a_model_of_impossible_sizes_does_not_load(name, change, said):
-    from course_lib.models import _from_raw
-    from course_lib.provenance import DATA, decoded
+    from course_lib.specs import DATA, decoded
+    from course_lib.specs.configurations import _from_raw
 
     raw = decoded(DATA / "models" / f"{name}.toml", dict)
     for key, value in change.items():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course_press import site
-from course_press.learner import Warden
+from course_press.grading.learner import Warden
+from course_press.pages import site
 from tests.conftest import once
 
 SHEBANG = f"""#!/bin/sh

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from course_lib import CourseError, bench, chip
-from course_lib.bench import backends, device
-from course_lib.bench.device import Machine, Observed
+from course_lib.bench import Machine, device
+from course_lib.bench import arrays as backends
+from course_lib.bench.device import Observed
 from course_lib.bench.timing import FEWEST, MOST
 from tests.course_lib.bench.fakes import FakeArrays
 

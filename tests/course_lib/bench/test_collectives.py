@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import CourseError, network, results
 from course_lib.bench import collectives
-from course_lib.results import Manifest, Row
+from course_lib.measured import Manifest, Row
 
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[3] / "labs" / "01-collectives" / "collectives.py"

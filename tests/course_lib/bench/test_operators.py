@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from course_lib import CourseError, bench, ops, results
-from course_lib.bench import operators
-from course_lib.bench.device import Machine
+from course_lib.bench import Machine, operators
 from course_lib.bench.operators import CHAINS, Case, measure, plan, run, work
-from course_lib.results import Manifest, Row
+from course_lib.measured import Manifest, Row
 
 torch = pytest.importorskip("torch")
 CACHE = 2**16

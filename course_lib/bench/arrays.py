@@ -1,0 +1,185 @@
+"""Operands and operators on a device: torch where it is installed, NumPy otherwise."""
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from course_lib.bench.device import torch_or_none
+from course_lib.core.checks import CourseError, known
+
+__all__ = ["Arrays", "DATA", "NumpyArrays", "TorchArrays", "arrays"]
+
+DATA = ("random", "zeros")
+
+
+class Arrays(Protocol):
+    """What the benchmark needs of an array library on one device."""
+
+    label: str
+
+    def supports(self, dtype: str) -> str:
+        """Why a format cannot be multiplied here; empty where it can."""
+
+    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
+        """A matrix of seeded random numbers, or of zeros on request; `second` lays it out as a right operand."""
+
+    def multiply(self, a: Any, b: Any, dtype: str) -> Any:
+        """The product, in the format that the device gives."""
+
+    def copy(self, to: Any, source: Any) -> None:
+        """One read and one write."""
+
+    def triad(self, to: Any, a: Any, b: Any) -> None:
+        """`to = a + 3 b`: two reads and one write."""
+
+    def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
+        """Seconds of one call, after so many were made and the device has finished them."""
+
+    def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
+        """The first rows as float64 on the host."""
+
+    def settings(self, dtype: str) -> str:
+        """What decides how the arithmetic is done."""
+
+
+def arrays(device: str) -> Arrays:
+    """The array library for a device; NumPy on a CPU without torch.
+
+    Examples
+    --------
+    >>> arrays("cpu").label.split()[0] in ("torch", "numpy")
+    True
+    """
+    torch = torch_or_none()
+    if torch is not None:
+        return TorchArrays(torch, device)
+    if device != "cpu":
+        raise CourseError(f"device {device!r} needs torch: pip install -e '.[torch]'")
+    return NumpyArrays()
+
+
+class NumpyArrays(Arrays):
+    """NumPy on the CPU."""
+
+    _TYPES: ClassVar = {"fp32": np.float32, "fp64": np.float64, "fp16": np.float16}
+
+    def __init__(self) -> None:
+        self.label = f"numpy {np.__version__}"
+
+    def supports(self, dtype: str) -> str:
+        return "" if dtype in self._TYPES else f"NumPy has no {dtype}: install torch"
+
+    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
+        kind = self._TYPES[dtype]
+        if known("data", data, DATA) == "zeros":
+            return np.zeros((rows, columns), kind)
+        return np.random.default_rng(seed).standard_normal((rows, columns), np.float32).astype(kind)
+
+    def multiply(self, a: Any, b: Any, dtype: str) -> Any:
+        return a @ b
+
+    def copy(self, to: Any, source: Any) -> None:
+        np.copyto(to, source)
+
+    def triad(self, to: Any, a: Any, b: Any) -> None:
+        np.multiply(b, 3, out=to)
+        np.add(to, a, out=to)
+
+    def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
+        return _on_the_host(run, calls)
+
+    def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
+        return np.asarray(matrix[:count], np.float64)
+
+    def settings(self, dtype: str) -> str:
+        return "triad in two passes"
+
+
+class TorchArrays(Arrays):
+    """Torch on a CPU or a GPU."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self._torch, self._device = torch, device
+        self.label = f"torch {torch.__version__}"
+        self._types = {
+            "fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
+            "fp16": torch.float16, "int8": torch.int8, "fp8": getattr(torch, "float8_e4m3fn", None),
+        }  # fmt: skip
+
+    def supports(self, dtype: str) -> str:
+        on_gpu = self._device == "cuda"
+        major = self._torch.cuda.get_device_capability(0) if on_gpu else (0, 0)
+        if self._types.get(dtype) is None:
+            return f"torch has no {dtype} here"
+        if dtype in ("tf32", "fp8") and not on_gpu:
+            return f"{dtype} is a mode of a GPU's matrix unit"
+        if (dtype == "tf32" and major < (8, 0)) or (dtype == "fp8" and major < (8, 9)):
+            return f"this GPU's matrix unit has no {dtype}"
+        if dtype == "bf16" and on_gpu and major < (8, 0):
+            return "this GPU emulates bf16: not its matrix unit's rate"
+        return ""
+
+    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
+        torch, kind = self._torch, self._types[dtype]
+        generator = torch.Generator(self._device).manual_seed(seed)
+        if known("data", data, DATA) == "zeros":
+            made = torch.zeros(rows, columns, device=self._device).to(kind)
+        elif dtype == "int8":
+            made = torch.randint(-127, 128, (rows, columns), dtype=kind, device=self._device, generator=generator)
+        else:
+            made = torch.randn(rows, columns, device=self._device, generator=generator).to(kind)
+        # The fp8 kernel takes its right operand by columns; the others are fastest by rows.
+        return made.t().contiguous().t() if second and dtype == "fp8" else made
+
+    def multiply(self, a: Any, b: Any, dtype: str) -> Any:
+        torch = self._torch
+        if dtype == "int8":
+            return torch._int_mm(a, b)
+        if dtype == "fp8":
+            one = torch.ones((), device=self._device)
+            return torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        if self._device == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        return a @ b
+
+    def copy(self, to: Any, source: Any) -> None:
+        to.copy_(source)
+
+    def triad(self, to: Any, a: Any, b: Any) -> None:
+        self._torch.add(a, b, alpha=3, out=to)
+
+    def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
+        if self._device == "cpu":
+            return _on_the_host(run, calls)
+        marks = [self._torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
+            run()
+            mark.record()
+        marks[-1].synchronize()
+        return [float(start.elapsed_time(end)) / 1e3 for start, end in pairwise(marks)]
+
+    def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
+        result: np.ndarray[Any, Any] = matrix[:count].to(self._torch.float64).cpu().numpy()
+        return result
+
+    def settings(self, dtype: str) -> str:
+        if self._device == "cpu":
+            return f"threads={self._torch.get_num_threads()}"
+        reduced = self._torch.backends.cuda.matmul
+        sums = "int32" if dtype == "int8" else "fp32"
+        return (
+            f"tf32={'on' if dtype == 'tf32' else 'off'} accumulate={sums}"
+            f" reduced_fp16={reduced.allow_fp16_reduced_precision_reduction}"
+            f" reduced_bf16={reduced.allow_bf16_reduced_precision_reduction}"
+        )
+
+
+def _on_the_host(run: Callable[[], Any], calls: int) -> list[float]:
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return [(time.perf_counter() - start) / calls]

@@ -1,0 +1,341 @@
+"""Measures a matrix multiplication and the memory bandwidth of the device at hand, and says how far to trust the result.
+
+>>> from course_lib import bench
+>>> row = bench.matmul(256, 256, 256, budget=20)
+>>> row.status, row.flops
+('ok', 33554432.0)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from course_lib import ops
+from course_lib.bench.arrays import Arrays, arrays
+from course_lib.bench.device import (
+    Machine,
+    Observed,
+    cpu_peak,
+    cpu_peak_here,
+    machine,
+    manifest,
+    observe,
+    start,
+)
+from course_lib.bench.timing import FEWEST, NOISY, Timing, sample, summary
+from course_lib.core.bounds import Work
+from course_lib.core.checks import count, known, positive, single
+from course_lib.core.dtypes import BITS, itemsize
+from course_lib.measured.results import Row
+from course_lib.specs.accelerators import chip
+
+__all__ = [
+    "bandwidth",
+    "ceiling",
+    "cpu_peak",
+    "cpu_peak_here",
+    "machine",
+    "manifest",
+    "matmul",
+    "observe",
+    "sample",
+    "start",
+    "summary",
+]
+
+CACHES = 4
+"""Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times the last-level cache."""
+PROBE, PROBE_SHARE = 128, 0.25
+"""Side of the small product from whose time a large one's is foretold, so that a slow format is never waited for, and the
+share of the budget that asking again with a larger one may take."""
+CHECKED_ROWS = 8
+CEILING_SIDES = (256, 384, 512, 768, 1024)
+TIMINGS = ("cold", "warm")
+_RESULT = {"int8": "fp32", "fp8": "bf16"}
+"""The format of the result where it is not the operands': four bytes for sums of int8, two for products of fp8."""
+
+
+def matmul(
+    M: int,
+    N: int,
+    K: int,
+    dtype: str = "fp32",
+    device: str = "cpu",
+    *,
+    timing: str = "cold",
+    budget: float = 10.0,
+    data: str = "random",
+    seed: int = 0,
+) -> Row:
+    """Measure the product of an M × K and a K × N matrix.
+
+    FLOPs are 2MNK; bytes are each operand and the result once, in their own formats. Cold operands rotate through
+    more memory than the last-level cache holds, as in a model whose every layer has its own weights; warm ones are the
+    same at every call. One part of the result is checked against float64.
+
+    Parameters
+    ----------
+    M, N, K : sizes.
+    dtype : format of the operands and the arithmetic.
+    device : ``"cpu"`` or ``"cuda"``.
+    timing : ``"cold"`` or ``"warm"``.
+    budget : s. A product that would not fit at least five times is not begun.
+    data : ``"random"``, or ``"zeros"`` to see how much faster a chip is when nothing switches.
+    seed : of the operands.
+
+    Returns
+    -------
+    Row
+        With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and `note` saying why.
+
+    Raises
+    ------
+    CourseError
+        If an argument is not valid or the device is not here.
+
+    Examples
+    --------
+    >>> matmul(64, 64, 64, "fp8", budget=1.0).status
+    'unsupported'
+    """
+    M, N, K = count("M", M), count("N", N), count("K", K)
+    known("dtype", dtype, BITS)
+    known("timing", timing, TIMINGS)
+    known("data", data, ("random", "zeros"))
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    here, library = machine(device), arrays(device)
+    work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
+    base = _base(here, library, "matmul", dtype, f"{M}x{N}x{K}", timing, data, work)
+    if why := library.supports(dtype):
+        return _row(base, status="unsupported", note=why)
+    foretold = _foretold(library, dtype, M * N * K, budget, seed)
+    try:
+        if foretold * FEWEST <= budget:
+            pairs = _operands(library, here, (M, N, K), dtype, data, seed, timing)
+            foretold, error = _checked(library, *pairs[0], dtype, budget)
+        if foretold * FEWEST > budget:
+            why = f"one product takes about {foretold:.3g} s, and the budget is {budget:.3g} s"
+            return _row(base, status="over-budget", note=why)
+        call = _caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
+        times, seen = sample(call, budget, seed=seed), _under_load(call, here.kind)
+    except (MemoryError, RuntimeError) as failure:
+        return _out_of_memory(base, failure)
+    return _row(base, times, seen, here=here, error=error)
+
+
+def bandwidth(
+    device: str = "cpu", op: str = "copy", *, dtype: str = "fp32", budget: float = 5.0, data: str = "random", seed: int = 0
+) -> Row:
+    """Measure the memory bandwidth with arrays of at least four times the last-level cache.
+
+    A copy counts one read and one write of the array, a triad (`a + 3 b`) two reads and one write. What a CPU reads
+    besides, to own the lines that it writes, is not counted: the convention of STREAM.
+
+    Parameters
+    ----------
+    device : ``"cpu"`` or ``"cuda"``.
+    op : ``"copy"`` or ``"triad"``.
+    dtype : format of the elements.
+    budget : s.
+    data : ``"random"`` or ``"zeros"``.
+    seed : of the operands.
+
+    Examples
+    --------
+    >>> bandwidth(budget=0.5).achieved_bw_gbps > 0
+    True
+    """
+    known("op", op, ("copy", "triad"))
+    known("dtype", dtype, BITS)
+    known("data", data, ("random", "zeros"))
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    here, library = machine(device), arrays(device)
+    size = itemsize(dtype)
+    elements = math.ceil(CACHES * here.cache / size)
+    moved = (2 if op == "copy" else 3) * elements * size
+    work = Work(2.0 * elements if op == "triad" else 1.0, moved, "fp32", unit="vector")
+    base = _base(here, library, op, dtype, f"{int(elements * size)}", "cold", data, work)
+    if why := library.supports(dtype):
+        return _row(base, status="unsupported", note=why)
+    try:
+        to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
+        run = partial(library.copy, to, a) if op == "copy" else partial(library.triad, to, a, b)
+        call = _caller(library, [run])
+        times, seen = sample(call, budget, seed=seed), _under_load(call, here.kind)
+    except (MemoryError, RuntimeError) as failure:
+        return _out_of_memory(base, failure)
+    return _row(base, times, seen, here=here)
+
+
+def ceiling(device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, seed: int = 0) -> float | None:
+    """The fastest product seen while trying sizes whose operands stay in the cache, FLOP/s: what this device can really do.
+
+    An empirical ceiling to set beside a peak that rests on assumptions. It is the best of many single samples, not a
+    median: no measurement to report, but one that no median may exceed by much.
+
+    Parameters
+    ----------
+    device : ``"cpu"`` or ``"cuda"``.
+    dtype : format.
+    budget : s for all sizes.
+    seed : of the operands.
+
+    Returns
+    -------
+    `None` where the device does not have the format.
+
+    Examples
+    --------
+    >>> ceiling(budget=0.5) > 0
+    True
+    """
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    known("dtype", dtype, BITS)
+    known("device", device, ("cpu", "cuda"))
+    library = arrays(device)
+    if library.supports(dtype):
+        return None
+    best = 0.0
+    for side in CEILING_SIDES:
+        a, b = (library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2))
+        times = sample(_caller(library, [partial(library.multiply, a, b, dtype)]), budget / len(CEILING_SIDES), seed=seed)
+        best = max(best, 2 * side**3 / times.fastest)
+    return best
+
+
+def _under_load(call: Callable[[int], Any], kind: str) -> Observed:
+    """What the driver says while the device works: asked afterwards, a GPU would report a clock at rest."""
+    if kind == "cpu":
+        return observe(kind)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(observe, kind)
+        while not asked.done():
+            call(1)
+    return asked.result()
+
+
+def _caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int], list[float]]:
+    """Calls each run in turn, so that what one left in the cache is no use to the next."""
+    turn = 0
+
+    def one() -> Any:
+        nonlocal turn
+        turn += 1
+        return runs[turn % len(runs)]()
+
+    return lambda calls: library.timed(one, calls)
+
+
+def _foretold(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
+    """Seconds that one product will take, from smaller ones: twice as large each time, while asking is cheap."""
+    side = PROBE
+    while True:
+        a, b = (library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2))
+        run = partial(library.multiply, a, b, dtype)
+        spent = [library.timed(run, 1)[0] for _ in range(3)]
+        # A slow path may get slower still as operands outgrow the caches, so the largest that can be afforded is asked.
+        if 8 * side**3 >= products or 24 * min(spent) > PROBE_SHARE * budget:
+            return min(spent) * products / side**3
+        side *= 2
+
+
+def _operands(
+    library: Arrays, here: Machine, shape: tuple[int, int, int], dtype: str, data: str, seed: int, timing: str
+) -> list[tuple[Any, Any]]:
+    M, N, K = shape
+    each = (M * K + K * N) * itemsize(dtype)
+    sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
+    return [
+        (
+            library.operand(M, K, dtype, data, seed + 2 * i),
+            library.operand(K, N, dtype, data, seed + 2 * i + 1, second=True),
+        )
+        for i in range(sets)
+    ]
+
+
+def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
+    """Seconds of a product, and the largest error of some of its rows relative to the largest value in them."""
+    made: list[Any] = []
+
+    def run() -> None:
+        made[:] = [library.multiply(a, b, dtype)]
+
+    spent = library.timed(run, 1)
+    # A first call may load libraries or meet a busy machine: it is asked again as long as that is affordable.
+    while min(spent) * FEWEST > budget > sum(spent):
+        spent += library.timed(run, 1)
+    got = library.rows(made[0], CHECKED_ROWS)
+    wanted = library.rows(a, CHECKED_ROWS) @ library.rows(b, b.shape[0])
+    scale = float(np.abs(wanted).max())
+    return min(spent), float(np.abs(got - wanted).max()) / scale if scale else 0.0
+
+
+def _out_of_memory(base: dict[str, Any], failure: Exception) -> Row:
+    """The row of a failure for want of memory; any other failure is raised again."""
+    said = str(failure).lower()
+    if not (isinstance(failure, MemoryError) or "out of memory" in said or "allocate" in said):
+        raise failure
+    return _row(base, status="out-of-memory", note=str(failure).partition("\n")[0][:200])
+
+
+def _base(here: Machine, library: Arrays, op: str, dtype: str, shape: str, timing: str, data: str, work: Work) -> dict[str, Any]:
+    flops = float(work.flops) if op != "copy" else None
+    return {
+        "device": here.name, "kind": here.kind, "op": op, "dtype": dtype, "shape": shape, "timing": timing, "data": data,
+        "flops": flops, "bytes": float(work.bytes), "intensity": flops and flops / float(work.bytes),
+        "settings": library.settings(dtype), "backend": library.label,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+
+
+def _row(
+    base: dict[str, Any],
+    times: Timing | None = None,
+    seen: Observed | None = None,
+    *,
+    here: Machine | None = None,
+    error: float | None = None,
+    status: Literal["ok", "unsupported", "over-budget", "out-of-memory"] = "ok",
+    note: str = "",
+) -> Row:
+    if times is None or seen is None or here is None:
+        return Row(**base, status=status, note=note)
+    peak, at_clock, about = _peak(here, base["op"], base["dtype"], seen)
+    rate = base["flops"] / times.median if base["flops"] else None
+    spread = f"noisy: from the 20th to the 80th percentile it spreads by more than {NOISY:.0%}" if times.noisy else ""
+    above = "above 100 % of the peak: doubt the peak, the clock or the count" if rate and peak and rate > peak else ""
+    return Row(
+        **base, status=status, note="; ".join(filter(None, (above, spread, here.note, about))),
+        achieved_tflops=rate and rate / 1e12, achieved_bw_gbps=base["bytes"] / times.median / 1e9,
+        mfu=rate / peak if rate and peak else None, mfu_at_clock=rate / at_clock if rate and at_clock else None,
+        peak_tflops=peak and peak / 1e12,
+        seconds_median=times.median, seconds_min=times.fastest, seconds_p20=times.p20, seconds_p80=times.p80,
+        ci_low=times.low, ci_high=times.high, repeats=times.repeats, noisy=times.noisy,
+        error=error, clock_mhz=seen.clock_mhz, power_w=seen.power_w, temperature_c=seen.temperature_c, throttle=seen.throttle,
+    )  # fmt: skip
+
+
+def _peak(here: Machine, op: str, dtype: str, seen: Observed) -> tuple[float | None, float | None, str]:
+    """The dense datasheet peak, the same at the clock observed, and what a reader should know of them."""
+    if op != "matmul":
+        return None, None, ""
+    if here.key:
+        one = chip(here.key)
+        unit = "matrix" if f"matrix.{dtype}" in one.peaks else "vector"
+        if f"{unit}.{dtype}" not in one.peaks:
+            return None, None, f"no {dtype} peak is published for {here.key}"
+        peak = one.peaks[f"{unit}.{dtype}"]
+        # The clock of the table is the one at which the matrix unit's peaks are stated.
+        clock = one.clock if unit == "matrix" else None
+        return peak, peak * seen.clock_mhz * 1e6 / clock if clock and seen.clock_mhz else None, ""
+    if here.kind == "cpu" and dtype in ("fp32", "fp64"):
+        peak_here, assumed = cpu_peak_here(BITS[dtype])
+        now = cpu_peak_here(BITS[dtype], seen.clock_mhz * 1e6)[0] if seen.clock_mhz else None
+        return peak_here, now, f"peak from {assumed}" if peak_here else assumed
+    return None, None, ""

@@ -1,0 +1,1 @@
+"""What only pages and notebooks need: words and numbers, figures, explorers, exercises, reports."""

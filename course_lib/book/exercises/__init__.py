@@ -1,0 +1,20 @@
+"""Exercises that recognise a mistake."""
+
+from course_lib.book.exercises.form import Form
+from course_lib.book.exercises.problem import (
+    CHAPTERS,
+    FOLDER,
+    Exercise,
+    Feedback,
+    Group,
+    Variant,
+    all,
+    check,
+    exercise,
+    get,
+    phrases,
+    texts,
+    untranslated,
+)
+
+__all__ = ["CHAPTERS", "Exercise", "FOLDER", "Feedback", "Form", "Group", "Variant", "all", "check", "exercise", "get", "phrases", "texts", "untranslated"]

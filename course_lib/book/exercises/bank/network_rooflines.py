@@ -1,0 +1,143 @@
+"""Exercises of the chapter *Rooflines of the network*."""
+
+from typing import Any
+
+from course_lib import network
+from course_lib.book.exercises.bank.shared import headline
+from course_lib.book.exercises.problem import Exercise
+from course_lib.specs.accelerators import Accelerator
+
+CHAPTER = "network-rooflines"
+_NVLINK = ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm")
+_TPUS = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7")
+
+
+def _all_links(chip: Accelerator) -> float:
+    return chip.links["nvlink"].total_per_direction
+
+
+def _reduced(chip: Accelerator, message: float, n: int, *, link: float | None = None) -> Any:
+    return network.all_reduce(message, link or chip.links["nvlink"], n)
+
+
+def _contraction(chip: Accelerator, link: float | None = None) -> Any:
+    return network.critical_contraction(chip.peak("bf16"), link or chip.links["ici"].per_direction)
+
+
+def _tokens(chip: Accelerator, link: float) -> Any:
+    return network.data_parallel_tokens(chip.peak("bf16"), link)
+
+
+def _latency_size(chip: Accelerator, n: int, latency: float, count: int | None = None) -> Any:
+    link = chip.links["nvlink"]
+    wires = network.Link(link.per_direction, count or link.count, latency)
+    return network.latency_bound_size(wires, n)
+
+
+EXERCISES = (
+    Exercise(
+        "network-two-chips", CHAPTER, "", {"chip": _TPUS},
+        answer=_contraction,
+        misconceptions={
+            "bidirectional": lambda chip: _contraction(chip) / 2,
+            "whole-product": lambda chip: _contraction(chip) / 2,
+            "elements": lambda chip: _contraction(chip) / 2,
+            "gigabits": lambda chip: _contraction(chip) * 8,
+            "classic-link": lambda chip: _contraction(chip, chip.classic["link"].si) if "link" in chip.classic else None,
+            "memory-ridge": lambda chip: chip.ridge("bf16"),
+        },
+        facts=lambda chip: {"peak": (chip.peak("bf16"), "FLOP/s", 4), "link": (chip.links["ici"].per_direction, "B/s")},
+        tolerance=0.01,
+    ),
+    Exercise(
+        "network-all-reduce", CHAPTER, "s",
+        {"chip": _NVLINK, "n": (8, 4), "message": (1e9, 16e9, 140e9, 2e8)},
+        answer=_reduced,
+        misconceptions={
+            "one-half": lambda chip, n, message: _reduced(chip, message, n) / 2,
+            "bidirectional": lambda chip, n, message: _reduced(chip, message, n) / 2,
+            "many-chips": lambda chip, message: 2 * message / _all_links(chip),
+            "one-pass": lambda chip, message: message / _all_links(chip),
+            "one-link": lambda chip, n, message: _reduced(chip, message, n, link=chip.links["nvlink"].per_direction),
+            "power-of-ten": lambda chip, n, message: 1e-3 * _reduced(chip, message, n),
+        },
+        units={"message": "B"},
+        facts=lambda chip, n: {
+            "count": (chip.links["nvlink"].count, ""), "each": (chip.links["nvlink"].per_direction, "B/s"),
+            "link": (_all_links(chip), "B/s"), "share": (2 * (n - 1) / n, ""),
+        },
+    ),
+    Exercise(
+        "network-tokens-nvlink", CHAPTER, "", {"chip": _NVLINK},
+        answer=lambda chip: _tokens(chip, _all_links(chip)),
+        misconceptions={
+            "bidirectional": lambda chip: _tokens(chip, _all_links(chip)) / 2,
+            "one-half": lambda chip: _tokens(chip, _all_links(chip)) / 2,
+            "forward-only": lambda chip: _tokens(chip, _all_links(chip)) * 2,
+            "whole-step": lambda chip: _tokens(chip, _all_links(chip)) * 2 / 3,
+            "sparse": lambda chip: (peak := headline(chip)) and peak / _all_links(chip),
+            "one-link": lambda chip: _tokens(chip, chip.links["nvlink"].per_direction),
+        },
+        facts=lambda chip: {"peak": (chip.peak("bf16"), "FLOP/s", 4), "link": (_all_links(chip), "B/s")},
+    ),
+    Exercise(
+        "network-tokens-ethernet", CHAPTER, "",
+        {"chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm"), "gigabits": (400, 200), "ports": (8, 4)},
+        answer=lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8),
+        misconceptions={
+            "one-port": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8),
+            "gigabits": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9),
+            "one-half": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) / 2,
+            "forward-only": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2,
+            "sparse": lambda chip, gigabits, ports: (peak := headline(chip)) and peak / (ports * gigabits * 1e9 / 8),
+            "whole-step": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2 / 3,
+        },
+        facts=lambda chip, gigabits, ports: {
+            "peak": (chip.peak("bf16"), "FLOP/s", 4), "port": (gigabits * 1e9 / 8, "B/s"),
+            "link": (ports * gigabits * 1e9 / 8, "B/s"),
+        },
+    ),
+    Exercise(
+        "network-latency", CHAPTER, "B", {"chip": _NVLINK, "n": (8, 4), "latency": (1e-6, 2e-6, 5e-7)},
+        answer=_latency_size,
+        misconceptions={
+            "one-hop": lambda chip, latency: latency * _all_links(chip),
+            "bidirectional": lambda chip, n, latency: 2 * _latency_size(chip, n, latency),
+            "one-half": lambda chip, n, latency: _latency_size(chip, n, latency) / 2,
+            "one-link": lambda chip, n, latency: _latency_size(chip, n, latency, 1),
+            "many-chips": lambda chip, n, latency: (n - 1) * latency * _all_links(chip),
+        },
+        units={"latency": "s"},
+        facts=lambda chip, n, latency: {
+            "link": (_all_links(chip), "B/s"), "hops": (2 * (n - 1), ""), "share": (2 * (n - 1) / n, ""),
+            "waiting": (2 * (n - 1) * latency, "s"),
+        },
+    ),
+    Exercise(
+        "network-bus-bandwidth", CHAPTER, "B/s",
+        {"n": (8, 4, 16), "message": (1e9, 4e9), "rate": (264e9, 205e9, 230e9)},
+        answer=lambda n, rate: rate * 2 * (n - 1) / n,
+        misconceptions={
+            "algorithm-bandwidth": lambda rate: rate,
+            "one-half": lambda n, rate: rate * (n - 1) / n,
+            "many-chips": lambda rate: 2 * rate,
+            "bits": lambda n, rate: 8 * rate * 2 * (n - 1) / n,
+        },
+        units={"message": "B"},
+        facts=lambda n, message, rate: {
+            "seconds": (message / rate, "s", 4), "algbw": (rate, "B/s"), "share": (2 * (n - 1) / n, ""),
+        },
+    ),
+    Exercise(
+        "network-in-switch", CHAPTER, "×", {"n": (8, 4, 16, 32)},
+        answer=lambda n: network.all_reduce(1.0, 1.0, n) / network.all_reduce(1.0, 1.0, n, algorithm="in-switch"),
+        misconceptions={
+            "many-chips": lambda: 2.0,
+            "one-half": lambda n: (n - 1) / n,
+            "inverted": lambda n: n / 2 / (n - 1),
+            "as-many-as-chips": lambda n: 1.0 * n,
+        },
+        facts=lambda n: {"ring": (2 * (n - 1) / n, "")},
+        tolerance=0.01,
+    ),
+)  # fmt: skip

@@ -1,0 +1,311 @@
+"""An explorer: quantities computed for every choice, the controls that choose, and what is shown of a choice.
+
+Nothing here knows a formula: `course_lib.explore` says what is computed. What a page holds is this table; what a notebook with
+a live kernel offers computes the same quantities for any other value.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib.book.plot.charts import Plot
+from course_lib.book.text.words import PREFIXED, html_block, n, t
+from course_lib.core.checks import CourseError, known
+
+NONE = "–"
+"""Shown where there is no value."""
+
+Compute = Callable[[Mapping[str, Sequence[Any]]], Mapping[str, "Field"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What quantities depend on, and the control that chooses one of its values.
+
+    Parameters
+    ----------
+    values : what is computed for.
+    label : what the control is called; empty where no control chooses, because a line runs along the axis.
+    texts : how the values are shown; numbers as `n` writes them where not given.
+    start : the value chosen at first.
+    of : the axis whose values this control chooses from as well: a second chip, say. It has no values of its own.
+    more : further values and how they are shown, which are too many for a page's table: live widgets offer them too.
+    """
+
+    values: Sequence[Any] = ()
+    label: str = ""
+    texts: Sequence[str] = ()
+    start: Any = None
+    of: str = ""
+    more: Sequence[tuple[Any, str]] = ()
+
+    @property
+    def numeric(self) -> bool:
+        """Whether any whole number would do: a slider on the page, a field to type into in a notebook."""
+        return bool(self.values) and all(isinstance(value, int) for value in self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One quantity over some axes, in their order; NaN where there is none.
+
+    Parameters
+    ----------
+    axes, values : the names of its axes, and an array with a dimension for each.
+    unit : as `n` takes it.
+    words : where given, values are places in this list.
+    """
+
+    axes: tuple[str, ...]
+    values: NDArray[np.float64]
+    unit: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What is drawn: a mark for each place along `along`, or a line through them all where it is a line.
+
+    Parameters
+    ----------
+    mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound changes), ``"rule"``
+        (upright) or ``"level"``.
+    x, y : the quantities drawn; a rule has no `y`, a level no `x`.
+    along : axes that it runs along; of several, a line for each place on the first ones.
+    at : for an axis, the control that chooses its value, where that is not its own.
+    color : place in the page's colours; that of the first axis of `along` where not given.
+    name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
+    bend : the quantities `x` and `y` of a further point of the line, where it bends between the values of its axis.
+    """
+
+    mark: Literal["line", "dash", "dot", "turn", "rule", "level"]
+    x: str = ""
+    y: str = ""
+    along: tuple[str, ...] = ()
+    at: Mapping[str, str] = field(default_factory=dict)
+    color: int | None = None
+    name: str = ""
+    bend: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Rows of the table beside the figure, one for each place along `along`.
+
+    Parameters
+    ----------
+    cells : ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity.
+    along, at, color : as in `Layer`; with a color, or something to run along, the row is marked as its line is.
+    """
+
+    cells: Sequence[str]
+    along: tuple[str, ...] = ()
+    at: Mapping[str, str] = field(default_factory=dict)
+    color: int | None = None
+
+
+class Explorer:
+    """A figure with controls. A page shows it without a kernel; a notebook with one computes whatever is chosen.
+
+    Printed into a committed notebook, and wherever there is no live kernel, it is a picture of its first state.
+
+    Attributes
+    ----------
+    axes : by name, what can be chosen and what lines run along.
+    fields : by name, the quantities for every choice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        axes: Mapping[str, Axis],
+        compute: Compute,
+        layers: Sequence[Layer],
+        rows: Sequence[Row],
+        *,
+        head: Sequence[str] = (),
+        x_label: str,
+        y_label: str,
+    ) -> None:
+        self.name, self.axes, self.compute, self.layers, self.rows = name, axes, compute, layers, rows
+        self.head, self.x_label, self.y_label = head, x_label, y_label
+        self.state()  # raises where a control cannot stand at its start
+
+    def with_axes(self, axes: Mapping[str, Axis]) -> "Explorer":
+        """The same explorer over other values."""
+        labels = {"x_label": self.x_label, "y_label": self.y_label}
+        return Explorer(self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        return self.compute({name: axis.values for name, axis in self.axes.items() if not axis.of})
+
+    @property
+    def controls(self) -> dict[str, Axis]:
+        """The axes that something chooses on."""
+        return {name: axis for name, axis in self.axes.items() if axis.label}
+
+    def values(self, control: str) -> Sequence[Any]:
+        """The values that a control chooses from."""
+        return self.axes[self.axes[control].of or control].values
+
+    def texts(self, control: str) -> Sequence[str]:
+        """How the values of a control are shown."""
+        axis = self.axes[self.axes[control].of or control]
+        return axis.texts or [n(value) if axis.numeric else str(value) for value in axis.values]
+
+    def state(self, **chosen: Any) -> dict[str, int]:
+        """Where each control stands: at its start, or at the value chosen.
+
+        Raises
+        ------
+        CourseError
+            If there is no such control, or it does not offer the value.
+        """
+        for name in chosen:
+            known("control", name, self.controls, f"of the explorer {self.name!r}")
+        picked = {name: chosen.get(name, axis.start) for name, axis in self.controls.items()}
+        for name, value in picked.items():
+            if value not in self.values(name):
+                offered = ", ".join(map(str, self.values(name)))
+                raise CourseError(f"{name} must be one that the explorer {self.name!r} offers: {offered} (got {value!r})")
+        return {name: list(self.values(name)).index(value) for name, value in picked.items()}
+
+    def shown(self, **chosen: Any) -> list[list[str]]:
+        """The rows of the table beside the figure, as they are written, for a choice.
+
+        Parameters
+        ----------
+        **chosen : a value by control; the others stay where they start.
+        """
+        state = self.state(**chosen)
+        return [[self.text(cell, place) for cell in row.cells] for row in self.rows for place in self.places(row, state)]
+
+    def places(
+        self, shown: Layer | Row, state: Mapping[str, int], along: Sequence[str] | None = None
+    ) -> Iterator[dict[str, int]]:
+        """An index by axis for each place along the axes that a layer runs along, the others as the controls stand."""
+        free = shown.along if along is None else along
+        fixed = {**state, **{axis: state[control] for axis, control in shown.at.items()}}
+        for place in product(*(range(len(self.axes[axis].values)) for axis in free)):
+            yield {**fixed, **dict(zip(free, place, strict=True))}
+
+    def number(self, name: str, place: Mapping[str, int]) -> float:
+        """A quantity at a place; NaN where there is none."""
+        one = self.fields[name]
+        return float(one.values[tuple(place[axis] for axis in one.axes)])
+
+    def text(self, cell: str, place: Mapping[str, int]) -> str:
+        """A cell as it is written."""
+        if cell[:1] == "@":
+            return self.texts(cell[1:])[place[cell[1:]]]
+        if cell[:1] == "=":
+            return cell[1:]
+        value, one = self.number(cell, place), self.fields[cell]
+        if one.words:
+            return one.words[int(value)] if value == value else NONE
+        if math.isinf(value):
+            return t("never")
+        return n(value, one.unit) if value == value else NONE
+
+    @cached_property
+    def payload(self) -> dict[str, Any]:
+        """What a page needs to show any state: controls, table, layers, rows. Numbers have the three digits that are shown."""
+        return {
+            "texts": {name: list(self.texts(name)) for name in self.axes if self.texts(name)},
+            "start": self.state(),
+            "sizes": {name: len(axis.values) for name, axis in self.axes.items() if not axis.of},
+            "fields": {name: _packed(one) for name, one in self.fields.items()},
+            "layers": [_plain(layer) for layer in self.layers],
+            "rows": [_plain(row) for row in self.rows],
+            "prefixed": PREFIXED,
+            "none": NONE,
+            "never": t("never"),
+        }
+
+    @property
+    def id(self) -> str:
+        """A name that its content decides, so that several share a page and a rebuild changes nothing."""
+        content = json.dumps([self.name, self.payload], ensure_ascii=False)
+        return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+    def plot(self, **chosen: Any) -> Plot:
+        """The figure of a choice as a picture, as `shown` is its table."""
+        from course_lib.book.explore.views import drawn
+
+        return drawn(self, self.state(**chosen))
+
+    def html(self) -> str:
+        """The explorer as an element of a page, complete without a script; `explore.html` of the press brings it to life."""
+        from course_lib.book.explore.views import printed
+
+        return printed(self)
+
+    def widget(self) -> Any:
+        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and computes it.
+
+        Raises
+        ------
+        CourseError
+            If ipywidgets is not installed.
+        """
+        from course_lib.book.explore.views import widget
+
+        return widget(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        if os.environ.get("COURSE_PRINT") == "site":
+            return dict(html_block(self.html()))
+        bundle: dict[str, Any] = {"image/png": self.plot().png()}
+        if "COURSE_PRINT" not in os.environ:
+            from course_lib.book.explore.views import view
+
+            bundle |= view(self)
+        return bundle
+
+    def __repr__(self) -> str:
+        return f"explore.{self.name}()"
+
+
+def short(value: float, unit: str) -> str:
+    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that it was rounded.
+
+    Examples
+    --------
+    >>> short(989.4e12, "FLOP/s"), short(16384.0, ""), short(7.196e-3, "s"), short(0.5, "s")
+    ('9.89e14', '16384', '0.00720', '0.5')
+    """
+    if unit not in PREFIXED and float(value).is_integer():
+        return str(int(value))
+    exact = math.isclose(float(f"{value:.2e}"), value, rel_tol=1e-12)
+    text = f"{value:.3g}" if exact else f"{value:#.3g}".rstrip(".")
+    return text.replace("e+", "e").replace("e-0", "e-")
+
+
+def _packed(one: Field) -> dict[str, Any]:
+    # One string: half the size of a JSON array, whose encoder would write 9.89e14 as 989000000000000.0.
+    flat = np.asarray(one.values, dtype=float).ravel()
+    if one.words:  # a digit is enough for few words
+        numbers = "".join("-" if value != value else str(int(value)) for value in flat)
+    else:
+        numbers = ",".join(_number(value, one.unit) for value in flat)
+    return {"axes": one.axes, "unit": one.unit, "words": one.words, "values": numbers}
+
+
+def _number(value: float, unit: str) -> str:
+    if value != value:
+        return ""
+    return "Infinity" if math.isinf(value) else short(value, unit)
+
+
+def _plain(shown: Layer | Row) -> dict[str, Any]:
+    return {name: value for name in shown.__slots__ if (value := getattr(shown, name)) not in ("", (), {}, None)}

@@ -1,0 +1,228 @@
+"""Explorers: figures with controls that a page shows without a kernel and a notebook with one computes live.
+
+Each function says what can be chosen and asks the rest of the library for every choice; none has a formula of its own. On the
+site the figure is drawn by Vega from the table that was computed here; elsewhere it is a picture of its first state, and in a
+notebook with a live kernel a set of widgets that take any number.
+
+>>> from course_lib import explore
+>>> explore.decode().shown(batch=1, context=1024)[0]
+['latency', '4.52 ms']
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
+from course_lib.book.explore.operators import (
+    CHIPS,
+    DTYPES,
+    Choices,
+    batch,
+    bounds,
+    format_of,
+    names,
+    network,
+    other_chips,
+    peak_of,
+    places,
+    roofline,
+    shape,
+)
+from course_lib.book.text.words import t
+from course_lib.specs.accelerators import chip
+from course_lib.specs.configurations import Transformer, model, models
+from course_lib.specs.resolve import transformer
+from course_lib.workloads import llm
+
+__all__ = [
+    "CHIPS", "CONTEXT", "DTYPES", "MODELS", "Axis", "Explorer", "Field", "Layer", "Row", "batch", "decode", "network",
+    "roofline", "upgrade",
+]  # fmt: skip
+
+MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
+CONTEXT = 1024
+"""Tokens in the cache of each sequence where nothing else is said."""
+
+
+def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3-8b") -> Explorer:
+    """How much faster one chip decodes than another, against the ratios of their speed and of their bandwidth.
+
+    Formats are bf16 (fp16 where a chip has no bf16), each sequence has 1024 tokens of context, and what does not fit into a
+    chip's memory says so.
+
+    Parameters
+    ----------
+    first, to : chips at first, of `course_lib.explore.CHIPS`.
+    on : the model at first.
+
+    Returns
+    -------
+    Explorer
+
+    Raises
+    ------
+    CourseError
+        If a chip or the model is not offered.
+
+    Examples
+    --------
+    >>> [row[1] for row in upgrade().shown(batch=1)[2:]]
+    ['2.39×', '2.27×', '2.39×']
+    """
+    axes = {
+        "chip": Axis(CHIPS, t("from-chip"), names(CHIPS), first, more=other_chips()),
+        "to": Axis(CHIPS, t("to-chip"), names(CHIPS), to, more=other_chips()),
+        "model": _models(on),
+        "batch": Axis(tuple(2**i for i in range(12)), t("batch"), start=1),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        sizes = np.asarray(at["batch"], dtype=float)
+        time, to_time = (_steps(at[side], at["model"], sizes) for side in ("chip", "to"))
+        rates, to_rates = (np.asarray([peak_of(chip(key)) for key in at[side]]) for side in ("chip", "to"))
+        widths, to_widths = (np.asarray([chip(key).bandwidth for key in at[side]]) for side in ("chip", "to"))
+        pair = ("chip", "to")
+        return {
+            "batch": Field(("batch",), sizes),
+            "gain": Field((*pair, "model", "batch"), time[0][:, None] / to_time[0][None], "×"),
+            "rates": Field(pair, to_rates / rates[:, None], "×"),
+            "widths": Field(pair, to_widths / widths[:, None], "×"),
+            "time": Field(("chip", "model", "batch"), time[0], "s"),
+            "to_time": Field(("to", "model", "batch"), to_time[0], "s"),
+            "bound": bounds(("chip", "model", "batch"), time[1]),
+            "to_bound": bounds(("to", "model", "batch"), to_time[1]),
+            "fit": _fit(("chip", "model", "batch"), at["chip"], at["model"], sizes),
+            "to_fit": _fit(("to", "model", "batch"), at["to"], at["model"], sizes),
+        }
+
+    return Explorer(
+        "upgrade",
+        axes,
+        compute,
+        [
+            Layer("level", "", "rates", color=1, name="FLOP/s"),
+            Layer("level", "", "widths", color=2, name="B/s"),
+            Layer("line", "batch", "gain", ("batch",), color=0, name="T/T′"),
+            Layer("dot", "batch", "gain", color=0),
+        ],
+        [
+            Row(("@chip", "time", "bound", "fit")),
+            Row(("@to", "to_time", "to_bound", "to_fit")),
+            Row((f"={t('speed-up')}", "gain", "=", "="), color=0),
+            Row((f"={t('peak-ratio')}", "rates", "=", "="), color=1),
+            Row((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=2),
+        ],
+        head=("", "T", t("bound"), t("memory")),
+        x_label="B",
+        y_label="T/T′",
+    )
+
+
+def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Explorer:
+    """Tokens per second against the time of a step, as the batch grows, up to what the chip's memory holds.
+
+    Weights, cache and arithmetic are in bf16. The line is dashed where the batch does not fit; upright is the step's time at
+    the largest batch that does.
+
+    Parameters
+    ----------
+    on, key : the model and the chip at first.
+    batch : sequences at first, a power of two up to 512.
+
+    Returns
+    -------
+    Explorer
+
+    Raises
+    ------
+    CourseError
+        If the model, the chip or the batch is not offered.
+
+    Examples
+    --------
+    >>> decode().shown(batch=1, context=1024)[:2]
+    [['latency', '4.52 ms'], ['throughput', '221 tokens/s']]
+    """
+    axes = {
+        "chip": Axis(CHIPS, t("chip"), names(CHIPS), key, more=other_chips()),
+        "model": _models(on),
+        "batch": Axis(tuple(2**i for i in range(10)), t("batch"), start=batch),
+        "context": Axis((512, 1024, 2048, 4096, 8192), t("context-length"), start=2048),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        by = ("chip", "model", "context", "batch")
+        time, rate, inside, outside, bound, needed = (np.full(shape(at, *by), np.nan) for _ in range(6))
+        most, limit = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
+        available = np.asarray([chip(key).memory for key in at["chip"]], dtype=float)
+        sizes, contexts = np.meshgrid(np.asarray(at["batch"], dtype=float), at["context"])
+        for i, where in enumerate(map(chip, at["chip"])):
+            for j, what in enumerate(at["model"]):
+                form = format_of(where)
+                # The control goes to contexts that some models were not released for: what they would cost is shown all the same.
+                longer = transformer(what).extended(int(np.max(contexts)))
+                step = llm.decode(longer, where, sizes, contexts, w=form)
+                fit = llm.fits(what, where, sizes, contexts, w=form)
+                time[i, j], rate[i, j], bound[i, j] = step.lower, sizes / step.lower, places(step)
+                needed[i, j], most[i, j] = fit.needed, np.asarray(fit.max_batch)[:, 0]
+                some = most[i, j] > 0
+                if some.any():
+                    limit[i, j, some] = llm.decode(longer, where, most[i, j, some], contexts[some, 0], w=form).lower
+                inside[i, j] = np.where(fit.fits, rate[i, j], np.nan)
+                # One point more on the dashed side, so that no gap is left between the two.
+                gone = ~np.asarray(fit.fits)
+                outside[i, j] = np.where(gone | np.column_stack([gone[:, 1:], gone[:, -1:]]), rate[i, j], np.nan)
+        return {
+            "time": Field(by, time, "s"),
+            "rate": Field(by, rate, "tokens/s"),
+            "inside": Field(by, inside, "tokens/s"),
+            "outside": Field(by, outside, "tokens/s"),
+            "bound": bounds(by, bound),
+            "needed": Field(by, needed, "B"),
+            "available": Field(("chip",), available, "B"),
+            "most": Field(by[:-1], most),
+            "limit": Field(by[:-1], limit, "s"),
+        }
+
+    return Explorer(
+        "decode",
+        axes,
+        compute,
+        [
+            Layer("rule", "limit", color=1, name="max B"),
+            Layer("line", "time", "inside", ("batch",), color=0, name="@chip"),
+            Layer("dash", "time", "outside", ("batch",), color=0),
+            Layer("dot", "time", "rate", color=0),
+        ],
+        [
+            Row((f"={t('latency')}", "time"), color=0),
+            Row((f"={t('throughput')}", "rate"), color=0),
+            Row((f"={t('bound')}", "bound")),
+            Row((f"={t('memory-needed')}", "needed")),
+            Row((f"={t('memory')}", "available")),
+            Row((f"={t('largest-batch')}", "most"), color=1),
+        ],
+        x_label="T (s)",
+        y_label="P (tokens/s)",
+    )
+
+
+def _models(start: str) -> Axis:
+    decoders = [one for one in map(model, models()) if isinstance(one, Transformer) and one.kind == "decoder"]
+    more = tuple((one.key, one.name) for one in decoders if one.key not in MODELS)
+    return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)
+
+
+def _steps(keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]) -> tuple[Any, Any]:
+    """Seconds of a decode step, and the place of its bound, by chip, model and batch."""
+    steps = [[llm.decode(name, key, sizes, CONTEXT, w=format_of(chip(key))) for name in names] for key in keys]
+    times = np.asarray([[step.lower for step in row] for row in steps])
+    return times, np.asarray([[places(step) for step in row] for row in steps])
+
+
+def _fit(by: tuple[str, ...], keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]) -> Field:
+    inside = [[llm.fits(name, key, sizes, CONTEXT, w=format_of(chip(key))).fits for name in names] for key in keys]
+    return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

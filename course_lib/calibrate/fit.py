@@ -1,0 +1,451 @@
+"""Fits the constants of `course_lib.calibrate` to published measurements, and says how well they predict what they did not see.
+
+``make calibrate`` runs it and writes `data/calibration`. Part of what is known stays out of a fit: a quarter of the shapes of
+matrix products, one model of two, every other message.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib import ops
+from course_lib.calibrate.constants import (
+    FOLDER,
+    Calibration,
+    CalibrationFile,
+    LinkConstants,
+    Range,
+    to_toml,
+)
+from course_lib.calibrate.kernels import Constants, Kernel, seconds
+from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
+from course_lib.core.bounds import Estimate, roofline
+from course_lib.core.robust import least_absolute
+from course_lib.measured import published
+from course_lib.measured.tables import CHIPS, best_published, table
+from course_lib.network import all_reduce
+from course_lib.specs.accelerators import Accelerator, chip
+from course_lib.workloads import llm
+
+__all__ = ["DTYPE", "HELD_OUT", "MODEL", "MOST", "Messages", "NODES", "Products", "REFERENCE", "SEED", "START", "Step", "between_chips", "between_labs", "every_other", "fit_links", "fit_products", "fit_steps", "held_out", "messages", "misalignment", "nvlink_messages", "predicted", "product_ranges", "products", "ring_share", "steps", "written"]
+
+REFERENCE = "a100-sxm-80"
+DTYPE = "fp16"
+SEED = 0
+HELD_OUT = 0.25
+TENTH, NORMAL = 0.1, 1.2816
+"""A range leaves out a tenth on either side; of a normal distribution it reaches so many standard deviations."""
+START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
+MOST = {"compute": 1.0, "bandwidth": 1.0}
+MODEL = "llama-2-7b"
+"""The model whose steps are fitted; all others are held out."""
+NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
+"""Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair."""
+
+
+class Products(NamedTuple):
+    """Measured matrix products of one shape each: B, D, F and the median of their times, s."""
+
+    sizes: NDArray[Any]
+    seconds: NDArray[Any]
+
+    def some(self, which: NDArray[np.bool_]) -> "Products":
+        """Those that `which` marks."""
+        return Products(self.sizes[which], self.seconds[which])
+
+    def bound(self, on: Accelerator, dtype: str = DTYPE) -> Estimate:
+        """The roofline's bound of all of them."""
+        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype), on)
+
+
+def products(name: str) -> Products:
+    """The matrix products of a table of M, N, K and ms; one measured several times gives the median.
+
+    Examples
+    --------
+    >>> len(products("matmul_a100_m_sweep").seconds)
+    20
+    """
+    found: dict[tuple[int, ...], list[float]] = {}
+    for row in table(name):
+        found.setdefault(tuple(int(row[size]) for size in "MKN"), []).append(float(row["ms"]) / 1e3)
+    shapes = sorted(found)
+    return Products(np.array(shapes), np.array([np.median(found[shape]) for shape in shapes]))
+
+
+def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
+    """Which of so many are held out, by a fixed draw.
+
+    Examples
+    --------
+    >>> int(held_out(100).sum())
+    25
+    """
+    marks = np.zeros(count, dtype=bool)
+    marks[np.random.default_rng(seed).permutation(count)[: int(share * count)]] = True
+    return marks
+
+
+def fit_products(measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE) -> Constants:
+    """The constants of matrix products, the others as given.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate import calibration
+    >>> on = chip(REFERENCE)
+    >>> before = calibration(on, DTYPE).constants
+    >>> fit_products(products("matmul_a100_m_sweep"), on, before).compute > before.compute  # another laboratory
+    True
+    """
+    bound = measured.bound(on, dtype)
+    kernel = Kernel(bound, bound.work)
+
+    def residuals(given: dict[str, float]) -> Any:
+        return np.log(seconds(kernel, on, msgspec.structs.replace(others, **given)) / measured.seconds)
+
+    return msgspec.structs.replace(others, **least_absolute(residuals, START, MOST))
+
+
+def misalignment() -> float:
+    """How much longer products with crooked rows take: one hidden size of a gated MLP against its neighbours.
+
+    Examples
+    --------
+    >>> round(misalignment(), 2)
+    1.45
+    """
+    rates = {int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")}
+    straight = [rate for size, rate in rates.items() if size % 8 == 0]
+    return float(np.median(straight) / min(rates.values()))
+
+
+class Step(NamedTuple):
+    """A measured step of inference: the run it was in, its bound, and what was measured, s."""
+
+    run: published.Run
+    bound: Estimate
+    measured: float
+
+
+@cache
+def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Step, ...]:
+    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"`` for first tokens.
+
+    Examples
+    --------
+    >>> sorted({step.run.model for step in steps("prefill")})
+    ['llama-2-70b', 'llama-2-7b']
+    """
+    found = []
+    for name in tables:
+        for run in published.runs(name):
+            more: dict[str, Any] = {"w": run.w, "tp": run.tp, "link": "nvlink" if run.tp > 1 else None}
+            if kind == "decode" and run.token:
+                bound = llm.decode(run.model, run.chip, run.batch, run.prompt + run.output // 2, **more)
+                found.append(Step(run, bound, run.token))
+            elif kind == "prefill" and run.first and run.table.startswith("prefill"):
+                found.append(Step(run, llm.prefill(run.model, run.chip, run.batch, run.prompt, **more), run.first))
+    return tuple(found)
+
+
+def predicted(some: Iterable[Step], given: Calibration) -> NDArray[Any]:
+    """Expected times of steps, s.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate import calibration
+    >>> some = steps("prefill")
+    >>> expected = predicted(some, calibration(chip(REFERENCE), DTYPE))
+    >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
+    True
+    """
+    return np.array([float(predict(step.bound, step.run.chip, constants=given).expected) for step in some])
+
+
+def _fit_steps(given: Calibration, name: str, some: list[Step], start: float) -> Calibration:
+    measured = np.array([step.measured for step in some])
+
+    def with_(value: float) -> Calibration:
+        return msgspec.structs.replace(given, constants=msgspec.structs.replace(given.constants, **{name: value}))
+
+    found = least_absolute(lambda c: np.log(predicted(some, with_(c["value"])) / measured), {"value": start})
+    return with_(found["value"])
+
+
+def fit_steps(given: Calibration, model: str = MODEL) -> Calibration:
+    """The constants that only whole steps show, from those of one model.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate import calibration
+    >>> found = fit_steps(calibration(chip(REFERENCE), DTYPE)).constants
+    >>> found.gap < found.launch
+    True
+    """
+    decode = [step for step in steps("decode") if step.run.model == model]
+    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
+    narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
+    found = _fit_steps(given, "gap", wide, 2e-6)
+    found = _fit_steps(found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5)
+    return _fit_steps(found, "unpack", narrow, 0.05)
+
+
+class Messages(NamedTuple):
+    """Measured all-reduces: byte, chips, s, and their bound."""
+
+    size: NDArray[Any]
+    chips: NDArray[Any]
+    seconds: NDArray[Any]
+    bound: NDArray[Any]
+
+
+def messages(node: str, workers: int, per_node: int) -> Messages:
+    """The all-reduces of one kind of node, against the reference chip's NVLink.
+
+    Examples
+    --------
+    >>> some = messages("a100_dgx", 8, 8)
+    >>> bool((some.seconds > some.bound).all())
+    True
+    """
+    rows = [
+        row
+        for row in table("collectives_a100_allreduce")
+        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"])) == (node, workers, per_node)
+    ]
+    size = np.array([float(row["size_bytes"]) for row in rows])
+    times = np.array([float(row["ms"]) / 1e3 for row in rows])
+    bound = np.asarray(all_reduce(size, chip(REFERENCE).links["nvlink"], workers))
+    return Messages(size, np.full(size.size, workers), times, bound)
+
+
+def nvlink_messages() -> Messages:
+    """Half of all that went over NVLink alone: the half that is fitted.
+
+    Examples
+    --------
+    >>> sorted({int(n) for n in nvlink_messages().chips})
+    [2, 4, 8]
+    """
+    halves = [every_other(messages(node, n, n))[0] for node, n in NODES]
+    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
+
+
+def fit_links(some: Messages) -> LinkConstants:
+    """Latency and share of the bandwidth of all-reduces over a chip's links.
+
+    Examples
+    --------
+    >>> 0.5 < fit_links(nvlink_messages()).bandwidth < 1
+    True
+    """
+
+    def link(c: dict[str, float]) -> LinkConstants:
+        return LinkConstants(**c, range=Range(1.0, 1.0))
+
+    start = {"latency": 2e-5, "bandwidth": 0.6}
+    found = least_absolute(lambda c: np.log(link(c).seconds(some.bound) / some.seconds), start, {"bandwidth": 1.0})
+    return LinkConstants(**found, range=_range(some.seconds / link(found).seconds(some.bound)))
+
+
+def _range(ratios: NDArray[Any]) -> Range:
+    low, high = np.quantile(ratios, (TENTH, 1 - TENTH))
+    return Range(float(min(low, 1.0)), float(max(high, 1.0)))
+
+
+def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) -> dict[str, Range]:
+    """The ranges of products by the side of the ridge, from what was fitted.
+
+    Examples
+    --------
+    >>> some = products("matmul_a100_m_sweep")
+    >>> bound = some.bound(chip(REFERENCE))
+    >>> product_ranges(some, bound, some.seconds)["compute"]  # as if every one were predicted right
+    Range(low=1.0, high=1.0)
+    """
+    side = np.asarray(bound.t_math / bound.t_memory)
+    sides = {"memory": side < MEMORY, "ridge": (side >= MEMORY) & (side < COMPUTE), "compute": side >= COMPUTE}
+    ratios = measured.seconds / expected
+    return {name: _range(ratios[which]) for name, which in sides.items()}
+
+
+def _step_range(given: Calibration) -> Range:
+    """The range of whole steps: of each model's, with constants from the other."""
+    ratios = []
+    every = [*steps("decode"), *steps("prefill")]
+    for model in sorted({step.run.model for step in every}):
+        others = [step for step in every if step.run.model != model]
+        refitted = fit_steps(given, model)
+        ratios += list(np.array([step.measured for step in others]) / predicted(others, refitted))
+    return _range(np.array(ratios))
+
+
+def between_labs(given: Calibration) -> float:
+    """How far another laboratory's products of the same chip lie from what was fitted: a logarithm, of nine in ten.
+
+    Only products that take far longer than their overhead: below, one laboratory timed kernels and the other calls.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate import calibration
+    >>> 0.05 < between_labs(calibration(chip(REFERENCE), DTYPE)) < 0.3
+    True
+    """
+    other = products("matmul_a100_m_sweep")
+    expected = np.asarray(predict(other.bound(chip(REFERENCE)), REFERENCE, constants=given).expected)
+    large = expected > 50 * given.constants.overhead
+    return float(np.quantile(np.abs(np.log(other.seconds / expected)[large]), 1 - 2 * TENTH))
+
+
+def between_chips() -> float:
+    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80 % range on either side.
+
+    Examples
+    --------
+    >>> 0.1 < between_chips() < 0.4
+    True
+    """
+    best = best_published("bf16")
+    shares = [best[key].rate / chip(key).peak("bf16") for key in best]
+    return float(NORMAL * np.std(np.log(shares), ddof=1))
+
+
+def _reference(measured: Products | None = None, date: str = "") -> CalibrationFile:
+    """The constants of the reference chip, with their errors on what was held out.
+
+    Parameters
+    ----------
+    measured : products to fit; the published ones that `held_out` does not mark when not given.
+    date : for the file.
+    """
+    on = chip(REFERENCE)
+    every = products("matmul_a100_transformer_gemms")
+    unseen = held_out(len(every.seconds))
+    fitted = measured or every.some(~unseen)
+    start = Constants(**START, misaligned=misalignment(), unpack=0.05, gap=1e-6, launch=1e-5)
+    constants = fit_products(fitted, on, start)
+    bound = fitted.bound(on)
+    expected = seconds(Kernel(bound, bound.work), on, constants)
+    ranges = product_ranges(fitted, bound, expected)
+    one = Calibration(
+        constants=constants, ranges={**ranges, "step": Range(1.0, 1.0)}, links=fit_links(nvlink_messages()),
+        widen=0.0, source="",
+    )  # fmt: skip
+    one = fit_steps(one)
+    ranges = {**ranges, "step": _step_range(one)}
+    test = every.some(unseen)
+    error = predict(test.bound(on), on, constants=msgspec.structs.replace(one, ranges=ranges)).expected
+    return CalibrationFile(
+        date=date, source=_source(), points=len(fitted.seconds), held_out=len(test.seconds),
+        held_out_error=float(np.mean(np.abs(error / test.seconds - 1))), labs=between_labs(one), chips=between_chips(),
+        constants={"bf16": one.constants, "fp16": one.constants}, ranges=ranges, links=one.links,
+    )  # fmt: skip
+
+
+def _source() -> str:
+    repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
+    return f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast"
+
+
+def every_other(some: Messages) -> tuple[Messages, Messages]:
+    """A fixed half of the messages, to fit, and the other, to test.
+
+    Examples
+    --------
+    >>> fitted, unseen = every_other(messages("a100_dgx", 8, 8))
+    >>> fitted.size.size, unseen.size.size
+    (26, 26)
+    """
+    out = held_out(some.size.size, 0.5)
+    fitted, unseen = (Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out))
+    return fitted, unseen
+
+
+def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
+    """Constants of a chip of which one product is published: the reference's, with the fraction of the peak in proportion.
+
+    The best that somebody reached on either chip says how much more of its peak one gives; all else is taken over.
+    """
+    of_reference = best_published("bf16")[REFERENCE].rate / chip(REFERENCE).peak("bf16")
+    found, sources = {}, []
+    for dtype in ("bf16", "fp8"):
+        # The table says of its H100 row in bf16 that the H200 is the same.
+        alike = "h100-sxm" if key == "h200-sxm" and dtype == "bf16" else key
+        best = best_published(dtype).get(alike)
+        if best is None or f"matrix.{dtype}" not in chip(key).peaks:
+            continue
+        compute = fitted.constants["bf16"].compute * best.rate / chip(key).peak(dtype) / of_reference
+        found[dtype] = msgspec.structs.replace(fitted.constants["bf16"], compute=min(compute, 1.0))
+        sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
+    if "bf16" in found and "matrix.fp16" in chip(key).peaks:
+        found["fp16"] = found["bf16"]
+    source = f"best published products ({', '.join(sources)}; {_best_source()}) against {REFERENCE}'s, all else {REFERENCE}'s"
+    share = ring_share(key)
+    links = fitted.links if share is None else msgspec.structs.replace(fitted.links, bandwidth=share)
+    return msgspec.structs.replace(
+        fitted, source=source, points=len(sources), held_out=0, held_out_error=None, widen=fitted.labs, constants=found,
+        links=links,
+    )  # fmt: skip
+
+
+def _best_source() -> str:
+    return table("matmul_mamf")[0]["source"]
+
+
+def ring_share(key: str) -> float | None:
+    """The share of a chip's link bandwidth that a published ring of eight reaches, or `None`.
+
+    Examples
+    --------
+    >>> round(ring_share("h200-sxm"), 2), ring_share("l40s")
+    (0.81, None)
+    """
+    node = {"h100-sxm": "8xH200 HGX", "h200-sxm": "8xH200 HGX", "b200-sxm": "8xB200 p6-b200"}.get(key)
+    rates = [
+        float(row["busbw_no_nvls_GBps"]) * 1e9
+        for row in table("collectives_ml_engineering")
+        if row["node"] == node and row["n_gpus"] == "8.0" and row["busbw_no_nvls_GBps"]
+    ]
+    return rates[0] / chip(key).links["nvlink"].total_per_direction if rates else None
+
+
+def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
+    """Fit everything and write its files.
+
+    Parameters
+    ----------
+    folder : where to.
+    date : of the fit, ISO 8601; today when not given.
+
+    Returns
+    -------
+    The files.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     [path.stem for path in written(Path(folder))][:2]
+    ['a100-sxm-80', 'b200-sxm']
+    """
+    fitted = _reference(date=date or datetime.now(tz=UTC).date().isoformat())
+    files = {REFERENCE: fitted, **{key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}}
+    paths = []
+    for key, file in files.items():
+        paths.append(folder / f"{key}.toml")
+        paths[-1].write_text(f"# Written by make calibrate: see course_lib/calibrate_fit.py.\n{to_toml(file)}", encoding="utf-8")
+    return paths
+
+
+if __name__ == "__main__":
+    for path in written():
+        print(path)  # noqa: T201
+    from course_lib.calibrate.report import as_text
+
+    print(as_text())  # noqa: T201

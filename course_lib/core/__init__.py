@@ -1,0 +1,21 @@
+"""What every room stands on: errors and checks, formats, work, the roofline."""
+
+from course_lib.core.bounds import (
+    BOUNDS,
+    RATES,
+    Chip,
+    Estimate,
+    Unit,
+    Work,
+    attainable,
+    critical_batch,
+    ridge,
+    roofline,
+    sensitivity,
+    summed,
+    total,
+)
+from course_lib.core.checks import CourseError
+from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
+
+__all__ = ["BITS", "BOUNDS", "Chip", "CourseError", "Estimate", "RATES", "SCALE_BITS", "Unit", "Work", "attainable", "critical_batch", "element", "itemsize", "ridge", "roofline", "sensitivity", "summed", "total", "widest"]

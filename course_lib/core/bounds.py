@@ -1,0 +1,463 @@
+"""The roofline model: how long work must take at least, and which ceiling sets that time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import (
+    MADE,
+    CourseError,
+    Numbers,
+    flag,
+    keep,
+    known,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    together,
+)
+from course_lib.core.dtypes import BITS
+
+__all__ = ["BOUNDS", "Chip", "Estimate", "RATES", "Unit", "Work", "attainable", "critical_batch", "ridge", "roofline", "sensitivity", "summed", "total"]
+
+Unit = Literal["matrix", "vector"]
+BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
+RATES = ("peak", "bandwidth", "link")
+"""What each of these bounds is the ceiling of."""
+
+
+class Chip(Protocol):
+    """What the model asks of a chip: `course_lib.specs.Accelerator`, or anything shaped like it."""
+
+    @property
+    def bandwidth(self) -> float: ...
+
+    def peak(self, dtype: str, unit: Unit = "matrix") -> float: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What an operator does, before any chip is chosen. Every quantity broadcasts, and is kept as float64.
+
+    Parameters
+    ----------
+    flops : FLOP. A multiply-accumulate counts as two.
+    bytes : byte, read from and written to main memory.
+    dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
+    unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
+    kernels : how many launches it takes.
+    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are several; of attention batch, new
+        and all tokens, heads of queries and of keys.
+
+    Raises
+    ------
+    CourseError
+        If a quantity is negative or not finite, quantities do not broadcast, or `dtype` or `unit` is not known.
+
+    Examples
+    --------
+    >>> layer = Work(flops=2e9, bytes=1e8, dtype="bf16")
+    >>> layer.intensity
+    20.0
+    >>> (32 * layer).kernels
+    32
+    """
+
+    flops: Numbers
+    bytes: Numbers
+    dtype: str
+    unit: Unit = "matrix"
+    kernels: Numbers = 1
+    shape: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        known("dtype", self.dtype, BITS)
+        known("unit", self.unit, ("matrix", "vector"))
+        flops, moved = nonnegative("flops", self.flops, MADE), positive("bytes", self.bytes, MADE)
+        keep(self, flops=flops, bytes=moved, kernels=_kernels(self.kernels))
+
+    @property
+    def intensity(self) -> Numbers:
+        """Arithmetic intensity, FLOP/byte."""
+        return self.flops / self.bytes
+
+    def __mul__(self, times: ArrayLike) -> "Work":
+        n = positive("times", times)
+        together(work=self.bytes, times=n)
+        kernels = self.kernels * _counted(times, n)
+        try:
+            return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, kernels, self.shape)
+        except CourseError:
+            raise CourseError(f"times is too large or too small for this work (got {shown(times)})") from None
+
+    __rmul__ = __mul__
+    __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
+
+
+def _counted(given: Any, checked: Numbers) -> Numbers:
+    """A checked number, as an int where it was given as one: four kernels, not 4.0."""
+    return int(checked) if isinstance(checked, float) and isinstance(given, int | np.integer) else checked
+
+
+def _kernels(given: Any) -> Numbers:
+    return _counted(given, nonnegative("kernels", given, MADE))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """The times that work takes at each ceiling of a chip, and what follows from them. Broadcasts.
+
+    Attributes
+    ----------
+    t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
+    flops, bytes, kernels : the work they are the times of.
+    parts : the estimates this one is the total of; empty for a single operator.
+    work : what was set against the chip, with its format and shape; `None` for a total. Bounds never look at it:
+        `course_lib.calibrate` does.
+    chip : what it was set against; `None` where that is not one chip.
+    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where nobody can tell.
+
+    Raises
+    ------
+    CourseError
+        If a time or an amount is negative or not finite, or they do not broadcast.
+    """
+
+    t_math: Numbers
+    t_memory: Numbers
+    t_network: Numbers
+    flops: Numbers
+    bytes: Numbers
+    kernels: Numbers = 1
+    parts: Mapping[str, "Estimate"] = field(default_factory=dict)
+    work: Work | None = None
+    chip: Chip | None = None
+    room: Callable[[], Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        keep(
+            self, t_math=nonnegative("t_math", self.t_math, MADE), t_memory=nonnegative("t_memory", self.t_memory, MADE),
+            t_network=nonnegative("t_network", self.t_network, MADE), flops=nonnegative("flops", self.flops, MADE),
+            bytes=positive("bytes", self.bytes, MADE), kernels=_kernels(self.kernels),
+        )  # fmt: skip
+
+    @property
+    def fits(self) -> Any:
+        """Of a step of `course_lib.llm`: whether weights, cache and activations fit into the memory of each chip.
+
+        A bound holds for a batch that does not fit too, but no chip runs it. `None` where no capacity is published, and for
+        what is not such a step.
+        """
+        return None if self.room is None else self.room()
+
+    @property
+    def lower(self) -> Numbers:
+        """Lower bound on the time, s: the ceilings overlap perfectly within each operator.
+
+        For a total this is the sum of the parts' lower bounds, which is not the largest of the
+        summed times: operators run one after another and do not hide each other's traffic.
+        """
+        if self.parts:
+            return sum(part.lower for part in self.parts.values())
+        return plain(np.maximum(np.maximum(self.t_math, self.t_memory), self.t_network))
+
+    @property
+    def upper(self) -> Numbers:
+        """Upper bound on the time, s: nothing overlaps, so the ceilings' times add."""
+        return self.t_math + self.t_memory + self.t_network
+
+    @property
+    def bound(self) -> Any:
+        """Which ceiling takes longest: ``"compute-bound"``, ``"memory-bound"`` or ``"communication-bound"``.
+
+        A tie goes to the earlier of these. An array of names where the estimate is an array.
+        """
+        times = np.stack(np.broadcast_arrays(self.t_math, self.t_memory, self.t_network))
+        return plain(np.asarray(BOUNDS)[times.argmax(axis=0)])
+
+    @property
+    def attainable(self) -> Numbers:
+        """FLOP/s that the lower bound allows: never above the chip's peak."""
+        return self.flops / self.lower
+
+    @property
+    def intensity(self) -> Numbers:
+        """Arithmetic intensity, FLOP/byte."""
+        return self.flops / self.bytes
+
+
+def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
+    """Bound the time that `work` takes on `chip` from below and above.
+
+    Parameters
+    ----------
+    work : what is to be done, from `course_lib.ops` or made by hand.
+    chip : an `Accelerator`. Its dense peak for the work's dtype and unit is used.
+    comms : s, time on a link to other chips, from `course_lib.network`. Broadcasts.
+
+    Returns
+    -------
+    Estimate
+        ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
+
+    Raises
+    ------
+    CourseError
+        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is negative.
+
+    References
+    ----------
+    [williams2009] section 3.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> step = roofline(ops.matmul(512, 8192, 8192), chip("h100-sxm"))
+    >>> step.bound
+    'compute-bound'
+    >>> step.lower <= step.upper <= 2 * step.lower
+    True
+    """
+    given: Any = work
+    if not isinstance(given, Work):
+        remedy = "it is bounded already" if isinstance(given, Estimate) else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
+    t_network = nonnegative("comms", comms)
+    together(work=plain(work.flops + work.bytes), comms=t_network)
+    t_math = work.flops / positive("peak", _chip(chip).peak(work.dtype, work.unit))
+    t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
+    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip)
+
+
+def _chip(chip: Any) -> Chip:
+    if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
+        key = chip if isinstance(chip, str) else "h100-sxm"
+        raise CourseError(f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or Accelerator.from_toml(path)")
+    found: Chip = chip
+    return found
+
+
+def total(**parts: Estimate) -> Estimate:
+    """Add up operators that run one after another; each part stays visible under its name.
+
+    Parameters
+    ----------
+    **parts : estimates by name.
+
+    Returns
+    -------
+    Estimate
+        Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
+        `bound` the largest of the summed times.
+
+    Raises
+    ------
+    CourseError
+        If there are no parts, or one is not an `Estimate`.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> h100 = chip("h100-sxm")
+    >>> up = roofline(ops.matmul(64, 4096, 16384), h100)
+    >>> down = roofline(ops.matmul(64, 16384, 4096), h100)
+    >>> mlp = total(up=up, down=down)
+    >>> mlp.lower == up.lower + down.lower
+    True
+    """
+    if not parts:
+        raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
+    for name, part in parts.items():
+        if not isinstance(part, Estimate):
+            raise CourseError(f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)")
+    return summed(parts)
+
+
+def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None) -> Estimate:
+    """`total`, for estimates that are known to be such; and whether the whole has room in memory.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
+    >>> summed({"up": up}).lower == up.lower
+    True
+    """
+    together(**{name: np.asarray(part.upper + part.flops) for name, part in parts.items() if not _single(part)})
+    fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
+    sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
+    first = next(iter(parts.values())).chip
+    return Estimate(**sums, parts=parts, room=room, chip=first if all(part.chip is first for part in parts.values()) else None)
+
+
+def _single(part: Estimate) -> bool:
+    return type(part.t_memory) is float and type(part.t_math) is float and type(part.t_network) is float
+
+
+def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
+    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one per cent is added to it.
+
+    An operator follows one ceiling and none of the others, so for a total this is each ceiling's share of the time: that of
+    the parts which it bounds. What a bound leaves out, launches say, follows none of them: set it against `lower`.
+
+    Parameters
+    ----------
+    estimate : of `roofline` or `total`, or a step of `course_lib.llm`.
+
+    Returns
+    -------
+    ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are 1. Broadcasts. A tie
+    goes to the earlier of these.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> h100 = chip("h100-sxm")
+    >>> one, many = (roofline(ops.matmul(batch, 8192, 8192), h100) for batch in (8, 4096))
+    >>> sensitivity(one)
+    {'peak': 0.0, 'bandwidth': 1.0, 'link': 0.0}
+    >>> round(sensitivity(total(one=one, many=many))["bandwidth"], 3) == round(one.lower / (one.lower + many.lower), 3)
+    True
+    """
+    if not isinstance(estimate, Estimate):
+        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or llm.decode(...)")
+    shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
+    if shares:
+        return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
+    bound = np.asarray(estimate.bound)
+    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in zip(RATES, BOUNDS, strict=True)}
+
+
+def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
+    """Arithmetic intensity at which compute and memory time are equal.
+
+    Parameters
+    ----------
+    peak : FLOP/s, dense. Broadcasts.
+    bandwidth : byte/s. Broadcasts.
+
+    Returns
+    -------
+    FLOP/byte.
+
+    Raises
+    ------
+    CourseError
+        If either is not positive and finite.
+
+    References
+    ----------
+    [williams2009] section 3.
+
+    Examples
+    --------
+    >>> round(ridge(989.4e12, 3.35e12))
+    295
+    """
+    rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
+    together(peak=rate, bandwidth=moved)
+    return rate / moved
+
+
+def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
+    """The roof itself: FLOP/s that work of this intensity can reach at most.
+
+    Parameters
+    ----------
+    intensity : FLOP/byte. Broadcasts.
+    peak : FLOP/s, dense. Broadcasts.
+    bandwidth : byte/s. Broadcasts.
+
+    Returns
+    -------
+    FLOP/s.
+
+    Raises
+    ------
+    CourseError
+        If any of them is not positive and finite.
+
+    References
+    ----------
+    [williams2009] section 3.
+
+    Examples
+    --------
+    >>> attainable(10.0, peak=1e15, bandwidth=2e12)
+    20000000000000.0
+    """
+    given = {"intensity": positive("intensity", intensity), "peak": positive("peak", peak)}
+    given["bandwidth"] = positive("bandwidth", bandwidth)
+    together(**given)
+    return plain(np.minimum(given["peak"], given["intensity"] * given["bandwidth"]))
+
+
+def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
+    """The smallest whole batch at which `work` is compute-bound.
+
+    Parameters
+    ----------
+    work : gives the work of a batch, ``lambda B: ops.matmul(B, D, F)`` say. Its FLOPs and bytes
+        must grow linearly with the batch, from any offset; they may be arrays.
+    chip : an `Accelerator`.
+    exact : count every byte. With ``False`` only the bytes that do not grow with the batch are
+        counted, the weights: the rule of thumb for batches far smaller than the matrices.
+
+    Returns
+    -------
+    Whole numbers; `inf` where no batch is ever enough, because the intensity's limit for large
+    batches, FLOPs per item over bytes per item, stays below the ridge.
+
+    Raises
+    ------
+    CourseError
+        If `work` is not a function from a batch to a Work, or the work does not grow linearly with the batch.
+
+    Examples
+    --------
+    >>> from course_lib import chip, ops
+    >>> v5e = chip("tpu-v5e")
+    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), v5e, exact=False)
+    241.0
+    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), v5e)
+    256.0
+    >>> critical_batch(lambda B: ops.matmul(B, 256, 256), v5e)
+    inf
+    """
+    exact = flag("exact", exact)
+    one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
+    peak, bandwidth = positive("peak", _chip(chip).peak(one.dtype, one.unit)), positive("bandwidth", chip.bandwidth)
+    flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes
+    fixed_flops, fixed_bytes = one.flops - flops, one.bytes - item_bytes
+    counted = item_bytes if exact else 0.0 * item_bytes
+
+    def on_line(there: Work, batch: Any) -> bool:
+        flops_fit = np.allclose(there.flops, fixed_flops + batch * flops)
+        return bool(flops_fit and np.allclose(there.bytes, fixed_bytes + batch * item_bytes))
+
+    def reached(batch: Any) -> Any:
+        return (fixed_flops + batch * flops) / peak >= (fixed_bytes + batch * counted) / bandwidth
+
+    # Both times are straight lines in the batch; where they cross decides, and `reached` settles the last rounding.
+    gain = np.asarray(flops / peak - counted / bandwidth)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        batch = np.ceil((fixed_bytes / bandwidth - fixed_flops / peak) / gain)
+        batch = batch - reached(batch - 1) + ~np.asarray(reached(batch))
+    batch = np.where(reached(1), 1.0, np.where(gain > 0, batch, np.inf))
+    found = np.where(np.isfinite(batch), batch, 1.0)
+    if not (on_line(many, 1024) and on_line(work(plain(found)), found)):
+        raise CourseError("work must grow linearly with the batch: for tiled or padded work search the batches instead")
+    return plain(batch)
+
+
+def _work_of(work: Any, batch: Any) -> Work:
+    found = work(batch) if callable(work) else work
+    if not callable(work) or not isinstance(found, Work):
+        raise CourseError(
+            f"work must be a function that gives the work of a batch (got {shown(found)}): lambda B: ops.matmul(B, D, F), say"
+        )
+    return found

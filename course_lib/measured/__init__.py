@@ -1,0 +1,8 @@
+"""What was measured: kept, read, compared."""
+
+from course_lib.measured import results, trace
+from course_lib.measured.published import TABLES, UNSEEN, Run, median_error, runs
+from course_lib.measured.rows import Difference, Manifest, Row
+from course_lib.measured.tables import CHIPS, FOLDER, Best, best_published, lab, table
+
+__all__ = ["Best", "CHIPS", "Difference", "FOLDER", "Manifest", "Row", "Run", "TABLES", "UNSEEN", "best_published", "lab", "median_error", "results", "runs", "table", "trace"]

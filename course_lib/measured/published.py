@@ -1,0 +1,166 @@
+"""Published speeds of inference beside the bound that `course_lib.llm` puts on them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_lib.core.checks import known
+from course_lib.measured.tables import table
+from course_lib.specs.accelerators import chip
+from course_lib.workloads import llm
+
+__all__ = ["Run", "TABLES", "UNSEEN", "median_error", "runs"]
+
+TABLES = ("decode_gptfast_bs1", "decode_lmdeploy_a100_static", "decode_trtllm_v061_static", "prefill_trtllm_v05_ttft")
+"""Files of `data/measured` that can be compared."""
+UNSEEN = ("decode_torchao_bs1",)
+"""Files of the same kind that no constant is fitted to: they test `course_lib.calibrate`."""
+
+_MODELS = {
+    "llama2-7b": "llama-2-7b", "Llama-2-7B": "llama-2-7b", "LLaMA-7B": "llama-2-7b",
+    "llama2-70b": "llama-2-70b", "Llama-2-70B": "llama-2-70b", "LLaMA-70B": "llama-2-70b",
+    "Llama-3-8B": "llama-3-8b", "Llama-3.1-8B": "llama-3-8b",
+}  # fmt: skip
+# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ in the context they were
+# trained for.
+_CHIPS = {
+    "A100": "a100-sxm-80", "A100-SXM-80GB": "a100-sxm-80", "A100-80GB": "a100-sxm-80",
+    "A100-80GB (330 W limit)": "a100-sxm-80", "H100": "h100-sxm",
+}  # fmt: skip
+_TECHNIQUES = {
+    "Base": "bf16", "bf16": "bf16", "8-bit": "int8", "4-bit (G=32)": "int4/32",
+    "Base (bfloat16)": "bf16", "int8wo": "int8", "float8wo": "fp8", "int4wo-64": "int4/64",
+}  # fmt: skip
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A published run and its bound.
+
+    Attributes
+    ----------
+    table, model, chip : where it stands; keys of what ran.
+    w : format of the weights.
+    batch, tp, prompt, output : sequences, chips, tokens read and written by each sequence.
+    measured : s of the whole run, or of the first token where that is what was published.
+    predicted : s, its lower bound.
+    bound : what sets the bound of the longer of its phases, prefill and decode.
+    first, token : s of the first token and of each later one, where they were published; of a batch that starts together
+        the median of all tokens, of one sequence what is left of the run after the first.
+    source : where it was published.
+    """
+
+    table: str
+    model: str
+    chip: str
+    w: str
+    batch: int
+    tp: int
+    prompt: int
+    output: int
+    measured: float
+    predicted: float
+    bound: str
+    first: float | None
+    token: float | None
+    source: str
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted: below 1 a bound would be broken."""
+        return self.measured / self.predicted
+
+
+def runs(name: str) -> list[Run]:
+    """The rows of a published table whose meaning is clear, each beside its bound.
+
+    A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the prompt and half the
+    output. Time to first token is a prefill. Left out are models and chips that the tables do not have, and batches
+    whose sequences do not fit at full length, so that they cannot have run at once. gpt-fast does not say how long its
+    prompts are, nor does torchao: their rows are one decode step at a context of one token, which no run can undercut.
+
+    Parameters
+    ----------
+    name : one of `TABLES` or `UNSEEN`.
+
+    Returns
+    -------
+    Runs in the order of the file. Tensor parallelism is over NVLink, all links of a chip together.
+
+    Raises
+    ------
+    CourseError
+        If there is no such table.
+
+    References
+    ----------
+    The rows' own `source`.
+
+    Examples
+    --------
+    >>> all(run.ratio > 1 for run in runs("decode_gptfast_bs1"))
+    True
+    """
+    known("table", name, TABLES + UNSEEN)
+    found = [_run(name, row) for row in table(name)]
+    return [run for run in found if run is not None]
+
+
+def median_error(name: str) -> float:
+    """The median over a table of how much longer than its bound a run took: 0.3 is 30 % longer.
+
+    Examples
+    --------
+    >>> 0 < median_error("prefill_trtllm_v05_ttft") < 1
+    True
+    """
+    return float(np.median([run.ratio for run in runs(name)])) - 1
+
+
+def _run(name: str, row: Mapping[str, str]) -> Run | None:
+    if row["model"] not in _MODELS or row["gpu"] not in _CHIPS:
+        return None
+    w = _TECHNIQUES[row["technique"]] if "technique" in row else row["dtype"]
+    batch, tp = int(row["batch"]), int(row.get("tp") or row["n_gpus"])
+    prompt = int(row.get("prompt_tokens") or row.get("in_len") or 1)
+    output = int(row.get("output_tokens") or row.get("out_len") or 1)
+    model, on = _MODELS[row["model"]], chip(_CHIPS[row["gpu"]])
+    if not llm.fits(model, on, batch, prompt + output, w=w, tp=tp).fits:
+        return None
+    step: dict[str, Any] = {"w": w, "tp": tp, "link": "nvlink" if tp > 1 else None}
+    parts = []
+    if "technique" not in row:
+        parts.append((1, llm.prefill(model, on, batch, prompt, **step)))
+    if output > 1 or "technique" in row:
+        parts.append((max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step)))
+    times = [count * float(part.lower) for count, part in parts]
+    return Run(
+        table=name, model=model, chip=on.key, w=w, batch=batch, tp=tp, prompt=prompt, output=output,
+        measured=_seconds(row, batch * output, tp), predicted=sum(times), bound=parts[times.index(max(times))][1].bound,
+        first=_first(row, batch), token=_token(row, batch, output), source=row["source"],
+    )  # fmt: skip
+
+
+def _first(row: Mapping[str, str], batch: int) -> float | None:
+    """Alone, a prompt's first token is its prefill; among others it has waited too."""
+    if "first_token_ms" in row:
+        return float(row["first_token_ms"]) / 1e3
+    return float(row["FTL(ave)(s)"]) if batch == 1 and row.get("FTL(ave)(s)") else None
+
+
+def _token(row: Mapping[str, str], batch: int, output: int) -> float | None:
+    if "technique" in row:
+        return 1 / float(row["tokens_per_s"])
+    if "50%(s)" not in row:
+        return None
+    first = _first(row, batch)
+    return float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
+
+
+def _seconds(row: Mapping[str, str], tokens: int, tp: int) -> float:
+    if "first_token_ms" in row:
+        return float(row["first_token_ms"]) / 1e3
+    if "out_tok_s_per_gpu" in row:
+        return tokens / (float(row["out_tok_s_per_gpu"]) * tp)
+    return tokens / float(row.get("throughput(out tok/s)") or row["tokens_per_s"])

@@ -1,0 +1,192 @@
+"""The records that results.csv and manifest.json hold, and how a record is written as a line."""
+
+import csv
+import io
+from collections.abc import Iterable
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from course_lib.core.checks import CourseError, shown
+
+Key: TypeAlias = tuple[str, str, str, str, str, str]
+PLAIN = ("matmul", "copy", "triad")
+"""Operators that are done in one way only."""
+LOCAL = (*PLAIN, "chain", "softmax", "norm", "attention")
+"""Operators that one device runs alone; the others are collectives."""
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of results.csv. An empty field was not measured.
+
+    Attributes
+    ----------
+    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad, rows and their length for a
+        chain, softmax or norm, sequences, heads, tokens and the size of a head for attention, and for a collective the
+        bytes of the message as `course_lib.network` counts them.
+    timing : ``"cold"`` when the caches were flushed before each repeat.
+    achieved_tflops, peak_tflops : TFLOP/s.
+    achieved_bw_gbps : GB/s, in powers of ten; of a collective the bus bandwidth.
+    mfu, mfu_at_clock : fractions of the peak as published, and of the peak at the clock that was measured.
+    seconds_median, seconds_min, seconds_p20, seconds_p80 : seconds of one call.
+    ci_low, ci_high : seconds, the confidence interval of the median.
+    intensity : FLOP/byte.
+    error : largest relative error against a reference of higher precision.
+    settings : what decides how the work is done; of a collective the processes and what carries their messages,
+        ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on which path, ``"rms path=eager"``.
+    """
+
+    device: str
+    kind: Literal["cpu", "cuda"]
+    op: Literal[
+        "matmul", "copy", "triad", "chain", "softmax", "norm", "attention",
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send",
+    ]  # fmt: skip
+    dtype: str
+    shape: str
+    timing: Literal["cold", "warm"]
+    data: Literal["random", "zeros"]
+    status: Literal["ok", "out-of-memory", "unsupported", "over-budget"]
+    achieved_tflops: Amount = None
+    achieved_bw_gbps: Amount = None
+    mfu: Amount = None
+    mfu_at_clock: Amount = None
+    peak_tflops: Amount = None
+    seconds_median: Amount = None
+    seconds_min: Amount = None
+    seconds_p20: Amount = None
+    seconds_p80: Amount = None
+    ci_low: Amount = None
+    ci_high: Amount = None
+    repeats: int | None = None
+    noisy: bool | None = None
+    flops: Amount = None
+    bytes: Amount = None
+    intensity: Amount = None
+    error: Amount = None
+    clock_mhz: Amount = None
+    power_w: Amount = None
+    temperature_c: float | None = None
+    throttle: str = ""
+    settings: str = ""
+    backend: str = ""
+    date: str = ""
+    note: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What was measured, whatever came out: a rerun skips the keys that it finds.
+
+        One message among two processes and among four is not the same measurement, nor one chain eager and compiled:
+        there the settings count.
+        """
+        shape = self.shape if self.op in PLAIN else f"{self.shape} {self.settings}"
+        return self.device, self.op, self.dtype, shape, self.timing, self.data
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was made of: enough to repeat it and to say what it cost.
+
+    Attributes
+    ----------
+    clocks : MHz, by name.
+    started, finished : UTC, ISO 8601.
+    host : the machine without its name or its user's.
+    """
+
+    lab: str
+    command: str
+    git_commit: str = ""
+    seed: int | None = None
+    python: str = ""
+    packages: dict[str, str] = {}
+    device: str = ""
+    driver: str = ""
+    clocks: dict[str, float] = {}
+    sku: str = ""
+    usd_per_hour: Amount = None
+    price_source: str = ""
+    started: str = ""
+    finished: str = ""
+    wall_seconds: Amount = None
+    cost_usd: Amount = None
+    host: dict[str, str | int | float | bool | None] = {}
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement in two files.
+
+    Attributes
+    ----------
+    before, after : median seconds.
+    ratio : after / before; below 1 is faster.
+    beyond_noise : whether the confidence intervals are apart; None where one was not measured.
+    """
+
+    key: Key
+    before: float
+    after: float
+    ratio: float
+    beyond_noise: bool | None
+
+
+COLUMNS = Row.__struct_fields__
+HEADER = ",".join(COLUMNS)
+
+
+def encoded(row: Row) -> str:
+    """A row as its one line; raises `CourseError` where that could not be read back."""
+    if not isinstance(row, Row):
+        raise CourseError(f"row must be a Row (got {shown(row)})")
+    for name in COLUMNS:
+        value = getattr(row, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise CourseError(f"{name} must be finite or None (got {value}): leave out what was not measured")
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
+    line = buffer.getvalue()
+    try:
+        decoded(line.encode().decode())  # a lone surrogate has no bytes
+    except ValueError as error:
+        raise CourseError(f"row does not fit its columns, mend what measured it: {error}") from None
+    return line
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A line end inside a field would make a torn line look whole.
+    return " ".join(str(value).replace("\0", "").splitlines())
+
+
+def decoded(line: str) -> Row:
+    """A line as its row; raises ValueError where it does not fit."""
+    try:
+        cells = next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        raise ValueError(error) from None
+    if len(cells) != len(COLUMNS):
+        raise ValueError(f"{len(COLUMNS)} fields expected, got {len(cells)}")
+    given = {name: cell for name, cell in zip(COLUMNS, cells, strict=True) if cell}
+    row = msgspec.convert(given, Row, strict=False)
+    for name in given:
+        value = getattr(row, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{name} is {value}, not a number that was measured")
+    return row
+
+
+def timed(rows: Iterable[Row]) -> dict[Key, tuple[Row, float]]:
+    """The last row of each key that has a time, and its median seconds."""
+    return {row.key: (row, row.seconds_median) for row in rows if row.status == "ok" and row.seconds_median}
+
+
+def apart(one: Row, other: Row) -> bool | None:
+    """Whether the confidence intervals of two rows do not overlap; None where one was not measured."""
+    if one.ci_low is None or one.ci_high is None or other.ci_low is None or other.ci_high is None:
+        return None
+    return one.ci_high < other.ci_low or other.ci_high < one.ci_low

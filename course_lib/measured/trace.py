@@ -1,0 +1,311 @@
+"""Reads a trace of torch.profiler: where the time went, and which ceiling explains it. Needs no torch.
+
+A trace is what the lab records: the operators of `record_shapes=True` and the kernels of a GPU, without the machine's name.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib import ops
+from course_lib.core.checks import CourseError, positive
+
+__all__ = ["Event", "FAR", "Hot", "WRAPPER", "amount", "bound", "busy", "events", "hot", "read"]
+
+FAR = 5.0
+"""So many times the larger of the two bounds and neither explains the time: many tiny calls, strided access, a slow path."""
+WRAPPER = 0.5
+"""An operator whose own share of its duration is below this passes the work on to those it calls."""
+_BYTES = {
+    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "bool": 1, "signed char": 1,
+    "unsigned char": 1,
+}  # fmt: skip
+_CONVENTION = {
+    "aten::gelu": "gelu", "aten::_softmax": "softmax", "aten::native_layer_norm": "layer", "aten::native_dropout": "dropout",
+}  # fmt: skip
+_VIEWS = (
+    "aten::t", "aten::transpose", "aten::permute", "aten::view", "aten::_unsafe_view", "aten::reshape", "aten::expand",
+    "aten::as_strided", "aten::slice", "aten::select", "aten::split", "aten::narrow", "aten::unsqueeze", "aten::squeeze",
+    "aten::detach", "aten::resolve_conj", "aten::resolve_neg", "aten::empty_like", "aten::result_type",
+)  # fmt: skip
+"""They touch no element."""
+_MOVES = ("aten::copy_", "aten::cat", "aten::clone", "aten::contiguous", "aten::_to_copy", "aten::to", "aten::fill_")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One call in a trace.
+
+    Attributes
+    ----------
+    name, cat : of the operator or kernel, and whether it is a ``"cpu_op"`` or runs on a GPU (``"kernel"``, ``"gpu_memcpy"``).
+    ts, dur : start and duration, µs.
+    tid : thread or stream.
+    id : what joins a kernel to the operator that launched it.
+    dims, strides, types : of the operator's inputs.
+    """
+
+    name: str
+    cat: str
+    ts: float
+    dur: float
+    tid: int | str = 0
+    id: int = 0
+    dims: list[Any] = []
+    strides: list[Any] = []
+    types: list[str] = []
+
+
+class Hot(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator of a trace, all its calls together.
+
+    Attributes
+    ----------
+    name, calls : which, and how often it was called.
+    seconds : its own time, s: without that of the operators it calls, or the time of its kernels where there is a GPU.
+    share : of the time of all operators.
+    flops, bytes : of all calls, as far as shapes tell; 0 for an operator that passes its work on.
+    types : formats of its inputs; two show a conversion.
+    strided : whether it reads an input that is not laid out row by row.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    share: float
+    flops: float
+    bytes: float
+    types: tuple[str, ...]
+    strided: bool
+
+
+def read(path: Path) -> list[Event]:
+    """The events of a trace that the lab recorded.
+
+    Parameters
+    ----------
+    path : a JSON file.
+
+    Raises
+    ------
+    CourseError
+        If it cannot be read or is not such a trace.
+
+    Examples
+    --------
+    >>> read(Path("nowhere.json"))
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: path 'nowhere.json' cannot be read: No such file or directory
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Event])
+    except OSError as error:
+        raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise CourseError(f"{path.name} is not a trace that the lab recorded ({error}): record it again") from None
+
+
+def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """What matters of the events of a Chrome trace that torch.profiler exported.
+
+    Parameters
+    ----------
+    raw : its `traceEvents`.
+
+    Examples
+    --------
+    >>> [event.name for event in events([{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 3, "tid": 1}])]
+    ['aten::mm']
+    """
+    kept = []
+    for one in raw:
+        if one.get("ph") == "X" and one.get("cat") in ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset"):
+            args = one.get("args", {})
+            known = {
+                "dims": args.get("Input Dims", []),
+                "strides": args.get("Input Strides", []),
+                "types": args.get("Input type", []),
+            }
+            about = {"name": one["name"], "cat": one["cat"], "ts": one["ts"], "dur": one["dur"], "tid": one.get("tid", 0)}
+            kept.append(Event(**about, **known, id=int(args.get("External id", 0))))
+    return kept
+
+
+def hot(trace: Sequence[Event]) -> list[Hot]:
+    """The operators of a trace, those first that take most time.
+
+    Parameters
+    ----------
+    trace : from `read` or `events`.
+
+    Raises
+    ------
+    CourseError
+        If it holds no operator.
+
+    Examples
+    --------
+    >>> outer = Event(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
+    >>> inner = Event(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]], types=["float", "float"])
+    >>> [(one.name, one.share, one.flops) for one in hot([outer, inner])]
+    [('aten::mm', 0.8, 48.0), ('aten::linear', 0.2, 0.0)]
+    """
+    operators = [event for event in trace if event.cat == "cpu_op"]
+    if not operators:
+        raise CourseError("trace must hold operators: record it with record_shapes=True")
+    own = _own(operators)
+    on_device: dict[int, float] = {}
+    for event in trace:
+        if event.cat != "cpu_op":
+            on_device[event.id] = on_device.get(event.id, 0.0) + event.dur
+    times = [on_device.get(event.id, 0.0) if on_device else mine for event, mine in zip(operators, own, strict=True)]
+    everything = sum(times) or 1.0
+    groups: dict[str, list[int]] = {}
+    for i, event in enumerate(operators):
+        groups.setdefault(event.name, []).append(i)
+    found = []
+    for name, members in groups.items():
+        workers = [i for i in members if (times[i] > 0 if on_device else own[i] >= WRAPPER * operators[i].dur)]
+        amounts = [amount(operators[i]) for i in workers]
+        spent = sum(times[i] for i in members)
+        found.append(Hot(
+            name=name, calls=len(members), seconds=spent / 1e6, share=spent / everything,
+            flops=float(sum(flops for flops, _ in amounts)), bytes=float(sum(moved for _, moved in amounts)),
+            types=tuple(sorted({kind for i in members for kind in _formats(operators[i])})),
+            strided=any(_strided(operators[i]) for i in workers),
+        ))  # fmt: skip
+    return sorted(found, key=lambda one: -one.seconds)
+
+
+def bound(one: Hot, peak: float, bandwidth: float) -> str:
+    """Which ceiling explains an operator's time.
+
+    Parameters
+    ----------
+    one : from `hot`.
+    peak, bandwidth : FLOP/s and byte/s that the device really reaches.
+
+    Returns
+    -------
+    ``"compute-bound"`` or ``"memory-bound"``, or ``"neither"`` where the time is `FAR` times what both would take.
+
+    Examples
+    --------
+    >>> about = dict(name="aten::copy_", calls=1, share=1.0, flops=0.0, bytes=8e6, types=("float",), strided=True)
+    >>> bound(Hot(**about, seconds=1e-3), 1e11, 1e10), bound(Hot(**about, seconds=1e-2), 1e11, 1e10)
+    ('memory-bound', 'neither')
+    """
+    t_math, t_memory = one.flops / float(positive("peak", peak)), one.bytes / float(positive("bandwidth", bandwidth))
+    if one.seconds > FAR * max(t_math, t_memory):
+        return "neither"
+    return "compute-bound" if t_math >= t_memory else "memory-bound"
+
+
+def busy(trace: Sequence[Event]) -> float:
+    """What part of the time a GPU was at work, from the first kernel to the end of the last: the rest it waited to be told.
+
+    Parameters
+    ----------
+    trace : from `read` or `events`, recorded on a GPU.
+
+    Raises
+    ------
+    CourseError
+        If it holds nothing that ran on a GPU.
+
+    Examples
+    --------
+    >>> busy([Event(name="k", cat="kernel", ts=0.0, dur=1.0), Event(name="k", cat="kernel", ts=3.0, dur=1.0)])
+    0.5
+    """
+    on_device = sorted((event.ts, event.ts + event.dur) for event in trace if event.cat != "cpu_op")
+    if not on_device:
+        raise CourseError("trace must hold kernels of a GPU: record it with device='cuda'")
+    worked, until = 0.0, on_device[0][0]
+    for start, end in on_device:
+        worked += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return worked / ((until - on_device[0][0]) or 1.0)
+
+
+def _own(operators: Sequence[Event]) -> list[float]:
+    """Each operator's duration without those it calls: calls nest within a thread."""
+    own = [event.dur for event in operators]
+    open_: dict[int | str, list[int]] = {}
+    for i in sorted(range(len(operators)), key=lambda i: (operators[i].ts, -operators[i].dur)):
+        event, stack = operators[i], open_.setdefault(operators[i].tid, [])
+        while stack and operators[stack[-1]].ts + operators[stack[-1]].dur <= event.ts:
+            stack.pop()
+        if stack:
+            own[stack[-1]] -= event.dur
+        stack.append(i)
+    return [max(mine, 0.0) for mine in own]
+
+
+def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
+    """Sizes, strides and bytes of an element, of each input that is a tensor."""
+    strides = event.strides or [[]] * len(event.dims)
+    every = zip(event.dims, strides, event.types, strict=False)
+    return [(dims, steps, _BYTES[kind]) for dims, steps, kind in every if kind in _BYTES and dims and isinstance(dims[0], int)]
+
+
+def _formats(event: Event) -> list[str]:
+    # A number counts as a tensor without dimensions, in a format that says nothing.
+    return [kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES]
+
+
+def _strided(event: Event) -> bool:
+    for dims, steps, _ in _tensors(event):
+        dense = 1
+        for size, step in zip(reversed(dims), reversed(steps), strict=False):
+            if size > 1 and step not in (0, dense):
+                return True
+            dense *= size
+    return False
+
+
+def _held(dims: Sequence[int], steps: Sequence[int]) -> int:
+    """Elements that memory holds: an expanded dimension is there once."""
+    return math.prod(size for size, step in zip(dims, steps or [1] * len(dims), strict=True) if step)
+
+
+def amount(event: Event) -> tuple[float, float]:
+    """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the first one's format.
+
+    Parameters
+    ----------
+    event : of an operator.
+
+    Examples
+    --------
+    >>> amount(Event(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]], types=["float", "float"]))
+    (1024.0, 896.0)
+    """
+    inputs = _tensors(event)
+    if not inputs or event.name in _VIEWS:
+        return 0.0, 0.0
+    moved = float(sum(_held(dims, steps) * size for dims, steps, size in inputs))
+    shapes, size = [dims for dims, *_ in inputs], inputs[0][2]
+    name = event.name.removesuffix("_") if event.name != "aten::copy_" else event.name
+    if name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm") and len(shapes) > 1:
+        a, b = shapes[-2:]
+        return 2.0 * math.prod(a) * b[-1], moved + math.prod(a[:-1]) * b[-1] * size
+    if "scaled_dot_product" in name and len(shapes) > 2:
+        q, k = shapes[:2]
+        return 4.0 * math.prod(q) * k[-2], moved + math.prod(q) * size
+    if name == "aten::copy_":
+        return 0.0, moved
+    result = math.prod(max(sizes) for sizes in zip(*_aligned(shapes), strict=True))
+    if name in _MOVES:
+        return 0.0, moved + math.prod(shapes[0]) * size
+    each = ops.CONVENTIONS[_CONVENTION[name]].flops if name in _CONVENTION else 1.0
+    return each * result, moved + result * size
+
+
+def _aligned(shapes: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Shapes with ones put in front, as broadcasting does."""
+    longest = max(len(dims) for dims in shapes)
+    return [[1] * (longest - len(dims)) + list(dims) for dims in shapes]

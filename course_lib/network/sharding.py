@@ -1,0 +1,384 @@
+"""Matrix products whose operands are spread over chips: the collective that each needs, and what hides it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib import ops
+from course_lib.core.bounds import Chip, Estimate, Work, roofline
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    count,
+    known,
+    plain,
+    positive,
+    shown,
+    together,
+    whole,
+    wholes,
+)
+from course_lib.core.dtypes import itemsize
+from course_lib.network.collectives import LinkLike, as_link, cost, rate_of, seconds
+
+TIE = 1 - 1e-12
+"""A size that makes both times equal is enough, whatever the last bit says."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One collective of a sharded product: of which array, over which axis of the mesh, how much and how long."""
+
+    collective: str
+    array: str
+    axis: str
+    bytes: Numbers
+    seconds: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sharded:
+    """A sharded matrix product, seen from one chip.
+
+    Attributes
+    ----------
+    case : ``"neither"``, ``"one"`` or ``"both"``: the operands that are sharded along the contracted size; ``"same-axis"``
+        where an axis shards the rows of one and the columns of the other.
+    steps : the collectives, in order.
+    work : what each chip computes and moves through its own memory.
+    estimate : its times; `estimate.t_network` is the collectives'.
+    out : axis by sharded size of the result.
+    """
+
+    case: str
+    steps: tuple[Step, ...]
+    work: Work
+    estimate: Estimate
+    out: Mapping[str, str]
+
+    @property
+    def bytes_sent(self) -> Numbers:
+        """Byte of the collectives' messages, counted as the collectives count them."""
+        return plain(sum((np.asarray(step.bytes) for step in self.steps), np.asarray(0.0)))
+
+    @property
+    def bound(self) -> Any:
+        """Which ceiling takes longest."""
+        return self.estimate.bound
+
+
+def sharded_matmul(
+    B: ArrayLike,
+    D: ArrayLike,
+    F: ArrayLike,
+    chip: Chip,
+    link: LinkLike,
+    mesh: Mapping[str, ArrayLike],
+    *,
+    x_axes: Mapping[str, str] | None = None,
+    w_axes: Mapping[str, str] | None = None,
+    gather: str = "w",
+    scatter: str | None = None,
+    algorithm: str = "ring",
+    x: str = "bf16",
+    w: str = "bf16",
+    out: str | None = None,
+    compute: str | None = None,
+) -> Sharded:
+    """Matrix product X[B, D] @ W[D, F] with operands sharded over a mesh of chips.
+
+    Neither operand sharded along D: nothing is sent. One: it is gathered first. Both, over the same axis: each chip
+    multiplies what it has and the partial results are added, by an all-reduce, or by a reduce-scatter if the result may stay
+    sharded. The same axis on B and on F: one operand is gathered first, or each chip would compute a block of the diagonal.
+
+    Parameters
+    ----------
+    B, D, F : rows of X, contracted size, columns of W, of the whole arrays. Broadcast.
+    chip, link : of every chip of the mesh; the link as in `all_gather`.
+    mesh : chips by axis, ``{"X": 4, "Y": 2}``.
+    x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``; a size that is not named is whole.
+    gather : ``"x"`` or ``"w"``: which one to gather where both claim an axis; ``"w"`` is fully sharded data parallelism.
+    scatter : ``"B"`` or ``"F"``: leave the result sharded along it, so that a reduce-scatter is enough.
+    algorithm : of the collectives, each along one axis.
+    x, w, out, compute : formats, as in `ops.matmul`. Partial results are sent in `out`.
+
+    Returns
+    -------
+    Sharded
+        Collectives run one after another. Memory traffic is the local product's; what a collective itself reads and writes
+        is not counted.
+
+    Raises
+    ------
+    CourseError
+        If a size does not divide by the chips that share it, an axis is not in the mesh or shards two sizes of one array, or
+        the operands shard D over two different axes.
+
+    References
+    ----------
+    [austin2025] chapter 3.
+
+    Examples
+    --------
+    Two chips, D split between them: both have a part of every sum.
+
+    >>> from course_lib import chip
+    >>> v5e = chip("tpu-v5e")
+    >>> halves = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
+    >>> step = sharded_matmul(1024, 16384, 8192, v5e, v5e.links["ici"].per_direction, {"X": 2}, **halves)
+    >>> step.steps[0].collective, step.bound
+    ('all-reduce', 'compute-bound')
+    """
+    mesh = _mesh(mesh)
+    of_x, of_w = _axes("x_axes", x_axes, "BD", mesh), _axes("w_axes", w_axes, "DF", mesh)
+    known("gather", gather, ("x", "w"))
+    sizes = {name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)}
+    together(**sizes, **{f"mesh[{axis!r}]": np.asarray(chips) for axis, chips in mesh.items()})
+    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)  # formats that are not known are found before anything is sent
+    both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
+    if both is None and "D" in of_x and "D" in of_w:
+        raise CourseError(f"x_axes shards D over {of_x['D']!r} and w_axes over {of_w['D']!r}: shard it over one axis, or in one")
+    case = "both" if both else "one" if "D" in of_x or "D" in of_w else "neither"
+    gathered = [("x", of_x, "D")] if "D" in of_x and not both else [("w", of_w, "D")] if "D" in of_w and not both else []
+    if of_x.get("B") is not None and of_x.get("B") == of_w.get("F"):
+        case = "same-axis"
+        gathered.append(("x", of_x, "B") if gather == "x" else ("w", of_w, "F"))
+
+    steps = []
+    for array, axes, size in gathered:
+        axis = axes.pop(size)
+        dtype = x if array == "x" else w
+        whole_size = _elements(sizes, ("BD" if array == "x" else "DF"), axes, mesh) * itemsize(dtype)
+        steps.append(_step("all-gather", array, axis, whole_size, link, mesh, algorithm))
+    result = {size: axes[size] for size, axes in (("B", of_x), ("F", of_w)) if size in axes}
+    local = {size: _local(size, sizes[size], {**of_x, **of_w}, mesh) for size in "BDF"}
+    if both:
+        partial = _elements(sizes, "BF", result, mesh) * itemsize(out or x)
+        kind = "all-reduce" if scatter is None else "reduce-scatter"
+        steps.append(_step(kind, "result", both, partial, link, mesh, algorithm))
+    if scatter is not None:
+        if not both or known("scatter", scatter, ("B", "F")) in result:
+            raise CourseError(f"scatter={scatter!r} needs D sharded in both operands, and a size that no axis shards yet")
+        _local(scatter, local[scatter], {scatter: both}, mesh)
+        result[scatter] = both
+    work = ops.matmul(plain(local["B"]), plain(local["D"]), plain(local["F"]), x=x, w=w, out=out, compute=compute)
+    comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
+    return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
+
+
+def _mesh(mesh: Any) -> dict[str, Any]:
+    if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
+        raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
+    return {axis: whole(f"mesh[{axis!r}]", chips) for axis, chips in mesh.items()}
+
+
+def _axes(name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[str, ArrayLike]) -> dict[str, str]:
+    if not isinstance(axes, Mapping | None):
+        raise CourseError(f"{name} must be axes by size, {{{sizes[0]!r}: 'X'}} (got {shown(axes)})")
+    found = dict(axes or {})
+    for size, axis in found.items():
+        known(f"size in {name}", size, sizes)
+        known(f"axis in {name}", axis, mesh)
+    if len(set(found.values())) < len(found):
+        raise CourseError(f"{name} shards two sizes of one array over one axis (got {found}): give each size its own axis")
+    return found
+
+
+def _local(name: str, size: Any, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]) -> Any:
+    chips = np.asarray(mesh[axes[name]]) if name in axes else np.asarray(1.0)
+    if np.any(size % chips):
+        over = shown(plain(size)) + " over " + shown(plain(chips))
+        raise CourseError(f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it")
+    return size / chips
+
+
+def _elements(sizes: Mapping[str, Any], array: str, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]) -> Any:
+    """Elements of an array that one chip holds."""
+    return _local(array[0], sizes[array[0]], axes, mesh) * _local(array[1], sizes[array[1]], axes, mesh)
+
+
+def _step(
+    collective: str, array: str, axis: str, size: Any, link: LinkLike, mesh: Mapping[str, ArrayLike], algorithm: str
+) -> Step:
+    return Step(collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm))
+
+
+def critical_contraction(peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str = "ring") -> Numbers:
+    """The smallest contracted size D, split over n chips, whose arithmetic takes as long as adding up the results.
+
+    Each chip does 2BDF/n FLOP and sends its share of an all-reduce of BF elements: B and F cancel, D does not. Latency is
+    left out, and so is the memory.
+
+    Parameters
+    ----------
+    peak : FLOP/s of one chip, dense. Broadcasts.
+    link : byte/s per direction, a `Link`, or a chip's links.
+    n : chips.
+    out : format in which the partial results are sent.
+    algorithm : of the all-reduce.
+
+    Returns
+    -------
+    Whole numbers.
+
+    References
+    ----------
+    [austin2025] chapter 1.
+
+    Examples
+    --------
+    The classic constants, and the table's link of 50 GB/s.
+
+    >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
+    (8756.0, 7880.0)
+    """
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(out, "out")
+    together(peak=rate, link=per_byte)
+    return _enough(_all(n) * per_byte * size * rate / 2)
+
+
+def data_parallel_tokens(
+    peak: ArrayLike, link: LinkLike, n: Any = inf, *, grad: str = "bf16", algorithm: str = "ring"
+) -> Numbers:
+    """Tokens per chip from which the backward pass hides the all-reduce of the gradients.
+
+    A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the number of weights cancels.
+    Latency is left out: gradients are large.
+
+    Parameters
+    ----------
+    peak : FLOP/s of one chip, dense. Broadcasts.
+    link : byte/s per direction, a `Link`, or a chip's links.
+    n : chips that hold the same weights; `inf` for the limit of many, on a torus ``(inf, inf)`` for two axes.
+    grad : format in which the gradients are sent.
+    algorithm : of the all-reduce.
+
+    Returns
+    -------
+    Whole numbers, the batch of one chip in tokens.
+
+    References
+    ----------
+    [austin2025] chapter 5.
+
+    Examples
+    --------
+    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s; and nodes of one GPU with one such port.
+
+    >>> from course_lib import chip, network
+    >>> h100 = chip("h100-sxm")
+    >>> data_parallel_tokens(h100.peak("bf16"), h100.links["nvlink"])
+    2199.0
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"]))
+    2474.0
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"], each=1))
+    19788.0
+    """
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm, limit=True), positive("peak", peak), itemsize(grad, "grad")
+    together(peak=rate, link=per_byte)
+    return _enough(per_byte * size * rate / 4)
+
+
+def tensor_parallel_width(
+    peak: ArrayLike, link: LinkLike, n: Any, *, matrices: int = 2, x: str = "bf16", algorithm: str = "ring"
+) -> Numbers:
+    """Width F of an MLP from which its arithmetic, split over n chips, hides the all-reduce of its result.
+
+    A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an all-reduce of D elements: D and the
+    tokens cancel. Latency is left out; `tensor_parallel_tokens` counts it.
+
+    Parameters
+    ----------
+    peak : FLOP/s of one chip, dense. Broadcasts.
+    link : byte/s per direction, a `Link`, or a chip's links.
+    n : chips that share the layer.
+    matrices : 2, or 3 for a gated MLP.
+    x : format of the activations.
+    algorithm : of the all-reduce.
+
+    Returns
+    -------
+    Whole numbers. F/n is then about the tokens per chip of `data_parallel_tokens`.
+
+    References
+    ----------
+    [austin2025] chapter 5.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
+    15391.0
+    """
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    together(peak=rate, link=per_byte)
+    return _enough(_all(n) * (per_byte * size) * rate / (2 * count("matrices", matrices)))
+
+
+def tensor_parallel_tokens(
+    D: ArrayLike,
+    F: ArrayLike,
+    peak: ArrayLike,
+    link: LinkLike,
+    n: Any,
+    *,
+    matrices: int = 2,
+    x: str = "bf16",
+    algorithm: str = "ring",
+) -> Numbers:
+    """Tokens from which an MLP's arithmetic, split over n chips, hides the all-reduce of its result, latency included.
+
+    Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width` needs the tokens that pay
+    for the hops, and a narrower one never has enough.
+
+    Parameters
+    ----------
+    D, F : width of the model and of its MLP. Broadcast.
+    peak : FLOP/s of one chip, dense. Broadcasts.
+    link : byte/s per direction, a `Link` with its latency, or a chip's links.
+    n : chips that share the layer, and all of its tokens.
+    matrices, x, algorithm : as in `tensor_parallel_width`.
+
+    Returns
+    -------
+    Whole numbers; `inf` where no batch is ever enough.
+
+    Examples
+    --------
+    >>> from course_lib.network import Link
+    >>> nvlink = Link(25e9, count=18, latency=1e-6)
+    >>> tensor_parallel_tokens(8192, 28672, 989.4e12, nvlink, 8)
+    255.0
+    >>> tensor_parallel_tokens(4096, 14336, 989.4e12, nvlink, 8)
+    inf
+    """
+    d, f = wholes(D=D, F=F)
+    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    together(D=d, F=f, peak=rate, link=per_byte)
+    flops = 2 * count("matrices", matrices) * d * f
+    gain = np.asarray(flops / (_all(n) * rate) - d * (per_byte * size))
+    waiting = cost("all-reduce", n, algorithm).hops * np.asarray(as_link(link).latency)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tokens = np.where(gain > 0, np.ceil(waiting / gain * TIE), np.inf)
+    return plain(np.maximum(tokens, 1.0))
+
+
+def _all(n: Any) -> Any:
+    """Chips in all, along every axis."""
+    sizes = [np.asarray(whole("n", size)) for size in (n if isinstance(n, tuple) else (n,))]
+    return np.prod(np.broadcast_arrays(*sizes), axis=0)
+
+
+def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str, *, limit: bool = False) -> Any:
+    takes = cost("all-reduce", n, algorithm, limit=limit)
+    return np.asarray(takes.share) / rate_of(as_link(link), takes)
+
+
+def _enough(size: Any) -> Numbers:
+    """The next whole number, at least one."""
+    return plain(np.maximum(np.ceil(np.asarray(size) * TIE), 1.0))

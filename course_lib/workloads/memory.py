@@ -1,0 +1,160 @@
+"""What a transformer's inference keeps in a chip's memory, and whether it fits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    count,
+    nonnegative,
+    plain,
+    positive,
+    together,
+    wholes,
+)
+from course_lib.specs.accelerators import Accelerator
+from course_lib.specs.configurations import Transformer
+from course_lib.specs.resolve import accelerator, transformer
+from course_lib.workloads.transformer import activation_bytes, cache_bytes, formats, weight_bytes
+
+__all__ = ["Fit", "Memory", "fits", "memory"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What lies in the memory of each chip, byte. Broadcasts.
+
+    Attributes
+    ----------
+    weights, kv, activations : parameters, keys and values, and what the tokens in flight leave between operators.
+    """
+
+    weights: Numbers
+    kv: Numbers
+    activations: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All of them together."""
+        return self.weights + self.kv + self.activations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Whether a model, its cache and its activations fit. Broadcasts.
+
+    Attributes
+    ----------
+    fits : whether `needed` is at most `available`.
+    needed, available : byte on each chip.
+    max_batch : most sequences of this length that would fit; 0 where not even one does.
+    memory : what is needed, by what it is.
+    """
+
+    fits: Any
+    needed: Numbers
+    available: Numbers
+    max_batch: Numbers
+    memory: Memory
+
+
+def memory(
+    model: Transformer | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    w: str = "bf16",
+    x: str | None = None,
+    kv: str | None = None,
+    tp: int = 1,
+    tokens: ArrayLike = 0,
+) -> Memory:
+    """Bytes that weights, cache and activations take on each chip.
+
+    Parameters
+    ----------
+    model : a transformer or its key.
+    batch, context : sequences, and tokens in the cache of each. Broadcast.
+    w, x, kv : formats of weights, activations and cache, as in `course_lib.transformer.formats`.
+    tp : chips that share the model; those that share a head of keys and values each keep a copy.
+    tokens : tokens in flight, whose activations count as `course_lib.transformer.activation_bytes` says: the batch in
+        decode, a chunk of the prompt in prefill. 0 leaves activations out. Broadcasts.
+
+    Returns
+    -------
+    Memory
+
+    Raises
+    ------
+    CourseError
+        If a size is not a positive whole number, a format is not known, or `tp` does not divide the model.
+
+    Examples
+    --------
+    >>> memory("llama-3-8b", 16, 4096).kv / 2**30
+    8.0
+    """
+    one, fm, chips = transformer(model), formats(w, x, kv), count("tp", tp)
+    sequences, length = wholes(batch=batch, context=context)
+    flying = nonnegative("tokens", tokens)
+    together(batch=sequences, context=length, tokens=flying)
+    cached = sequences * length * (cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0)
+    return Memory(weight_bytes(one, fm, tp=chips), cached, flying * activation_bytes(one, 1, fm, tp=chips))
+
+
+def fits(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    w: str = "bf16",
+    x: str | None = None,
+    kv: str | None = None,
+    tp: int = 1,
+    tokens: ArrayLike = 0,
+    capacity: ArrayLike | None = None,
+) -> Fit:
+    """Whether a model serves so many sequences of this length from the memory of its chips.
+
+    Parameters
+    ----------
+    model, chip : a transformer and an accelerator, or their keys.
+    batch, context, w, x, kv, tp, tokens : as in `memory`.
+    capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less: say how much.
+        "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller. Broadcasts.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    CourseError
+        As `memory`, and if the chip's memory is not published and no capacity given.
+
+    Examples
+    --------
+    >>> fits("llama-2-70b", "h100-sxm", 1, 4096).fits, fits("llama-2-70b", "h100-sxm", 1, 4096, tp=2).fits
+    (False, True)
+    >>> fits("llama-3-8b", "h100-sxm", 1, 1024).max_batch, fits("llama-3-8b", "h100-sxm", 1, 1024, capacity=80e9).max_batch
+    (520.0, 476.0)
+    """
+    on = accelerator(chip)
+    if capacity is None and on.memory is None:
+        raise CourseError(f"{on.key} has no published memory capacity: pass capacity= in bytes")
+    available = positive("capacity", on.memory if capacity is None else capacity)
+    needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, tokens=tokens)
+    sequences, _ = wholes(batch=batch, context=context)
+    together(batch=needed.kv, tokens=needed.activations, capacity=available)
+    left = np.asarray(available - needed.weights - needed.activations)
+    sequence = np.asarray(needed.kv) / sequences
+    with np.errstate(divide="ignore"):
+        most = np.where(sequence > 0, np.floor(left / np.where(sequence > 0, sequence, 1.0)), np.inf)
+    most = np.where(left < 0, 0.0, most)
+    inside: Any = plain(np.asarray(needed.total) <= available)
+    return Fit(inside, needed.total, available, plain(most), needed)

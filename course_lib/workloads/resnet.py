@@ -1,0 +1,223 @@
+"""A residual network layer by layer: FLOPs, parameters, and four answers to the question which bytes count."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from course_lib.core.bounds import Estimate, Work, total
+from course_lib.core.checks import CourseError, Numbers, known, shown, whole
+from course_lib.core.dtypes import itemsize, widest
+from course_lib.specs.accelerators import Accelerator
+from course_lib.specs.configurations import MACS_ARE, ConvNet
+from course_lib.specs.configurations import model as model_of
+from course_lib.specs.resolve import accelerator, bounded
+
+__all__ = ["BYTES", "Counted", "Layer", "forward", "layers", "work"]
+
+Counted = Literal["weights", "operands", "fused", "eager"]
+BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
+"""Which bytes are counted, each with all before it:
+
+- ``"weights"``: parameters only, as if activations never left the chip;
+- ``"operands"``: what each convolution and the classifier reads and writes beside them, batch norm and ReLU fused;
+- ``"fused"``: the shortcut that a block's sum reads, and the two poolings;
+- ``"eager"``: batch norm, ReLU and sum as operators of their own, each reading and writing its tensors.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier. Sizes are of one image.
+
+    Attributes
+    ----------
+    name : ``"stem"``, ``"max_pool"``, ``"2.1.conv1"`` (stage, block, convolution), ``"average_pool"``, ``"classifier"``.
+    flops : of the convolution or the classifier, two a multiply-accumulate; none are counted for the rest.
+    parameters : weights, with the batch norm's scale and shift or the classifier's bias.
+    inputs, outputs : elements read and written.
+    pool : whether it is a pooling.
+    norm, relu, adds : what follows the convolution.
+    """
+
+    name: str
+    flops: int
+    parameters: int
+    inputs: int
+    outputs: int
+    pool: bool = False
+    norm: bool = False
+    relu: bool = False
+    adds: bool = False
+
+    def elements(self, counted: Counted) -> int:
+        """Activation elements of one image that move between chip and memory.
+
+        Examples
+        --------
+        >>> stem = layers("resnet-50")[0]
+        >>> stem.elements("operands") == 3 * 224 * 224 + 64 * 112 * 112
+        True
+        """
+        level = BYTES.index(known("counted", counted, BYTES))
+        if level < (2 if self.pool else 1):
+            return 0
+        extra = (self.adds if level >= 2 else 0) + (2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0)
+        return self.inputs + self.outputs + extra * self.outputs
+
+    def work(self, batch: ArrayLike, *, w: str = "fp16", x: str | None = None, counted: Counted = "operands") -> Work:
+        """The layer's work for a batch of images."""
+        images, size = whole("batch", batch), itemsize(w, "w")
+        moved = self.parameters * size + images * self.elements(counted) * (size if x is None else itemsize(x, "x"))
+        kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
+        return Work(images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels)
+
+
+def _arithmetic(w: str, x: str) -> str:
+    try:
+        return widest(x, w)
+    except CourseError:
+        raise CourseError(f"w and x must be one format, or one the wider (got {w!r} and {x!r})") from None
+
+
+def layers(net: ConvNet | str) -> tuple[Layer, ...]:
+    """The layers of a residual network of bottleneck blocks.
+
+    Parameters
+    ----------
+    net : a convnet or its key.
+
+    Returns
+    -------
+    The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling, the classifier.
+
+    Raises
+    ------
+    CourseError
+        If the model is not a convnet.
+
+    References
+    ----------
+    [he2016] table 1.
+
+    Examples
+    --------
+    >>> sum(layer.flops for layer in layers("resnet-50")) / 1e9
+    8.178368512
+    >>> sum(layer.parameters for layer in layers("resnet-50"))
+    25557032
+    """
+    found: Any = model_of(net) if isinstance(net, str) else net
+    if not isinstance(found, ConvNet):
+        said = shown(getattr(found, "key", found))
+        raise CourseError(f"net must be a convnet or its key (got {said}): transformers are in course_lib.llm")
+    if found is net:  # those of the table were checked when they were read
+        found.check_sizes()
+    return tuple(_layers(found))
+
+
+def _layers(net: ConvNet) -> Iterator[Layer]:
+    side = net.image // 2
+    yield _convolution("stem", 7, 3, net.stem, net.image, side)
+    yield Layer("max_pool", 0, 0, net.stem * side**2, net.stem * (side // 2) ** 2, pool=True)
+    side, channels = side // 2, net.stem
+    for stage, (blocks, width) in enumerate(zip(net.blocks, net.widths, strict=True), 2):
+        for block in range(1, blocks + 1):
+            after = side // 2 if block == 1 and stage > 2 else side
+            yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
+            side, channels = after, width * net.expansion
+    yield Layer("average_pool", 0, 0, channels * side**2, channels, pool=True)
+    yield Layer("classifier", MACS_ARE * channels * net.classes, (channels + 1) * net.classes, channels, net.classes)
+
+
+def _block(net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool) -> Iterator[Layer]:
+    out = width * net.expansion
+    middle = side if net.stride_in == "3x3" else after
+    yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
+    yield _convolution(f"{name}.conv2", 3, width, width, middle, after)
+    if first:
+        yield _convolution(f"{name}.shortcut", 1, channels, out, side, after, relu=False)
+    yield _convolution(f"{name}.conv3", 1, width, out, after, after, adds=True)
+
+
+def _convolution(
+    name: str, kernel: int, channels: int, out: int, side: int, after: int, *, relu: bool = True, adds: bool = False
+) -> Layer:
+    weights = kernel**2 * channels * out
+    flops = MACS_ARE * weights * after**2
+    return Layer(name, flops, weights + 2 * out, channels * side**2, out * after**2, norm=True, relu=relu, adds=adds)
+
+
+def work(net: ConvNet | str, batch: ArrayLike, *, w: str = "fp16", x: str | None = None, counted: Counted = "operands") -> Work:
+    """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip is chosen.
+
+    A roofline of the sum lets the layers overlap, one's arithmetic with another's traffic; `forward` does not.
+
+    Parameters
+    ----------
+    net : a convnet or its key.
+    batch : images. Broadcasts.
+    w, x : formats of weights and activations; `x` defaults to `w`.
+    counted : which bytes, as `BYTES` says.
+
+    Returns
+    -------
+    Work
+
+    Raises
+    ------
+    CourseError
+        If the batch is not a positive whole number, or a format or `counted` is not known.
+
+    Examples
+    --------
+    >>> [round(work("resnet-50", 64, counted=counted).intensity, 1) for counted in BYTES]
+    [10240.1, 184.4, 142.0, 50.3]
+    """
+    known("counted", counted, BYTES)
+    every = [layer.work(batch, w=w, x=x, counted=counted) for layer in layers(net) if _moves(layer, counted)]
+    flops: Numbers = sum(one.flops for one in every)
+    moved: Numbers = sum(one.bytes for one in every)
+    return Work(flops, moved, every[0].dtype, kernels=sum(one.kernels for one in every))
+
+
+def forward(
+    net: ConvNet | str,
+    chip: Accelerator | str,
+    batch: ArrayLike,
+    *,
+    w: str = "fp16",
+    x: str | None = None,
+    counted: Counted = "operands",
+) -> Estimate:
+    """Bound a forward pass: the layers one after another, each under its own roof.
+
+    Parameters
+    ----------
+    net, chip : a convnet and an accelerator, or their keys.
+    batch, w, x, counted : as in `work`.
+
+    Returns
+    -------
+    Estimate
+        Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no bound: `kernels` counts them.
+
+    Raises
+    ------
+    CourseError
+        As `work`, and if the chip lacks a peak for the arithmetic.
+
+    Examples
+    --------
+    >>> round(1e3 * forward("resnet-50", "a100-sxm-80", 64).lower, 2)
+    2.1
+    """
+    known("counted", counted, BYTES)
+    on = accelerator(chip)
+    parts = {layer.name: layer.work(batch, w=w, x=x, counted=counted) for layer in layers(net) if _moves(layer, counted)}
+    return total(**{name: bounded(one, on) for name, one in parts.items()})
+
+
+def _moves(layer: Layer, counted: Counted) -> bool:
+    return bool(layer.parameters or layer.elements(counted))

@@ -1,0 +1,171 @@
+"""Keeps translations level with the English: the same structure in every language, and sections known to be stale.
+
+`chapters/<lang>/stamps.json` holds, for each section, the hash of the English text that its translator last looked at.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+import msgspec
+
+from course_lib import CourseError
+from course_lib.book.text import words
+from course_press.source.book import Book, read_book
+from course_press.source.chapter import (
+    CITED,
+    INLINE,
+    LABELS,
+    Cell,
+    Chapter,
+    Line,
+    SourceError,
+    read_text,
+)
+from course_press.source.files import swap_in
+
+SOURCE = "en"
+"""The language that is written first."""
+TOP = "top"
+"""The name of what stands before a chapter's first section."""
+
+_HEADING = re.compile(r"^(#{2,})\s.*?\{#([\w-]+)[^}]*\}\s*$")
+_ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
+"""An id that a heading of the cover gets when it is printed."""
+_LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
+_CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$")
+_MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
+
+
+@dataclass(slots=True)
+class Section:
+    """A section of a chapter: what it says, and what must be the same in every language."""
+
+    anchor: str
+    at: Line
+    level: int = 1
+    text: list[str] = field(default_factory=list)
+    order: list[tuple[str, str]] = field(default_factory=list)
+    bag: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def stamp(self) -> str:
+        """A hash of the words, however they are wrapped."""
+        return hashlib.sha256(" ".join(" ".join(self.text).split()).encode()).hexdigest()[:16]
+
+
+def sections(chapter: Chapter) -> list[Section]:
+    """A chapter's sections. Includes and labels keep their order; what stands within sentences is only counted.
+
+    A sentence's citations, numbers and maths follow the word order of its language.
+    """
+    first = next((item if isinstance(item, Line) else item.at for item in chapter.items), Line("", chapter.path, 1))
+    found = [Section(TOP, first, text=[chapter.title])]
+    for item in chapter.items:
+        if isinstance(item, Cell):
+            found[-1].order.append(("include", item.at.file.as_posix()))
+            continue
+        line = _ANCHOR.sub(r"{#\1}", item.text)
+        if heading := _HEADING.match(line):
+            found.append(Section(heading[2], item, len(heading[1])))
+        here = found[-1]
+        here.text.append(line)
+        here.order += [("label", label) for label in _LABEL.findall(line)]
+        plain = INLINE.sub(" ", item.text)
+        here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
+        here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
+        here.bag.update(("reference", cited) for cited in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain)))
+    return found
+
+
+def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, str, str]]:
+    """Where a translation's structure differs from the English: line, what, how to mend it."""
+    ours, theirs = sections(source), sections(translation)
+    wanted, given = (str(chapter.meta.get("prerequisites")) for chapter in (source, translation))
+    if wanted != given:
+        yield theirs[0].at, f"the English has prerequisites {wanted}, this page {given}", "give both the same"
+    for one, other in zip_longest(ours, theirs):
+        wanted, given = (f"#{s.anchor} at level {s.level}" if s else "the end" for s in (one, other))
+        if wanted != given:
+            line = (other or theirs[-1]).at
+            yield line, f"the English has {wanted} here, this page {given}", "give both the same headings and anchors, in order"
+            return
+    for one, other in zip(ours, theirs, strict=True):
+        here = f"section #{other.anchor}"
+        for want, have in zip_longest(one.order, other.order, fillvalue=("", "nothing")):
+            if want != have:
+                what = f"{here}: the English has {' '.join(want).strip()} where this page has {' '.join(have).strip()}"
+                yield other.at, what, "include the same cells and labels in the same order"
+                break
+        for kind, value in one.bag - other.bag:
+            yield other.at, f"{here}: {kind} {value} of the English is missing", "carry it over unchanged"
+        for kind, value in other.bag - one.bag:
+            yield other.at, f"{here}: {kind} {value} does not stand in the English", "take it out, or mend the English"
+
+
+def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[str]:
+    """Terms of the glossary that the English uses and whose fixed translation the page never uses."""
+    english, here = words(SOURCE, "term"), words(lang, "term")
+    said, says = (" ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower() for c in (source, translation))
+    for term, text in english.items():
+        plain, fixed = (w.partition("(")[0].strip().lower() for w in (text, here[term]))
+        if re.search(rf"\b{re.escape(plain)}\b", said) and fixed not in says:
+            yield f"{plain}: {here[term]}"
+
+
+def pairs(book: Book) -> Iterator[tuple[Chapter, Chapter]]:
+    """Each chapter of a translation with the English it translates."""
+    by_place = {_place(chapter, SOURCE): chapter for chapter in read_book(book.root, SOURCE).chapters}
+    for chapter in book.chapters:
+        if _place(chapter, book.lang) in by_place:
+            yield by_place[_place(chapter, book.lang)], chapter
+
+
+def _place(chapter: Chapter, lang: str) -> str:
+    return chapter.path.as_posix().replace(f"chapters/{lang}/", "chapters/*/", 1)
+
+
+def read_stamps(root: Path, lang: str) -> dict[str, dict[str, str]]:
+    """The English hashes that a language's translators last saw, by chapter and section."""
+    shown = Path("chapters") / lang / "stamps.json"
+    if not (root / shown).is_file():
+        return {}
+    try:
+        stamps = msgspec.json.decode(read_text(root / shown, shown), type=dict[str, dict[str, str]])
+    except msgspec.DecodeError as error:
+        raise SourceError(shown, 1, f"is not as course stamp writes it ({error}): take it from the last commit") from None
+    return stamps
+
+
+def stale_sections(source: Chapter, stamps: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The anchors of the sections whose English has changed since the translator looked."""
+    seen = stamps.get(source.path.stem, {})
+    return [section.anchor for section in sections(source) if seen.get(section.anchor) != section.stamp]
+
+
+def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
+    """Record that a translator has looked at a chapter, or at one section: ``"rooflines#sec-matmul"``.
+
+    Raises
+    ------
+    CourseError
+        If the book has no such chapter or section in this language.
+    """
+    name, _, anchor = wanted.partition("#")
+    by_name = {translation.path.stem: source for source, translation in pairs(read_book(root, lang))}
+    if name not in by_name:
+        raise CourseError(f"chapter {name!r} is not translated into {lang!r}: choose from {', '.join(sorted(by_name))}")
+    current = {section.anchor: section.stamp for section in sections(by_name[name])}
+    if anchor and anchor not in current:
+        raise CourseError(f"chapter {name!r} has no section {anchor!r}: choose from {', '.join(current)}")
+    stamps = read_stamps(root, lang)
+    kept = {key: value for key, value in stamps.get(name, {}).items() if key in current}
+    chosen = [anchor] if anchor else list(current)
+    stamps[name] = {**kept, **{key: current[key] for key in chosen}}
+    swap_in(root / "chapters" / lang / "stamps.json", json.dumps(stamps, indent=1, sort_keys=True) + "\n")
+    return chosen

@@ -1,0 +1,249 @@
+"""The command `course`: parses, calls, prints. Exit codes: 0 done, 1 a check failed, 2 bad input, 3 something is missing."""
+
+import contextlib
+import functools
+import http.server
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.table import Table
+
+from course_lib import CourseError
+from course_press.check import parity  # fmt: skip
+from course_press.check import rules as checks
+from course_press.cli import (
+    calibrate as cli_calibrate,
+)
+from course_press.cli import (
+    exercises as cli_exercises,
+)
+from course_press.cli import (
+    export as cli_export,
+)
+from course_press.cli import (
+    labs as cli_labs,
+)
+from course_press.cli import (
+    predict as cli_predict,
+)
+from course_press.cli import (
+    specs as cli_specs,
+)
+from course_press.cli.console import err_console, out_console, progress
+from course_press.exports import book as export
+from course_press.exports import notebooks
+from course_press.pages import about, quarto, site
+from course_press.pages.pandoc import pandoc_version
+from course_press.source.book import languages, read_book
+from course_press.source.chapter import MissingError
+
+app = typer.Typer(
+    help="Builds, checks and shows the book.", no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
+)
+app.add_typer(cli_specs.app)
+app.add_typer(cli_predict.app)
+app.add_typer(cli_calibrate.app)
+app.add_typer(cli_labs.app)
+app.add_typer(cli_exercises.app)
+app.add_typer(cli_export.app)
+PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
+
+
+class Engine(StrEnum):
+    """Which program prints the pages."""
+
+    auto = "auto"
+    quarto = "quarto"
+    embedded = "embedded"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(version("course-lib"))  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def course(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Builds, checks and shows the book. Run it in the book's folder."""
+
+
+@app.command()
+def build(
+    lang: Annotated[list[str] | None, typer.Option(help="Language to build; repeat for several. All when not given.")] = None,
+    engine: Annotated[Engine, typer.Option(help="auto takes Quarto where it is on PATH.")] = Engine.auto,
+    out: Annotated[Path, typer.Option(help="Folder for the site.")] = Path("_site"),
+) -> None:
+    """Build the site from executed cells.
+
+    Example: `course build --lang en --engine embedded`
+    """
+    root = Path.cwd()
+    langs = _languages(root, lang)
+    use_quarto = engine is Engine.quarto or (engine is Engine.auto and quarto.installed() is not None)
+    press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
+    start = time.perf_counter()
+    with progress("reading the book") as say:
+        pages = press(root, langs, out.resolve(), say=say)
+    name = "Quarto" if use_quarto else "the embedded engine"
+    out_console.print(
+        f"{len(pages)} pages in {', '.join(langs)} by {name} in {time.perf_counter() - start:.1f} s: {out / 'index.html'}"
+    )
+
+
+@app.command("notebooks")
+def notebooks_command(
+    lang: Annotated[list[str] | None, typer.Option(help="Language to print; repeat for several. All when not given.")] = None,
+) -> None:
+    """Print every chapter as an executed notebook into notebooks/.
+
+    Example: `course notebooks --lang en`
+    """
+    root = Path.cwd()
+    langs = _languages(root, lang)
+    with progress("reading the book") as say:
+        files = notebooks.write(root, langs, say=say)
+    out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
+
+
+def _languages(root: Path, wanted: list[str] | None) -> list[str]:
+    known = languages(root)
+    for code in wanted or ():
+        if code not in known:
+            raise CourseError(f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}")
+    return list(dict.fromkeys(wanted or known))
+
+
+@app.command()
+def check() -> None:
+    """Check the source: references, inline numbers, numbers typed by hand, unused cells, languages.
+
+    Example: `course check`
+    """
+    findings = checks.check(Path.cwd())
+    for finding in findings:
+        out_console.print(str(finding), soft_wrap=True)
+    if findings:
+        err_console.print(f"{len(findings)} findings", style="red")
+        raise typer.Exit(1)
+
+
+@app.command()
+def stamp(
+    lang: Annotated[str, typer.Argument(help="Language of the translation.")],
+    what: Annotated[str, typer.Argument(help="Chapter, or chapter#section.")],
+) -> None:
+    """Record that a translation was compared with the English as it is now.
+
+    Example: `course stamp es rooflines#sec-matmul`
+    """
+    root = Path.cwd()
+    _languages(root, [lang])
+    anchors = parity.stamp(root, lang, what)
+    out_console.print(f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English")
+
+
+@app.command()
+def serve(
+    out: Annotated[Path, typer.Option(help="Folder of the site.")] = Path("_site"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8000,
+) -> None:
+    """Serve the built site on this machine, for pages that Quarto made; ours open as files too.
+
+    Example: `course serve --port 8000`
+    """
+    if not (out / "index.html").is_file():
+        raise CourseError(f"--out {str(out)!r} holds no built site: run course build first")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(out))
+    try:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        raise CourseError(f"--port {port} cannot be used ({error.strerror}): choose another") from None
+    out_console.print(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed, which engine will run, what is missing and how to get it.
+
+    Example: `course doctor`
+    """
+    needs = [
+        *(Need(name, _installed(name), "course_lib", "run make book", True) for name in ("numpy", "matplotlib", "msgspec")),
+        *(Need(name, _installed(name), "the embedded engine", "run make book", True) for name in PRESS),
+        Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
+        Need("quarto", quarto.installed(), "the Quarto engine", quarto.GET),
+        Need("playwright", _installed("playwright"), "browser tests", "run make test"),
+        Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
+    ]
+    table = Table("what", "found", "for", box=None)
+    table.add_row("Python", platform.python_version(), "everything")
+    for need in needs:
+        table.add_row(need.what, need.found or f"not found: {need.get}", need.purpose, style=None if need.found else "yellow")
+    out_console.print(table)
+    out_console.print(f"Engine that course build takes: {'Quarto' if quarto.installed() else 'embedded'}")
+    with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
+        repo, ref = about.address(read_book(Path.cwd(), languages(Path.cwd())[0]))
+        if not repo or repo.startswith(about.PLACEHOLDER):
+            said = f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set repo-url in _quarto.yml to your address"
+            out_console.print(said, style="yellow", soft_wrap=True)
+    if any(need.needed and not need.found for need in needs):
+        raise typer.Exit(3)
+
+
+class Need(NamedTuple):
+    """Something that `doctor` looks for."""
+
+    what: str
+    found: str | None
+    purpose: str
+    get: str
+    needed: bool = False
+
+
+def _pandoc() -> str | None:
+    try:
+        return pandoc_version()
+    except MissingError:
+        return None
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    """Run the command line; errors of ours, and of the machine, become one message and an exit code."""
+    # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        app()
+    except CourseError as error:
+        _fail(str(error), 3 if isinstance(error, MissingError) else 2)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename is not None else ""
+        _fail(f"{error.strerror or error}{where}", 3)
+    except UnicodeError as error:
+        _fail(f"text that UTF-8 cannot hold or is not UTF-8: {error}", 2)
+    except (MemoryError, RecursionError) as error:
+        _fail(f"the input is too large or too deeply nested ({type(error).__name__})", 2)
+
+
+def _fail(said: str, code: int) -> None:
+    err_console.print(said, style="red", soft_wrap=True)
+    sys.exit(code)

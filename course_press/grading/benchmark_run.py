@@ -1,0 +1,160 @@
+"""Runs a learner's benchmark for the grader of lab 00: on the simulated machine, or on this computer's own CPU."""
+
+import secrets
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_press.grading import simulated
+from course_press.grading.inside.benchmark import KEYS
+from course_press.grading.learner import Learner, Warden, serve
+
+SIZE = 512
+"""n: large enough that three matrices outweigh the call, small enough that a laptop answers in milliseconds."""
+REPEATS = 11
+"""Odd, and as many as the simulated machine takes to come round: exactly one of them is an outlier."""
+RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
+"""The simulated runs: which package is there, and which device is asked for."""
+KINDS = ("not-implemented", "no-measure", "unsupported", "not-ready", "no-package", "syntax", "crash")
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of `measure`: what it returned or how it failed, and what the machine saw of it."""
+
+    device: str
+    size: int = SIZE
+    failure: str = ""
+    """Kind of failure: none, or one of `KINDS`."""
+    said: str = ""
+    wrong_return: str = ""
+    seconds: float = 0.0
+    flops: float = 0.0
+    tflops: float = 0.0
+    operands: list[str] = []
+    ran_on: list[str] = []
+    used_torch: bool = False
+    samples: list[simulated.Sample] = []
+    event_samples: list[simulated.Sample] = []
+    ours: list[float] = []
+    """What the same multiplication took this computer each time that we measured it ourselves, before and after."""
+
+
+class _Value(msgspec.Struct):
+    number: str = ""
+    shown: str = ""
+
+
+class _Told(simulated.Asked):
+    """What comes from a learner's process: a question to the machine, or how it ended."""
+
+    failure: str = ""
+    said: str = ""
+    other: str = ""
+    keys: tuple[str, ...] = ()
+    values: dict[str, _Value] = msgspec.field(default_factory=dict)
+    times: tuple[float, ...] = ()
+
+
+def simulate(path: Path, limit: float) -> list[Outcome]:
+    """Run a learner's file on each of the simulated machines.
+
+    Raises
+    ------
+    EndedError
+        If its process ends, or does not end in `limit` seconds.
+    """
+    found = []
+    with Warden(["numpy"]) as warden:
+        for package, device in RUNS:
+            machine = simulated.Machine()
+            learner = warden.start("benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS)
+            outcome = _outcome(learner, device, SIZE, machine)
+            # What a first call multiplied does not matter, for its time is not to count.
+            calls = [call for call in machine.calls if not call.first] or machine.calls
+            found.append(
+                msgspec.structs.replace(
+                    outcome,
+                    operands=sorted({kind for call in calls for kind in call.operands}),
+                    ran_on=sorted({call.device for call in machine.calls}),
+                    used_torch=machine.used_torch,
+                    samples=machine.samples,
+                    event_samples=machine.event_samples,
+                )
+            )
+    return found
+
+
+def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
+    """Run it for real, between measurements of our own; again if they are far apart, for a computer has other work too.
+
+    A busy computer slows single multiplications tenfold. So all of ours span the range that is allowed, those of earlier tries
+    too: it is narrow where the computer is quiet, and wide where it is not.
+
+    Raises
+    ------
+    EndedError
+        If its process ends, or does not end in `limit` seconds.
+    """
+    # Nobody knows beforehand what it will be asked.
+    size = secrets.choice(range(SIZE - 64, SIZE + 65, 16))
+    packages = ["numpy", "torch"] if "torch" in path.read_text(encoding="utf-8") else ["numpy"]
+    with Warden(packages) as warden:
+        own = warden.start("own", path, (tries + 1) * limit, size=size, repeats=REPEATS)
+        ours = _own_seconds(own)
+        for _ in range(tries):
+            outcome = _outcome(warden.start("benchmark", path, limit, device="cpu", size=size, repeats=REPEATS), "cpu", size)
+            ours += _own_seconds(own)
+            outcome = msgspec.structs.replace(outcome, ours=ours)
+            if outcome.failure == "no-package" and outcome.said.rpartition(" ")[2] not in warden.missing:
+                # It is here: what is raised for it is the file's own.
+                outcome = msgspec.structs.replace(outcome, failure="crash")
+            if outcome.failure or outcome.wrong_return or within(outcome):
+                break
+    return outcome
+
+
+def _own_seconds(own: Learner) -> list[float]:
+    own.tell({"op": "measure"})
+    return list(own.hear(_Told)[0].times)
+
+
+def within(outcome: Outcome, factor: float = 3.0) -> bool:
+    """Whether the seconds lie within a factor of what we measured ourselves."""
+    return min(outcome.ours) / factor <= outcome.seconds <= max(outcome.ours) * factor
+
+
+def _outcome(learner: Learner, device: str, size: int, machine: simulated.Machine | None = None) -> Outcome:
+    def answer(told: _Told, payload: bytes) -> dict[str, Any] | None:
+        if told.op in ("returned", "failed"):
+            return None
+        if machine is None:
+            raise EOFError("there is nothing to ask for")
+        return machine.answer(told, payload)
+
+    told = serve(learner, _Told, answer)
+    if told.op == "failed":
+        return Outcome(device=device, size=size, failure=told.failure if told.failure in KINDS else "crash", said=told.said)
+    return _read(told, device, size)
+
+
+def _read(told: _Told, device: str, size: int) -> Outcome:
+    if told.other:
+        return Outcome(device=device, size=size, wrong_return=f"measure returned {told.other}")
+    if missing := [key for key in KEYS if key not in told.values]:
+        given = ", ".join(told.keys) or "none"
+        said = f"{', '.join(map(repr, missing))} missing (keys given: {given})"
+        return Outcome(device=device, size=size, wrong_return=said)
+    numbers = []
+    for key in KEYS:
+        try:
+            number = float.fromhex(told.values[key].number)
+        except (ValueError, OverflowError):
+            number = 0.0
+        if not 0 < number < inf:
+            said = f"{key!r} must be a positive plain number (got {told.values[key].shown})"
+            return Outcome(device=device, size=size, wrong_return=said)
+        numbers.append(number)
+    seconds, flops, tflops = numbers
+    return Outcome(device=device, size=size, seconds=seconds, flops=flops, tflops=tflops)

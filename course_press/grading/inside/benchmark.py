@@ -1,0 +1,51 @@
+"""Runs a learner's `measure`: on the simulated machine, or on this computer's own CPU."""
+
+import numbers
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from course_press.grading.inside import frames, learner
+
+KEYS = ("seconds", "flops", "tflops")
+IN_THE_CALL = "in the call measure(n, dtype=…, device=…, repeats=…): "
+
+
+def main(job: dict[str, Any], talk: socket.socket) -> None:
+    """Run it, and tell the grader what it returned."""
+    if "package" in job:
+        from course_press.grading.inside import machine, simulated_numpy
+
+        simulated_numpy.install(machine.Machine(talk), with_torch=job["package"] == "torch")
+    frames.send(talk, _attempt(job))
+
+
+def _attempt(job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        measure = learner.load(job, "measure")
+        if measure is None:
+            said = "the file defines no function measure(n, dtype, device, repeats): keep its name"
+            return {"op": "failed", "failure": "no-measure", "said": said}
+        return _told(measure(job["size"], dtype="fp32", device=job["device"], repeats=job["repeats"]))
+    except BaseException as error:  # noqa: BLE001
+        return learner.failed(error, job, IN_THE_CALL)
+
+
+def _told(returned: Any) -> dict[str, Any]:
+    """What was returned, in plain words: what it is worth is not for this process to say."""
+    if not isinstance(returned, Mapping):
+        what = "nothing: is a return missing?" if returned is None else f"a {type(returned).__name__}"
+        return {"op": "returned", "other": what[: learner.LONGEST]}
+    values = {key: _value(returned[key]) for key in KEYS if key in returned}
+    keys = [f"{key!r:.60}" for key in list(returned)[:20]]
+    return {"op": "returned", "keys": keys, "values": values}
+
+
+def _value(value: Any) -> dict[str, str]:
+    number = ""
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        try:
+            number = float(value).hex()
+        except OverflowError:
+            number = "inf"
+    return {"number": number, "shown": f"{type(value).__name__} {value!r:.60}"[: learner.LONGEST]}

@@ -1,0 +1,109 @@
+"""A learner's process: bounded, in a folder with nothing but its own file, and without the rest of this press.
+
+The limits keep an honest mistake from taking the computer with it. They are no sandbox: the file runs with the rights of whoever
+grades it, and can read what that person can read.
+"""
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+MEMORY = 4 << 30
+"""Bytes of address space that a process may add to what its libraries take."""
+FILE = 64 << 20
+"""Bytes that a file it writes may have."""
+THREADS = 1024
+"""That the user's processes may add together: torch takes some for each core."""
+LONGEST = 2000
+"""Characters of what a file says about itself that are passed on."""
+
+
+def main(job: dict[str, Any], talk: int, trace: int) -> None:
+    """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands when its time is over."""
+    os.chdir(job["folder"])
+    job["text"] = Path(job["file"]).read_text(encoding="utf-8", errors="replace") if job.get("file") else ""
+    sys.path[:] = [entry for entry in sys.path if entry != job["without"]]  # no other submission
+    os.environ.update({"HOME": job["folder"], "TMPDIR": job["folder"]})
+    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+        for fd in range(3):
+            os.dup2(nothing.fileno(), fd)
+    _limit()
+    faulthandler.dump_traceback_later(job["limit"], file=trace)
+    importlib.import_module(f"course_press.grading.inside.{job['kind']}").main(job, socket.socket(fileno=talk))
+
+
+def _limit() -> None:
+    import resource
+
+    limits = {resource.RLIMIT_FSIZE: FILE, resource.RLIMIT_CORE: 0}
+    if sys.platform == "linux":
+        page, statm = os.sysconf("SC_PAGE_SIZE"), Path("/proc/self/statm").read_text()
+        limits[resource.RLIMIT_AS] = int(statm.split()[0]) * page + MEMORY
+        limits[resource.RLIMIT_NPROC] = _threads() + THREADS
+    for kind, most in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (value, value))
+
+
+def _threads() -> int:
+    """How many threads this user's processes have, which the system counts together."""
+    total = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if entry.stat().st_uid == os.getuid():
+                total += int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[17])
+    return total
+
+
+def load(job: dict[str, Any], name: str) -> Any:
+    """Execute the learner's file and return its function of that name; None where it defines none."""
+    import types
+
+    module = types.ModuleType("learner")
+    module.__file__ = job["file"]
+    # Dataclasses look their module up.
+    sys.modules["learner"] = module
+    exec(compile(Path(job["file"]).read_bytes(), job["file"], "exec"), module.__dict__)  # noqa: S102
+    found = getattr(module, name, None)
+    return found if callable(found) else None
+
+
+def failed(error: BaseException, job: dict[str, Any], elsewhere: str = "") -> dict[str, str]:
+    """What the grader is told of an error: its kind, and the line of the learner's file with what went wrong there."""
+    line = where(error, job)
+    if isinstance(error, SyntaxError) and line:
+        return {"op": "failed", "failure": "syntax", "said": f"{line}: {error.msg}"}
+    at = f"{line}: " if line else elsewhere
+    if isinstance(error, NotImplementedError):
+        return {"op": "failed", "failure": "not-implemented", "said": at.removesuffix(": ")}
+    kind = getattr(error, "kind", "crash")
+    said = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        kind = ("unsupported" if "." in (error.name or "") else "no-package") if package in ("torch", "numpy") else "crash"
+        said = f"{error.name}" if kind != "crash" else f"{said}. The grader gives a file nothing of its folder: keep all in one"
+    elif isinstance(error, MemoryError):
+        said = f"MemoryError: more than {MEMORY >> 30} GiB"
+    return {"op": "failed", "failure": str(kind), "said": (at + said)[:LONGEST]}
+
+
+def where(error: BaseException, job: dict[str, Any]) -> str:
+    """The last line of the learner's file that an error passed through, with its text; empty where it passed through none."""
+    file = job["file"]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"line {error.lineno}: {(error.text or '').strip()!r}"[:LONGEST]
+    numbers = [frame.f_lineno if number is None else number for frame, number in traceback.walk_tb(error.__traceback__)
+               if frame.f_code.co_filename == file]  # fmt: skip
+    if not numbers:
+        return ""
+    lines = job["text"].splitlines()
+    text = lines[numbers[-1] - 1].strip() if 0 < numbers[-1] <= len(lines) else ""
+    return f"line {numbers[-1]}: {text!r}"[:LONGEST]

@@ -1,0 +1,160 @@
+"""Starts learners' processes, watches them, and in the end ends them and everything that they started.
+
+It imports first what they need, and forks, so that a learner's process begins at once. It runs none of a learner's code.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from course_press.grading.inside import frames, learner
+
+PROCESSES = 64
+"""That a file may have at one time, in all of its ranks together."""
+EVERY = 0.2
+"""Seconds between looks at what the learners' processes have started."""
+FORKS = sys.platform == "linux"
+"""Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork."""
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    """Serve the grader at the other end of standard input until it closes."""
+    control = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+    told = json.loads(frames.receive(control)[0])
+    sys.path += told["path"]
+    if sys.platform == "linux":
+        # What a learner's process leaves behind becomes ours, whatever session it has moved to.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    frames.send(control, {"found": {name: _imported(name) for name in told["preload"]}})
+    learners: set[int] = set()
+    try:
+        _serve(control, learners)
+    finally:
+        _end(learners)
+
+
+def _imported(name: str) -> str:
+    """Import a package; empty, or why it could not be."""
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"[:500]
+    return ""
+
+
+def _serve(control: socket.socket, learners: set[int]) -> None:
+    looked, why = 0.0, ""
+    while True:
+        if select.select([control], [], [], EVERY / 4)[0]:
+            message, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
+            if not message:
+                return
+            job = json.loads(message)
+            if "clear" in job:
+                _end(learners)
+                why = ""
+                frames.send(control, {"cleared": True})
+                continue
+            pid = _start(job, fds, control)
+            learners.add(pid)
+            for fd in fds:
+                os.close(fd)
+            frames.send(control, {"started": pid})
+        if time.monotonic() - looked > EVERY:
+            looked = time.monotonic()
+            if too_much := _too_much():
+                why = too_much
+                _end(learners, reap=False)
+        for pid, code in _reaped():
+            if pid in learners:
+                learners.discard(pid)
+                frames.send(control, {"ended": pid, "code": code, "why": why})
+
+
+def _start(job: dict[str, Any], fds: list[int], control: socket.socket) -> int:
+    if not FORKS:
+        call = [*sys.orig_argv[: sys.orig_argv.index("-c") + 2], "alone", json.dumps([job, fds, sys.path])]
+        return subprocess.Popen(call, pass_fds=fds, start_new_session=True, stdout=subprocess.DEVNULL).pid
+    pid = os.fork()
+    if pid == 0:
+        try:
+            control.close()
+            os.setsid()
+            learner.main(job, *fds)
+        finally:
+            os._exit(0)
+    return pid
+
+
+def alone(given: str) -> None:
+    """Be a learner's process that was not forked."""
+    job, fds, sys.path = json.loads(given)
+    learner.main(job, *fds)
+
+
+def _reaped() -> list[tuple[int, int]]:
+    """The children that have ended, with their exit codes."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while (one := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append((one[0], os.waitstatus_to_exitcode(one[1])))
+    return found
+
+
+def _too_much() -> str:
+    below = descendants()
+    if len(below) > PROCESSES:
+        return f"it started more than {PROCESSES} processes"
+    pages = sum(below.values())
+    if pages * os.sysconf("SC_PAGE_SIZE") > 2 * learner.MEMORY:
+        return f"its processes took more than {2 * learner.MEMORY >> 30} GiB of memory"
+    return ""
+
+
+def descendants() -> dict[int, int]:
+    """The processes below this one that still run, each with its resident pages; none where there is no /proc."""
+    parents, pages = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            # The name is in parentheses, and may hold anything.
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] != "Z":
+                parents[int(entry.name)], pages[int(entry.name)] = int(fields[1]), int(fields[21])
+    ours, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in ours} - ours
+        ours |= more
+        grown = bool(more)
+    return {pid: pages[pid] for pid in ours - {os.getpid()}}
+
+
+def _end(learners: set[int], *, reap: bool = True, patience: float = 10.0) -> None:
+    """End the learners' processes and all that they started."""
+    end = time.monotonic() + patience
+    while True:
+        for pid in learners:
+            # The whole group at once: one that goes on forking does not outrun it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        below = descendants()
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if reap:
+            learners -= {pid for pid, _ in _reaped()}
+        if not below or time.monotonic() > end:
+            return
+        time.sleep(0.01)

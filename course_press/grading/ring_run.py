@@ -1,0 +1,245 @@
+"""Runs a learner's all-reduce in a few ranks, carries their messages, and counts them."""
+
+import contextlib
+import secrets
+import select
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_lib import CourseError
+from course_press.grading.learner import EndedError, Learner, Warden
+
+WORLDS = (4, 3, 2)
+"""Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs, 2 is the smallest ring."""
+BASE = 16
+"""Rank r starts from BASE**r: the digits of the result tell how often each rank was counted."""
+PER_RANK = 3
+STUCK = 1.0
+"""Seconds without a message after which ranks that all wait are waiting for each other."""
+MOST = 100
+"""Times the message: a rank that sends more than that is ended."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one rank.
+
+    Attributes
+    ----------
+    counted : by element, the result where rank r starts from ``BASE**r``.
+    even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks divide the elements and where
+        they do not; over the largest sum.
+    sent, message : byte that the rank sent for the even message, and byte of that message.
+    receivers : the ranks it sent to.
+    """
+
+    world: int
+    rank: int
+    counted: list[float] = []
+    even: float = 0.0
+    uneven: float | None = None
+    said_uneven: str = ""
+    sent: int = 0
+    message: int = 0
+    receivers: list[int] = []
+
+
+class StoppedError(Exception):
+    """The ranks did not come to an end: one failed, or they wait."""
+
+    def __init__(self, *, failed: dict[int, tuple[str, str]] | None = None, waiting: dict[int, int] | None = None) -> None:
+        super().__init__()
+        self.failed, self.waiting = failed or {}, waiting or {}
+        """By rank: the kind of failure with what is said of it, and the line that it waits in."""
+
+
+class Told(msgspec.Struct):
+    """What comes from a rank."""
+
+    op: str
+    id: int = 0
+    to: int = 0
+    peer: int = -1
+    bytes: int = 0
+    dtype: str = ""
+    of: int = 0
+    line: int = 0
+    failure: str = ""
+    said: str = ""
+
+
+class _Rank:
+    """One rank as the grader sees it."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.begin()
+
+    def begin(self) -> None:
+        self.mail: list[tuple[int, int, str, bytes]] = []  # to it: from whom, under which number, of what, and the bytes
+        self.open: dict[int, Told] = {}  # what it has begun to receive
+        self.done: dict[int, tuple[dict[str, Any], bytes]] = {}
+        self.waits: dict[int, int] = {}  # by number, the line that it waits in
+        self.sent, self.receivers = 0, set[int]()
+        self.ended: int = 0
+        self.result = b""
+
+
+class Ring:
+    """The ranks of one world, one process each."""
+
+    def __init__(self, warden: Warden, path: Path, world: int, limit: float) -> None:
+        self.ranks = [_Rank(warden.start("ring", path, limit, rank=rank, world=world)) for rank in range(world)]
+        self.limit = limit
+        self.handed: list[bytes] = []
+        self._until_done()
+
+    def reduce(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Hand each rank its operand, and return what each makes of it.
+
+        Raises
+        ------
+        StoppedError
+            If a rank fails, or they wait for each other or longer than the limit.
+        """
+        self.handed = [operand.astype(np.float32).tobytes() for operand in operands]
+        for rank, handed in zip(self.ranks, self.handed, strict=True):
+            number = rank.ended
+            rank.begin()
+            rank.learner.tell({"id": number}, handed)
+        self._until_done()
+        results = [np.frombuffer(rank.result[: len(rank.result) // 4 * 4], np.float32) for rank in self.ranks]
+        return [one.astype(np.float64) if len(one) == len(operands[0]) else operands[0] * np.nan for one in results]
+
+    def _until_done(self) -> None:
+        quiet = time.monotonic()
+        end = max(rank.learner.end for rank in self.ranks)
+        while left := [rank for rank in self.ranks if not rank.ended]:
+            readable = select.select([rank.learner for rank in left], [], [], 0.1)[0]
+            for learner in readable:
+                quiet = time.monotonic()
+                rank = next(rank for rank in left if rank.learner is learner)
+                try:
+                    told, payload = learner.hear(Told)
+                    self._take(self.ranks.index(rank), rank, told, payload)
+                except EndedError:
+                    raise self._failed(rank, "gone", learner.gone()) from None
+            now = time.monotonic()
+            if not readable and now - quiet > STUCK and all(rank.waits for rank in left):
+                raise StoppedError(waiting=self._lines(left))
+            if now > end:
+                raise StoppedError(waiting=self._lines(left))
+
+    def _lines(self, left: Sequence[_Rank]) -> dict[int, int]:
+        return {self.ranks.index(rank): next(iter(rank.waits.values()), 0) or rank.learner.stands() for rank in left}
+
+    def _failed(self, rank: _Rank, kind: str, said: str) -> StoppedError:
+        return StoppedError(failed={self.ranks.index(rank): (kind, said)})
+
+    def _take(self, number: int, rank: _Rank, told: Told, payload: bytes) -> None:
+        if told.op == "failed":
+            raise self._failed(rank, told.failure, told.said)
+        if told.op == "done":
+            rank.ended, rank.result = told.id, payload
+        elif told.op == "send" and 0 <= told.to < len(self.ranks):
+            rank.sent += len(payload)
+            rank.receivers.add(told.to)
+            if rank.sent > MOST * max(len(self.handed[0]) if self.handed else 0, 1000):
+                raise self._failed(rank, "crash", f"it sends more than {MOST} times the message: look for a loop that never ends")
+            self.ranks[told.to].mail.append((number, told.id, told.dtype, payload))
+            self._match(told.to)
+        elif told.op == "receive":
+            rank.open[told.id] = told
+            self._match(number)
+        elif told.op == "wait":
+            rank.waits[told.of] = told.line
+            self._answer(rank)
+        else:
+            raise self._failed(rank, "gone", "the process answered what nobody asked")
+
+    def _match(self, number: int) -> None:
+        """Give a rank what has come for it, in order."""
+        rank = self.ranks[number]
+        for id_, wanted in list(rank.open.items()):
+            found = next((one for one in rank.mail if wanted.peer in (-1, one[0])), None)
+            if found is None:
+                continue
+            rank.mail.remove(found)
+            del rank.open[id_]
+            sender, sent, dtype, payload = found
+            if len(payload) != wanted.bytes or dtype != wanted.dtype:
+                came, holds = f"{len(payload)} B of {dtype}", f"{wanted.bytes} B of {wanted.dtype}"
+                rank.done[id_] = {"id": id_, "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}"}, b""
+            else:
+                rank.done[id_] = {"id": id_, "from": sender}, payload
+            self._answer(rank)
+            self.ranks[sender].done[sent] = {"id": sent}, b""
+            self._answer(self.ranks[sender])
+
+    def _answer(self, rank: _Rank) -> None:
+        for number in [number for number in rank.waits if number in rank.done]:
+            del rank.waits[number]
+            rank.learner.tell(*rank.done.pop(number))
+
+
+def run(path: Path, limit: float, warden: Warden | None = None) -> tuple[list[Outcome], int, StoppedError | None]:
+    """Try each number of ranks, until one fails: the outcomes, the last number, and what stopped it.
+
+    Parameters
+    ----------
+    path : the learner's file.
+    limit : s for each number of ranks.
+    warden : one that has imported torch, which takes longer than the rest.
+
+    Raises
+    ------
+    CourseError
+        If torch is not installed.
+    """
+    found: list[Outcome] = []
+    with contextlib.nullcontext(warden) if warden else Warden(["torch"]) as warden:
+        if why := warden.missing.get("torch"):
+            if "No module named 'torch'" in why:
+                why = "make labs, or pip install -e '.[torch]'"
+            raise CourseError(f"grading lab 01 needs torch: {why}")
+        for world in WORLDS:
+            try:
+                found += _world(warden, path, world, limit)
+            except StoppedError as stopped:
+                return found, world, stopped
+            finally:
+                warden.clear()
+    return found, WORLDS[-1], None
+
+
+def _world(warden: Warden, path: Path, world: int, limit: float) -> list[Outcome]:
+    ring = Ring(warden, path, world, limit)
+    counted = ring.reduce([np.full(PER_RANK * world, float(BASE**rank)) for rank in range(world)])
+    even = _errors(ring, 1000 * world)
+    found = [
+        Outcome(
+            world=world, rank=number, counted=counted[number].tolist(), even=even[number], sent=rank.sent,
+            message=4000 * world, receivers=sorted(rank.receivers),
+        )
+        for number, rank in enumerate(ring.ranks)
+    ]  # fmt: skip
+    if not all(error < 1e-5 for error in even):
+        return found
+    try:
+        uneven = _errors(ring, 100 * world + 1)
+    except StoppedError as stopped:
+        said = {rank: said for rank, (_, said) in stopped.failed.items()}
+        return [msgspec.structs.replace(one, said_uneven=said.get(one.rank, "")) for one in found]
+    return [msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)]
+
+
+def _errors(ring: Ring, count: int) -> list[float]:
+    rng = np.random.default_rng(secrets.randbits(128))
+    operands = [rng.standard_normal(count, np.float32) for _ in ring.ranks]
+    wanted = np.sum(operands, axis=0, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got in ring.reduce(operands)]

@@ -1,0 +1,170 @@
+"""A machine on paper: a clock that only work moves, and a torch and a NumPy whose matmuls take known, repeatable time.
+
+Code under test imports them as the real ones. The first multiplication of a kind is slow, one in eleven is an outlier, and the
+simulated GPU works on after a call returns, so that a benchmark's mistakes change its answer by an amount known beforehand.
+"""
+
+import secrets
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_press.grading.inside.machine import EVERY
+
+DURATION = 1e-3
+"""Seconds of an ordinary multiplication; those of a run differ by a few per cent."""
+SLOW = 20.0
+"""How much longer the first multiplication of a shape takes: it loads the library, picks a kernel and wakes the clock."""
+JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
+"""The multiplications after that, over and over: any eleven in a row hold one outlier, and have one median and one minimum."""
+LAUNCH = 2e-6
+"""Seconds the host spends to hand work to the simulated GPU."""
+TICK = 1e-7
+"""Seconds that reading the clock takes, so that a loop waiting for the clock ends."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One interval between two readings of the clock: what it showed, and the work that was started within it."""
+
+    elapsed: float
+    work: float
+    calls: int
+    first: bool
+    """Whether the slow first multiplication is among them."""
+
+    @property
+    def each(self) -> float:
+        """The time of one multiplication as the code under test sees it."""
+        return self.elapsed / self.calls
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One multiplication that reached the machine."""
+
+    device: str
+    seconds: float
+    first: bool
+    operands: tuple[str, str]
+
+
+class Asked(msgspec.Struct):
+    """What a learner's process asks of the machine, as far as it is needed for what it asks."""
+
+    op: str
+    seconds: float = 0.0
+    device: str = ""
+    dtype: str = ""
+    torch: bool = False
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    event: int = 0
+    end: int = 0
+
+
+class Machine:
+    """The clock, the GPU's queue, and a record of what was asked of them."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.busy_until = 0.0
+        # Nobody knows beforehand what the clock will show.
+        self.duration = DURATION * (1 + secrets.randbelow(1000) / 1000)
+        self.used_torch = False
+        self.calls: list[Call] = []
+        self.samples: list[Sample] = []
+        self.event_samples: list[Sample] = []
+        self._events: list[tuple[float, int]] = []
+        self._last = (self.now, 0)
+        self._idle = 0
+        self._seen: Counter[tuple[Any, ...]] = Counter()
+
+    def answer(self, asked: Asked, payload: bytes) -> dict[str, Any]:
+        """Do what is asked and say what came of it.
+
+        Raises
+        ------
+        EOFError
+            If that cannot be asked of it.
+        """
+        if asked.op != "read":
+            self._idle = 0
+        if asked.op not in OPS:
+            raise EOFError(f"{asked.op!r} cannot be asked")
+        try:
+            return {"value": getattr(self, f"_{asked.op}")(asked, payload) or 0}
+        except _NotReadyError as error:
+            return {"not_ready": str(error)}
+        except (IndexError, ValueError) as error:
+            raise EOFError("what was asked cannot be") from error
+
+    def _read(self, *_: Any) -> float:
+        # Who reads the clock again and again waits for it to move on.
+        self.now += TICK * 2 ** min(self._idle, 20)
+        self._idle += 1
+        (start, before), after = self._last, len(self.calls)
+        if after > before:
+            self.samples.append(self._sample(self.now - start, before, after))
+        self._last = (self.now, after)
+        return self.now
+
+    def _sleep(self, asked: Asked, _: bytes) -> None:
+        self.now += max(0.0, asked.seconds)
+
+    def _synchronize(self, *_: Any) -> None:
+        self.now = max(self.now, self.busy_until) + TICK
+
+    def _multiply(self, asked: Asked, payload: bytes) -> None:
+        key = (asked.device, asked.shapes, asked.dtype)
+        nth = self._seen[key]
+        self._seen[key] += 1
+        first = nth == 0
+        seconds = self.duration * (SLOW if first else JITTER[(nth - 1) % len(JITTER)])
+        shown = np.frombuffer(payload)
+        here = -(-int(np.prod(asked.shapes[0])) // EVERY)
+        self.calls.append(Call(asked.device, seconds, first, (contents(shown[:here]), contents(shown[here:]))))
+        self.used_torch |= asked.torch
+        if asked.device == "cpu":
+            self.now += seconds
+        else:
+            self.now += LAUNCH
+            self.busy_until = max(self.now, self.busy_until) + seconds
+
+    def _record(self, *_: Any) -> int:
+        self._events.append((max(self.now, self.busy_until), len(self.calls)))
+        return len(self._events) - 1
+
+    def _wait(self, asked: Asked, _: bytes) -> None:
+        self.now = max(self.now, self._events[asked.event][0])
+
+    def _query(self, asked: Asked, _: bytes) -> bool:
+        # Asking takes a while, so that a loop that asks ends.
+        self.now += 1e-6
+        return self._events[asked.event][0] <= self.now
+
+    def _elapsed(self, asked: Asked, _: bytes) -> float:
+        (begin, before), (end, after) = self._events[asked.event], self._events[asked.end]
+        if end > self.now:
+            raise _NotReadyError("CUDA error: device not ready")
+        if after > before:
+            self.event_samples.append(self._sample(end - begin, before, after))
+        return end - begin
+
+    def _sample(self, elapsed: float, start: int, stop: int) -> Sample:
+        calls = self.calls[start:stop]
+        return Sample(elapsed, sum(call.seconds for call in calls), len(calls), any(call.first for call in calls))
+
+
+OPS = ("read", "sleep", "synchronize", "multiply", "record", "wait", "query", "elapsed")
+
+
+class _NotReadyError(Exception):
+    """A time is asked for before the GPU has come to it."""
+
+
+def contents(shown: np.ndarray) -> str:
+    """What a matrix holds, as far as its speed may depend on it: zeros, ones, constant, mostly constant, or varied."""
+    values, counts = np.unique(shown, return_counts=True)
+    if len(values) == 1:
+        return {0.0: "zeros", 1.0: "ones"}.get(float(values[0]), "constant")
+    return "mostly one value" if counts.max() > counts.sum() / 2 else "varied"

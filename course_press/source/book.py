@@ -1,0 +1,162 @@
+"""The book: `_quarto.yml` with a language's profile laid over it, and the chapters it lists."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from course_press.source.chapter import Chapter, SourceError, read_chapter, read_text
+
+CONFIG_KEYS = {
+    "": {
+        "project", "profile", "book", "lang", "bibliography", "csl", "format", "execute", "filters", "crossref", "theme",
+        "language", "install-ref",
+    },
+    "project": {"type", "output-dir", "execute-dir", "render", "resources", "post-render"},
+    "book": {
+        "title", "subtitle", "author", "description", "chapters", "repo-url", "repo-branch", "repo-actions", "site-url",
+        "page-navigation", "search", "sidebar", "navbar", "page-footer", "date", "favicon", "open-graph", "twitter-card",
+    },
+}  # fmt: skip
+"""The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only dress Quarto's pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A heading in the list of chapters, and the chapters under it."""
+
+    title: str
+    chapters: Sequence[Chapter]
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """The book in one language: `_quarto.yml` with `_quarto-<lang>.yml` laid over it, and its chapters."""
+
+    root: Path
+    lang: str
+    config: Mapping[str, Any]
+    contents: Sequence[Chapter | Part] = field(default_factory=list)
+
+    @property
+    def chapters(self) -> list[Chapter]:
+        return [c for item in self.contents for c in (item.chapters if isinstance(item, Part) else [item])]
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return dict(self.config["book"])
+
+    @property
+    def bibliography(self) -> list[Path]:
+        files = self.config.get("bibliography", [])
+        return [self.root / str(file) for file in (files if isinstance(files, list) else [files])]
+
+
+def languages(root: Path) -> list[str]:
+    """The languages of the book at `root`: the profiles of `_quarto.yml`, its default first."""
+    profile = _config(root / "_quarto.yml").get("profile")
+    group = profile.get("group") if isinstance(profile, Mapping) else None
+    listed = group[0] if isinstance(group, list) and group and isinstance(group[0], list) else group
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
+    if not names:
+        raise SourceError(Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]")
+    return names
+
+
+def read_book(root: Path, lang: str) -> Book:
+    """Read the book at `root` in one language.
+
+    Raises
+    ------
+    SourceError
+        Naming file and line, if a file is missing or holds something that the press does not know.
+    """
+    profile = root / f"_quarto-{lang}.yml"
+    config = _merged(_config(root / "_quarto.yml"), _config(profile))
+    for section, allowed in CONFIG_KEYS.items():
+        given = config.get(section, {}) if section else config
+        if not isinstance(given, Mapping):
+            where = next((f for f in (profile, root / "_quarto.yml") if section in read_text(f)), profile)
+            raise SourceError(Path(where.name), _line_of(where, section), f"{section} must hold key: value pairs")
+        for key in given:
+            if key not in allowed:
+                where = next((f for f in (profile, root / "_quarto.yml") if str(key) in read_text(f)), profile)
+                raise SourceError(
+                    Path(where.name), _line_of(where, key), f"the press does not know {section + '.' if section else ''}{key}"
+                )
+    if not config.get("book", {}).get("title"):
+        raise SourceError(Path(profile.name), 1, "book.title is missing")
+    contents: list[Chapter | Part] = []
+    number = 0
+
+    def chapter(path: str, title: str | None = None) -> Chapter:
+        nonlocal number
+        file = root / path
+        if not file.is_file():
+            raise SourceError(Path(profile.name), _line_of(profile, path), f"chapter {path} does not exist")
+        page = read_chapter(root, Path(path), lang)
+        if title:
+            page = replace(page, meta={**page.meta, "title": title})
+        if page.unnumbered:
+            return page
+        number += 1
+        return replace(page, number=number)
+
+    listed = config["book"].get("chapters")
+    for entry in listed if isinstance(listed, list) else [listed] if listed else ():
+        if isinstance(entry, str):
+            contents.append(chapter(entry))
+        elif isinstance(entry, Mapping) and set(entry) == {"href", "text"}:
+            contents.append(chapter(str(entry["href"]), str(entry["text"])))
+        elif (
+            isinstance(entry, Mapping)
+            and set(entry) == {"part", "chapters"}
+            and isinstance(entry["chapters"], list)
+            and all(isinstance(path, str) for path in entry["chapters"])
+        ):
+            contents.append(Part(str(entry["part"]), [chapter(path) for path in entry["chapters"]]))
+        else:
+            raise SourceError(
+                Path(profile.name),
+                _line_of(profile, "chapters"),
+                f"chapters takes files, href with text, part with chapters (got {entry!r})",
+            )
+    if not contents:
+        raise SourceError(Path(profile.name), 1, "book.chapters is empty")
+    found = Book(root, lang, config, contents)
+    for source in found.bibliography:
+        if not source.is_file():
+            where = next((f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile)
+            said = f"bibliography {source.relative_to(root) if source.is_relative_to(root) else source} does not exist"
+            raise SourceError(Path(where.name), _line_of(where, source.name), said)
+    return found
+
+
+def _config(file: Path) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(read_text(file, Path(file.name)))
+    except FileNotFoundError:
+        raise SourceError(Path(file.name), 1, "the file does not exist: run this in the book's folder") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise SourceError(
+            Path(file.name), mark.line + 1 if mark else 1, f"not valid YAML: {getattr(error, 'problem', error)}"
+        ) from None
+    if not isinstance(loaded, dict):
+        raise SourceError(Path(file.name), 1, "must hold key: value pairs")
+    return loaded
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Merge configurations as Quarto does: mappings key by key, arrays one after the other."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {key: _merged(below.get(key), above.get(key)) for key in {**below, **above}}
+    if isinstance(below, list) and isinstance(above, list):
+        return [*below, *above]
+    return below if above is None else above
+
+
+def _line_of(file: Path, text: Any) -> int:
+    return next((i for i, line in enumerate(read_text(file).splitlines(), 1) if str(text) in line), 1)

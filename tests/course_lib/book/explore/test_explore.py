@@ -1,0 +1,342 @@
+"""Explorers: their tables are the library's own values, whatever is chosen, and their prints are complete."""
+
+import json
+import os
+import random
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from course_lib import (
+    CourseError,
+    chip,
+    critical_batch,
+    explore,
+    llm,
+    n,
+    network,
+    ops,
+    roofline,
+    t,
+)
+from course_lib.book.explore.grid import NONE, Explorer, short
+from course_lib.book.explore.views import at, chart, marks, ranges, view
+from course_lib.network import Link
+from course_lib.specs import model
+
+NAMES = ("roofline", "batch", "upgrade", "network", "decode")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def explorer(request):
+    return getattr(explore, request.param)()
+
+
+def choices(explorer, count=25):
+    """Some choices of every control, the same in every run."""
+    pick = random.Random(explorer.name)
+    return [{name: pick.choice(explorer.values(name)) for name in explorer.controls} for _ in range(count)]
+
+
+def quantities(explorer, chosen, **over):
+    place = {**explorer.state(**chosen), **over}
+    return SimpleNamespace(
+        **{name: explorer.number(name, place) for name, f in explorer.fields.items() if set(f.axes) <= set(place)}
+    )
+
+
+def bound(explorer, value):
+    return explorer.fields["bound"].words[int(value)]
+
+
+def test_roofline_is_the_rooflines():
+    one = explore.roofline()
+    for chosen in choices(one, 60):
+        found, on = quantities(one, chosen), chip(chosen["chip"])
+        unit = "vector" if chosen["kernel"] in ("dot", "gelu", "norm") else "matrix"
+        dtype = "fp32" if unit == "vector" else chosen["dtype"]
+        if f"{unit}.{dtype}" not in on.peaks:
+            assert np.isnan([found.ridge, found.rate, found.time]).all()
+            continue
+        assert found.ridge == on.ridge(dtype, unit)
+        assert found.rate == pytest.approx(min(on.peak(dtype, unit), found.I * on.bandwidth))
+        if chosen["kernel"].startswith("matmul"):
+            work = ops.matmul(int(chosen["kernel"][7:]), 8192, 8192, x=dtype, w=dtype, compute=dtype)
+            assert (found.I, found.time) == (work.intensity, roofline(work, on).lower)
+            assert bound(one, found.bound) == roofline(work, on).bound
+
+
+def test_the_corners_of_a_roof_are_its_ridge():
+    one = explore.roofline("h200-sxm", "tpu-v5e")
+    for layer, on in zip(one.layers[:2], (chip("tpu-v5e"), chip("h200-sxm")), strict=True):
+        ((_, name, xs, ys),) = marks(one, layer, one.state())
+        assert (name, xs[1], ys[1]) == (on.short, on.ridge("bf16"), on.peak("bf16"))
+        assert ys[0] == pytest.approx(xs[0] * on.bandwidth)
+
+
+def test_batch_is_the_matrix_products():
+    one = explore.batch()
+    for chosen in choices(one):
+        for i, key in enumerate(one.axes["chip"].values):
+            found, on, c = quantities(one, chosen, chip=i), chip(key), chosen
+            if f"matrix.{c['compute']}" not in on.peaks:
+                assert np.isnan(found.rate)
+                continue
+
+            def work(B, c=c):
+                return ops.matmul(B, c["D"], c["F"], x=c["compute"], w=c["w"], compute=c["compute"])
+
+            step = roofline(work(c["B"]), on)
+            assert (found.rate, found.time) == (step.attainable, step.lower)
+            assert bound(one, found.bound) == step.bound
+            assert found.first == critical_batch(work, on)
+            # What the mark says is what the table says: compute-bound from there on.
+            assert (step.bound == "compute-bound") == (c["B"] >= found.first)
+
+
+def test_upgrade_is_the_ratio_of_two_decodes():
+    one = explore.upgrade()
+    for chosen in choices(one):
+        found = quantities(one, chosen)
+        a, b = chip(chosen["chip"]), chip(chosen["to"])
+        forms = ["bf16" if "matrix.bf16" in on.peaks else "fp16" for on in (a, b)]
+        steps = [
+            llm.decode(chosen["model"], on, chosen["batch"], explore.CONTEXT, w=w) for on, w in zip((a, b), forms, strict=True)
+        ]
+        assert found.gain == pytest.approx(steps[0].lower / steps[1].lower)
+        assert found.rates == pytest.approx(b.peak(forms[1]) / a.peak(forms[0]))
+        assert found.widths == pytest.approx(b.bandwidth / a.bandwidth)
+        fits = llm.fits(chosen["model"], b, chosen["batch"], explore.CONTEXT).fits
+        assert one.fields["to_fit"].words[int(found.to_fit)] == t("fits" if fits else "does-not-fit")
+
+
+def test_a_chip_is_no_faster_than_itself():
+    one = explore.upgrade()
+    for key in explore.CHIPS:
+        assert [row[1] for row in one.shown(chip=key, to=key)[2:]] == ["1×", "1×", "1×"]
+
+
+def test_network_is_the_sharded_product():
+    one = explore.network()
+    for chosen in choices(one):
+        found, (key, _, name) = quantities(one, chosen), chosen["link"].partition(".")
+        on = chip(key)
+        B, D, count = chosen["B"], chosen["D"], chosen["chips"]
+        # Two nodes of one, two or four GPUs with a port each, then nodes of eight.
+        width = {2: 50e9, 4: 100e9, 8: 200e9}.get(count, 400e9) if name == "nodes" else on.links[name].total_per_direction
+        assert found.math == pytest.approx(2 * B * D * D / count / on.peak("bf16" if "matrix.bf16" in on.peaks else "fp16"))
+        assert found.memory == pytest.approx(2 * (B * D / count + D / count * D + B * D) / on.bandwidth)
+        assert found.comms == pytest.approx(network.all_reduce(2 * B * D, Link(width, latency=chosen["latency"]), count))
+        longest = max(
+            ("compute-bound", found.math),
+            ("memory-bound", found.memory),
+            ("communication-bound", found.comms),
+            key=lambda x: x[1],
+        )
+        assert bound(one, found.bound) == longest[0]
+        if not chosen["latency"]:
+            assert (found.math >= found.comms) == (found.width <= D)
+
+
+def test_decode_is_the_models_and_its_limit_is_the_memory():
+    one = explore.decode()
+    for chosen in choices(one):
+        found, on, c = quantities(one, chosen), chip(chosen["chip"]), chosen
+        w = "bf16" if "matrix.bf16" in on.peaks else "fp16"
+        longer = model(c["model"]).extended(8192)
+        step = llm.decode(longer, on, c["batch"], c["context"], w=w)
+        # Sums over many choices at once may end in another last bit than one alone.
+        assert (found.time, found.rate) == pytest.approx((step.lower, c["batch"] / step.lower), rel=1e-12)
+        fit = llm.fits(c["model"], on, c["batch"], c["context"], w=w)
+        assert (found.needed, found.available, found.most) == (fit.needed, fit.available, fit.max_batch)
+        assert (found.inside == found.inside) == fit.fits == (c["batch"] <= found.most)
+        if found.most:
+            limit = llm.decode(longer, on, found.most, c["context"], w=w).lower
+            assert found.limit == pytest.approx(limit, rel=1e-12)
+        else:
+            assert np.isnan(found.limit)
+
+
+def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
+    monkeypatch.setenv("COURSE_LANG", "es")
+    rows = dict(explore.decode().shown(batch=1, context=1024))
+    assert rows["latencia"] == n(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).lower, "s") == "4,52 ms"
+    assert rows["límite"] == "limitado por memoria"
+    critical = [row[-1] for row in explore.batch().shown(D=512, F=512)]
+    assert critical[0] == n(critical_batch(lambda B: ops.matmul(B, 512, 512), chip("a100-sxm-80")))
+    assert critical[1] == "nunca"  # H100: what grows with the batch has 256 FLOP/B, below its ridge
+    assert explore.roofline("v100-sxm2").shown(dtype="fp8")[0][-1] == NONE
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (989.4e12, "FLOP/s", "9.89e14"), (16384.0, "", "16384"), (1.5e-7, "s", "1.5e-7"), (2.394, "×", "2.39"), (0.5, "", "0.5"),
+        (7.196e-3, "s", "0.00720"), (99.96e12, "FLOP/s", "1.00e14"), (499.7, "FLOP/B", "500"), (4096.0, "FLOP/B", "4096"),
+        (1e12, "B", "1e12"), (1.0, "×", "1"),
+    ],
+)  # fmt: skip
+def test_short_keeps_what_is_shown(value, unit, text):
+    assert short(value, unit) == text
+    digits = len(text.partition("e")[0].lstrip("0.").replace(".", ""))
+    if digits == 3:
+        assert n(float(text), unit, digits=3).partition(" ")[0].rstrip("0") == n(value, unit).partition(" ")[0].rstrip("0")
+
+
+def test_the_payload_gives_back_every_value(explorer):
+    """Read as the page's script reads it: a string of numbers, or of digits for words, in the order of the axes."""
+    payload = json.loads(json.dumps(explorer.payload, ensure_ascii=False))
+    for name, one in explorer.fields.items():
+        packed = payload["fields"][name]
+        texts = list(packed["values"]) if packed["words"] else packed["values"].split(",")
+        read = [np.nan if text in ("", "-") else float(text) for text in texts]
+        assert np.allclose(read, np.ravel(one.values), rtol=5e-3, equal_nan=True), name
+        assert len(read) == np.prod([payload["sizes"][axis] for axis in packed["axes"]])
+    assert set(payload["start"]) == set(explorer.controls) <= set(payload["texts"])
+
+
+def test_the_axes_hold_every_state(explorer):
+    (left, right), (low, high) = ranges(explorer)
+    for chosen in choices(explorer):
+        for layer in explorer.layers:
+            for _, _, xs, ys in marks(explorer, layer, explorer.state(**chosen)):
+                assert layer.mark in ("level", "turn") or left < min(xs) <= max(xs) < right
+                assert layer.mark in ("rule", "turn") or low < min(ys) <= max(ys) < high
+
+
+def test_the_page_has_it_all(explorer, monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    (kind, block), *others = explorer._repr_mimebundle_().items()
+    assert (kind, others) == ("text/markdown", [])
+    assert re.fullmatch(r"```\{=html\}\n<div .*</div>\n```\n", block, flags=re.DOTALL)
+    assert block.count("```") == 2
+    assert "aria-label" not in block  # the figure's alternative comes from the page
+    assert [size for size in ("wide", "narrow") if block.count(f'<svg class="{size}" ') == 1] == ["wide", "narrow"]
+    for name in explorer.controls:
+        assert f'for="{explorer.id}-{name}"' in block
+    body = re.search(r'<script type="application/json">(.*)</script>', block, flags=re.DOTALL)[1]
+    assert len(body.encode()) < 150_000
+    for row in explorer.shown():
+        assert all(cell.replace("'", "&#x27;") in block for cell in row)
+
+
+def test_ids_follow_the_content(explorer, monkeypatch):
+    again = getattr(explore, explorer.name)()
+    assert again.id == explorer.id
+    monkeypatch.setenv("COURSE_LANG", "ko")
+    assert getattr(explore, explorer.name)().id != explorer.id
+
+
+def test_the_chart_is_in_the_pages_colours_and_empty(explorer):
+    spec = chart(explorer)
+    text = json.dumps(spec)
+    assert "var(--fig-1" in text
+    assert "var(--fig-grid" in text
+    assert "datasets" not in spec
+    names = {layer["data"]["name"] for layer in spec["layer"]}
+    assert names == {layer.mark for layer in explorer.layers}
+
+
+def test_a_notebook_gets_one_picture_the_same_every_time(explorer, monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "notebook")
+    bundle = explorer._repr_mimebundle_()
+    assert list(bundle) == ["image/png"]
+    assert bundle == getattr(explore, explorer.name)()._repr_mimebundle_()
+    monkeypatch.delenv("COURSE_PRINT")
+    assert explorer._repr_mimebundle_() == bundle  # no kernel here: nothing to be live with
+    assert repr(explorer) == f"explore.{explorer.name}()"
+
+
+def test_live_agrees_with_the_table_where_both_know(explorer):
+    for chosen in choices(explorer, 4):
+        here, same = at(explorer, chosen)
+        assert here.shown(**same) == explorer.shown(**chosen)
+        here.plot(**same)
+
+
+def test_live_computes_what_no_table_has():
+    one = explore.batch()
+    start = {name: axis.start for name, axis in one.controls.items()}
+    here, chosen = at(one, {**start, "B": 77, "D": 5000})
+    step = roofline(ops.matmul(77, 5000, 8192), chip("h100-sxm"))
+    assert here.shown(**chosen)[1][1:3] == [n(step.attainable, "FLOP/s"), n(step.lower, "s")]
+    with pytest.raises(CourseError, match=r"B must be one that the explorer 'batch' offers: .* \(got 77\)"):
+        one.shown(B=77)
+
+
+def test_the_widget_recomputes_and_says_what_it_cannot():
+    pytest.importorskip("ipywidgets")
+    decode = explore.decode().widget()
+    fields = {child.description: child for child in decode.children if getattr(child, "description", "")}
+    picture, table = decode.children[-2:]
+    before = picture.value
+    fields[t("batch")].value = 33
+    assert picture.value != before
+    assert n(llm.decode("llama-3-8b", "h100-sxm", 33, 2048).lower, "s") in table.value
+    fields[t("chip")].value = "b300-sxm"
+    assert n(llm.decode("llama-3-8b", "b300-sxm", 33, 2048).lower, "s") in table.value
+    split = explore.network().widget()
+    next(child for child in split.children if getattr(child, "description", "") == "D = F").value = 1000
+    next(child for child in split.children if getattr(child, "description", "") == t("chips")).value = 7
+    assert "must divide by the chips" in split.children[-1].value
+
+
+def test_a_live_kernel_gets_the_widget_beside_the_picture(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    import IPython
+
+    monkeypatch.delenv("COURSE_PRINT", raising=False)
+    assert view(explore.decode()) == {}
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=object()))
+    bundle = explore.decode()._repr_mimebundle_()
+    assert set(bundle) == {"image/png", "application/vnd.jupyter.widget-view+json"}
+    monkeypatch.setenv("COURSE_PRINT", "notebook")
+    assert set(explore.decode()._repr_mimebundle_()) == {"image/png"}
+
+
+def test_what_is_missing_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"):
+        explore.decode().html()
+    monkeypatch.setattr("course_lib.book.explore.views.find_spec", lambda name: None)
+    with pytest.raises(CourseError, match="a live explorer needs ipywidgets"):
+        explore.decode().widget()
+    assert view(explore.decode()) == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: explore.roofline("h10"), "unknown chip 'h10'"),
+        (lambda: explore.roofline(dtype="fp64"), "unknown dtype 'fp64'"),
+        (lambda: explore.batch(B=3), r"B must be one that the explorer 'batch' offers: 1, 2, .* \(got 3\)"),
+        (lambda: explore.upgrade("i5-8250u"), "chip must be one that the explorer 'upgrade' offers"),
+        (lambda: explore.decode().shown(speed=1), "unknown control 'speed'"),
+        (lambda: explore.decode("gpt-3-175b"), "model must be one that the explorer 'decode' offers"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(CourseError, match=message):
+        call()
+
+
+def test_a_fourth_explorer_needs_no_code_of_ours():
+    """An explorer of a reader's own: axes, quantities, marks."""
+    one = Explorer(
+        "squares",
+        {"x": explore.Axis((1, 2, 3)), "k": explore.Axis((1, 10), "k", start=1)},
+        lambda at: {
+            "x": explore.Field(("x",), np.asarray(at["x"], dtype=float)),
+            "y": explore.Field(("k", "x"), np.outer(at["k"], np.square(at["x"])).astype(float)),
+        },
+        [explore.Layer("line", "x", "y", ("x",), color=0)],
+        [explore.Row(("@x", "y"), ("x",))],
+        x_label="x",
+        y_label="y",
+    )
+    assert one.shown(k=10) == [["1", "10"], ["2", "40"], ["3", "90"]]
+    assert os.environ.get("COURSE_PRINT") is None
+    assert one.html().startswith('<div class="explorer" id="squares-')

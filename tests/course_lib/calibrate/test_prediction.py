@@ -1,0 +1,412 @@
+"""Predictions: between the bound and what was measured, explainable, honest about whose constants they are."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib import (
+    CourseError,
+    Estimate,
+    Work,
+    calibrate,
+    chip,
+    chips,
+    llm,
+    ops,
+    roofline,
+    total,
+)
+from course_lib.calibrate import CalibrationFile
+from course_lib.calibrate import kernels as achieved
+from course_lib.calibrate import report as calibrate_report
+from course_lib.calibrate.constants import FOLDER, nearest, to_toml
+from course_lib.core import itemsize
+from course_lib.measured import published
+from course_lib.network import all_reduce
+from course_lib.specs import Accelerator, model
+
+A100 = chip("a100-sxm-80")
+ROOT = Path(__file__).parents[3]
+SIZES = st.integers(1, 20_000)
+
+
+def product(*sizes, on=A100, **formats):
+    return roofline(ops.matmul(*sizes, **formats), on)
+
+
+@given(SIZES, SIZES, SIZES, st.sampled_from(["a100-sxm-80", "h100-sxm", "l40s", "mi300x", "b200-sxm"]))
+@settings(max_examples=60)
+def test_the_range_lies_above_the_bound(b, d, f, key):
+    step = product(b, d, f, on=chip(key))
+    likely = calibrate.predict(step, key)
+    assert step.lower <= likely.low <= likely.expected <= likely.high
+
+
+@pytest.mark.parametrize("key", chips())
+def test_every_chip_gets_a_prediction_that_names_its_source(key):
+    one = chip(key)
+    unit = "matrix" if any(name.startswith("matrix.") for name in one.peaks) else "vector"
+    dtype = next(name.partition(".")[2] for name in one.peaks if name.startswith(unit) and "/" not in name)
+    step = roofline(Work(1e12, 1e9, dtype, unit), one)
+    likely = calibrate.predict(step, one)
+    assert step.lower <= likely.low < likely.expected < likely.high
+    measured = key in calibrate.calibrations()
+    assert measured or "nobody measured" in likely.source
+    # Somebody's own measurements promise more than another chip's.
+    reference = calibrate.predict(product(4096, 4096, 4096), "a100-sxm-80")
+    assert measured or likely.high / likely.low > reference.high / reference.low
+
+
+def test_a_format_nobody_measured_widens_the_range_and_says_so():
+    step = roofline(ops.matmul(4096, 8192, 8192, x="int8", w="int8"), A100)
+    likely, fp16 = calibrate.predict(step, A100), calibrate.predict(product(4096, 8192, 8192), A100)
+    assert "nobody measured int8" in likely.source
+    assert likely.high / likely.low > fp16.high / fp16.low
+
+
+def test_the_bound_does_not_know_of_calibration():
+    step = product(4096, 8192, 8192)
+    before = step.lower, step.upper, step.t_math, step.t_memory
+    calibrate.predict(step, A100)
+    assert before == (step.lower, step.upper, step.t_math, step.t_memory)
+    assert step.t_math == step.flops / A100.peak("bf16")
+
+
+def test_with_perfect_constants_the_expected_time_is_the_bound():
+    perfect = msgspec.structs.replace(
+        calibrate.calibration(A100, "bf16"),
+        constants=calibrate.Constants(
+            compute=1.0, bandwidth=1.0, overhead=0.0, overlap=1e3, reload=0.0, misaligned=1.0, unpack=0.0, gap=0.0, launch=0.0
+        ),
+    )  # fmt: skip
+    # One full wave of the largest tiles, and a product so thin that memory decides.
+    for sizes in ((256 * 9, 65_536, 128 * 12), (1, 8192, 65_536)):
+        step = product(*sizes)
+        assert calibrate.predict(step, A100, constants=perfect).expected == pytest.approx(step.lower, rel=1e-3)
+
+
+@given(
+    st.sampled_from(["llama-3-8b", "mixtral-8x7b"]), st.sampled_from(["a100-sxm-80", "h100-sxm", "mi300x"]),
+    st.sampled_from(["bf16", "int8", "int4/32"]), st.sampled_from([1, 64]),
+)  # fmt: skip
+@settings(max_examples=12)
+def test_a_breakdown_adds_up_and_takes_nothing_back(model, key, w, batch):
+    step = llm.decode(model, key, batch, 512, w=w)
+    spent = calibrate.breakdown(step, key)
+    assert sum(spent.values()) == pytest.approx(calibrate.predict(step, key).expected)
+    assert spent["bound"] == step.lower
+    assert min(spent.values()) >= 0
+    assert (spent["unpack"] > 0) == (w != "bf16")
+
+
+def test_what_is_missing_of_three_formats_is_no_single_constant():
+    """A nearly constant difference between measurement and bound, of one part that shrinks, one that grows and one that stays."""
+    rows = {r.w: r for r in published.runs("decode_gptfast_bs1") if r.model == "llama-2-7b"}
+    missing = [rows[w].measured - rows[w].predicted for w in ("bf16", "int8", "int4/32")]
+    assert max(missing) / min(missing) < 1.1
+    spent = [calibrate.breakdown(llm.decode("llama-2-7b", A100, 1, 1, w=w), A100) for w in ("bf16", "int8", "int4/32")]
+    wide, half, narrow = spent
+    assert wide["bandwidth"] > 1.5 * half["bandwidth"] > 2 * narrow["bandwidth"] > 0
+    assert wide["unpack"] == 0 < half["unpack"] < narrow["unpack"] / 2
+    assert wide["launches"] == pytest.approx(narrow["launches"])
+    assert wide["launches"] < missing[0] / 2
+
+
+def test_a_breakdown_takes_the_readers_constants_and_names_what_is_wrong():
+    step = llm.decode("llama-3-8b", A100, 1, 512)
+    own = msgspec.structs.replace(
+        calibrate.calibration(A100, "bf16"),
+        constants=msgspec.structs.replace(calibrate.calibration(A100, "bf16").constants, bandwidth=0.5),
+    )
+    assert calibrate.breakdown(step, A100, constants=own)["bandwidth"] == pytest.approx(step.lower, rel=0.02)
+    with pytest.raises(CourseError, match="estimate must be an Estimate"):
+        calibrate.breakdown(3.0, A100)
+
+
+def tiles_by_hand(b, f, rows, columns, units):
+    """Waves, counted by laying the tiles out one by one."""
+    placed = [(i, j) for i in range(0, b, rows) for j in range(0, f, columns)]
+    waves = [placed[i : i + units] for i in range(0, len(placed), units)]
+    return len(waves) * units * rows * columns / (b * f)
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000), st.sampled_from(achieved.TILES), st.integers(1, 140))
+@settings(max_examples=50)
+def test_waves_against_laying_the_tiles_out(b, f, tile, units):
+    counted = achieved.tiled((b, 64, f, 1), tile, 1, units, reload=0)
+    assert counted == pytest.approx(tiles_by_hand(b, f, *tile, units))
+    assert counted >= 1
+
+
+def test_one_tile_more_than_a_wave_costs_a_second_one():
+    one, more = (achieved.tiled((256, 32_768, 128 * n, 1), (256, 128), 1, 108, reload=0) for n in (108, 109))
+    assert (one, more * 109 / 108) == pytest.approx((1, 2))
+    # A library takes smaller tiles then, or splits, and loses less; but it loses.
+    whole, beyond = (float(calibrate.predict(product(256, 32_768, 128 * n), A100).expected) for n in (108, 109))
+    assert 1.05 * whole < beyond < 2 * whole
+
+
+def test_a_crooked_row_costs():
+    straight, crooked = (calibrate.predict(product(8192, 4096, f), A100).expected for f in (10_944, 10_922))
+    assert crooked > 1.2 * straight
+
+
+def test_narrow_weights_are_faster_but_less_than_their_bytes():
+    bf16, int8, int4 = (
+        float(calibrate.predict(product(1, 8192, 28_672, w=w), A100).expected) for w in ("bf16", "int8", "int4/32")
+    )
+    assert bf16 / 2 < int8 < bf16
+    assert int8 / 2 < int4 < int8
+
+
+def test_unpacking_needs_weights_narrower_than_the_arithmetic():
+    """Integers multiplied as integers are not widened."""
+    slow = msgspec.structs.replace(calibrate.calibration(A100, "bf16").constants, unpack=1e6)
+    found = msgspec.structs.replace(calibrate.calibration(A100, "bf16"), constants=slow)
+    for formats in ({"x": "int8", "w": "int8"}, {"x": "bf16", "w": "bf16"}, {"x": "bf16", "w": "bf16", "out": "fp32"}):
+        step = product(1, 8192, 8192, **formats)
+        assert calibrate.predict(step, A100, constants=found).expected < 1e-3
+    assert calibrate.predict(product(1, 8192, 8192, w="int8"), A100, constants=found).expected > 1e-3
+
+
+def test_unpacking_fits_into_the_instructions_that_there_are():
+    """A weight takes a lane for half a clock at least, with two weights to a register."""
+    for key in ("a100-sxm-80", "h100-sxm"):
+        on = chip(key)
+        in_a_clock = 1 / calibrate.calibration(on, "bf16").constants.unpack
+        assert in_a_clock < 2 * on.integer_lanes <= 2 * on.lanes
+    # What an H100's memory brings of four-bit weights outruns it, so the bytes alone do not tell the gain of a single token.
+    h100 = chip("h100-sxm")
+    assert h100.multiprocessors * h100.clock * in_a_clock < h100.bandwidth / itemsize("int4/32")
+    step, wide = (product(1, 8192, 28_672, w=w, on=h100) for w in ("int4/32", "bf16"))
+    likely, was = (float(calibrate.predict(one, h100).expected) for one in (step, wide))
+    assert wide.lower / step.lower > 3.4 > 2.5 > was / likely
+
+
+def test_widening_grows_with_multiprocessors_not_with_the_vector_unit():
+    """An H100 doubles the vector unit of a multiprocessor, not its integer units."""
+    times = []
+    for key in ("a100-sxm-80", "h100-sxm"):
+        on = chip(key)
+        step, known = product(1, 8192, 28_672, w="int4/32", on=on), calibrate.calibration(on, "bf16")
+        added = msgspec.structs.replace(known.constants, overlap=1.0)
+        wide, hidden = (
+            calibrate.predict(step, on, constants=msgspec.structs.replace(known, constants=constants)).expected
+            for constants in (added, msgspec.structs.replace(added, unpack=0.0))
+        )
+        times.append((wide - hidden) * on.multiprocessors * on.clock)
+    assert times[0] == pytest.approx(times[1], rel=1e-6)
+
+
+def test_widening_on_a_chip_of_few_cores_is_not_known():
+    one, other = (calibrate.predict(product(1, 8192, 28_672, w=w, on=chip("tpu-v5e")), "tpu-v5e") for w in ("int8", "int4"))
+    assert "widen" not in one.source + other.source
+
+
+def test_an_engine_may_hide_what_widening_takes():
+    wide, narrow = (calibrate.predict(llm.decode("llama-2-7b", A100, 1, 128, w=w), A100) for w in ("bf16", "int4/32"))
+    assert narrow.low / narrow.expected < wide.low / wide.expected
+    assert narrow.high / narrow.expected == pytest.approx(wide.high / wide.expected)
+    assert "hides it" in narrow.source
+    assert "hides it" not in wide.source
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "wider"),
+    [
+        ("llama-2-70b", "h100-sxm", True),
+        ("llama-2-70b", "a100-sxm-80", False),  # where steps were measured
+        ("llama-2-7b", "h100-sxm", False),  # nothing is shared
+        ("deepseek-v3", "h100-sxm", False),  # one cache of all heads
+    ],
+)
+def test_shared_heads_may_be_read_again_where_no_step_was_measured(model, key, wider):
+    few, many = (calibrate.predict(llm.decode(model, key, batch, 2048), key) for batch in (1, 256))
+    grows = many.high / many.expected > 1.3 * few.high / few.expected
+    assert grows == wider
+    assert ("again for each head" in many.source) == wider
+    assert many.low / many.expected == pytest.approx(few.low / few.expected, rel=0.05)
+
+
+def test_kernels_add_their_overhead():
+    small = ops.elementwise(8, flops=1, dtype="bf16")
+    one, hundred = (calibrate.predict(roofline(n * small, A100), A100).expected for n in (1, 100))
+    assert hundred == pytest.approx(100 * one)
+    assert one > 1e-6
+
+
+def test_products_of_one_input_run_as_one():
+    def names(step):
+        return sorted(kernel.work.shape[2] for kernel in achieved.kernels(step) if achieved.product(kernel.work) is not None)
+
+    parts = {name: product(64, 4096, f) for name, f in {"q": 4096, "k": 1024, "v": 1024, "out": 4096}.items()}
+    together = total(**parts)
+    assert names(together) == [4096, 4096 + 1024 + 1024]
+    flops = sum(kernel.bound.flops for kernel in achieved.kernels(together))
+    assert flops == together.flops
+    # Without one of them, or with another input, nothing is fused.
+    assert len(names(total(q=parts["q"], k=parts["k"]))) == 2
+    assert len(names(total(gate=product(64, 4096, 8192), up=product(32, 4096, 8192)))) == 2
+
+
+@pytest.mark.parametrize("key", ["llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
+def test_kernels_lose_nothing_of_a_step(key):
+    step = llm.decode(key, "h100-sxm", 4, 1024)
+    every = list(achieved.kernels(step))
+    for name in ("flops", "bytes", "t_math", "t_memory"):
+        assert sum(getattr(kernel.bound, name) for kernel in every) == pytest.approx(getattr(step, name))
+
+
+def test_a_product_is_known_by_its_flops_not_by_its_shape():
+    assert achieved.product(ops.matmul(2, 3, 4)) is not None
+    assert achieved.product(7 * ops.matmul(2, 3, 4)) is not None
+    assert achieved.product(ops.grouped_matmul(4, 8, 16, 2)) is not None
+    assert achieved.product(ops.attention(2, 3, 4, 8, 8, 64, causal=False)) is None
+    assert achieved.product(ops.norm(4, 8)) is None
+    assert achieved.product(Work(1.0, 1.0, "bf16")) is None
+    assert achieved.product(None) is None
+
+
+def test_steps_launched_one_by_one_are_further_apart():
+    prompt, token = llm.prefill("llama-2-7b", A100, 1, 128), llm.decode("llama-2-7b", A100, 1, 128)
+    graph = calibrate.calibration(A100, "bf16")
+    launched = msgspec.structs.replace(graph, constants=msgspec.structs.replace(graph.constants, launch=1e-3))
+    kernels = 7 * 32
+    assert calibrate.predict(prompt, A100, constants=launched).expected > 0.9e-3 * kernels
+    assert calibrate.predict(token, A100, constants=launched).expected == calibrate.predict(token, A100, constants=graph).expected
+
+
+def test_tensor_parallel_steps_pay_for_their_collectives():
+    slow = msgspec.structs.replace(calibrate.calibration(A100, "bf16"))
+    slow = msgspec.structs.replace(slow, links=msgspec.structs.replace(slow.links, latency=1e-3))
+    step = llm.decode("llama-2-70b", A100, 1, 128, tp=4, link="nvlink")
+    extra = calibrate.predict(step, A100, constants=slow).expected - calibrate.predict(step, A100).expected
+    assert extra > 0.9e-3 * 2 * 80
+
+
+@given(st.floats(1, 1e10), st.integers(2, 16))
+def test_all_reduce_lies_above_its_bound(size, n):
+    likely = calibrate.all_reduce(size, "a100-sxm-80", n)
+    bound = all_reduce(size, A100.links["nvlink"], n)
+    assert bound <= likely.low <= likely.expected <= likely.high
+
+
+def test_all_reduce_of_one_chip_is_free_and_large_ones_reach_the_links():
+    assert calibrate.all_reduce(1e9, A100, 1).expected == 0
+    links = calibrate.calibration(A100).links
+    huge = calibrate.all_reduce(1e15, A100, 8).expected
+    assert huge == pytest.approx(all_reduce(1e15, A100.links["nvlink"], 8) / links.bandwidth, rel=1e-3)
+
+
+def test_pieces_of_the_best_number_give_the_time_of_a_collective():
+    """The formula is the least, over how many pieces a message is cut into, of what pieces over two hops take."""
+    latency, bytes_time = 2e-5, 5e-4
+    counts = np.arange(1, 10_000)
+    # The second hop starts when the first piece has arrived, so there is one turn more than pieces.
+    by_pieces = (latency + bytes_time / counts) * (counts + 1)
+    link = calibrate.LinkConstants(latency=latency, bandwidth=1.0, range=calibrate.Range(1.0, 1.0))
+    assert float(link.seconds(bytes_time)) == pytest.approx(by_pieces.min(), rel=2e-3)
+
+
+def test_predictions_broadcast():
+    batches = np.array([1, 8, 64, 512, 4096])
+    many = calibrate.predict(product(batches, 8192, 8192), A100)
+    alone = [calibrate.predict(product(int(b), 8192, 8192), A100) for b in batches]
+    for name in ("low", "expected", "high"):
+        assert np.allclose(getattr(many, name), [getattr(one, name) for one in alone])
+    steps = calibrate.predict(llm.decode("llama-3-8b", A100, batches, 1024), A100)
+    assert np.all(np.diff(steps.expected) > 0)
+
+
+def test_less_power_never_gives_more():
+    assert calibrate.calibration(chip("h100-pcie")).constants.compute < calibrate.calibration(chip("h100-sxm")).constants.compute
+    assert calibrate.calibration(chip("a100-sxm-40")).constants == calibrate.calibration(A100).constants
+
+
+def test_whose_constants(tmp_path):
+    assert nearest(chip("l40s"))[0] == "a100-sxm-80"
+    assert nearest(chip("mi250x"))[0] == "mi300x"
+    assert nearest(chip("tpu-v5e"))[0] == "a100-sxm-80"  # nobody of its vendor's: the one measured most
+    own = tmp_path / "h300.toml"
+    own.write_text((FOLDER.parent / "chips" / "h100-sxm.toml").read_text())
+    assert nearest(Accelerator.from_toml(own))[0] in calibrate.calibrations()
+
+
+@pytest.mark.parametrize("key", calibrate.calibrations())
+def test_files_are_what_they_say(key):
+    raw = tomllib.loads((FOLDER / f"{key}.toml").read_text())
+    assert raw["source"]
+    assert raw["points"] > 0
+    for constants in raw["constants"].values():
+        assert 0 < constants["compute"] <= 1
+        assert 0 < constants["bandwidth"] <= 1
+        assert 1e-7 < constants["overhead"] < 1e-4
+    for low, high in raw["ranges"].values():
+        assert 0 < low <= 1 <= high
+    file = msgspec.convert(raw, CalibrationFile)
+    assert tomllib.loads(to_toml(file)) == raw
+
+
+def test_ranges_widen_as_independent_doubts_add():
+    low, high = calibrate.Range(0.9, 1.2).factors(math.log(1.3))
+    assert math.log(high) == pytest.approx(math.hypot(math.log(1.2), math.log(1.3)))
+    assert low < 0.9
+
+
+def test_coverage_and_error_are_counted_right():
+    likely = calibrate.Prediction(np.array([1.0, 2.0]), np.array([0.5, 1.9]), np.array([1.5, 2.1]), "")
+    assert calibrate.coverage(likely, [1.0, 3.0]) == 0.5
+    assert calibrate.mean_error([1.0, 2.0], [2.0, 1.0]) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: calibrate.predict(3.0, A100), "estimate must be an Estimate"),
+        (lambda: calibrate.predict(product(1, 1, 1), "h10"), "did you mean 'h100-sxm'"),
+        (lambda: calibrate.predict(product(1, 1, 1), A100, dtype="fp17"), "unknown dtype"),
+        (lambda: calibrate.predict(product(1, 1, 1), A100, constants="nowhere.toml"), "nowhere.toml"),
+        (lambda: calibrate.all_reduce(1.0, A100, 8, link="ici"), "unknown link"),
+    ],
+)
+def test_errors_name_what_is_wrong(call, said):
+    with pytest.raises(CourseError, match=said):
+        call()
+
+
+def test_estimates_made_by_hand_are_predicted_too():
+    by_hand = Estimate(1e-3, 5e-4, 0.0, flops=1e9, bytes=1e9)
+    likely = calibrate.predict(by_hand, A100)
+    assert by_hand.lower < likely.expected < 2 * by_hand.upper
+
+
+@pytest.mark.parametrize("key", ["llama-2-7b", "llama-3-8b", "llama-2-13b"])
+@pytest.mark.parametrize("context", [256, 1024, 4096])
+def test_a_decode_step_is_its_bytes_at_what_a_stream_reaches_and_its_gaps(key, context):
+    """The page's prediction by hand, which leaves overlap and tiles out."""
+    step = llm.decode(key, A100, 1, context)
+    c = calibrate.calibration(A100, "bf16").constants
+    kernels = step.kernels - 3 * model(key).layers  # queries, keys and values as one, gate and up as one
+    by_hand = step.lower / c.bandwidth + kernels * (c.overhead + c.gap)
+    assert calibrate.predict(step, A100).expected == pytest.approx(by_hand, rel=0.01)
+
+
+def test_every_measurement_names_its_chip():
+    every = calibrate_report.bounds()
+    for one in every:
+        assert one.chips.shape == one.seconds.shape
+        assert {str(key) for key in one.chips} <= set(chips())
+    assert len({str(key) for one in every for key in one.chips}) > 5
+
+
+def test_no_page_quotes_a_figure_that_its_reader_cannot_compute_again():
+    said = r"outside this book|not among this book|this book does not carry|cannot rerun"
+    for file in [*(ROOT / "chapters" / "cells").rglob("*.qmd"), *(ROOT / "chapters" / "en").glob("*.qmd")]:
+        assert not re.search(said, file.read_text(encoding="utf-8")), file

@@ -1,0 +1,138 @@
+"""The book as one file: an EPUB that readers can open, a PDF with text and bookmarks, and their links on the cover."""
+
+import os
+import re
+import shutil
+import zipfile
+from pathlib import PurePosixPath
+
+import pypdf
+import pytest
+from lxml import etree, html
+
+from course_lib import CourseError
+from course_press.exports import book as export
+from course_press.pages import about, site
+from course_press.source.book import read_book
+from course_press.source.chapter import MissingError
+from tests.course_press.conftest import Copy, course
+
+XHTML = "{http://www.w3.org/1999/xhtml}"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    copy = Copy(tmp_path_factory.mktemp("exported") / "book")
+    copy.build(("en", "es"))
+    export.export(copy.root, "es", ["epub"], copy.root / "_site")
+    return copy.root
+
+
+@pytest.fixture(scope="module")
+def epub(exported):
+    with zipfile.ZipFile(exported / "_site" / "downloads" / "book-es.epub") as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def pages_of(epub):
+    return {PurePosixPath(name): etree.fromstring(text) for name, text in epub.items() if name.endswith(".xhtml")}
+
+
+def test_every_part_of_the_epub_is_well_formed(epub):
+    assert next(iter(epub)) == "mimetype"
+    parts = [name for name in epub if name.endswith((".xhtml", ".opf", ".ncx", ".xml", ".svg"))]
+    for name in parts:
+        etree.fromstring(epub[name])
+    assert len(parts) >= 8
+
+
+def test_the_epub_says_what_it_is_and_in_which_language(epub):
+    package = etree.fromstring(epub["EPUB/content.opf"])
+    said = {name: package.findtext(f".//{{http://purl.org/dc/elements/1.1/}}{name}") for name in ("title", "language", "creator")}
+    assert said == {"title": "Fixture (es)", "language": "es", "creator": "Nobody"}
+    (cover,) = package.xpath("//*[@properties='cover-image']/@href")
+    assert "Fixture" in epub[f"EPUB/{cover}"].decode()
+    languages = {page.get("lang") for name, page in pages_of(epub).items() if "text" in name.parts}
+    assert languages == {"es"}
+
+
+def test_everything_that_the_epub_points_at_is_in_it(epub):
+    pages = pages_of(epub)
+    ids = {name: set(page.xpath("//@id")) for name, page in pages.items()}
+    images, links = 0, 0
+    for name, page in pages.items():
+        for image in page.iter(f"{XHTML}img"):
+            assert (PurePosixPath("EPUB") / image.get("src").removeprefix("../")).as_posix() in epub
+            assert image.get("alt")
+            images += 1
+        for link in page.iter(f"{XHTML}a"):
+            file, _, anchor = link.get("href").partition("#")
+            if re.match(r"\w+:", file):
+                continue
+            target = PurePosixPath(os.path.normpath(name.parent / file)) if file else name
+            assert target in pages, link.get("href")
+            assert not anchor or anchor in ids[target], link.get("href")
+            links += 1
+    assert images
+    assert links > 10
+
+
+def test_the_epub_has_maths_and_titles_and_nothing_that_needs_a_script(epub):
+    pages = [page for name, page in pages_of(epub).items() if "text" in name.parts]
+    tags = {element.tag.rpartition("}")[2] for page in pages for element in page.iter() if isinstance(element.tag, str)}
+    assert {"math", "table", "figure", "pre"} <= tags
+    assert not tags & {"script", "form", "input", "button"}
+    assert [" ".join(h.itertext()).split() for page in pages for h in page.iter(f"{XHTML}h1")][-1] == ["2", "Capítulo", "dos"]
+    figures = [text.decode() for name, text in epub.items() if name.endswith(".svg")]
+    assert not any("var(" in svg for svg in figures)
+    assert all("#1a3ab8" in svg for svg in figures)
+
+
+def test_the_cover_offers_what_there_is_and_a_build_keeps_it(exported):
+    def offered(lang):
+        root = html.parse(str(exported / "_site" / lang / "index.html")).getroot()
+        return [(a.text, a.get("href")) for a in root.cssselect(".downloads a")]
+
+    assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
+    assert offered("en") == []
+    site.build(exported, ["es"], exported / "_site")
+    assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
+    book = read_book(exported, "es")
+    about.offer(book, exported / "_site", exported / "_site")
+    assert len(offered("es")) == 1
+    (exported / "_site/downloads/book-es.epub").unlink()
+    about.offer(book, exported / "_site", exported / "_site")
+    assert offered("es") == []
+
+
+def test_without_chromium_a_pdf_says_how_to_get_it(book, monkeypatch):
+    monkeypatch.setattr(export, "chromium", lambda: None)
+    with pytest.raises(MissingError, match=r"Chromium, which is not on PATH: apt install chromium.*--to epub needs none"):
+        export.export(book.root, "en", ["pdf"], book.root / "_site")
+    with pytest.raises(CourseError, match="--to 'mobi' is not a format: choose from epub, pdf"):
+        export.export(book.root, "en", ["mobi"], book.root / "_site")
+
+
+def test_the_command_names_the_languages(book):
+    done = course(book.root, "export", "--lang", "xx")
+    assert done.returncode == 2
+    assert "--lang 'xx' is not a language of this book: choose from en, es" in done.stderr
+
+
+@pytest.mark.browser
+def test_the_pdf_has_pages_text_and_bookmarks(book):
+    if not export.chromium():
+        message = "NO CHROMIUM: the PDF is not tested (apt install chromium)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    done = course(book.root, "export", "--lang", "en", "--to", "pdf", path=os.environ["PATH"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("_site/downloads/book-en.pdf: ")
+    pdf = pypdf.PdfReader(book.root / "_site/downloads/book-en.pdf")
+    text = [" ".join(page.extract_text().split()) for page in pdf.pages]
+    assert len(text) >= 5
+    assert text[0].startswith("Fixture (en)")
+    assert any("1 Chapter one The first." in page for page in text)
+    assert "Second tab." in " ".join(text)  # what a click shows on a screen is open on paper
+    titles = [entry.title for entry in pdf.outline if not isinstance(entry, list)]
+    assert [" ".join(title.split()) for title in titles] == ["Cover", "1 Chapter one", "2 Chapter two"]
+    assert shutil.which("chromium") is None or not list((book.root / "_site/downloads").glob(".export-*"))

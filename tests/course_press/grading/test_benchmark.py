@@ -1,0 +1,273 @@
+"""Each mistake is told from every other, right solutions of any style pass, and a noisy computer fails nobody."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from course_lib import CourseError
+from course_press.grading import benchmark_run as grading_run
+from course_press.grading.benchmark import Verdict, grade
+from course_press.grading.benchmark_run import Outcome
+from course_press.grading.simulated import JITTER
+from tests.course_press.conftest import edited
+
+LAB = Path(__file__).parents[3] / "labs" / "00-three-accelerators"
+CRITERIA = ["runs", "keys", "operands", "warm-up", "synchronisation", "median", "flops", "unit", "this-computer"]
+
+# By mistake: what it makes of the reference, the criterion that it fails, and what is said of it.
+PLANTED = {
+    "half the operations": ({"2 * n**3": "n**3"}, "flops", "a multiply-accumulate is two operations"),
+    "no warm-up": ({"    for _ in range(3):\n        a @ b\n": ""}, "warm-up", "multiply once before the loop"),
+    "no synchronisation": (
+        {"        a @ b\n        synchronize(device)\n": "        a @ b\n"},
+        "synchronisation", "call torch.cuda.synchronize() before you read the clock a second time",
+    ),
+    "mean": ({"median": "fmean"}, "median", "seconds is the mean of the times"),
+    "zeros": (
+        {"rng.standard_normal((n, n))": "np.zeros((n, n))", "torch.randn": "torch.zeros"}, "operands", "the operands hold zeros",
+    ),
+    "unit": ({"seconds / 1e12": "seconds / 1e9"}, "unit", "yours is in GFLOP/s, divide by 1e12"),
+}  # fmt: skip
+
+NUMPY = """
+import time
+import numpy as np
+
+def measure(n, dtype="fp32", device="cpu", repeats=10):
+    a = np.random.rand(n, n).astype(np.float32)
+    b = np.random.rand(n, n).astype(np.float32)
+    np.dot(a, b)
+    times = np.empty(repeats)
+    for i in range(repeats):
+        t0 = time.time()
+        np.dot(a, b)
+        times[i] = time.time() - t0
+    seconds = np.median(times)
+    return {"seconds": seconds, "flops": 2 * n**3, "tflops": 2 * n**3 / seconds / 1e12}
+"""
+
+EVENTS = """
+import statistics
+import time
+import torch
+
+def measure(n, dtype="fp32", device="cpu", repeats=10):
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    a = torch.rand(n, n, device=device, dtype=dtype) - 0.5
+    b = torch.rand(n, n, device=device, dtype=dtype) - 0.5
+    torch.matmul(a, b)
+    times = []
+    for _ in range(repeats):
+        if device == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            torch.matmul(a, b)
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end) / 1e3)
+        else:
+            begin = time.perf_counter()
+            torch.matmul(a, b)
+            times.append(time.perf_counter() - begin)
+    seconds = statistics.median(times)
+    return dict(seconds=seconds, flops=2 * n * n * n, tflops=2 * n * n * n / seconds * 1e-12)
+"""
+
+NANOSECONDS = """
+from time import perf_counter_ns
+
+def wait(device):
+    if device != "cpu":
+        import torch
+        torch.cuda.synchronize()
+
+def measure(n, dtype="fp32", device="cpu", repeats=10):
+    try:
+        import torch
+        a, b = torch.randn(2, n, n).to(device)
+    except ImportError:
+        import numpy as np
+        a, b = np.random.default_rng(1).normal(size=(2, n, n)).astype("f4")
+    for _ in range(2):
+        a @ b
+    wait(device)
+    times = []
+    for _ in range(repeats):
+        start = perf_counter_ns()
+        a @ b
+        wait(device)
+        times.append(perf_counter_ns() - start)
+    times.sort()
+    ns = times[len(times) // 2]
+    return {"seconds": ns * 1e-9, "flops": 2.0 * n**3, "tflops": round(2 * n**3 / ns / 1e3, 4)}
+"""
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """Grades a text: what failed, and what was said."""
+
+    def failed(text, **more):
+        file = tmp_path / "mine.py"
+        file.write_text(textwrap.dedent(text), encoding="utf-8")
+        return failures(grade(file, **more))
+
+    return failed
+
+
+def failures(verdicts):
+    return {verdict.criterion: verdict.said for verdict in verdicts if not verdict.passed}
+
+
+def body(lines):
+    """A measure that does everything right on NumPy but for what `lines` make of it."""
+    return NUMPY.replace("    seconds = ", f"    {lines}\n    seconds = ")
+
+
+def test_stub_is_told_kindly_that_it_is_not_implemented_yet():
+    (verdict,) = grade(LAB / "matmul_bench.py")
+    assert verdict.criterion == "runs"
+    assert not verdict.passed
+    assert "not implemented yet, and everybody starts there: do TODO 1 to 5" in verdict.said
+    assert "error" not in verdict.said.replace("NotImplementedError", "")
+
+
+def test_stub_and_chapter_agree_on_five_things_to_do():
+    stub = (LAB / "matmul_bench.py").read_text(encoding="utf-8")
+    assert [f"TODO {i}:" in stub for i in range(1, 7)] == [True] * 5 + [False]
+
+
+def test_reference_passes_every_criterion():
+    verdicts = grade(LAB / "reference.py")
+    assert failures(verdicts) == {}
+    assert [verdict.criterion for verdict in verdicts] == CRITERIA
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path):
+    edits, criterion, said = PLANTED[name]
+    file = tmp_path / "planted.py"
+    file.write_text(edited(LAB / "reference.py", edits), encoding="utf-8")
+    verdicts = grade(file)
+    failed = failures(verdicts)
+    assert set(failed) == {criterion}
+    assert said in failed[criterion]
+    assert [verdict.criterion for verdict in verdicts] == CRITERIA[:-1]
+
+
+@pytest.mark.parametrize("text", [NUMPY, EVENTS, NANOSECONDS], ids=["numpy", "events", "nanoseconds"])
+def test_natural_solutions_pass(graded, text):
+    assert graded(text) == {}
+
+
+def test_events_read_too_early_are_a_missing_synchronisation(graded):
+    (said,) = graded(EVENTS.replace("            torch.cuda.synchronize()\n", "")).values()
+    assert "before the GPU came to the events (line 18" in said
+    assert "call torch.cuda.synchronize()" in said
+
+
+def test_hanging_file_is_ended_and_its_line_named(graded):
+    failed = graded("def measure(n, dtype, device, repeats):\n    while True:\n        n += 1\n", limit=2)
+    assert set(failed) == {"runs"}
+    assert failed["runs"].startswith(("it did not end within 2 s, in line 2:", "it did not end within 2 s, in line 3:"))
+
+
+def test_crash_names_the_learners_line(graded):
+    failed = graded("import math\ndef measure(n, dtype, device, repeats):\n    return math.sqrt(-n)\n")
+    assert failed == {"runs": "it stopped with an error in line 3: 'return math.sqrt(-n)': ValueError: math domain error"}
+
+
+def test_crash_on_the_gpu_alone_says_so(graded):
+    failed = graded(EVENTS.replace("enable_timing=True", ""))
+    assert failed["runs"].startswith("it stopped with an error in line 19")
+    assert failed["runs"].endswith('(with device="cuda")')
+
+
+def test_syntax_error_names_the_line(graded):
+    failed = graded("def measure(n):\n    return (n\n")
+    assert set(failed) == {"runs"}
+    assert failed["runs"].startswith("syntax error in line 2: 'return (n'")
+
+
+def test_process_that_ends_itself_is_no_success(graded):
+    failed = graded("import os\ndef measure(n, dtype, device, repeats):\n    os._exit(0)\n")
+    assert set(failed) == {"runs"}
+    assert "the process ended with exit status 0 before it was done: take out os._exit" in failed["runs"]
+
+
+def test_missing_file_and_bytes_are_errors(tmp_path):
+    with pytest.raises(CourseError, match="is not a file: give the path of your matmul_bench"):
+        grade(tmp_path / "nowhere.py")
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CourseError, match="is not text in UTF-8"):
+        grade(tmp_path / "bytes.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "criterion", "said"),
+    [
+        ("x = 1", "runs", "defines no function measure"),
+        (EVENTS.replace("torch.rand(n", "torch.poisson(n"), "runs", "torch.poisson is not known to the grader"),
+        ("def measure(n, dtype, device, repeats): pass", "keys", "measure returned nothing: is a return missing?"),
+        (NUMPY.replace('"tflops"', '"TFLOPS"'), "keys", "'tflops' missing"),
+        (NUMPY.replace("np.dot(a, b)", "np.add(a, b)"), "runs", "no multiplication of matrices reached torch or NumPy"),
+        (EVENTS.replace("device=device, ", ""), "synchronisation", "create the operands with device=device"),
+        (EVENTS.replace(" / 1e3", ""), "unit", "seconds is in milliseconds"),
+        (body("times = times[4:5]"), "median", "a single run says nothing about the next one"),
+        (NUMPY.replace("np.median(times)", "0.5"), "median", "not the median of what the clock showed"),
+    ],
+)
+def test_other_mistakes_are_named(graded, text, criterion, said):
+    assert said in graded(text)[criterion]
+
+
+def test_several_mistakes_are_told_apart(graded):
+    text = NUMPY.replace("np.random.rand(n, n)", "np.ones((n, n))").replace("np.median", "np.min")
+    failed = graded(text.replace("2 * n**3", "2 * n**2").replace("    np.dot(a, b)\n    times", "    times"))
+    assert set(failed) == {"operands", "median", "flops"}
+    assert "the operands hold ones" in failed["operands"]
+    assert "seconds is the minimum of the times" in failed["median"]
+    assert "each of the n^2 results needs n multiply-accumulates" in failed["flops"]
+
+
+def test_torch_is_not_needed_on_this_computer(tmp_path, monkeypatch):
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
+    monkeypatch.syspath_prepend(tmp_path / "without")
+    file = tmp_path / "mine.py"
+    file.write_text(EVENTS)
+    verdicts = grade(file)
+    assert failures(verdicts) == {}
+    assert verdicts[-1].said.startswith("not run here, a package is missing (line 4")
+
+
+def test_numbers_that_hold_on_the_simulated_machine_alone_fail_on_this_computer(graded):
+    failed = graded(body('times *= 1 if type(np).__name__ == "_NumPy" else 1000'))
+    assert set(failed) == {"this-computer"}
+    assert "more than a factor of 3 apart" in failed["this-computer"]
+
+
+def test_a_busy_moment_is_tried_again_and_widens_what_is_allowed(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(NUMPY)
+    theirs, ours = iter([50.0, 9.0]), iter([[1.0, 1.2], [1.1, 1.3], [1.0, 4.0]])
+    monkeypatch.setattr(grading_run, "_own_seconds", lambda own: next(ours))
+    monkeypatch.setattr(grading_run, "_outcome", lambda learner, device, size: Outcome(device=device, seconds=next(theirs)))
+    outcome = grading_run.on_this_computer(tmp_path / "mine.py", 30.0)
+    assert outcome.seconds == 9.0
+    assert outcome.ours == [1.0, 1.2, 1.1, 1.3, 1.0, 4.0]
+    assert grading_run.within(outcome)
+
+
+def test_simulated_times_tell_every_statistic_apart():
+    # Whatever eleven in a row a learner keeps.
+    for start in range(len(JITTER)):
+        kept = [JITTER[(start + i) % len(JITTER)] for i in range(grading_run.REPEATS)]
+        median, mean = sorted(kept)[len(kept) // 2], sum(kept) / len(kept)
+        assert len({median, mean, min(kept), max(kept), kept[0], sum(kept)} - {kept[0]}) >= 4
+        assert mean > 1.2 * median > 1.1 * min(kept)
+
+
+def test_verdict_is_a_record():
+    with pytest.raises(AttributeError):
+        Verdict("runs", True, "").passed = False

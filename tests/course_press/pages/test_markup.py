@@ -1,0 +1,90 @@
+"""What comes from files of data is text on a page, whatever it holds."""
+
+import json
+import subprocess
+
+import pypandoc
+import pytest
+from lxml import html
+
+from course_lib import chip, exercises, plot, results, table, tables
+from course_lib.book.text import Markdown, code, glossary, html_block, plain
+from course_lib.specs import DATA
+from course_lib.specs import accelerators as specs
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>", "<script>alert(1)</script>", "[a](javascript:alert(1))", "![a](https://example.org/x.png)",
+    "`<b>`{=html}", "a | b", "a\n\n<b>b</b>", "a\u2028```{=html}\n<b>\n```", "*a* _b_ **c**", "$x$ \\(y\\) \\textbf{z}",
+    "x^2^ H~2~O", "@austin2025 [@austin2025]", "&lt;b&gt; &copy;", "\\", "`", "[^1]", "https://example.org", "~~~", "# a",
+    "<https://example.org>", "[a]{onclick=alert(1)}", "^[note]", "\\|", "::: {.x}",
+)  # fmt: skip
+
+
+def read(markdown):
+    """What a page shows of it: pandoc as the press runs it, and the tree that comes out."""
+    command = [pypandoc.get_pandoc_path(), "--from=markdown", "--to=html5", "--citeproc", "--mathml", "--wrap=none"]
+    done = subprocess.run(command, input=markdown, capture_output=True, text=True, check=True)
+    return html.fromstring(f"<div>{done.stdout}</div>")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_cell_of_a_table_shows_what_it_holds(text):
+    shown = read(repr(table([text, "b"], [[text, "c"], ["d", text]])))
+    cells = shown.cssselect("th, td")
+    assert len(cells) == 6
+    assert {child.tag for cell in cells for child in cell.iter()} <= {"th", "td"}
+    said = " ".join(text.splitlines()).replace("...", "…").split()
+    for cell in (cells[0], cells[2], cells[5]):
+        assert cell.text_content().replace("’", "'").split() == said
+
+
+def test_markdown_that_is_meant_stays():
+    cells = read(repr(table(["a"], [[Markdown("*b*")], [code("c|d")], [plain("<e> ", Markdown("**f**"))]]))).cssselect("td > *")
+    assert [cell.tag for cell in cells] == ["em", "code", "strong"]
+
+
+def test_a_block_of_markup_ends_where_it_ends():
+    shown = read(html_block("<pre>\n```\n\n<b>\n````\n</b></pre>")["text/markdown"] + "\nafter\n")
+    assert [child.tag for child in shown] == ["pre", "p"]
+
+
+def test_a_chip_of_any_name_is_text_on_every_table_and_figure(tmp_path, monkeypatch):
+    """The reader's own chips reach pages too: by COURSE_CHIPS."""
+    text = (DATA / "chips" / "t4.toml").read_text(encoding="utf-8")
+    bad = "<img src=x onerror=alert(1)> [a](javascript:b) `c` $d$"
+    one = chip("t4")
+    for name in {one.name, one.short, one.vendor}:
+        text = text.replace(json.dumps(name), json.dumps(bad))
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv(specs.FOLDER, str(tmp_path))
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    mine = chip("mine")
+    assert bad in (mine.name, mine.short)
+    shown = [tables.chip_table(), tables.peak_table(), tables.link_table(), tables.figure_tables(), tables.dispute_table()]
+    for made in [*map(repr, shown), plot.roofline({mine.name: (1e12, 1e9)})._repr_mimebundle_()["text/markdown"]]:
+        found = read(made)
+        assert not found.cssselect("img, script, [onerror], [href^='javascript:']")
+
+
+def test_a_device_of_any_name_is_text_in_reports_and_figures():
+    device = '<img src=x onerror=alert(1)> $\\bad$ "\n# x'
+    about = {"device": device, "kind": "cuda", "dtype": "bf16", "timing": "cold", "data": "random", "status": "ok"}
+    rows = [
+        results.Row(**about, op="triad", shape="1000000000", achieved_bw_gbps=3000),
+        results.Row(**about, op="matmul", shape="8192x8192x8192", achieved_tflops=700, peak_tflops=989, intensity=2731),
+    ]
+    svg = results.plot(rows).svg()
+    assert "<img" not in svg
+    assert "&lt;img" in svg
+    found = read(results.report(rows, results.Manifest(lab="lab", command="x")))
+    assert not found.cssselect("img")
+    assert [h.text_content().split()[0] for h in found.cssselect("h1, h2")] == ["lab", "<img"]
+
+
+def test_everything_else_that_pages_show_of_data_holds_no_markup_of_its_own(monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    for made in (glossary(), tables.source_table(), tables.price_table(), tables.model_table()):
+        tags = {element.tag for element in read(repr(made)).iter()}
+        assert tags <= {"div", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "a", "span", "em"}, tags
+    for one in exercises.all():
+        assert not read(one.variant(1).text("question")).cssselect("img, script")

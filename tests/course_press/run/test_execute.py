@@ -1,0 +1,167 @@
+import os
+import shutil
+import time
+
+import pytest
+
+from course_press.run import execute as running
+from course_press.run import kernels as forked
+from course_press.run.execute import Cache, environment, run
+from course_press.source.book import read_book
+from course_press.source.chapter import SourceError
+
+SETUP, HELLO, ONE = "chapters/cells/one/setup.qmd", "chapters/cells/one/hello.qmd", "chapters/en/one.qmd"
+
+
+def ran(book, lang="en", to="site"):
+    chapter = read_book(book.root, lang).chapters[1]
+    return run(chapter, root=book.root, lang=lang, to=to, cache=Cache(book.root / ".cache"), fingerprint="same")
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Counts the kernels that are started."""
+    started = []
+    execute = running._execute
+    monkeypatch.setattr(running, "_execute", lambda *args: started.append(1) or execute(*args))
+    return started
+
+
+def test_cells_and_inlines_give_their_values(book):
+    result = ran(book)
+    assert result.inlines == ["500 FLOP/B", "1 PFLOP/s", "2 TB/s"]
+    assert [len(outputs) for outputs in result.outputs] == [0, 1, 1, 1]
+    assert result.outputs[3][0]["text"] == "a ``` fence and a <b>tag</b>\n"
+    # The plain text beside it is what IPython adds; it holds no address that differs from run to run.
+    assert result.outputs[1][0]["data"].pop("text/plain") == "Plot()"
+    assert list(result.outputs[1][0]["data"]) == ["text/markdown"]
+
+
+def test_language_and_print_reach_the_kernel(book):
+    assert ran(book, lang="es").inlines == ["500 FLOP/B", "1 PFLOP/s", "2 TB/s"]
+    assert "rendimiento pico" in ran(book, lang="es").outputs[2][0]["data"]["text/markdown"]
+    assert set(ran(book, to="notebook").outputs[1][0]["data"]) == {"image/png", "text/plain"}
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch, forks):
+    """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is installed, DejaVu Sans does not."""
+    if forks and not forked.FORKS:
+        pytest.skip("kernels are forked on Linux only")
+    monkeypatch.setattr(forked, "FORKS", forks)
+    book.edit("chapters/cells/one/line.qmd", '{"A": 10}', '{"A": 10, "prefill, flops": 20}')
+    book.edit(
+        HELLO, "print(", "import locale, os\nlocale.setlocale(locale.LC_ALL, '')\nprint(os.environ['LC_ALL'], 'İ'.lower(), "
+    )
+    results = []
+    for name in ("C", "es_ES.UTF-8", "tr_TR.UTF-8"):
+        for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
+            monkeypatch.setenv(variable, name)
+        forked.stop()  # the next kernel comes from a process that has this locale
+        results.append(ran(book, to="notebook"))
+        shutil.rmtree(book.root / ".cache")
+    forked.stop()
+    assert results[0].outputs[3][0]["text"].startswith("C.UTF-8 ")
+    assert results[1] == results[2] == results[0]
+
+
+def test_prose_edits_run_nothing_and_code_edits_do(book, kernels):
+    first = ran(book)
+    book.edit(ONE, "A first paragraph.", "Quite another paragraph,\nwith a line more.")
+    assert ran(book) == first
+    assert len(kernels) == 1
+    book.edit(SETUP, "2e12", "4e12")
+    assert ran(book).inlines[0] == "250 FLOP/B"
+    book.edit(ONE, "n(bandwidth, ", "n(2 * bandwidth, ")
+    assert ran(book).inlines[2] == "8 TB/s"
+    assert len(kernels) == 3
+
+
+def test_the_fingerprint_follows_local_results(tmp_path):
+    before = environment(tmp_path)
+    assert environment(tmp_path) == before
+    results = tmp_path / "labs" / "00-x" / "results" / "local"
+    results.mkdir(parents=True)
+    (results / "results.csv").write_text("1")
+    assert environment(tmp_path) != before
+
+
+def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(tmp_path, monkeypatch):
+    """Else a page keeps the numbers of a chip that its reader has since mended."""
+    chips = tmp_path / "chips"
+    chips.mkdir()
+    seen = [environment(tmp_path)]
+
+    def moved(*, by):
+        seen.append(environment(tmp_path))
+        assert seen[-1] not in seen[:-1], by
+
+    monkeypatch.setenv("COURSE_CHIPS", str(chips))
+    moved(by="COURSE_CHIPS")
+    for text in ("a = 1", "a = 2"):
+        (chips / "mine.toml").write_text(text)
+        moved(by=text)
+    (chips / "mine.toml").rename(chips / "yours.toml")
+    moved(by="a chip's key")
+    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "rc"))
+    (tmp_path / "rc").write_text("font.size: 11")
+    moved(by="matplotlib's settings")
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    moved(by="the time zone")
+    (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
+    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT"):
+        monkeypatch.setenv(name, "es")
+    assert environment(tmp_path) == seen[-1]
+
+
+def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
+    cache = Cache(tmp_path)
+    cache.put("a", {"x": 1})
+    (tmp_path / "b.json").write_text("{half")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ({"x": 1}, None, None)
+    old = time.time() - 2 * running.KEEP
+    os.utime(tmp_path / "a.json", (old, old))
+    assert Cache(tmp_path).get("a") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "where", "message"),
+    [
+        (
+            SETUP,
+            "2e12",
+            "1 / 0",
+            f"{SETUP}:4",
+            "this cell of chapters/en/one.qmd failed with ZeroDivisionError: division by zero",
+        ),
+        (SETUP, "2e12", "2 +", f"{SETUP}:4", "SyntaxError"),
+        (HELLO, "print(", "\n\nraise KeyError(", f"{HELLO}:5", "KeyError"),
+        (HELLO, "print(", "def f():\n    return ridge(0, 1)\nf()\nprint(", f"{HELLO}:5", "CourseError: peak must be positive"),
+        (ONE, "n(peak, ", "n(paek, ", f"{ONE}:12", "NameError: name 'paek' is not defined"),
+        (ONE, 'n(peak, "FLOP/s")', "peak", f"{ONE}:12", "gives a float, not text: write it with n() or t()"),
+        (ONE, 'n(peak, "FLOP/s")', "'a_b'", f"{ONE}:12", "'_' would be read as Markdown"),
+        (SETUP, "2e12", "2e12; import os; os._exit(1)", f"{SETUP}:1", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "print('x') or 'x'", f"{ONE}:12", "failed with output of its own"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('sys').exit(3)", f"{ONE}:12", "failed with SystemExit"),
+        (ONE, 'n(peak, "FLOP/s")', "__import__('os')._exit(1)", f"{ONE}:12", "the kernel died"),
+        (ONE, 'n(peak, "FLOP/s")', "display(1) or 'x'", f"{ONE}:12", "shows something"),
+    ],
+)
+def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where, message):
+    book.edit(path, old, new)
+    with pytest.raises(SourceError) as error:
+        ran(book)
+    assert str(error.value).startswith(where)
+    assert message in str(error.value)
+
+
+def test_a_cell_may_take_any_name(book):
+    book.edit(SETUP, "2e12", "2e12; _course_inline = eval = str = type = get_ipython = Exception = None")
+    assert ran(book).inlines[0] == "500 FLOP/B"
+
+
+def test_a_cell_that_hangs_is_stopped(book, monkeypatch):
+    monkeypatch.setattr(running, "TIMEOUT", 1)
+    book.edit(SETUP, "2e12", "2e12; import time; time.sleep(60)")
+    with pytest.raises(SourceError, match="ran longer than 1 s"):
+        ran(book)
