@@ -1,6 +1,28 @@
-"""Measures the device at hand."""
+"""Measures the device at hand, and says how far to trust the result."""
 
-from course_lib.bench.device import Machine, machine, manifest, observe, start
+from course_lib.bench.device import (
+    Machine,
+    cpu_peak,
+    cpu_peak_here,
+    machine,
+    manifest,
+    observe,
+    start,
+)
 from course_lib.bench.products import bandwidth, ceiling, matmul
+from course_lib.bench.timing import sample, summary
 
-__all__ = ["Machine", "bandwidth", "ceiling", "machine", "manifest", "matmul", "observe", "start"]
+__all__ = [
+    "Machine",
+    "bandwidth",
+    "ceiling",
+    "cpu_peak",
+    "cpu_peak_here",
+    "machine",
+    "manifest",
+    "matmul",
+    "observe",
+    "sample",
+    "start",
+    "summary",
+]

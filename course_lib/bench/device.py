@@ -27,7 +27,21 @@ from course_lib.core.checks import (
 from course_lib.measured.results import Manifest
 from course_lib.specs.accelerators import Accelerator, chip_of_device, unreadable
 
-__all__ = ["DEFAULT_CACHE", "FMA_UNITS", "Machine", "Observed", "Start", "cpu_peak", "cpu_peak_here", "git_commit", "machine", "manifest", "observe", "start", "torch_or_none"]
+__all__ = [
+    "DEFAULT_CACHE",
+    "FMA_UNITS",
+    "Machine",
+    "Observed",
+    "Start",
+    "cpu_peak",
+    "cpu_peak_here",
+    "git_commit",
+    "machine",
+    "manifest",
+    "observe",
+    "start",
+    "torch_or_none",
+]
 
 DEFAULT_CACHE = 64 * 2**20
 """Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold timing."""

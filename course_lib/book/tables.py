@@ -11,13 +11,35 @@ from typing import Any
 
 import msgspec
 
-from course_lib.book.text.words import Markdown, Table, n, plain, t, table
+from course_lib.book.text.writing import Markdown, Table, n, plain, t, table
 from course_lib.core.checks import known
 from course_lib.specs.accelerators import Accelerator, chip, chips
 from course_lib.specs.configurations import Transformer, model, models
 from course_lib.specs.provenance import DATA, Figure, Source, sources
 
-__all__ = ["Cards", "DISPUTED", "Downloads", "Figures", "MATRIX", "Price", "as_csv", "as_json", "chip_rows", "chip_table", "dispute_table", "figure_name", "figure_rows", "figure_tables", "link_table", "model_rows", "model_table", "peak_table", "price_table", "prices", "source_table"]
+__all__ = [
+    "Cards",
+    "DISPUTED",
+    "Downloads",
+    "Figures",
+    "MATRIX",
+    "Price",
+    "as_csv",
+    "as_json",
+    "chip_rows",
+    "chip_table",
+    "dispute_table",
+    "figure_name",
+    "figure_rows",
+    "figure_tables",
+    "link_table",
+    "model_rows",
+    "model_table",
+    "peak_table",
+    "price_table",
+    "prices",
+    "source_table",
+]
 
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""

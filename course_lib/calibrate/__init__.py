@@ -13,4 +13,21 @@ from course_lib.calibrate.constants import (
 from course_lib.calibrate.kernels import Constants
 from course_lib.calibrate.prediction import Prediction, achieved, all_reduce, breakdown, coverage, mean_error, predict
 
-__all__ = ["Calibration", "CalibrationFile", "Constants", "LinkConstants", "Prediction", "Range", "achieved", "all_reduce", "breakdown", "calibration", "calibrations", "coverage", "from_file", "mean_error", "predict", "to_toml"]
+__all__ = [
+    "Calibration",
+    "CalibrationFile",
+    "Constants",
+    "LinkConstants",
+    "Prediction",
+    "Range",
+    "achieved",
+    "all_reduce",
+    "breakdown",
+    "calibration",
+    "calibrations",
+    "coverage",
+    "from_file",
+    "mean_error",
+    "predict",
+    "to_toml",
+]

@@ -33,7 +33,35 @@ from course_lib.network import all_reduce
 from course_lib.specs.accelerators import Accelerator, chip
 from course_lib.workloads import llm
 
-__all__ = ["DTYPE", "HELD_OUT", "MODEL", "MOST", "Messages", "NODES", "Products", "REFERENCE", "SEED", "START", "Step", "between_chips", "between_labs", "every_other", "fit_links", "fit_products", "fit_steps", "held_out", "messages", "misalignment", "nvlink_messages", "predicted", "product_ranges", "products", "ring_share", "steps", "written"]
+__all__ = [
+    "DTYPE",
+    "HELD_OUT",
+    "MODEL",
+    "MOST",
+    "Messages",
+    "NODES",
+    "Products",
+    "REFERENCE",
+    "SEED",
+    "START",
+    "Step",
+    "between_chips",
+    "between_labs",
+    "every_other",
+    "fit_links",
+    "fit_products",
+    "fit_steps",
+    "held_out",
+    "messages",
+    "misalignment",
+    "nvlink_messages",
+    "predicted",
+    "product_ranges",
+    "products",
+    "ring_share",
+    "steps",
+    "written",
+]
 
 REFERENCE = "a100-sxm-80"
 DTYPE = "fp16"

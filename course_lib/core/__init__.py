@@ -18,4 +18,24 @@ from course_lib.core.bounds import (
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
 
-__all__ = ["BITS", "BOUNDS", "Chip", "CourseError", "Estimate", "RATES", "SCALE_BITS", "Unit", "Work", "attainable", "critical_batch", "element", "itemsize", "ridge", "roofline", "sensitivity", "summed", "total", "widest"]
+__all__ = [
+    "BITS",
+    "BOUNDS",
+    "Chip",
+    "CourseError",
+    "Estimate",
+    "RATES",
+    "SCALE_BITS",
+    "Unit",
+    "Work",
+    "attainable",
+    "critical_batch",
+    "element",
+    "itemsize",
+    "ridge",
+    "roofline",
+    "sensitivity",
+    "summed",
+    "total",
+    "widest",
+]

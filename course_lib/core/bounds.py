@@ -22,7 +22,21 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import BITS
 
-__all__ = ["BOUNDS", "Chip", "Estimate", "RATES", "Unit", "Work", "attainable", "critical_batch", "ridge", "roofline", "sensitivity", "summed", "total"]
+__all__ = [
+    "BOUNDS",
+    "Chip",
+    "Estimate",
+    "RATES",
+    "Unit",
+    "Work",
+    "attainable",
+    "critical_batch",
+    "ridge",
+    "roofline",
+    "sensitivity",
+    "summed",
+    "total",
+]
 
 Unit = Literal["matrix", "vector"]
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")

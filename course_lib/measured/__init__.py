@@ -5,4 +5,21 @@ from course_lib.measured.published import TABLES, UNSEEN, Run, median_error, run
 from course_lib.measured.rows import Difference, Manifest, Row
 from course_lib.measured.tables import CHIPS, FOLDER, Best, best_published, lab, table
 
-__all__ = ["Best", "CHIPS", "Difference", "FOLDER", "Manifest", "Row", "Run", "TABLES", "UNSEEN", "best_published", "lab", "median_error", "results", "runs", "table", "trace"]
+__all__ = [
+    "Best",
+    "CHIPS",
+    "Difference",
+    "FOLDER",
+    "Manifest",
+    "Row",
+    "Run",
+    "TABLES",
+    "UNSEEN",
+    "best_published",
+    "lab",
+    "median_error",
+    "results",
+    "runs",
+    "table",
+    "trace",
+]

@@ -18,4 +18,27 @@ from course_lib.ops.vector import (
     swiglu,
 )
 
-__all__ = ["CONVENTIONS", "Convention", "Pass", "attention", "attention_standard", "attention_tiled", "bias", "dot", "dropout", "elementwise", "embedding", "fuse", "gelu", "grouped_matmul", "kv_read", "matmul", "norm", "residual", "rotary", "softmax", "swiglu", "tiled_matmul"]
+__all__ = [
+    "CONVENTIONS",
+    "Convention",
+    "Pass",
+    "attention",
+    "attention_standard",
+    "attention_tiled",
+    "bias",
+    "dot",
+    "dropout",
+    "elementwise",
+    "embedding",
+    "fuse",
+    "gelu",
+    "grouped_matmul",
+    "kv_read",
+    "matmul",
+    "norm",
+    "residual",
+    "rotary",
+    "softmax",
+    "swiglu",
+    "tiled_matmul",
+]

@@ -13,7 +13,20 @@ import msgspec
 
 from course_lib.core.checks import CourseError, known, positive, shown, text
 
-__all__ = ["Classic", "Conflict", "DATA", "Figure", "LARGEST_FILE", "Source", "UNITS", "check_quantity", "cited", "converted", "decoded", "sources"]
+__all__ = [
+    "Classic",
+    "Conflict",
+    "DATA",
+    "Figure",
+    "LARGEST_FILE",
+    "Source",
+    "UNITS",
+    "check_quantity",
+    "cited",
+    "converted",
+    "decoded",
+    "sources",
+]
 
 _T = TypeVar("_T")
 DATA = Path(__file__).parents[1] / "data"

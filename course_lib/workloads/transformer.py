@@ -23,7 +23,21 @@ from course_lib.core.checks import (
 from course_lib.core.dtypes import BITS, element, itemsize
 from course_lib.specs.configurations import Transformer
 
-__all__ = ["Formats", "MATRIX_PARTS", "Matrix", "activation_bytes", "cache_bytes", "distinct", "formats", "kv_heads", "matrices", "norm_parameters", "operators", "streamed_bytes", "weight_bytes"]
+__all__ = [
+    "Formats",
+    "MATRIX_PARTS",
+    "Matrix",
+    "activation_bytes",
+    "cache_bytes",
+    "distinct",
+    "formats",
+    "kv_heads",
+    "matrices",
+    "norm_parameters",
+    "operators",
+    "streamed_bytes",
+    "weight_bytes",
+]
 
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
 """The parts of a step that run on the matrix unit."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError, exercises
-from course_lib.book.exercises import Form
+from course_lib.book.exercises import Form, problem
 from course_lib.book.text.parsing import UNITS, page_grammar, parsed
 from course_press.source.book import languages
 
@@ -50,7 +50,7 @@ def test_right_wrong_and_misconceived_answers_are_told_apart(visit, lang, monkey
     tokens = {"en": "4,096", "es": "4.096", "ko": "4,096"}[lang]
     assert answer(page, tokens, LOCAL) == exercises.check("rooflines-local", tokens).text
     total = {"en": "2,097,152", "es": "2.097.152", "ko": "2,097,152"}[lang]
-    assert exercises._common(lang)["misconceptions"]["total-batch"]["name"] in answer(page, total, LOCAL)
+    assert problem._common(lang)["misconceptions"]["total-batch"]["name"] in answer(page, total, LOCAL)
 
 
 @pytest.mark.parametrize("lang", LANGS)

@@ -24,7 +24,7 @@ from course_lib import (
 from course_lib.bench import campaign as bench_plan
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
-from course_lib.book.text import words as text
+from course_lib.book.text import writing as text
 from course_lib.core import Work, attainable, critical_batch, dtypes, ridge, roofline, sensitivity, total
 from course_lib.measured import published
 from course_lib.specs import DATA
@@ -223,6 +223,8 @@ CALLS = [
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
 """Arguments that are text of any kind: nothing is computed from them."""
 ROOMS = {
+    "book.explore.operators": "draws; its controls are chosen from lists",
+    "book.reports.collectives": "takes rows of results.csv", "book.reports.operators": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
     "book.plot.charts": "draws", "book.plot.diagram": "draws", "book.tables": "prints the spec tables",
     "calibrate.fit": "writes the library's own files", "calibrate.report": "prints the library's own errors",
@@ -240,14 +242,12 @@ LEFT_OUT = {
     "measured.results.compare": "takes rows of results.csv", "measured.results.append": "writes; see test_results",
     "measured.results.write_manifest": "writes; see test_results", "book.exercises.problem.untranslated": "takes nothing",
     "bench.products.bandwidth": "allocates four times the cache", "bench.products.ceiling": "measures",
-    "book.text.words.code": "takes text of any kind", "book.text.words.html_block": "takes text of any kind", "book.text.words.plain": "takes text of any kind",
+    "book.text.writing.code": "takes text of any kind", "book.text.writing.html_block": "takes text of any kind", "book.text.writing.plain": "takes text of any kind",
     "bench.device.torch_or_none": "takes nothing", "bench.device.git_commit": "takes nothing",
     "bench.device.start": "takes nothing",
     "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.campaign.measure": "measures",
     "bench.campaign.run": "measures", "bench.campaign.in_turn": "measures", "bench.operators.measure": "measures",
     "bench.operators.run": "measures", "bench.operators.work": "takes a case of its own plan",
-    "book.reports.operators.plot": "draws", "book.reports.operators.report": "takes rows of results.csv",
-    "book.reports.operators.roofs": "takes rows of results.csv", "book.reports.operators.speedups": "takes rows of results.csv",
 }  # fmt: skip
 
 

@@ -17,4 +17,19 @@ from course_lib.book.exercises.problem import (
     untranslated,
 )
 
-__all__ = ["CHAPTERS", "Exercise", "FOLDER", "Feedback", "Form", "Group", "Variant", "all", "check", "exercise", "get", "phrases", "texts", "untranslated"]
+__all__ = [
+    "CHAPTERS",
+    "Exercise",
+    "FOLDER",
+    "Feedback",
+    "Form",
+    "Group",
+    "Variant",
+    "all",
+    "check",
+    "exercise",
+    "get",
+    "phrases",
+    "texts",
+    "untranslated",
+]

@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.book.exercises.problem import Variant, check, phrases
 from course_lib.book.text.parsing import UNITS, page_grammar
-from course_lib.book.text.words import code, html_block, language, plain, t
+from course_lib.book.text.writing import code, html_block, language, plain, t
 from course_lib.core.checks import CourseError
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")

@@ -1,6 +1,6 @@
 """Exercises that recognise a mistake: the answer and each misconception are functions of figures from the spec tables.
 
-The functions stand in `course_lib.exercise_bank`, one module a chapter; the texts in `data/exercises`, one file a chapter and
+The functions stand in `course_lib.book.exercises.bank`, one module a chapter; the texts in `data/exercises`, one file a chapter and
 language. `check` says what an answer is, and where it is wrong in a way that others were wrong before, what was probably done.
 
 >>> from course_lib.book.exercises import check
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from course_lib.book.text.parsing import UNITS, ambiguous, parsed
-from course_lib.book.text.words import language, languages, n, plain
+from course_lib.book.text.writing import language, languages, n, plain
 from course_lib.core.checks import CourseError, count, known, shown
 from course_lib.specs.accelerators import Accelerator, chip
 from course_lib.specs.configurations import model, models
@@ -31,7 +31,24 @@ from course_lib.specs.provenance import DATA, decoded
 if TYPE_CHECKING:
     from course_lib.book.exercises.form import Form
 
-__all__ = ["CHAPTERS", "CLOSE", "Exercise", "FOLDER", "Feedback", "Group", "Variant", "Verdict", "WHOLE", "all", "check", "exercise", "get", "phrases", "texts", "untranslated"]
+__all__ = [
+    "CHAPTERS",
+    "CLOSE",
+    "Exercise",
+    "FOLDER",
+    "Feedback",
+    "Group",
+    "Variant",
+    "Verdict",
+    "WHOLE",
+    "all",
+    "check",
+    "exercise",
+    "get",
+    "phrases",
+    "texts",
+    "untranslated",
+]
 
 CHAPTERS = (
     "hello-roofline", "rooflines", "memory-wall", "int8-problems", "bandwidth-and-profiling", "network-rooflines",

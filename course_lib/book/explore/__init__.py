@@ -1,6 +1,22 @@
-"""Figures with controls."""
+"""Explorers: figures with controls that a page shows without a kernel and a notebook with one computes live."""
 
-from course_lib.book.explore.inference import decode, upgrade
-from course_lib.book.explore.operators import batch, network, roofline
+from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
+from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
+from course_lib.book.explore.operators import CHIPS, DTYPES, batch, network, roofline
 
-__all__ = ["batch", "decode", "network", "roofline", "upgrade"]
+__all__ = [
+    "Axis",
+    "CHIPS",
+    "CONTEXT",
+    "DTYPES",
+    "Explorer",
+    "Field",
+    "Layer",
+    "MODELS",
+    "Row",
+    "batch",
+    "decode",
+    "network",
+    "roofline",
+    "upgrade",
+]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.book.plot.charts import Plot
-from course_lib.book.text.words import PREFIXED, html_block, n, t
+from course_lib.book.text.writing import PREFIXED, html_block, n, t
 from course_lib.core.checks import CourseError, known
 
 NONE = "–"

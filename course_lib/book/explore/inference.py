@@ -31,7 +31,7 @@ from course_lib.book.explore.operators import (
     roofline,
     shape,
 )
-from course_lib.book.text.words import t
+from course_lib.book.text.writing import t
 from course_lib.specs.accelerators import chip
 from course_lib.specs.configurations import Transformer, model, models
 from course_lib.specs.resolve import transformer

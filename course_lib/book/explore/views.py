@@ -13,7 +13,7 @@ import numpy as np
 
 from course_lib.book.plot.charts import _STYLE, INK, LINES, Plot, _axes, _label_ends
 from course_lib.book.plot.labels import MUTED
-from course_lib.book.text.words import n
+from course_lib.book.text.writing import n
 from course_lib.core.checks import CourseError
 
 if TYPE_CHECKING:

@@ -1,6 +1,32 @@
 """Figures, one function a kind."""
 
-from course_lib.book.plot.charts import Plot, parity, roofline, sweep
+from course_lib.book.plot.charts import (
+    GRID,
+    INK,
+    LINES,
+    MARKERS,
+    SHADES,
+    Plot,
+    parity,
+    roofline,
+    sweep,
+)
 from course_lib.book.plot.diagram import Diagram, flow
+from course_lib.book.plot.labels import MUTED, NARROW, WIDE
 
-__all__ = ["Diagram", "Plot", "flow", "parity", "roofline", "sweep"]
+__all__ = [
+    "Diagram",
+    "GRID",
+    "INK",
+    "LINES",
+    "MARKERS",
+    "MUTED",
+    "NARROW",
+    "Plot",
+    "SHADES",
+    "WIDE",
+    "flow",
+    "parity",
+    "roofline",
+    "sweep",
+]

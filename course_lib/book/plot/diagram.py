@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 
 from course_lib.book.plot.charts import GRID, INK, SHADES
 from course_lib.book.plot.labels import MUTED
-from course_lib.book.text.words import html_block
+from course_lib.book.text.writing import html_block
 from course_lib.core.checks import CourseError
 
 __all__ = ["Diagram", "flow"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import network
-from course_lib.book.text.words import n, plain, table
+from course_lib.book.text.writing import n, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.rows import LOCAL, Manifest, Row
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from course_lib.book.text.words import n, plain, table
+from course_lib.book.text.writing import n, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS
 from course_lib.measured.rows import Manifest, Row, apart, timed
+
+__all__ = ["gap", "plot", "report"]
 
 if TYPE_CHECKING:
     from course_lib.book.plot.charts import Plot

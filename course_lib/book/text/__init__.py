@@ -1,6 +1,6 @@
 """Numbers, words and tables as the page writes them."""
 
-from course_lib.book.text.words import (
+from course_lib.book.text.writing import (
     Markdown,
     Table,
     code,

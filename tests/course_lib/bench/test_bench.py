@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from course_lib import CourseError, bench, chip
-from course_lib.bench import Machine, device
+from course_lib.bench import Machine, device, products
 from course_lib.bench import arrays as backends
 from course_lib.bench.device import Observed
 from course_lib.bench.timing import FEWEST, MOST
@@ -21,9 +21,9 @@ def fake(monkeypatch):
     """Puts a simulated device in the place of the real one."""
 
     def put(library, here=H100, seen=None):
-        monkeypatch.setattr(bench, "arrays", lambda kind: library)
-        monkeypatch.setattr(bench, "machine", lambda kind: here)
-        monkeypatch.setattr(bench, "observe", lambda kind: seen or Observed())
+        monkeypatch.setattr(products, "arrays", lambda kind: library)
+        monkeypatch.setattr(products, "machine", lambda kind: here)
+        monkeypatch.setattr(products, "observe", lambda kind: seen or Observed())
         return library
 
     return put
@@ -160,7 +160,7 @@ def test_cold_operands_rotate_through_more_than_the_cache(fake):
     library = fake(FakeArrays())
     bench.matmul(200, 200, 200, "fp16", "cuda", budget=2.0)
     turns = library.order[-60:]
-    assert len(set(turns)) * 2 * 200 * 200 * 2 > bench.CACHES * H100.cache
+    assert len(set(turns)) * 2 * 200 * 200 * 2 > products.CACHES * H100.cache
     assert all(one != other for one, other in pairwise(turns))
     bench.matmul(200, 200, 200, "fp16", "cuda", budget=2.0, timing="warm")
     assert len(set(library.order[-60:])) == 1
@@ -169,7 +169,7 @@ def test_cold_operands_rotate_through_more_than_the_cache(fake):
 def test_what_a_stream_moves_exceeds_the_cache_and_is_counted_by_stream_convention(fake):
     fake(FakeArrays(rate=1e9))
     copy, triad = (bench.bandwidth("cuda", op, budget=1.0) for op in ("copy", "triad"))
-    assert float(copy.shape) >= bench.CACHES * H100.cache
+    assert float(copy.shape) >= products.CACHES * H100.cache
     assert (copy.bytes, triad.bytes) == (2 * float(copy.shape), 3 * float(triad.shape))
     assert copy.achieved_tflops is None
     assert copy.mfu is None

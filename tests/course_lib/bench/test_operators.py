@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from course_lib import CourseError, bench, ops, results
-from course_lib.bench import Machine, operators
+from course_lib import CourseError, ops, results
+from course_lib.bench import Machine, operators, products
 from course_lib.bench.operators import CHAINS, Case, measure, plan, run, work
 from course_lib.measured import Manifest, Row
 
@@ -47,7 +47,7 @@ def test_arrays_are_beyond_the_cache_and_bytes_are_those_of_ops():
         sizes = [int(size) for size in shape.split("x")]
         if case.op == "attention":
             continue
-        assert math.prod(sizes) * 4 >= bench.CACHES * CACHE
+        assert math.prod(sizes) * 4 >= products.CACHES * CACHE
         assert amount.bytes >= 2 * math.prod(sizes) * 4
         assert amount.unit == "vector"
 

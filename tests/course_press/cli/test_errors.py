@@ -21,7 +21,7 @@ from course_press.cli.app import app
 from course_press.run import execute as running
 from tests.course_lib.calibrate.test_fit import TRUE, rows
 from tests.course_press.conftest import SHEBANG, course
-from tests.course_press.test_run import ran
+from tests.course_press.run.test_execute import ran
 
 MARKUP = "[/x] [bold]y[/bold]"
 

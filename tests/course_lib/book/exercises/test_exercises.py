@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, exercises, n
-from course_lib.book.exercises import CHAPTERS, check, exercise, get
+from course_lib.book.exercises import CHAPTERS, check, exercise, get, problem
 from course_lib.book.text import languages
 from course_lib.book.text.parsing import UNITS, ambiguous, page_grammar, parsed
 from course_lib.specs import model
@@ -31,7 +31,7 @@ def lang(request, monkeypatch):
 def values(one, variant):
     """Each misconception's own number, computed without the engine's grouping."""
     for name, wrong in one.misconceptions.items():
-        value = exercises._called(wrong, variant.given)
+        value = problem._called(wrong, variant.given)
         if value is not None and abs(value) < float("inf"):
             yield name, float(value)
 
@@ -122,7 +122,7 @@ def test_languages_have_the_same_texts_and_figures():
 
 
 def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
-    real = exercises._decoded
+    real = problem._decoded
 
     def broken(file):
         found = json.loads(json.dumps(real(file)))
@@ -133,7 +133,7 @@ def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
             del found["misconceptions"]["sparse"]
         return found
 
-    monkeypatch.setattr(exercises, "_decoded", broken)
+    monkeypatch.setattr(problem, "_decoded", broken)
     assert list(exercises.untranslated()) == [
         ("common.es.toml", "sparse has no text"),
         ("rooflines.ko.toml", "rooflines-dot has no text"),
@@ -205,7 +205,7 @@ def test_the_known_wrong_answers():
 
 def test_feedback_names_all_candidates_in_the_readers_language(lang):
     said = check("network-two-chips", 3940).text
-    common = exercises._common(lang)["misconceptions"]
+    common = problem._common(lang)["misconceptions"]
     for name in ("bidirectional", "whole-product", "elements"):
         assert common[name]["name"] in said
         assert common[name]["text"] in said
@@ -372,7 +372,7 @@ def test_feedback_in_a_notebook():
 
 
 def test_the_engine_does_not_load_the_bank_or_widgets_before_they_are_needed():
-    code = "import course_lib.exercises, sys; print([m for m in sys.modules if 'exercise_bank' in m or m == 'ipywidgets'])"
+    code = "import course_lib.book.exercises, sys; print([m for m in sys.modules if 'exercises.bank' in m or m == 'ipywidgets'])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -17,7 +17,21 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, count, flag, known, shown
 
-__all__ = ["Markdown", "PREFIXED", "Table", "code", "glossary", "html_block", "language", "languages", "n", "plain", "t", "table", "words"]
+__all__ = [
+    "Markdown",
+    "PREFIXED",
+    "Table",
+    "code",
+    "glossary",
+    "html_block",
+    "language",
+    "languages",
+    "n",
+    "plain",
+    "t",
+    "table",
+    "words",
+]
 
 _DECIMAL = {"es": ","}
 _THOUSANDS = {"es": " "}
