@@ -69,6 +69,15 @@ def test_short_calls_are_timed_in_bundles_longer_than_the_clock_can_blur():
     assert max(bundles) * 1e-6 >= 1e-3
 
 
+@pytest.mark.parametrize("marks", [lambda calls: 1, lambda calls: calls], ids=["clock around all", "mark at each"])
+def test_short_calls_spend_the_budget_with_every_one_of_their_bundle(marks):
+    """Warm-up and samples together: no more than the budget and what the last bundle takes beyond it."""
+    made = []
+    timing = bench.sample(lambda calls: made.append(calls) or [1e-4] * marks(calls), budget=0.008)
+    assert timing.median == pytest.approx(1e-4)
+    assert 0.008 <= sum(made) * 1e-4 * (1 + 1e-9) <= 0.008 + max(made) * 1e-4
+
+
 def test_every_launch_of_a_device_is_a_sample():
     timing = bench.sample(lambda calls: [1e-4 * (1 + i) for i in range(calls)], budget=1.0)
     assert timing.fastest == 1e-4

@@ -16,6 +16,7 @@ from course_lib.calibrate import (
 )
 from course_lib.calibrate.constants import FOLDER, from_file, to_toml
 from course_lib.calibrate.kernels import Kernel, seconds
+from course_lib.core import Work
 from course_lib.core.robust import least_absolute
 from course_lib.measured import Row, table
 from course_lib.network import all_reduce
@@ -36,6 +37,15 @@ def test_a_ceiling_is_kept():
     sizes = np.linspace(1, 10, 20)
     found = least_absolute(lambda c: np.log(sizes / c["share"] / (sizes / 1.3)), {"share": 0.5}, {"share": 1.0})
     assert found["share"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("true", "start"), [((0.25, 0.015), (1e-5, 10.0)), ((5.0, 3.0), (1e5, 1e-5))])
+def test_a_fit_that_begins_far_away_loses_no_constant(true, start):
+    """Where a constant hardly shows at first, a whole step would take it to nothing, whence no slope leads back."""
+    sizes = np.geomspace(1, 1e4, 30)
+    times = true[0] + true[1] * sizes
+    found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / times), dict(zip("ab", start, strict=True)))
+    assert (found["a"], found["b"]) == pytest.approx(true)
 
 
 def test_constants_of_products_are_found_again():
@@ -174,6 +184,18 @@ def test_own_measurements_give_own_constants():
 def test_noise_widens_the_range():
     quiet, noisy = (calibrate_own.fit(rows(TRUE, noise=noise)) for noise in (0.0, 0.1))
     assert quiet.widen < 0.02 < noisy.widen < 0.25
+
+
+def test_the_readers_range_holds_four_in_five_of_the_rows(tmp_path):
+    measured, file = rows(TRUE, noise=0.1), tmp_path / "mine.toml"
+    found = calibrate_own.fit(measured)
+    file.write_text(to_toml(found))
+    sizes = [[int(size) for size in row.shape.split("x")] for row in measured if row.op == "matmul"]
+    works = [ops.matmul(*shape) for shape in sizes]
+    works += [Work(row.flops, row.bytes, row.dtype, "vector") for row in measured if row.op == "copy"]
+    expected = [float(calibrate.predict(roofline(work, A100), A100, constants=file).expected) for work in works]
+    away = np.abs(np.log([time / row.seconds_median for time, row in zip(expected, measured, strict=True)]))
+    assert np.mean(away <= found.widen) == pytest.approx(0.8, abs=1 / len(measured))
 
 
 def test_own_constants_are_used(tmp_path):

@@ -27,7 +27,7 @@ from course_lib.calibrate import CalibrationFile
 from course_lib.calibrate import kernels as achieved
 from course_lib.calibrate import report as calibrate_report
 from course_lib.calibrate.constants import FOLDER, nearest, to_toml
-from course_lib.core import itemsize
+from course_lib.core import BITS, itemsize
 from course_lib.measured import published
 from course_lib.network import all_reduce
 from course_lib.specs import Accelerator, model
@@ -337,6 +337,29 @@ def test_whose_constants(tmp_path):
     own = tmp_path / "h300.toml"
     own.write_text((FOLDER.parent / "chips" / "h100-sxm.toml").read_text())
     assert nearest(Accelerator.from_toml(own))[0] in calibrate.calibrations()
+
+
+@pytest.mark.parametrize("key", calibrate.calibrations())
+def test_a_format_that_lends_its_constants_is_surer_than_the_one_that_takes_them(key):
+    measured = tomllib.loads((FOLDER / f"{key}.toml").read_text())["constants"]
+    own = {calibrate.calibration(key, dtype).widen for dtype in measured}
+    lent = [calibrate.calibration(key, dtype) for dtype in BITS if dtype not in measured]
+    assert lent
+    assert min(one.widen for one in lent) > 1.1 * max(own)
+    assert all("wider range" in one.source for one in lent)
+
+
+@pytest.mark.parametrize(
+    ("year", "like"), [(1999, {"a100-sxm-80"}), (2021, {"a100-sxm-80", "h100-sxm"}), (2022, {"h100-sxm"}), (2099, {"b300-sxm"})]
+)
+def test_a_readers_own_chip_takes_the_constants_of_its_vendors_nearest_in_years(year, like, tmp_path, monkeypatch):
+    text = (FOLDER.parent / "chips" / "h100-sxm.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace("year = 2022", f"year = {year}"))
+    monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
+    found, why = nearest(chip("mine"))
+    assert found in like
+    assert why == "of NVIDIA's the nearest in years"
+    assert f"{found}'s constants, for nobody measured mine" in calibrate.calibration("mine", "bf16").source
 
 
 @pytest.mark.parametrize("key", calibrate.calibrations())

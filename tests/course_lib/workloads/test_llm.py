@@ -219,6 +219,16 @@ def test_a_batch_that_does_not_fit_says_so():
     assert llm.first_compute_bound_batch("llama-3-8b", H100, 0).max_batch_fit is None
 
 
+def test_a_batch_that_just_fits_is_said_to_fit():
+    one, context = "llama-3-8b", 256
+    batch = llm.first_compute_bound_batch(one, H100, context).batch
+    needed = float(llm.fits(one, H100, batch, context).needed)
+    just, short = (llm.first_compute_bound_batch(one, H100, context, capacity=room) for room in (needed, needed - 1))
+    assert (just.batch, just.max_batch_fit, short.max_batch_fit) == (batch, batch, batch - 1)
+    assert "fit" not in just.reason
+    assert f"only {batch - 1} fit" in short.reason
+
+
 # Experts.
 
 

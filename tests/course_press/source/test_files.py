@@ -123,6 +123,32 @@ def test_an_error_within_a_swap_brings_all_of_the_old_back(tmp_path, monkeypatch
     assert not leftovers(out)
 
 
+@pytest.mark.parametrize("fails", range(2, 7))
+def test_an_error_after_files_were_replaced_brings_them_back_too(tmp_path, monkeypatch, fails):
+    """The marker goes first, so it is new already when a folder after it fails; where it lies aside it is a copy."""
+    out = tmp_path / "_site"
+    rename, calls = Path.rename, []
+
+    def failing(self, target):
+        calls.append(target)
+        if len(calls) == fails:
+            assert (out / "marker").read_text() == "new"
+            raise PermissionError(13, "no", str(target))
+        return rename(self, target)
+
+    def swap():
+        with staged(out, "marker") as stage:
+            start(stage, NEW)
+            put(stage, out, "marker")
+
+    start(out, OLD)
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(PermissionError):
+        swap()
+    assert tree(out) == OLD
+    assert not leftovers(out)
+
+
 def test_a_run_that_still_works_is_left_alone(tmp_path):
     with staged(tmp_path / "_site") as one:
         (one / "page").write_text("x")

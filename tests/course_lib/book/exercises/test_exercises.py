@@ -79,6 +79,19 @@ def test_a_group_holds_what_gives_the_same_number_and_nothing_else(id_):
             assert all(b - a <= one.room(a) + one.room(b) for a, b in pairwise(near))
 
 
+def test_feedback_opens_with_how_far_from_the_answer_a_misconception_leads():
+    openings, met = exercises.phrases(), set()
+    for variant in (get(id_).variant() for id_ in IDS):
+        for group in variant.groups:
+            ratio = group.value / variant.answer
+            exact = [name for name, number in (("twice", 2), ("half", 0.5)) if abs(ratio / number - 1) < 0.005]
+            kind = "near" if abs(ratio - 1) < 0.19 else exact[0] if exact else "times" if not 0.7 < ratio < 1.3 else ""
+            said = openings[kind].partition("{names}")[0].format(ratio=n(ratio, "×", digits=3)) if kind else ""
+            assert variant.explained(group).startswith(said), (variant.exercise.id, group)
+            met.add(kind)
+    assert met >= {"near", "twice", "half", "times"}
+
+
 @each
 def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
     one = get(id_)

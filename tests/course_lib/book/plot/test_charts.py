@@ -161,6 +161,15 @@ def dotted():
 CROWDED.append(dotted)
 
 
+def meeting():
+    """Lines that end in one place, as far as letters can tell, and one that ends far above."""
+    ends = {"one": 10, "two": 10, "three": 10.1, "four": 1000}
+    return plot.sweep([1, 10], {name: [1 + i, end] for i, (name, end) in enumerate(ends.items())}, x_label="B", y_label="s")
+
+
+CROWDED.append(meeting)
+
+
 def words_in(svg):
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     return sorted(said for node in texts if re.search("[A-Za-z]", said := "".join(node.itertext()).strip()))
