@@ -50,7 +50,9 @@ ROOMS = {
     "trace": "measured.trace",
     "train": "workloads.train",
 }
-"""What `from course_lib import llm` gives, imported when it is asked for: who plots waits for matplotlib, nobody else."""
+"""What `from course_lib import llm` gives, imported when it is asked for: who plots waits for
+matplotlib, nobody else.
+"""
 
 WORDS = ("glossary", "n", "t", "table")
 """Of `course_lib.book.text`, likewise."""

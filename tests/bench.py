@@ -1,4 +1,6 @@
-"""Times that matter to readers and authors: `make bench` prints them. Noisy machines, so never asserted."""
+"""Times that matter to readers and authors: `make bench` prints them. Noisy machines, so never
+asserted.
+"""
 
 import resource
 import shutil
@@ -31,12 +33,23 @@ def seconds_of(command: list[str], repeats: int = 7) -> float:
 
 
 def build_time(book: Path, *command: str) -> str:
-    """Time of the command `course`, its start included, and of the processors in it, to which other work adds nothing."""
+    """Time of the command `course`, its start included, and of the processors in it, to which other
+    work adds nothing.
+    """
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     arguments = command or ("build", "--engine", "embedded")
-    subprocess.run([sys.executable, "-m", "course_press", *arguments], cwd=book, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "course_press", *arguments],
+        cwd=book,
+        check=True,
+        capture_output=True,
+    )
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return f"{wall:.1f} s ({after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.1f} s of processors)"
+    return (
+        f"{wall:.1f} s "
+        f"({after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.1f} s of "
+        f"processors)"
+    )
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -87,7 +100,9 @@ def spread(seconds: np.ndarray) -> np.ndarray:
 
 
 def how_steady() -> Table:
-    """The benchmark against others: how far fresh processes disagree, interleaved so that all meet the same noise."""
+    """The benchmark against others: how far fresh processes disagree, interleaved so that all meet
+    the same noise.
+    """
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -96,14 +111,30 @@ def how_steady() -> Table:
     for _ in range(ROUNDS):
         for name in tools:
             command = [sys.executable, "-c", f"device = {device!r}{TOOLS[name]}"]
-            seen[name].append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+            seen[name].append(
+                float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            )
     draws = np.random.default_rng(0).integers(ROUNDS, size=(2000, ROUNDS))
     ours = np.array(seen["course_lib.bench"])
-    best = min((name for name in tools if name != "course_lib.bench"), key=lambda name: spread(np.array(seen[name])))
-    low, high = np.percentile(spread(ours[draws]) - spread(np.array(seen[best])[draws]), (2.5, 97.5))
-    table = Table(f"512 x 512 x 512, fp32, {device}, {ROUNDS} processes each", "median", "between quartiles", box=None)
+    best = min(
+        (name for name in tools if name != "course_lib.bench"),
+        key=lambda name: spread(np.array(seen[name])),
+    )
+    low, high = np.percentile(
+        spread(ours[draws]) - spread(np.array(seen[best])[draws]), (2.5, 97.5)
+    )
+    table = Table(
+        f"512 x 512 x 512, fp32, {device}, {ROUNDS} processes each",
+        "median",
+        "between quartiles",
+        box=None,
+    )
     for name in tools:
-        table.add_row(name, f"{statistics.median(seen[name]) * 1e6:.0f} us", f"{spread(np.array(seen[name])):.1%}")
+        table.add_row(
+            name,
+            f"{statistics.median(seen[name]) * 1e6:.0f} us",
+            f"{spread(np.array(seen[name])):.1%}",
+        )
     verdict = "worse than" if low > 0 else "not worse than"
     table.add_row(f"our spread is {verdict} that of {best}", "", f"{low:+.1%} to {high:+.1%}")
     return table
@@ -117,21 +148,29 @@ def main() -> None:
 
     numpy_alone = seconds_of([sys.executable, "-c", "import numpy"])
     with_library = seconds_of([sys.executable, "-c", "import numpy, course_lib"])
-    table.add_row("import course_lib beyond NumPy", f"{with_library - numpy_alone:.3f} s", "< 0.2 s")
+    table.add_row(
+        "import course_lib beyond NumPy", f"{with_library - numpy_alone:.3f} s", "< 0.2 s"
+    )
 
     machine, batches = chip("h100-sxm"), np.arange(1, 10_001)
-    sweep = statistics.median(timed(lambda: roofline(ops.matmul(batches, 8192, 8192), machine).lower) for _ in range(21))
+    sweep = statistics.median(
+        timed(lambda: roofline(ops.matmul(batches, 8192, 8192), machine).lower) for _ in range(21)
+    )
     table.add_row("sweep of 10,000 batches", f"{sweep * 1e3:.2f} ms", "< 10 ms")
 
     with tempfile.TemporaryDirectory() as folder:
         book = Path(folder) / "book"
-        ignored = shutil.ignore_patterns(".venv", ".git", ".cache", "_site", ".*_cache", ".quarto", "node_modules")
+        ignored = shutil.ignore_patterns(
+            ".venv", ".git", ".cache", "_site", ".*_cache", ".quarto", "node_modules"
+        )
         shutil.copytree(ROOT, book, ignore=ignored)
         table.add_row("book in three languages, cold", build_time(book), "< 90 s on two cores")
         table.add_row("its notebooks, cold", build_time(book, "notebooks"), "")
         edit(book / "chapters" / "en" / "rooflines.qmd", "This chapter is", "The chapter is")
         table.add_row("book, after a prose edit", build_time(book), "< 5 s")
-        edit(book / "chapters" / "cells" / "rooflines" / "setup.qmd", "h100, h200 =", "h100,  h200 =")
+        edit(
+            book / "chapters" / "cells" / "rooflines" / "setup.qmd", "h100, h200 =", "h100,  h200 ="
+        )
         table.add_row("book, after an edit of one chapter's cell", build_time(book), "")
         Console().print(table)
         Console().print(budgets(book / "_site"))

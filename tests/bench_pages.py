@@ -1,4 +1,6 @@
-"""What a reader's phone gets: Lighthouse, validity and weight of the built pages; `make bench` prints them."""
+"""What a reader's phone gets: Lighthouse, validity and weight of the built pages; `make bench`
+prints them.
+"""
 
 import functools
 import gzip
@@ -17,7 +19,11 @@ from rich.table import Table
 
 from course_press.exports.book import chromium
 
-PAGES = ("en/chapters/en/rooflines.html", "es/chapters/es/int8-problems.html", "ko/chapters/ko/lab-00.html")
+PAGES = (
+    "en/chapters/en/rooflines.html",
+    "es/chapters/es/int8-problems.html",
+    "ko/chapters/ko/lab-00.html",
+)
 TARGETS = {"performance": 95, "accessibility": 100, "best-practices": 100, "seo": 95}
 FIRST_VISIT = 200_000
 """Bytes that a first visit may ask for, compressed; interactive figures come on top."""
@@ -57,7 +63,9 @@ def as_sent(file: Path) -> bytes:
 @contextmanager
 def served(site: Path):
     """The site on a free port of this machine."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Compressed, directory=str(site)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Compressed, directory=str(site))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -65,7 +73,9 @@ def served(site: Path):
 
 
 def weight(site: Path, page: str) -> int:
-    """Bytes that the first visit to a page asks for: the page, its scripts, and its styles, which hold the fonts."""
+    """Bytes that the first visit to a page asks for: the page, its scripts, and its styles, which
+    hold the fonts.
+    """
     text = (site / page).read_text(encoding="utf-8")
     files = {(site / page).resolve()}
     for link in re.findall(r'(?:<link rel="(?:stylesheet|icon)" href|<script src)="([^"]+)"', text):
@@ -74,14 +84,22 @@ def weight(site: Path, page: str) -> int:
 
 
 def lighthouse(address: str, command: list[str]) -> tuple[dict[str, int], dict[str, float]]:
-    """Lighthouse's median scores of a page on a phone, and its layout shift and the machine's speed."""
+    """Lighthouse's median scores of a page on a phone, and its layout shift and the machine's
+    speed.
+    """
     scores: dict[str, list[float]] = {name: [] for name in TARGETS}
     beside: dict[str, list[float]] = {"shift": [], "speed": []}
     flags = ["--quiet", "--output=json", "--chrome-flags=--headless=new --no-sandbox --disable-gpu"]
     wanted = [f"--only-categories={','.join(TARGETS)}"]
     for _ in range(RUNS):
         env = {**os.environ, "CHROME_PATH": str(chromium())}
-        done = subprocess.run([*command, address, *flags, *wanted], env=env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*command, address, *flags, *wanted],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         report = json.loads(done.stdout)
         for name in TARGETS:
             scores[name].append(report["categories"][name]["score"] * 100)
@@ -101,10 +119,18 @@ def budgets(site: Path) -> Table:
     """The table that `make bench` prints; what is not installed is named."""
     table = Table("pages", "measured", "target", box=None)
     for page in PAGES:
-        table.add_row(f"{page}, first visit, compressed", f"{weight(site, page) / 1e3:.0f} kB", f"< {FIRST_VISIT / 1e3:.0f} kB")
+        table.add_row(
+            f"{page}, first visit, compressed",
+            f"{weight(site, page) / 1e3:.0f} kB",
+            f"< {FIRST_VISIT / 1e3:.0f} kB",
+        )
     installed = shutil.which("lighthouse")
     command = [installed] if installed else ["npx", "--yes", "lighthouse@12"]
-    missing = [name for name, there in (("npx", shutil.which(command[0])), ("chromium", chromium())) if not there]
+    missing = [
+        name
+        for name, there in (("npx", shutil.which(command[0])), ("chromium", chromium()))
+        if not there
+    ]
     if missing:
         table.add_row("Lighthouse", f"not measured: {' and '.join(missing)} not found", "")
     else:
@@ -115,12 +141,20 @@ def budgets(site: Path) -> Table:
                     table.add_row(f"{page}, {name}", str(scores[name]), f">= {target}")
                 table.add_row(f"{page}, layout shift", f"{beside['shift']:.3f}", "< 0.1")
                 table.add_row(
-                    "speed of this machine by Lighthouse", f"{beside['speed']:.0f}", "> 1000, or performance says little"
+                    "speed of this machine by Lighthouse",
+                    f"{beside['speed']:.0f}",
+                    "> 1000, or performance says little",
                 )
     java, jar = shutil.which("java"), os.environ.get("VNU_JAR")
     if not (java and jar):
-        table.add_row("errors by vnu", "not measured: needs java, and VNU_JAR=path/to/vnu.jar (npm install vnu-jar)", "0")
+        table.add_row(
+            "errors by vnu",
+            "not measured: needs java, and VNU_JAR=path/to/vnu.jar (npm install vnu-jar)",
+            "0",
+        )
     else:
         errors = invalid(site, java, jar)
-        table.add_row("errors by vnu", str(len(errors)) + "".join(f"\n{line}" for line in errors[:5]), "0")
+        table.add_row(
+            "errors by vnu", str(len(errors)) + "".join(f"\n{line}" for line in errors[:5]), "0"
+        )
     return table

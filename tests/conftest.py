@@ -20,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def once(tmp_path_factory, name, make):
-    """A folder that all processes of a run of tests share: whichever asks first has it made, and the others wait."""
+    """A folder that all processes of a run of tests share: whichever asks first has it made, and
+    the others wait.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with folder.with_suffix(".lock").open("w") as lock:
@@ -33,4 +35,6 @@ def once(tmp_path_factory, name, make):
 @pytest.fixture(scope="session")
 def whole_book(tmp_path_factory):
     """The site of the book itself in every language, for tests that only read it."""
-    return once(tmp_path_factory, "whole-book", lambda folder: site.build(ROOT, languages(ROOT), folder))
+    return once(
+        tmp_path_factory, "whole-book", lambda folder: site.build(ROOT, languages(ROOT), folder)
+    )

@@ -1,4 +1,6 @@
-"""The rules of the house: what may import what, how large modules may be, what is declared where."""
+"""The rules of the house: what may import what, how large modules may be, what is
+declared where.
+"""
 
 import ast
 import hashlib
@@ -25,7 +27,9 @@ def imports(file):
 def test_the_library_knows_nothing_of_the_press():
     for file in LIBRARY:
         assert not [
-            name for name in imports(file) if name.partition(".")[0] in ("course_press", "IPython", "pypandoc", "nbclient")
+            name
+            for name in imports(file)
+            if name.partition(".")[0] in ("course_press", "IPython", "pypandoc", "nbclient")
         ]
 
 
@@ -35,7 +39,9 @@ def test_the_press_computes_no_physics():
         assert {name for name in imports(file) if name.startswith("course_lib")} <= allowed
 
 
-@pytest.mark.parametrize("file", LIBRARY + PRESS, ids=lambda file: f"{file.parent.name}/{file.name}")
+@pytest.mark.parametrize(
+    "file", LIBRARY + PRESS, ids=lambda file: f"{file.parent.name}/{file.name}"
+)
 def test_modules_stay_small(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 450
 
@@ -61,10 +67,19 @@ def test_pins_carry_no_addresses():
 def test_environment_yml_equals_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["press"] + extras["explore"] + extras["torch"] + extras["labs"]
-    # Where the press asks more of a package than the library does, the press comes later and counts.
+    asked = (
+        project["dependencies"]
+        + extras["press"]
+        + extras["explore"]
+        + extras["torch"]
+        + extras["labs"]
+    )
+    # Where the press asks more of a package than the library does, the press comes later and
+    # counts.
     named = {re.match(r"[\w-]+", requirement)[0]: requirement for requirement in asked}
-    wanted = {requirement.replace(" ", "").replace("torch", "pytorch") for requirement in named.values()}
+    wanted = {
+        requirement.replace(" ", "").replace("torch", "pytorch") for requirement in named.values()
+    }
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))
     conda = {entry.replace(" ", "") for entry in environment if isinstance(entry, str)}
@@ -77,19 +92,25 @@ def test_environment_yml_equals_pyproject():
 def test_pins_keep_to_what_pyproject_asks():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    pinned = re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    for requirement in project["dependencies"] + [one for name in ("press", "explore", "labs", "test") for one in extras[name]]:
+    pinned = re.findall(
+        r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+    )
+    for requirement in project["dependencies"] + [
+        one for name in ("press", "explore", "labs", "test") for one in extras[name]
+    ]:
         name, least = re.match(r"([\w-]+)(?:>=([\d.]+))?", requirement).groups()
         versions = [version for other, version in pinned if other == name.lower()]
         assert versions, f"{name} is not pinned: make pins"
         for version in versions:
-            assert [int(part) for part in version.strip(".").split(".")] >= [int(part) for part in (least or "0").split(".")], (
-                requirement
-            )
+            assert [int(part) for part in version.strip(".").split(".")] >= [
+                int(part) for part in (least or "0").split(".")
+            ], requirement
 
 
 def test_actions_are_pinned_by_commit():
-    used = re.findall(r"uses: (\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml")))
+    used = re.findall(
+        r"uses: (\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml"))
+    )
     assert used
     assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
 
@@ -107,8 +128,16 @@ def pages(name):
 
 
 def test_every_guard_that_the_errata_name_exists():
-    tests = set(re.findall(r"^def (test_\w+)", "".join(f.read_text() for f in (ROOT / "tests").rglob("test_*.py")), re.MULTILINE))
-    named = [re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")) for page in pages("errata")]
+    tests = set(
+        re.findall(
+            r"^def (test_\w+)",
+            "".join(f.read_text() for f in (ROOT / "tests").rglob("test_*.py")),
+            re.MULTILINE,
+        )
+    )
+    named = [
+        re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")) for page in pages("errata")
+    ]
     assert named[0]
     assert all(other == named[0] for other in named)
     assert set(named[0]) <= tests
@@ -118,9 +147,13 @@ def test_every_guard_that_the_errata_name_exists():
 def test_the_page_of_equations_has_every_numbered_one(page):
     labelled = re.compile(r"\$\$ (.*?)[.,]? \$\$ \{#(eq-[\w-]+)\}")
     chapters = "".join(f.read_text(encoding="utf-8") for f in page.parent.glob("*.qmd"))
-    collected = re.findall(r"^@(eq-[\w-]+).*\n\n\$\$ (.*?) \$\$$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    collected = re.findall(
+        r"^@(eq-[\w-]+).*\n\n\$\$ (.*?) \$\$$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(collected) > 20
-    assert sorted((label, formula) for label, formula in collected) == sorted((m[2], m[1]) for m in labelled.finditer(chapters))
+    assert sorted((label, formula) for label, formula in collected) == sorted(
+        (m[2], m[1]) for m in labelled.finditer(chapters)
+    )
 
 
 def test_the_ref_that_is_installed_is_this_version():
@@ -129,22 +162,32 @@ def test_the_ref_that_is_installed_is_this_version():
 
 
 def test_nothing_tells_a_reader_to_install_a_name_that_is_not_ours():
-    """The distribution's name is registered nowhere: whoever takes it would run their code on readers' machines."""
+    """The distribution's name is registered nowhere: whoever takes it would run their code on
+    readers' machines.
+    """
     name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
     folders = ("course_lib", "course_press", "chapters", "labs", "docs", "notebooks")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
     for file in [*files, *ROOT.glob("*.md"), ROOT / "Makefile"]:
-        if file.suffix in (".py", ".qmd", ".md", ".ipynb", ".yaml", ".toml", ".j2", "") and file.is_file():
-            assert not re.search(rf"pip install[^\n]*[ '\"]{name}\b", file.read_text(encoding="utf-8")), file
+        if (
+            file.suffix in (".py", ".qmd", ".md", ".ipynb", ".yaml", ".toml", ".j2", "")
+            and file.is_file()
+        ):
+            assert not re.search(
+                rf"pip install[^\n]*[ '\"]{name}\b", file.read_text(encoding="utf-8")
+            ), file
 
 
 def test_prose_names_the_repository_of_the_configuration():
-    repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix("https://github.com/")
+    repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix(
+        "https://github.com/"
+    )
     found = [
         address
         for page in pages("*")
         for address in re.findall(
-            r"https://(?:github|colab\.research\.google)\.com/(?:github/)?([\w-]+/[\w-]+)", page.read_text(encoding="utf-8")
+            r"https://(?:github|colab\.research\.google)\.com/(?:github/)?([\w-]+/[\w-]+)",
+            page.read_text(encoding="utf-8"),
         )
     ]
     assert set(found) == {repo}
@@ -153,7 +196,9 @@ def test_prose_names_the_repository_of_the_configuration():
 def test_notebooks_that_prose_opens_exist_and_are_those_that_are_installed():
     ref = yaml.safe_load((ROOT / "_quarto.yml").read_text())["install-ref"]
     for page in pages("*"):
-        for opened, notebook in re.findall(r"/blob/([\w./-]+)/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")):
+        for opened, notebook in re.findall(
+            r"/blob/([\w./-]+)/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")
+        ):
             assert opened == ref, page
             assert (ROOT / notebook).is_file(), (page, notebook)
             assert notebook.split("/")[1] == page.parent.name
@@ -161,15 +206,25 @@ def test_notebooks_that_prose_opens_exist_and_are_those_that_are_installed():
 
 @pytest.mark.parametrize("page", ["network-rooflines", "int8-problems"])
 def test_open_problems_have_answers_that_are_computed(page):
-    """A problem for pencil and paper is followed by a folded answer, and the answer's numbers come from cells."""
+    """A problem for pencil and paper is followed by a folded answer, and the answer's numbers come
+    from cells.
+    """
     for language in ("en", "es", "ko"):
         text = (ROOT / "chapters" / language / f"{page}.qmd").read_text(encoding="utf-8")
-        section = re.search(r"^## .*?-problems\}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL).group(1)
+        section = re.search(r"^## .*?-problems\}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL).group(
+            1
+        )
         after_exercises = section.rpartition(f"../cells/{page}/ex-")[2].partition(">}}")[2]
-        answers = re.split(r'^::: \{\.callout-note collapse="true" title="[^"]+"\}$', section, flags=re.MULTILINE)[1:]
+        answers = re.split(
+            r'^::: \{\.callout-note collapse="true" title="[^"]+"\}$', section, flags=re.MULTILINE
+        )[1:]
         questions = re.sub(r"^:::.*?^:::$", "", after_exercises, flags=re.MULTILINE | re.DOTALL)
-        asked = len(re.findall(r"^\*\*\d+\.\*\*", questions, re.MULTILINE)) or bool(questions.strip())
+        asked = len(re.findall(r"^\*\*\d+\.\*\*", questions, re.MULTILINE)) or bool(
+            questions.strip()
+        )
         assert len(answers) == asked
-        assert not re.search(r"^\d+\. ", questions, re.MULTILINE), "a numbered list leaves no place for an answer under each"
+        assert not re.search(r"^\d+\. ", questions, re.MULTILINE), (
+            "a numbered list leaves no place for an answer under each"
+        )
         for answer in answers:
             assert "`{python} " in answer.partition("\n:::")[0]

@@ -1,4 +1,6 @@
-"""The book rendered by Quarto itself, where it is installed: the same pages, numbers and alternatives as ours."""
+"""The book rendered by Quarto itself, where it is installed: the same pages, numbers and
+alternatives as ours.
+"""
 
 import os
 import re
@@ -20,21 +22,32 @@ ROOT = Path(__file__).parent.parent
 
 
 def numbered(root):
-    """What captions, headings and references are numbered as: Quarto and we differ in the marks around them only."""
+    """What captions, headings and references are numbered as: Quarto and we differ in the marks
+    around them only.
+    """
     captions = [" ".join(c.text_content().split())[:11] for c in root.cssselect("figcaption")]
-    headings = [e.text_content() for e in root.cssselect("main h2 .header-section-number, main h3 .header-section-number")]
-    references = [" ".join(a.text_content().split()) for a in root.cssselect("a.xref, a.quarto-xref")]
+    headings = [
+        e.text_content()
+        for e in root.cssselect("main h2 .header-section-number, main h3 .header-section-number")
+    ]
+    references = [
+        " ".join(a.text_content().split()) for a in root.cssselect("a.xref, a.quarto-xref")
+    ]
     return sorted(re.match(r"\w+ [\d.]*\d", c)[0] for c in captions), headings, references
 
 
 def as_quarto_reads(root, file):
-    """A page as Quarto hands it to pandoc, with what it includes in its place and without cells: every language's cover."""
+    """A page as Quarto hands it to pandoc, with what it includes in its place and without cells:
+    every language's cover.
+    """
 
     def included(match):
         path = match[1]
         return as_quarto_reads(root, root / path.lstrip("/"))
 
-    text = re.sub(r"^{{< include (\S+) >}}$", included, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(
+        r"^{{< include (\S+) >}}$", included, file.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return re.sub(r"^```{python}$.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -42,17 +55,28 @@ def as_quarto_reads(root, file):
 def test_the_cover_has_no_id_twice_although_it_includes_every_language(root):
     text = as_quarto_reads(root, root / "index.qmd")
     assert text.count('{anchor="sec-') >= 2
-    command = [pypandoc.get_pandoc_path(), "--from=markdown", "--to=html", "--lua-filter", ASSETS / "course.lua"]
+    command = [
+        pypandoc.get_pandoc_path(),
+        "--from=markdown",
+        "--to=html",
+        "--lua-filter",
+        ASSETS / "course.lua",
+    ]
     done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=True)
     assert "Duplicate" not in done.stderr
     assert done.stdout.count('id="sec-') == text.count('{anchor="sec-')
 
 
 def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
-    """Quarto runs the script with these variables and its own Python after every render, of one page or of all."""
+    """Quarto runs the script with these variables and its own Python after every render, of one
+    page or of all.
+    """
     project = yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["project"]
     script = ROOT / project["post-render"]
-    page = '<html><body><main><header id="title-block-header"><h1>T</h1></header><p>x</p></main></body></html>'
+    page = (
+        "<html><body><main><header "
+        'id="title-block-header"><h1>T</h1></header><p>x</p></main></body></html>'
+    )
     for name in ("index", "chapters/es/memory-wall"):
         file = tmp_path / f"{name}.html"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,36 +89,61 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
             if file.exists():
                 main = html.parse(str(file)).getroot().cssselect("main")[0]
                 said = about.about(read_book(ROOT, "es"), chapter)
-                assert [code.text for code in main.cssselect(".cite code")] == [said["citation"]["bibtex"]]
+                assert [code.text for code in main.cssselect(".cite code")] == [
+                    said["citation"]["bibtex"]
+                ]
                 wanted = [link["title"] for link in said["prerequisites"] or ()]
                 assert [a.text for a in main.cssselect(".prerequisites a")] == wanted
 
 
 def test_a_python_without_the_press_does_not_fail_a_render(tmp_path):
     """Quarto takes the first Python that it finds, which need not be the book's."""
-    script = ROOT / yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["project"]["post-render"]
+    script = (
+        ROOT
+        / yaml.safe_load((ROOT / "_quarto.yml").read_text(encoding="utf-8"))["project"][
+            "post-render"
+        ]
+    )
     given = {**os.environ, "QUARTO_PROJECT_OUTPUT_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-S", script], cwd=ROOT, env=given, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-S", script],
+        cwd=ROOT,
+        env=given,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert "set QUARTO_PYTHON to the Python of this book" in done.stderr
 
 
 @pytest.mark.quarto
 def test_quarto_renders_the_same_pages_numbers_and_alternatives(tmp_path):
     if not quarto.installed():
-        pytest.skip("NO QUARTO ON PATH: the Quarto engine is not tested here (course doctor says how to get it)")
+        pytest.skip(
+            "NO QUARTO ON PATH: the Quarto engine is not tested here (course doctor says "
+            "how to get it)"
+        )
     copy = tmp_path / "book"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".git", "_site", ".cache", ".quarto"))
+    shutil.copytree(
+        ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".git", "_site", ".cache", ".quarto")
+    )
     langs = site.languages(copy)
     quarto.build(copy, langs, copy / "theirs")
     site.build(copy, langs, copy / "ours")
     for page in (copy / "ours").rglob("*.html"):
         name = page.relative_to(copy / "ours")
-        theirs, ours = (html.parse(str(copy / engine / name)).getroot() for engine in ("theirs", "ours"))
+        theirs, ours = (
+            html.parse(str(copy / engine / name)).getroot() for engine in ("theirs", "ours")
+        )
         assert numbered(theirs) == numbered(ours), name
-        alternatives = [[svg.get("aria-label") for svg in root.cssselect("figure svg[role=img]")] for root in (theirs, ours)]
+        alternatives = [
+            [svg.get("aria-label") for svg in root.cssselect("figure svg[role=img]")]
+            for root in (theirs, ours)
+        ]
         assert alternatives[0] == alternatives[1], name
         text = (copy / "theirs" / name).read_text(encoding="utf-8")
         assert not re.search(
-            r"<(?:script|img)[^>]+src=\"https?:|<link[^>]+rel=\"(?:stylesheet|icon)\"[^>]+href=\"https?:", text
+            r"<(?:script|img)[^>]+src=\"https?:|<link[^>]+rel=\"(?:stylesheet|icon)\"[^>]+href=\"https?:",
+            text,
         ), name
         assert not re.search(r"\?@|quarto-unresolved-ref", text), name

@@ -10,7 +10,7 @@ import numpy as np
 from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["Arrays", "DATA", "NumpyArrays", "TorchArrays", "arrays"]
+__all__ = ["DATA", "Arrays", "NumpyArrays", "TorchArrays", "arrays"]
 
 DATA = ("random", "zeros")
 
@@ -23,8 +23,12 @@ class Arrays(Protocol):
     def supports(self, dtype: str) -> str:
         """Why a format cannot be multiplied here; empty where it can."""
 
-    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
-        """A matrix of seeded random numbers, or of zeros on request; `second` lays it out as a right operand."""
+    def operand(
+        self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
+    ) -> Any:
+        """A matrix of seeded random numbers, or of zeros on request; `second` lays it out as a
+        right operand.
+        """
 
     def multiply(self, a: Any, b: Any, dtype: str) -> Any:
         """The product, in the format that the device gives."""
@@ -72,7 +76,9 @@ class NumpyArrays(Arrays):
     def supports(self, dtype: str) -> str:
         return "" if dtype in self._TYPES else f"NumPy has no {dtype}: install torch"
 
-    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
+    def operand(
+        self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
+    ) -> Any:
         kind = self._TYPES[dtype]
         if known("data", data, DATA) == "zeros":
             return np.zeros((rows, columns), kind)
@@ -105,9 +111,14 @@ class TorchArrays(Arrays):
         self._torch, self._device = torch, device
         self.label = f"torch {torch.__version__}"
         self._types = {
-            "fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
-            "fp16": torch.float16, "int8": torch.int8, "fp8": getattr(torch, "float8_e4m3fn", None),
-        }  # fmt: skip
+            "fp64": torch.float64,
+            "fp32": torch.float32,
+            "tf32": torch.float32,
+            "bf16": torch.bfloat16,
+            "fp16": torch.float16,
+            "int8": torch.int8,
+            "fp8": getattr(torch, "float8_e4m3fn", None),
+        }
 
     def supports(self, dtype: str) -> str:
         on_gpu = self._device == "cuda"
@@ -122,13 +133,17 @@ class TorchArrays(Arrays):
             return "this GPU emulates bf16: not its matrix unit's rate"
         return ""
 
-    def operand(self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False) -> Any:
+    def operand(
+        self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
+    ) -> Any:
         torch, kind = self._torch, self._types[dtype]
         generator = torch.Generator(self._device).manual_seed(seed)
         if known("data", data, DATA) == "zeros":
             made = torch.zeros(rows, columns, device=self._device).to(kind)
         elif dtype == "int8":
-            made = torch.randint(-127, 128, (rows, columns), dtype=kind, device=self._device, generator=generator)
+            made = torch.randint(
+                -127, 128, (rows, columns), dtype=kind, device=self._device, generator=generator
+            )
         else:
             made = torch.randn(rows, columns, device=self._device, generator=generator).to(kind)
         # The fp8 kernel takes its right operand by columns; the others are fastest by rows.

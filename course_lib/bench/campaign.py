@@ -1,4 +1,6 @@
-"""What a lab measures on a device, in which order, and how it goes on where an earlier run stopped."""
+"""What a lab measures on a device, in which order, and how it goes on where an earlier
+run stopped.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +14,12 @@ from course_lib.core.checks import known, positive
 from course_lib.measured import results
 from course_lib.measured.rows import PLAIN
 
-__all__ = ["Case", "FORMATS", "SHORTEST", "SIZES", "in_turn", "measure", "plan", "run"]
+__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "in_turn", "measure", "plan", "run"]
 
-FORMATS = {"cpu": ("fp32", "bf16", "fp16", "int8"), "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32")}
+FORMATS = {
+    "cpu": ("fp32", "bf16", "fp16", "int8"),
+    "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"),
+}
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
 """By device: the formats, what matters most first, and the sizes of square products."""
 SHORTEST = 2.0
@@ -32,7 +37,8 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 00: bandwidth, every format at one size, that size warm and on zeros beside it, then the other sizes.
+    """The cases of lab 00: bandwidth, every format at one size, that size warm and on zeros beside
+    it, then the other sizes.
 
     The order puts what matters first, in case the budget is small.
 
@@ -65,9 +71,21 @@ def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> results
     '64x64x64'
     """
     if case.op != "matmul":
-        return bench.bandwidth(device, case.op, dtype=case.dtype, data=case.data, budget=budget, seed=seed)
+        return bench.bandwidth(
+            device, case.op, dtype=case.dtype, data=case.data, budget=budget, seed=seed
+        )
     size = case.size
-    return bench.matmul(size, size, size, case.dtype, device, timing=case.timing, data=case.data, budget=budget, seed=seed)
+    return bench.matmul(
+        size,
+        size,
+        size,
+        case.dtype,
+        device,
+        timing=case.timing,
+        data=case.data,
+        budget=budget,
+        seed=seed,
+    )
 
 
 def run(
@@ -81,7 +99,8 @@ def run(
     measure: Callable[..., results.Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Measure the cases that the file does not hold yet, and append each row before the next is begun.
+    """Measure the cases that the file does not hold yet, and append each row before the next is
+    begun.
 
     Parameters
     ----------
@@ -103,7 +122,11 @@ def run(
     0
     """
     name = bench.machine(device).name
-    there = {(op, dtype, shape, timing, data) for on, op, dtype, shape, timing, data in results.done(file) if on == name}
+    there = {
+        (op, dtype, shape, timing, data)
+        for on, op, dtype, shape, timing, data in results.done(file)
+        if on == name
+    }
     left = [case for case in cases if not _measured(case, there)]
 
     def one(case: Case, budget: float) -> results.Row:
@@ -140,7 +163,8 @@ def in_turn(
 
     Examples
     --------
-    >>> in_turn([], 0, Path("results.csv"), budget=1.0, measure=measure, say=print, clock=time.monotonic)
+    >>> in_turn([], 0, Path("results.csv"), budget=1.0, measure=measure, say=print,
+    ...     clock=time.monotonic)
     0
     """
     positive("budget", budget)
@@ -159,10 +183,12 @@ def in_turn(
 
 
 def _measured(case: Case, there: set[tuple[str, str, str, str, str]]) -> bool:
-    # How many bytes a copy moves depends on the device's cache, so any copy in this format is the one.
+    # How many bytes a copy moves depends on the device's cache, so any copy in this format is the
+    # one.
     shape = "x".join([str(case.size)] * 3)
     return any(
-        (op, dtype, timing, data) == (case.op, case.dtype, case.timing, case.data) and (op != "matmul" or found == shape)
+        (op, dtype, timing, data) == (case.op, case.dtype, case.timing, case.data)
+        and (op != "matmul" or found == shape)
         for op, dtype, found, timing, data in there
     )
 
@@ -172,5 +198,9 @@ def _said(row: results.Row) -> str:
     what = f"{row.op}{how} {row.dtype} {row.shape} {row.timing} {row.data}"
     if row.status != "ok":
         return f"{what}: {row.status}, {row.note}"
-    rate = f"{row.achieved_tflops:.3f} TFLOP/s" if row.op == "matmul" else f"{row.achieved_bw_gbps:.1f} GB/s"
+    rate = (
+        f"{row.achieved_tflops:.3f} TFLOP/s"
+        if row.op == "matmul"
+        else f"{row.achieved_bw_gbps:.1f} GB/s"
+    )
     return f"{what}: {rate}{', noisy' if row.noisy else ''}"

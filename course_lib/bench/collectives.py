@@ -1,6 +1,8 @@
-"""Measures collectives between processes: Gloo between CPUs, NCCL between GPUs. Every result is checked before it is timed.
+"""Measures collectives between processes: Gloo between CPUs, NCCL between GPUs. Every result is
+checked before it is timed.
 
-`launch` starts one process for each rank with torchrun; each runs `sweep`, and rank 0 writes the rows.
+`launch` starts one process for each rank with torchrun; each runs `sweep`, and rank 0 writes the
+rows.
 """
 
 import math
@@ -29,15 +31,22 @@ OPS = tuple(FUNCTIONS)
 SIZES = {"cpu": tuple(4**i for i in range(5, 13)), "cuda": tuple(4**i for i in range(5, 16))}
 """Byte of the messages: from those that latency rules to those that bandwidth rules."""
 WRONG = 1e-5
-"""Relative error that fp32 sums in another order stay well below, and a missing or doubled operand does not."""
+"""Relative error that fp32 sums in another order stay well below, and a missing or doubled operand
+does not.
+"""
 SHORTEST_SHARE = 0.3
 """Seconds that a measurement gets at least, while the budget lasts."""
 PATIENCE = 120.0
 """Seconds after which a rank that waits for another gives up."""
-_NAMES = {"all_gather_single": "all_gather_into_tensor", "reduce_scatter_single": "reduce_scatter_tensor"}
+_NAMES = {
+    "all_gather_single": "all_gather_into_tensor",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+}
 
 
-def launch(script: Path, *arguments: str, world: int = 2, say: Callable[[str], None] = print) -> None:
+def launch(
+    script: Path, *arguments: str, world: int = 2, say: Callable[[str], None] = print
+) -> None:
     """Run a script in several processes with torchrun, and pass on what it prints.
 
     Parameters
@@ -50,7 +59,8 @@ def launch(script: Path, *arguments: str, world: int = 2, say: Callable[[str], N
     Raises
     ------
     CourseError
-        If torch is missing, or a process failed: which rank, how, and that rows measured before are kept.
+        If torch is missing, or a process failed: which rank, how, and that rows measured before are
+        kept.
 
     Examples
     --------
@@ -58,19 +68,36 @@ def launch(script: Path, *arguments: str, world: int = 2, say: Callable[[str], N
     Traceback (most recent call last):
     ...
     course_lib.CourseError: script 'nowhere.py' is not a file: give the path of the lab's collectives.py
-    """
+    """  # noqa: E501
     whole("world", world)
     if not script.is_file():
-        raise CourseError(f"script {str(script)!r} is not a file: give the path of the lab's collectives.py")
+        raise CourseError(
+            f"script {str(script)!r} is not a file: give the path of the lab's collectives.py"
+        )
     if torch_or_none() is None:
         raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
-    paths = filter(None, (str(Path(course_lib.__file__).parent.parent), os.environ.get("PYTHONPATH")))
+    paths = filter(
+        None, (str(Path(course_lib.__file__).parent.parent), os.environ.get("PYTHONPATH"))
+    )
     # Each process with as many threads as cores would measure how they fight for them.
-    env = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
+    env = {
+        "OMP_NUM_THREADS": "1",
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+    }
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={world}",
+    ]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         command = [*torchrun, str(script), *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+        ) as process:
             try:
                 for line in process.stdout or ():
                     say(line.rstrip("\n"))
@@ -80,7 +107,10 @@ def launch(script: Path, *arguments: str, world: int = 2, say: Callable[[str], N
                     process.terminate()
         errors.seek(0)
         if process.returncode:
-            raise CourseError(f"{_cause(errors.read(), process.returncode)}; rows measured before are kept: run again to go on")
+            raise CourseError(
+                f"{_cause(errors.read(), process.returncode)}; rows measured before are "
+                f"kept: run again to go on"
+            )
 
 
 def _cause(text: str, code: int) -> str:
@@ -89,15 +119,22 @@ def _cause(text: str, code: int) -> str:
     if said:
         return str(said[0])
     failures = re.findall(r"^\s+rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)", text, re.MULTILINE)
-    # A rank that loses its neighbour fails too: the one that was killed is the cause. torchrun itself ends the rest by 15.
+    # A rank that loses its neighbour fails too: the one that was killed is the cause. torchrun
+    # itself ends the rest by 15.
     killed = [failure for failure in failures if int(failure[1]) < 0 and failure[1] != "-15"]
     if not failures:
-        last = next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
+        last = next(
+            (line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing"
+        )
         return f"torchrun failed with exit code {code}: {last.strip()}"
     rank, how = (killed or failures[-1:])[0]
     if killed:
-        return f"rank {rank} was killed by signal {-int(how)}, and the others cannot go on without it"
-    raised = re.findall(rf"^\[rank{rank}\]:\s*(\w[\w.]*(?:Error|Exception): .+)$", text, re.MULTILINE)
+        return (
+            f"rank {rank} was killed by signal {-int(how)}, and the others cannot go on without it"
+        )
+    raised = re.findall(
+        rf"^\[rank{rank}\]:\s*(\w[\w.]*(?:Error|Exception): .+)$", text, re.MULTILINE
+    )
     return f"rank {rank} failed with exit code {how}" + (f": {raised[-1]}" if raised else "")
 
 
@@ -111,10 +148,11 @@ def sweep(
     ops: Sequence[str] = OPS,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Measure each collective at each size, in every rank; rank 0 appends a row as soon as it is obtained.
+    """Measure each collective at each size, in every rank; rank 0 appends a row as soon as it is
+    obtained.
 
-    A time is the slowest rank's, from a barrier on. Ranks hold seeded random numbers, so that each can compute what it
-    must receive. Run again, it goes on where it stopped.
+    A time is the slowest rank's, from a barrier on. Ranks hold seeded random numbers, so that each
+    can compute what it must receive. Run again, it goes on where it stopped.
 
     Parameters
     ----------
@@ -129,7 +167,8 @@ def sweep(
     Raises
     ------
     CourseError
-        If the processes were not started by torchrun, or a collective gave a wrong result: which rank's.
+        If the processes were not started by torchrun, or a collective gave a wrong result: which
+        rank's.
 
     Examples
     --------
@@ -142,8 +181,12 @@ def sweep(
     positive("budget", budget)
     for op in ops:
         known("op", op, OPS)
-    if missing := [name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if name not in os.environ]:
-        raise CourseError(f"{missing[0]} is not set: start the script with torchrun, or call launch()")
+    if missing := [
+        name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if name not in os.environ
+    ]:
+        raise CourseError(
+            f"{missing[0]} is not set: start the script with torchrun, or call launch()"
+        )
     ranks = _Ranks(device, seed)
     try:
         here = machine(device)
@@ -157,13 +200,24 @@ def sweep(
             left = ranks.agreed([budget - (time.monotonic() - begin)])[0]
             if left <= 0:
                 if ranks.rank == 0:
-                    say(f"the budget is spent: {len(wanted) - i} of {len(plan)} measurements are left for the next run")
+                    say(
+                        f"the budget is spent: {len(wanted) - i} of {len(plan)} "
+                        f"measurements are left for the next run"
+                    )
                 break
-            row = _measured(ranks, here, op, size, share=max(left / (len(wanted) - i), min(left, SHORTEST_SHARE)))
+            row = _measured(
+                ranks,
+                here,
+                op,
+                size,
+                share=max(left / (len(wanted) - i), min(left, SHORTEST_SHARE)),
+            )
             if ranks.rank == 0:
                 append(file, row)
                 rate = (
-                    f"{row.seconds_median:.3g} s, {row.achieved_bw_gbps:.3g} GB/s of bus bandwidth" if row.repeats else row.note
+                    f"{row.seconds_median:.3g} s, {row.achieved_bw_gbps:.3g} GB/s of bus bandwidth"
+                    if row.repeats
+                    else row.note
                 )
                 say(f"{op} {size} B, {row.settings}: {row.status}, {rate}")
     finally:
@@ -171,7 +225,9 @@ def sweep(
 
 
 class _Case(NamedTuple):
-    """A collective made ready: puts its operands in place, runs once, and compares one result with what it must be."""
+    """A collective made ready: puts its operands in place, runs once, and compares one result with
+    what it must be.
+    """
 
     refill: Callable[[], None]
     run: Callable[[], None]
@@ -230,8 +286,13 @@ class _Ranks:
         mine = slice(self.rank * part, (self.rank + 1) * part)
         source = self.own(self.rank, count)
         shard = source[:part].clone()
-        given, got = source.clone(), self.torch.zeros_like(shard if op == "reduce-scatter" else source)
-        gather, scatter = (getattr(self.dist, new, None) or getattr(self.dist, old) for new, old in _NAMES.items())
+        given, got = (
+            source.clone(),
+            self.torch.zeros_like(shard if op == "reduce-scatter" else source),
+        )
+        gather, scatter = (
+            getattr(self.dist, new, None) or getattr(self.dist, old) for new, old in _NAMES.items()
+        )
         runs: dict[str, Callable[[], Any]] = {
             "all-reduce": lambda: self.dist.all_reduce(given),
             "all-gather": lambda: gather(got, shard),
@@ -241,10 +302,18 @@ class _Ranks:
         }
         results: dict[str, Callable[[], Any]] = {
             "all-reduce": lambda: sum(self.own(rank, count).double() for rank in range(self.world)),
-            "all-gather": lambda: self.torch.cat([self.own(rank, count)[:part] for rank in range(self.world)]),
-            "reduce-scatter": lambda: sum(self.own(rank, count)[mine].double() for rank in range(self.world)),
-            "all-to-all": lambda: self.torch.cat([self.own(rank, count)[mine] for rank in range(self.world)]),
-            "send": lambda: self.own(1 - self.rank, count) if self.rank < 2 and self.world > 1 else got,
+            "all-gather": lambda: self.torch.cat(
+                [self.own(rank, count)[:part] for rank in range(self.world)]
+            ),
+            "reduce-scatter": lambda: sum(
+                self.own(rank, count)[mine].double() for rank in range(self.world)
+            ),
+            "all-to-all": lambda: self.torch.cat(
+                [self.own(rank, count)[mine] for rank in range(self.world)]
+            ),
+            "send": lambda: (
+                self.own(1 - self.rank, count) if self.rank < 2 and self.world > 1 else got
+            ),
         }
 
         def refill() -> None:
@@ -268,12 +337,23 @@ class _Ranks:
 
     def row(self, here: Machine, op: str, size: int, **more: Any) -> Row:
         about: dict[str, Any] = {
-            "kind": self.kind, "op": op, "status": "ok", "settings": f"world={self.world} backend={self.backend}", **more
-        }  # fmt: skip
+            "kind": self.kind,
+            "op": op,
+            "status": "ok",
+            "settings": f"world={self.world} backend={self.backend}",
+            **more,
+        }
         return Row(
-            device=here.name, dtype="fp32", shape=str(size), timing="warm", data="random", bytes=size,
-            backend=f"torch {self.torch.__version__}", date=datetime.now(UTC).isoformat(timespec="seconds"), **about,
-        )  # fmt: skip
+            device=here.name,
+            dtype="fp32",
+            shape=str(size),
+            timing="warm",
+            data="random",
+            bytes=size,
+            backend=f"torch {self.torch.__version__}",
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            **about,
+        )
 
 
 def _measured(ranks: _Ranks, here: Machine, op: str, size: int, *, share: float) -> Row:
@@ -292,15 +372,42 @@ def _measured(ranks: _Ranks, here: Machine, op: str, size: int, *, share: float)
 
     (first,) = once(1)
     errors = ranks.all_of(case.error())
-    if (worst := max(errors, key=lambda error: math.inf if math.isnan(error) else error)) > WRONG or math.isnan(worst):
-        raise CourseError(f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: relative error {worst:.3g}")
+    if (
+        worst := max(errors, key=lambda error: math.inf if math.isnan(error) else error)
+    ) > WRONG or math.isnan(worst):
+        raise CourseError(
+            f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: "
+            f"relative error {worst:.3g}"
+        )
     if first * (FEWEST + 1) > 2 * share:
-        return ranks.row(here, op, size, status="over-budget", note=f"one call took {first:.3g} s of a share of {share:.3g} s")
+        return ranks.row(
+            here,
+            op,
+            size,
+            status="over-budget",
+            note=f"one call took {first:.3g} s of a share of {share:.3g} s",
+        )
     times: Timing = sample(once, share, seed=ranks.seed)
-    bus = float(nonnegative("bus", network.bus_bandwidth(size, times.median, ranks.world, collective=op)))
+    bus = float(
+        nonnegative("bus", network.bus_bandwidth(size, times.median, ranks.world, collective=op))
+    )
     seen = observe(ranks.kind)
     return ranks.row(
-        here, op, size, seconds_median=times.median, seconds_min=times.fastest, seconds_p20=times.p20, seconds_p80=times.p80,
-        ci_low=times.low, ci_high=times.high, repeats=times.repeats, noisy=times.noisy, achieved_bw_gbps=bus / 1e9, error=worst,
-        clock_mhz=seen.clock_mhz, power_w=seen.power_w, temperature_c=seen.temperature_c, throttle=seen.throttle,
-    )  # fmt: skip
+        here,
+        op,
+        size,
+        seconds_median=times.median,
+        seconds_min=times.fastest,
+        seconds_p20=times.p20,
+        seconds_p80=times.p80,
+        ci_low=times.low,
+        ci_high=times.high,
+        repeats=times.repeats,
+        noisy=times.noisy,
+        achieved_bw_gbps=bus / 1e9,
+        error=worst,
+        clock_mhz=seen.clock_mhz,
+        power_w=seen.power_w,
+        temperature_c=seen.temperature_c,
+        throttle=seen.throttle,
+    )

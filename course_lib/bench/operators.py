@@ -1,7 +1,8 @@
-"""Measures the operators of a transformer: chains eager and compiled, softmax, norms, and attention on each of torch's paths.
+"""Measures the operators of a transformer: chains eager and compiled, softmax, norms, and attention
+on each of torch's paths.
 
-Times are of whole calls; bytes and FLOPs are what `course_lib.ops` counts. What an implementation moves besides shows as
-bandwidth that it did not achieve.
+Times are of whole calls; bytes and FLOPs are what `course_lib.ops` counts. What an implementation
+moves besides shows as bandwidth that it did not achieve.
 """
 
 import math
@@ -28,11 +29,26 @@ from course_lib.core.checks import CourseError, known, positive
 from course_lib.measured import results
 from course_lib.measured.results import Row
 
-__all__ = ["CHAINS", "Case", "measure", "plan", "plot", "report", "roofs", "run", "speedups", "work"]
+__all__ = [
+    "CHAINS",
+    "Case",
+    "measure",
+    "plan",
+    "plot",
+    "report",
+    "roofs",
+    "run",
+    "speedups",
+    "work",
+]
 
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
-"""The first is a transformer's; the second has next to no arithmetic, so that only its bytes can take the time."""
-PATHS = MappingProxyType({"cpu": ("math", "flash"), "cuda": ("math", "flash", "efficient", "cudnn")})
+"""The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
+take the time.
+"""
+PATHS = MappingProxyType(
+    {"cpu": ("math", "flash"), "cuda": ("math", "flash", "efficient", "cudnn")}
+)
 """How torch may do attention: `math` stores the scores, the others are one kernel."""
 FORMATS = MappingProxyType({"cpu": "fp32", "cuda": "bf16"})
 WIDTH = 4096
@@ -41,9 +57,14 @@ ATTENTION = MappingProxyType({"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 12
 PRODUCT = MappingProxyType({"cpu": 1024, "cuda": 8192})
 DROPPED = 0.1
 CHECKED_ROWS = 8
-_SDPA = MappingProxyType({
-    "math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION",
-})  # fmt: skip
+_SDPA = MappingProxyType(
+    {
+        "math": "MATH",
+        "flash": "FLASH_ATTENTION",
+        "efficient": "EFFICIENT_ATTENTION",
+        "cudnn": "CUDNN_ATTENTION",
+    }
+)
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -51,7 +72,8 @@ class Case(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    op : ``"copy"``, ``"triad"``, ``"matmul"``, ``"chain"``, ``"softmax"``, ``"norm"`` or ``"attention"``.
+    op : ``"copy"``, ``"triad"``, ``"matmul"``, ``"chain"``, ``"softmax"``, ``"norm"`` or
+        ``"attention"``.
     dtype : format of what passes through memory.
     name : which chain or norm.
     path : ``"eager"``, ``"compiled"``, or one of attention's.
@@ -69,7 +91,8 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 02: the two roofs, then the operators; what must be compiled first comes last.
+    """The cases of lab 02: the two roofs, then the operators; what must be compiled first comes
+    last.
 
     Parameters
     ----------
@@ -82,12 +105,17 @@ def plan(device: str) -> list[Case]:
     """
     dtype = FORMATS[known("device", device, FORMATS)]
     return [
-        Case("copy", "fp32"), Case("triad", "fp32"), Case("matmul", dtype),
+        Case("copy", "fp32"),
+        Case("triad", "fp32"),
+        Case("matmul", dtype),
         *(Case("chain", dtype, name) for name in CHAINS),
-        Case("softmax", dtype), Case("norm", dtype, "layer"), Case("norm", dtype, "rms"),
+        Case("softmax", dtype),
+        Case("norm", dtype, "layer"),
+        Case("norm", dtype, "rms"),
         *(Case("attention", dtype, path=path) for path in PATHS[device]),
-        *(Case("chain", dtype, name, "compiled") for name in CHAINS), Case("norm", dtype, "rms", "compiled"),
-    ]  # fmt: skip
+        *(Case("chain", dtype, name, "compiled") for name in CHAINS),
+        Case("norm", dtype, "rms", "compiled"),
+    ]
 
 
 def work(case: Case, here: Machine) -> tuple[Work, str]:
@@ -107,7 +135,8 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
 
     Examples
     --------
-    >>> eager, compiled = (work(Case("chain", "fp32", CHAINS[0], path), machine("cpu"))[0] for path in ("eager", "compiled"))
+    >>> eager, compiled = (work(Case("chain", "fp32", CHAINS[0], path),
+    ...     machine("cpu"))[0] for path in ("eager", "compiled"))
     >>> round(eager.bytes / compiled.bytes, 2)
     3.0
     """
@@ -121,7 +150,11 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
             return once, shape
         stored = sum(part.bytes for part in ops.attention_standard(*sizes, x=case.dtype).values())
         return Work(once.flops, stored, once.dtype, kernels=3), shape
-    rows = math.ceil(bench.CACHES * here.cache / (WIDTH * ops.elementwise(1, flops=0, dtype=case.dtype, writes=0).bytes))
+    rows = math.ceil(
+        bench.CACHES
+        * here.cache
+        / (WIDTH * ops.elementwise(1, flops=0, dtype=case.dtype, writes=0).bytes)
+    )
     shape = f"{rows}x{WIDTH}"
     if case.op == "softmax":
         return ops.softmax(rows, WIDTH, x=case.dtype), shape
@@ -131,7 +164,9 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
             return once_each, shape
         # As it is written below: a square, a mean, a product with the root's inverse, a scale.
         array = 5 * ops.elementwise((rows, WIDTH), flops=0, dtype=case.dtype, writes=0).bytes
-        return Work(once_each.flops, once_each.bytes + array, once_each.dtype, unit="vector", kernels=4), shape
+        return Work(
+            once_each.flops, once_each.bytes + array, once_each.dtype, unit="vector", kernels=4
+        ), shape
     chain = _chain(case, rows)
     if case.path == "compiled":
         return ops.fuse(chain), shape
@@ -142,9 +177,12 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
 def _chain(case: Case, rows: int) -> list[ops.Pass]:
     size, x = (rows, WIDTH), case.dtype
     made = {
-        "bias": ops.bias(rows, WIDTH, x=x), "gelu": ops.gelu(size, x=x), "dropout": ops.dropout(size, x=x),
-        "relu": ops.elementwise(size, flops=ops.CONVENTIONS["relu"].flops, dtype=x), "residual": ops.residual(size, x=x),
-    }  # fmt: skip
+        "bias": ops.bias(rows, WIDTH, x=x),
+        "gelu": ops.gelu(size, x=x),
+        "dropout": ops.dropout(size, x=x),
+        "relu": ops.elementwise(size, flops=ops.CONVENTIONS["relu"].flops, dtype=x),
+        "residual": ops.residual(size, x=x),
+    }
     return [made[name] for name in known("chain", case.name, CHAINS).split("+")]
 
 
@@ -161,7 +199,8 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
     Returns
     -------
     Row
-        ``"unsupported"`` where the device has no such path or nothing compiles here; `note` says why.
+        ``"unsupported"`` where the device has no such path or nothing compiles here; `note` says
+        why.
 
     Raises
     ------
@@ -176,7 +215,9 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
     positive("budget", budget)
     if case.op in ("copy", "triad", "matmul"):
         size = PRODUCT[known("device", device, PRODUCT)] if case.op == "matmul" else 0
-        return products.measure(products.Case(case.op, case.dtype, size), device, budget=budget, seed=seed)
+        return products.measure(
+            products.Case(case.op, case.dtype, size), device, budget=budget, seed=seed
+        )
     torch, here = torch_or_none(), machine(device)
     if torch is None:
         raise CourseError("operators need torch: make labs, or pip install -e '.[torch]'")
@@ -193,7 +234,11 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
             call, wanted = _ready(torch, library, case, shape, seed)
             begin = time.perf_counter()
             result = call()
-            note = f"compiling and the first call took {time.perf_counter() - begin:.1f} s" if case.path == "compiled" else ""
+            note = (
+                f"compiling and the first call took {time.perf_counter() - begin:.1f} s"
+                if case.path == "compiled"
+                else ""
+            )
         except (RuntimeError, OSError, ImportError, MemoryError) as failure:
             return _failed(base, case, failure)
         error = _error(case, result, wanted)
@@ -204,7 +249,11 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
         timed = bench._caller(library, [call])
         times, seen = sample(timed, budget, seed=seed), bench._under_load(timed, here.kind)
     row = bench._row(base, times, seen, here=here, error=error)
-    fresh = "" if kept or device == "cuda" else "results are put into pages handed out anew at each call, which takes time too"
+    fresh = (
+        ""
+        if kept or device == "cuda"
+        else "results are put into pages handed out anew at each call, which takes time too"
+    )
     return msgspec.structs.replace(row, note="; ".join(filter(None, (note, fresh, row.note))))
 
 
@@ -215,18 +264,31 @@ def _timing(case: Case) -> str:
 def _failed(base: dict[str, Any], case: Case, failure: Exception) -> Row:
     said = str(failure).strip().partition("\n")[0][:200]
     if case.path == "compiled":
-        return bench._row(base, status="unsupported", note=f"torch.compile does not work here: {type(failure).__name__}: {said}")
+        return bench._row(
+            base,
+            status="unsupported",
+            note=f"torch.compile does not work here: {type(failure).__name__}: {said}",
+        )
     if "No available kernel" in said or "no available backend" in said.lower():
-        return bench._row(base, status="unsupported", note=f"this device has no {case.path} attention in {case.dtype}: {said}")
+        return bench._row(
+            base,
+            status="unsupported",
+            note=f"this device has no {case.path} attention in {case.dtype}: {said}",
+        )
     return bench._out_of_memory(base, failure)
 
 
-def _ready(torch: Any, library: TorchArrays, case: Case, shape: str, seed: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _ready(
+    torch: Any, library: TorchArrays, case: Case, shape: str, seed: int
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The call to time, and what its first rows must be, in float64."""
     functional, sizes = torch.nn.functional, [int(size) for size in shape.split("x")]
     if case.op == "attention":
         batch, heads, tokens, dim = sizes
-        q, k, v = (library.operand(batch * heads * tokens, dim, case.dtype, "random", seed + i).view(sizes) for i in range(3))
+        q, k, v = (
+            library.operand(batch * heads * tokens, dim, case.dtype, "random", seed + i).view(sizes)
+            for i in range(3)
+        )
 
         def attend() -> Any:
             from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -241,13 +303,19 @@ def _ready(torch: Any, library: TorchArrays, case: Case, shape: str, seed: int) 
         return attend, attended
     rows, width = sizes
     x = library.operand(rows, width, case.dtype, "random", seed)
-    residual = library.operand(rows, width, case.dtype, "random", seed + 1) if case.name == CHAINS[1] else None
+    residual = (
+        library.operand(rows, width, case.dtype, "random", seed + 1)
+        if case.name == CHAINS[1]
+        else None
+    )
     vector = library.operand(1, width, case.dtype, "random", seed + 2)[0]
     exact: Callable[..., Any] = {
-        "softmax": lambda x, *_: torch.softmax(x, -1), "layer": lambda x, b, _: functional.layer_norm(x, (width,), b, b),
+        "softmax": lambda x, *_: torch.softmax(x, -1),
+        "layer": lambda x, b, _: functional.layer_norm(x, (width,), b, b),
         "rms": lambda x, b, _: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * b,
-        CHAINS[0]: lambda x, b, _: functional.gelu(x + b, approximate="tanh"), CHAINS[1]: lambda x, b, r: torch.relu(x + b) + r,
-    }[case.name or case.op]  # fmt: skip
+        CHAINS[0]: lambda x, b, _: functional.gelu(x + b, approximate="tanh"),
+        CHAINS[1]: lambda x, b, r: torch.relu(x + b) + r,
+    }[case.name or case.op]
 
     def dropped(x: Any, b: Any, r: Any) -> Any:
         return functional.dropout(exact(x, b, r), DROPPED, training=True)
@@ -256,12 +324,18 @@ def _ready(torch: Any, library: TorchArrays, case: Case, shape: str, seed: int) 
     if case.path == "compiled":
         made = _compiled(torch, made)
     head = slice(CHECKED_ROWS)
-    in_double = [x[head].double(), vector.double(), None if residual is None else residual[head].double()]
+    in_double = [
+        x[head].double(),
+        vector.double(),
+        None if residual is None else residual[head].double(),
+    ]
     return partial(made, x, vector, residual), partial(exact, *in_double)
 
 
 def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled as one graph, or not at all: where a part would run eager, the comparison would mean nothing."""
+    """Compiled as one graph, or not at all: where a part would run eager, the comparison would mean
+    nothing.
+    """
     import torch._inductor.config as inductor
 
     compiled = torch.compile(function, fullgraph=True, dynamic=False)
@@ -275,7 +349,9 @@ def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _error(case: Case, result: Any, wanted: Callable[[], Any]) -> float:
-    """The largest error of the rows checked, relative to the largest value in them; of dropout's result, where it kept."""
+    """The largest error of the rows checked, relative to the largest value in them; of dropout's
+    result, where it kept.
+    """
     want = wanted()
     got = (result[0, 0] if case.op == "attention" else result)[:CHECKED_ROWS].double()
     if case.name == CHAINS[0]:
@@ -298,7 +374,8 @@ def run(
     measure: Callable[..., Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Measure the cases that the file does not hold yet, and append each row before the next is begun.
+    """Measure the cases that the file does not hold yet, and append each row before the next is
+    begun.
 
     Parameters
     ----------
@@ -326,13 +403,17 @@ def run(
     def one(case: Case, budget: float) -> Row:
         return measure(case, device, budget=budget, seed=seed)
 
-    return products.in_turn(left, len(wanted), file, budget=budget, measure=one, say=say, clock=clock)
+    return products.in_turn(
+        left, len(wanted), file, budget=budget, measure=one, say=say, clock=clock
+    )
 
 
 def _measured(case: Case, here: Machine, there: set[results.Key]) -> bool:
     if case.op in ("copy", "triad", "matmul"):
         side = PRODUCT[here.kind]
         shapes = {f"{side}x{side}x{side}"} if case.op == "matmul" else {key[3] for key in there}
-        return any(key[:3] == (here.name, case.op, case.dtype) and key[3] in shapes for key in there)
+        return any(
+            key[:3] == (here.name, case.op, case.dtype) and key[3] in shapes for key in there
+        )
     shape = f"{work(case, here)[1]} {case.settings}"
     return (here.name, case.op, case.dtype, shape, _timing(case), "random") in there

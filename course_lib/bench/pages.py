@@ -1,4 +1,6 @@
-"""Keeps a CPU's memory pages between calls, so that what is timed is an operator and not the system's handing-out of pages."""
+"""Keeps a CPU's memory pages between calls, so that what is timed is an operator and not the
+system's handing-out of pages.
+"""
 
 import ctypes
 import sys
@@ -8,7 +10,9 @@ from contextlib import contextmanager
 __all__ = ["DEFAULTS", "kept"]
 
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
-"""Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where free memory is given back."""
+"""Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
+free memory is given back.
+"""
 DEFAULTS = {MMAP_MAX: 65536, TRIM_THRESHOLD: 128 * 1024}
 
 
@@ -16,9 +20,10 @@ DEFAULTS = {MMAP_MAX: 65536, TRIM_THRESHOLD: 128 * 1024}
 def kept() -> Iterator[bool]:
     """Let freed memory stay with the process, and be used again, while the block runs.
 
-    Every result of an eager operator is a new allocation. Beyond 32 MiB glibc maps each by itself and gives it back at
-    once, so that the system must clear and hand out its pages again at every call: several times what the operator takes.
-    A GPU's caching allocator, and allocators made for servers, do not do that.
+    Every result of an eager operator is a new allocation. Beyond 32 MiB glibc maps each by itself
+    and gives it back at once, so that the system must clear and hand out its pages again at every
+    call: several times what the operator takes. A GPU's caching allocator, and allocators made for
+    servers, do not do that.
 
     Yields
     ------
@@ -43,4 +48,6 @@ def _tell(parameters: dict[int, int]) -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # musl has the name and does nothing: it returns 0.
-    return mallopt is not None and all(mallopt(name, value) == 1 for name, value in parameters.items())
+    return mallopt is not None and all(
+        mallopt(name, value) == 1 for name, value in parameters.items()
+    )

@@ -1,4 +1,5 @@
-"""Measures a matrix multiplication and the memory bandwidth of the device at hand, and says how far to trust the result.
+"""Measures a matrix multiplication and the memory bandwidth of the device at hand, and says how far
+to trust the result.
 
 >>> from course_lib import bench
 >>> row = bench.matmul(256, 256, 256, budget=20)
@@ -49,15 +50,20 @@ __all__ = [
 ]
 
 CACHES = 4
-"""Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times the last-level cache."""
+"""Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
+the last-level cache.
+"""
 PROBE, PROBE_SHARE = 128, 0.25
-"""Side of the small product from whose time a large one's is foretold, so that a slow format is never waited for, and the
-share of the budget that asking again with a larger one may take."""
+"""Side of the small product from whose time a large one's is foretold, so that a slow format is
+never waited for, and the share of the budget that asking again with a larger one may take.
+"""
 CHECKED_ROWS = 8
 CEILING_SIDES = (256, 384, 512, 768, 1024)
 TIMINGS = ("cold", "warm")
 _RESULT = {"int8": "fp32", "fp8": "bf16"}
-"""The format of the result where it is not the operands': four bytes for sums of int8, two for products of fp8."""
+"""The format of the result where it is not the operands': four bytes for sums of int8, two for
+products of fp8.
+"""
 
 
 def matmul(
@@ -74,9 +80,10 @@ def matmul(
 ) -> Row:
     """Measure the product of an M × K and a K × N matrix.
 
-    FLOPs are 2MNK; bytes are each operand and the result once, in their own formats. Cold operands rotate through
-    more memory than the last-level cache holds, as in a model whose every layer has its own weights; warm ones are the
-    same at every call. One part of the result is checked against float64.
+    FLOPs are 2MNK; bytes are each operand and the result once, in their own formats. Cold operands
+    rotate through more memory than the last-level cache holds, as in a model whose every layer has
+    its own weights; warm ones are the same at every call. One part of the result is checked against
+    float64.
 
     Parameters
     ----------
@@ -91,7 +98,8 @@ def matmul(
     Returns
     -------
     Row
-        With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and `note` saying why.
+        With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and
+        `note` saying why.
 
     Raises
     ------
@@ -129,12 +137,19 @@ def matmul(
 
 
 def bandwidth(
-    device: str = "cpu", op: str = "copy", *, dtype: str = "fp32", budget: float = 5.0, data: str = "random", seed: int = 0
+    device: str = "cpu",
+    op: str = "copy",
+    *,
+    dtype: str = "fp32",
+    budget: float = 5.0,
+    data: str = "random",
+    seed: int = 0,
 ) -> Row:
     """Measure the memory bandwidth with arrays of at least four times the last-level cache.
 
-    A copy counts one read and one write of the array, a triad (`a + 3 b`) two reads and one write. What a CPU reads
-    besides, to own the lines that it writes, is not counted: the convention of STREAM.
+    A copy counts one read and one write of the array, a triad (`a + 3 b`) two reads and one write.
+    What a CPU reads besides, to own the lines that it writes, is not counted: the convention of
+    STREAM.
 
     Parameters
     ----------
@@ -172,11 +187,15 @@ def bandwidth(
     return _row(base, times, seen, here=here)
 
 
-def ceiling(device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, seed: int = 0) -> float | None:
-    """The fastest product seen while trying sizes whose operands stay in the cache, FLOP/s: what this device can really do.
+def ceiling(
+    device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, seed: int = 0
+) -> float | None:
+    """The fastest product seen while trying sizes whose operands stay in the cache, FLOP/s: what
+    this device can really do.
 
-    An empirical ceiling to set beside a peak that rests on assumptions. It is the best of many single samples, not a
-    median: no measurement to report, but one that no median may exceed by much.
+    An empirical ceiling to set beside a peak that rests on assumptions. It is the best of many
+    single samples, not a median: no measurement to report, but one that no median may exceed by
+    much.
 
     Parameters
     ----------
@@ -202,14 +221,22 @@ def ceiling(device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, se
         return None
     best = 0.0
     for side in CEILING_SIDES:
-        a, b = (library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2))
-        times = sample(_caller(library, [partial(library.multiply, a, b, dtype)]), budget / len(CEILING_SIDES), seed=seed)
+        a, b = (
+            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
+        )
+        times = sample(
+            _caller(library, [partial(library.multiply, a, b, dtype)]),
+            budget / len(CEILING_SIDES),
+            seed=seed,
+        )
         best = max(best, 2 * side**3 / times.fastest)
     return best
 
 
 def _under_load(call: Callable[[int], Any], kind: str) -> Observed:
-    """What the driver says while the device works: asked afterwards, a GPU would report a clock at rest."""
+    """What the driver says while the device works: asked afterwards, a GPU would report a clock at
+    rest.
+    """
     if kind == "cpu":
         return observe(kind)
     with ThreadPoolExecutor(1) as pool:
@@ -232,20 +259,31 @@ def _caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int
 
 
 def _foretold(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
-    """Seconds that one product will take, from smaller ones: twice as large each time, while asking is cheap."""
+    """Seconds that one product will take, from smaller ones: twice as large each time, while asking
+    is cheap.
+    """
     side = PROBE
     while True:
-        a, b = (library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2))
+        a, b = (
+            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
+        )
         run = partial(library.multiply, a, b, dtype)
         spent = [library.timed(run, 1)[0] for _ in range(3)]
-        # A slow path may get slower still as operands outgrow the caches, so the largest that can be afforded is asked.
+        # A slow path may get slower still as operands outgrow the caches, so the largest that can
+        # be afforded is asked.
         if 8 * side**3 >= products or 24 * min(spent) > PROBE_SHARE * budget:
             return min(spent) * products / side**3
         side *= 2
 
 
 def _operands(
-    library: Arrays, here: Machine, shape: tuple[int, int, int], dtype: str, data: str, seed: int, timing: str
+    library: Arrays,
+    here: Machine,
+    shape: tuple[int, int, int],
+    dtype: str,
+    data: str,
+    seed: int,
+    timing: str,
 ) -> list[tuple[Any, Any]]:
     M, N, K = shape
     each = (M * K + K * N) * itemsize(dtype)
@@ -260,14 +298,17 @@ def _operands(
 
 
 def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
-    """Seconds of a product, and the largest error of some of its rows relative to the largest value in them."""
+    """Seconds of a product, and the largest error of some of its rows relative to the largest value
+    in them.
+    """
     made: list[Any] = []
 
     def run() -> None:
         made[:] = [library.multiply(a, b, dtype)]
 
     spent = library.timed(run, 1)
-    # A first call may load libraries or meet a busy machine: it is asked again as long as that is affordable.
+    # A first call may load libraries or meet a busy machine: it is asked again as long as that is
+    # affordable.
     while min(spent) * FEWEST > budget > sum(spent):
         spent += library.timed(run, 1)
     got = library.rows(made[0], CHECKED_ROWS)
@@ -284,14 +325,32 @@ def _out_of_memory(base: dict[str, Any], failure: Exception) -> Row:
     return _row(base, status="out-of-memory", note=str(failure).partition("\n")[0][:200])
 
 
-def _base(here: Machine, library: Arrays, op: str, dtype: str, shape: str, timing: str, data: str, work: Work) -> dict[str, Any]:
+def _base(
+    here: Machine,
+    library: Arrays,
+    op: str,
+    dtype: str,
+    shape: str,
+    timing: str,
+    data: str,
+    work: Work,
+) -> dict[str, Any]:
     flops = float(work.flops) if op != "copy" else None
     return {
-        "device": here.name, "kind": here.kind, "op": op, "dtype": dtype, "shape": shape, "timing": timing, "data": data,
-        "flops": flops, "bytes": float(work.bytes), "intensity": flops and flops / float(work.bytes),
-        "settings": library.settings(dtype), "backend": library.label,
+        "device": here.name,
+        "kind": here.kind,
+        "op": op,
+        "dtype": dtype,
+        "shape": shape,
+        "timing": timing,
+        "data": data,
+        "flops": flops,
+        "bytes": float(work.bytes),
+        "intensity": flops and flops / float(work.bytes),
+        "settings": library.settings(dtype),
+        "backend": library.label,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    }
 
 
 def _row(
@@ -308,21 +367,47 @@ def _row(
         return Row(**base, status=status, note=note)
     peak, at_clock, about = _peak(here, base["op"], base["dtype"], seen)
     rate = base["flops"] / times.median if base["flops"] else None
-    spread = f"noisy: from the 20th to the 80th percentile it spreads by more than {NOISY:.0%}" if times.noisy else ""
-    above = "above 100 % of the peak: doubt the peak, the clock or the count" if rate and peak and rate > peak else ""
+    spread = (
+        f"noisy: from the 20th to the 80th percentile it spreads by more than {NOISY:.0%}"
+        if times.noisy
+        else ""
+    )
+    above = (
+        "above 100 % of the peak: doubt the peak, the clock or the count"
+        if rate and peak and rate > peak
+        else ""
+    )
     return Row(
-        **base, status=status, note="; ".join(filter(None, (above, spread, here.note, about))),
-        achieved_tflops=rate and rate / 1e12, achieved_bw_gbps=base["bytes"] / times.median / 1e9,
-        mfu=rate / peak if rate and peak else None, mfu_at_clock=rate / at_clock if rate and at_clock else None,
+        **base,
+        status=status,
+        note="; ".join(filter(None, (above, spread, here.note, about))),
+        achieved_tflops=rate and rate / 1e12,
+        achieved_bw_gbps=base["bytes"] / times.median / 1e9,
+        mfu=rate / peak if rate and peak else None,
+        mfu_at_clock=rate / at_clock if rate and at_clock else None,
         peak_tflops=peak and peak / 1e12,
-        seconds_median=times.median, seconds_min=times.fastest, seconds_p20=times.p20, seconds_p80=times.p80,
-        ci_low=times.low, ci_high=times.high, repeats=times.repeats, noisy=times.noisy,
-        error=error, clock_mhz=seen.clock_mhz, power_w=seen.power_w, temperature_c=seen.temperature_c, throttle=seen.throttle,
-    )  # fmt: skip
+        seconds_median=times.median,
+        seconds_min=times.fastest,
+        seconds_p20=times.p20,
+        seconds_p80=times.p80,
+        ci_low=times.low,
+        ci_high=times.high,
+        repeats=times.repeats,
+        noisy=times.noisy,
+        error=error,
+        clock_mhz=seen.clock_mhz,
+        power_w=seen.power_w,
+        temperature_c=seen.temperature_c,
+        throttle=seen.throttle,
+    )
 
 
-def _peak(here: Machine, op: str, dtype: str, seen: Observed) -> tuple[float | None, float | None, str]:
-    """The dense datasheet peak, the same at the clock observed, and what a reader should know of them."""
+def _peak(
+    here: Machine, op: str, dtype: str, seen: Observed
+) -> tuple[float | None, float | None, str]:
+    """The dense datasheet peak, the same at the clock observed, and what a reader should know of
+    them.
+    """
     if op != "matmul":
         return None, None, ""
     if here.key:

@@ -17,8 +17,11 @@ from course_lib.measured import trace
 __all__ = ["record"]
 
 
-def record(call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5) -> list[trace.Event]:
-    """Run something under torch.profiler, after warming up, and keep what `course_lib.trace` reads of the fastest run.
+def record(
+    call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5
+) -> list[trace.Event]:
+    """Run something under torch.profiler, after warming up, and keep what `course_lib.trace` reads
+    of the fastest run.
 
     On a machine that does other things besides, the slower runs tell of those.
 
@@ -55,7 +58,10 @@ def record(call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: i
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         call()
-        runs = [_once(torch, call, lambda: profile(activities=kinds, record_shapes=True)) for _ in range(tries)]
+        runs = [
+            _once(torch, call, lambda: profile(activities=kinds, record_shapes=True))
+            for _ in range(tries)
+        ]
     fastest = min(runs, key=_span)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(fastest))
@@ -77,4 +83,6 @@ def _once(torch: Any, call: Callable[[], Any], profile: Callable[[], Any]) -> li
 
 
 def _span(run: list[trace.Event]) -> float:
-    return max((event.ts + event.dur for event in run), default=0.0) - min((event.ts for event in run), default=0.0)
+    return max((event.ts + event.dur for event in run), default=0.0) - min(
+        (event.ts for event in run), default=0.0
+    )

@@ -1,4 +1,6 @@
-"""Times a call the way a careful person would: warm until steady, many samples, and the spread beside the median."""
+"""Times a call the way a careful person would: warm until steady, many samples, and the spread
+beside the median.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,14 +11,16 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, count, positive, shown, single
 
-__all__ = ["NOISY", "RESAMPLES", "SHORTEST", "STEADY", "Timing", "WARM_SHARE", "sample", "summary"]
+__all__ = ["NOISY", "RESAMPLES", "SHORTEST", "STEADY", "WARM_SHARE", "Timing", "sample", "summary"]
 
 STEADY = 0.05
 """Warm-up ends when three calls in a row differ by less than this from their fastest."""
 WARM_SHARE = 0.25
 """Share of the budget after which warm-up ends, steady or not."""
 SHORTEST = 1e-3
-"""Seconds a sample takes at least: a clock read costs tens of nanoseconds, a context switch some microseconds."""
+"""Seconds a sample takes at least: a clock read costs tens of nanoseconds, a context switch some
+microseconds.
+"""
 FEWEST, MOST = 5, 100
 """Samples taken: no fewer, whatever the budget, once the call is known to fit; no more."""
 NOISY = 0.10
@@ -57,18 +61,31 @@ def summary(samples: Sequence[float], seed: int = 0) -> Timing:
     1.0
     """
     times = np.asarray(positive("samples", samples)).reshape(-1)
-    drawn = np.random.default_rng(count("seed", seed, 0)).choice(times, size=(RESAMPLES, times.size))
+    drawn = np.random.default_rng(count("seed", seed, 0)).choice(
+        times, size=(RESAMPLES, times.size)
+    )
     low, high = np.percentile(np.median(drawn, axis=1), (2.5, 97.5))
     p20, median, p80 = np.percentile(times, (20, 50, 80))
     return Timing(
-        median=float(median), fastest=float(times.min()), p20=float(p20), p80=float(p80),
-        low=float(low), high=float(high), repeats=times.size,
-    )  # fmt: skip
+        median=float(median),
+        fastest=float(times.min()),
+        p20=float(p20),
+        p80=float(p80),
+        low=float(low),
+        high=float(high),
+        repeats=times.size,
+    )
 
 
 def _seconds(each: Any) -> Sequence[float]:
-    if not isinstance(each, Sequence) or not each or not all(isinstance(one, int | float) for one in each):
-        raise CourseError(f"once must return the seconds of its calls as a list (got {shown(each)})")
+    if (
+        not isinstance(each, Sequence)
+        or not each
+        or not all(isinstance(one, int | float) for one in each)
+    ):
+        raise CourseError(
+            f"once must return the seconds of its calls as a list (got {shown(each)})"
+        )
     return each
 
 
@@ -77,8 +94,9 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
 
     Parameters
     ----------
-    once : runs so many calls back to back, waits until they are done, and returns the seconds of one call: one value for
-        all of them where a clock is read before and after, one for each where the device marks every launch.
+    once : runs so many calls back to back, waits until they are done, and returns the seconds of
+        one call: one value for all of them where a clock is read before and after, one for each
+        where the device marks every launch.
     budget : s for everything, warm-up included.
     seed : of the bootstrap.
 
@@ -88,7 +106,10 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
     0.01
     """
     if not callable(once):
-        raise CourseError(f"once must be a function that runs so many calls and returns their seconds (got {shown(once)})")
+        raise CourseError(
+            f"once must be a function that runs so many calls and returns their seconds "
+            f"(got {shown(once)})"
+        )
     budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
     spent = 0.0
     recent: list[float] = []

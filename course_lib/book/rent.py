@@ -9,10 +9,11 @@ __all__ = ["outdated", "quotes", "rent_table", "shown_date"]
 
 
 def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
-    """The price to plan with of each chip at each provider: the newest, and of several from that day the dearest.
+    """The price to plan with of each chip at each provider: the newest, and of several from that
+    day the dearest.
 
-    One provider sells one chip under several names, a guarded cloud and machines of strangers say; `note` has the name. A
-    budget that holds for the dearest holds for the others.
+    One provider sells one chip under several names, a guarded cloud and machines of strangers say;
+    `note` has the name. A budget that holds for the dearest holds for the others.
 
     Parameters
     ----------
@@ -43,7 +44,9 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
     for price in sorted(every, key=lambda price: (price.date, price.usd_per_hour)):
         if price.chip in wanted and provider in (None, price.provider):
             found[price.chip, price.provider] = price
-    return tuple(sorted(found.values(), key=lambda price: (wanted.index(price.chip), price.usd_per_hour)))
+    return tuple(
+        sorted(found.values(), key=lambda price: (wanted.index(price.chip), price.usd_per_hour))
+    )
 
 
 def outdated(price: Price) -> bool:
@@ -95,11 +98,24 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
     hours = positive("minutes", minutes) / 60
     counts = [positive("gpus", count) for count in gpus]
     return table(
-        [t("chip"), t("provider"), t("offer"), t("date"), t("price"), *(f"{n(g)} GPU, {n(minutes)} min (USD)" for g in counts)],
         [
-            [chip(one.chip).short, one.provider, one.note, shown_date(one), n(one.usd_per_hour, digits=3),
-             *(n(g * hours * one.usd_per_hour, digits=3) for g in counts)]
+            t("chip"),
+            t("provider"),
+            t("offer"),
+            t("date"),
+            t("price"),
+            *(f"{n(g)} GPU, {n(minutes)} min (USD)" for g in counts),
+        ],
+        [
+            [
+                chip(one.chip).short,
+                one.provider,
+                one.note,
+                shown_date(one),
+                n(one.usd_per_hour, digits=3),
+                *(n(g * hours * one.usd_per_hour, digits=3) for g in counts),
+            ]
             for one in quotes(*keys)
         ],
         "llll" + "r" * (1 + len(counts)),
-    )  # fmt: skip
+    )

@@ -18,11 +18,11 @@ from course_lib.specs.configurations import Transformer, model, models
 from course_lib.specs.provenance import DATA, Figure, Source, sources
 
 __all__ = [
-    "Cards",
     "DISPUTED",
+    "MATRIX",
+    "Cards",
     "Downloads",
     "Figures",
-    "MATRIX",
     "Price",
     "as_csv",
     "as_json",
@@ -86,31 +86,49 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, str | int | f
     found = [chip(key) for key in (chips() if keys is None else keys)]
     peaks = sorted({name for key in chips() for name in chip(key).peaks})
     plain = (
-        "memory", "bandwidth", "llc", "scratchpad", "power", "clock", "max_clock", "multiprocessors", "lanes", "integer_lanes",
-    )  # fmt: skip
+        "memory",
+        "bandwidth",
+        "llc",
+        "scratchpad",
+        "power",
+        "clock",
+        "max_clock",
+        "multiprocessors",
+        "lanes",
+        "integer_lanes",
+    )
     return [
         {
-            "key": one.key, "name": one.name, "vendor": one.vendor, "year": one.year,
+            "key": one.key,
+            "name": one.name,
+            "vendor": one.vendor,
+            "year": one.year,
             **{name: getattr(one, name) for name in plain},
             **{name: one.peaks.get(name) for name in peaks},
-            "links": "; ".join(f"{link.count} x {link.name}" for link in one.links.values()) or None,
-            "links_per_direction": sum(link.total_per_direction for link in one.links.values()) or None,
+            "links": "; ".join(f"{link.count} x {link.name}" for link in one.links.values())
+            or None,
+            "links_per_direction": sum(link.total_per_direction for link in one.links.values())
+            or None,
             "host_per_direction": one.host.per_direction if one.host else None,
             "node_per_direction": one.node.ports.total_per_direction if one.node else None,
         }
         for one in found
-    ]  # fmt: skip
+    ]
 
 
 def figure_rows(one: Accelerator) -> list[dict[str, Any]]:
-    """One row for each figure of a chip: as printed, in SI units, with status, sources and what others print.
+    """One row for each figure of a chip: as printed, in SI units, with status, sources and what
+    others print.
 
     Examples
     --------
     >>> figure_rows(chip("t4"))[0]["figure"]
     'bandwidth'
     """
-    return [{"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)} for name, f in one.figures.items()]
+    return [
+        {"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)}
+        for name, f in one.figures.items()
+    ]
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -138,7 +156,10 @@ def as_json(keys: Iterable[str] | None = None) -> str:
     """
     found = [chip(key) for key in (chips() if keys is None else keys)]
     cited = {id_: source for one in found for id_, source in one.sources.items()}
-    body = {"chips": [{"key": one.key, "name": one.name, "figures": figure_rows(one)} for one in found], "sources": cited}
+    body = {
+        "chips": [{"key": one.key, "name": one.name, "figures": figure_rows(one)} for one in found],
+        "sources": cited,
+    }
     return msgspec.json.encode(body, order="sorted").decode()
 
 
@@ -152,10 +173,17 @@ def model_rows() -> list[dict[str, str | int | float]]:
     """
     found = [model(key) for key in models()]
     return [
-        {"key": m.key, "name": m.name, "vendor": m.vendor, "year": m.year, "parameters": m.parameters,
-         "active_parameters": m.active_parameters, "published": m.published.si}
+        {
+            "key": m.key,
+            "name": m.name,
+            "vendor": m.vendor,
+            "year": m.year,
+            "parameters": m.parameters,
+            "active_parameters": m.active_parameters,
+            "published": m.published.si,
+        }
         for m in found
-    ]  # fmt: skip
+    ]
 
 
 def chip_table() -> Table:
@@ -166,7 +194,17 @@ def chip_table() -> Table:
     >>> chip_table().rows[0][0]
     'A100-40'
     """
-    header = [t("chip"), t("vendor"), t("year"), t("memory"), t("bandwidth"), "bf16", t("ridge-point"), t("cache"), t("power")]
+    header = [
+        t("chip"),
+        t("vendor"),
+        t("year"),
+        t("memory"),
+        t("bandwidth"),
+        "bf16",
+        t("ridge-point"),
+        t("cache"),
+        t("power"),
+    ]
     rows = []
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
@@ -212,7 +250,15 @@ def link_table() -> Table:
     >>> link_table().rows[0][0]
     'A100-40'
     """
-    header = [t("chip"), t("link"), t("count"), t("one-direction"), t("both-directions"), t("all-one-direction"), t("host-link")]
+    header = [
+        t("chip"),
+        t("link"),
+        t("count"),
+        t("one-direction"),
+        t("both-directions"),
+        t("all-one-direction"),
+        t("host-link"),
+    ]
     rows = []
     for one in map(chip, chips()):
         host = _linked(one, "host.per_direction") if one.host else ""
@@ -279,14 +325,22 @@ def price_table() -> Table:
     """
     header = [t("chip"), t("provider"), t("price"), t("date"), t("source"), t("note")]
     rows = [
-        [chip(p.chip).short, p.provider, n(p.usd_per_hour, digits=4), p.date, _source(sources()[p.source]), p.note]
+        [
+            chip(p.chip).short,
+            p.provider,
+            n(p.usd_per_hour, digits=4),
+            p.date,
+            _source(sources()[p.source]),
+            p.note,
+        ]
         for p in prices()
     ]
     return table(header, rows, "llrlll")
 
 
 def model_table() -> Table:
-    """Every model: its shape, its computed parameters, and how far the published count is from them.
+    """Every model: its shape, its computed parameters, and how far the published count is from
+    them.
 
     Examples
     --------
@@ -317,7 +371,14 @@ def model_table() -> Table:
         ]
         shape = [""] * 6
         if isinstance(m, Transformer):
-            shape = [str(m.layers), n(m.width), f"{m.heads} ({m.kv_heads})", n(m.ffn), n(m.vocab), n(m.context)]
+            shape = [
+                str(m.layers),
+                n(m.width),
+                f"{m.heads} ({m.kv_heads})",
+                n(m.ffn),
+                n(m.vocab),
+                n(m.context),
+            ]
         rows.append([m.name, str(m.year), *counted, *shape])
     return table(header, rows)
 
@@ -344,12 +405,18 @@ class Cards(Table):
     """A table whose rows a phone shows as cards, with the last column folded."""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        shown = f"::: {{.cards}}\n\n{self!r}\n\n:::" if os.environ.get("COURSE_PRINT") == "site" else repr(self)
+        shown = (
+            f"::: {{.cards}}\n\n{self!r}\n\n:::"
+            if os.environ.get("COURSE_PRINT") == "site"
+            else repr(self)
+        )
         return {"text/markdown": shown}
 
 
 class Figures:
-    """A table for each chip: its name, its anchor and the table. On the site each folds under the chip's name."""
+    """A table for each chip: its name, its anchor and the table. On the site each folds under the
+    chip's name.
+    """
 
     def __init__(self, chips: Sequence[tuple[str, str, Table]]) -> None:
         self.chips = chips
@@ -361,7 +428,8 @@ class Figures:
         if os.environ.get("COURSE_PRINT") != "site":
             return {"text/markdown": repr(self)}
         folded = (
-            f'```{{=html}}\n<details class="folded"><summary id="{anchor}">{escape(name)}</summary>\n```\n\n'
+            f'```{{=html}}\n<details class="folded"><summary '
+            f'id="{anchor}">{escape(name)}</summary>\n```\n\n'
             f"{shown!r}\n\n```{{=html}}\n</details>\n```"
             for name, anchor, shown in self.chips
         )
@@ -420,7 +488,9 @@ def figure_name(name: str) -> str:
 
 def _printed(figure: Figure) -> str:
     """The value as its source prints it, in the page's way of writing numbers."""
-    value = n(figure.value, digits=6) if not float(figure.value).is_integer() else n(int(figure.value))
+    value = (
+        n(figure.value, digits=6) if not float(figure.value).is_integer() else n(int(figure.value))
+    )
     return value if figure.unit == "1" else f"{value} {figure.unit}"
 
 
@@ -433,11 +503,17 @@ def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
         said.append(plain(f"{t('others-print')}: ", _others(one, f)))
     if f.sparse is not None:
         said.append(plain(f"{t('sparse-headline')}: {n(f.sparse)}"))
-    yield Markdown(". ".join([*said, *(plain(text.rstrip(".")) for text in (f.conditions, f.note) if text)]) + ".")
+    yield Markdown(
+        ". ".join([*said, *(plain(text.rstrip(".")) for text in (f.conditions, f.note) if text)])
+        + "."
+    )
 
 
 def _others(one: Accelerator, f: Figure) -> Markdown:
-    said = (plain(f"{n(c.value, digits=6)} {c.unit} (", _source(one.sources[c.source]), ")") for c in f.conflicts)
+    said = (
+        plain(f"{n(c.value, digits=6)} {c.unit} (", _source(one.sources[c.source]), ")")
+        for c in f.conflicts
+    )
     return Markdown(", ".join(said))
 
 
@@ -449,14 +525,18 @@ def _source(source: Source) -> Markdown:
 
 
 def _linked(one: Accelerator, name: str, unit: str = "") -> str:
-    """A chip's figure, leading to the row that says where it is from; marked where sources disagree."""
+    """A chip's figure, leading to the row that says where it is from; marked where sources
+    disagree.
+    """
     figure = one.figures.get(name)
     if not figure:
         return ""
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
     link = _link(text, _anchor(one, name))
     if os.environ.get("COURSE_PRINT") == "site":
-        link = Markdown(f'{link}{{data-v="{figure.si:.12g}"}}')  # columns sort by value, whatever the unit
+        link = Markdown(
+            f'{link}{{data-v="{figure.si:.12g}"}}'
+        )  # columns sort by value, whatever the unit
     return plain(link, DISPUTED if figure.status == "disputed" else "")
 
 
@@ -466,8 +546,16 @@ def _anchor(one: Accelerator, name: str = "") -> str:
 
 def _link(text: str, anchor: str, page: str = "") -> Markdown:
     # Notebooks have no anchors inside their outputs.
-    return Markdown(f"[{plain(text)}]({page}#{anchor})") if os.environ.get("COURSE_PRINT") == "site" else plain(text)
+    return (
+        Markdown(f"[{plain(text)}]({page}#{anchor})")
+        if os.environ.get("COURSE_PRINT") == "site"
+        else plain(text)
+    )
 
 
 def _target(text: str, anchor: str) -> Markdown:
-    return Markdown(f"[{plain(text)}]{{#{anchor}}}") if os.environ.get("COURSE_PRINT") == "site" else plain(text)
+    return (
+        Markdown(f"[{plain(text)}]{{#{anchor}}}")
+        if os.environ.get("COURSE_PRINT") == "site"
+        else plain(text)
+    )

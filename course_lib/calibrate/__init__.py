@@ -11,7 +11,15 @@ from course_lib.calibrate.constants import (
     to_toml,
 )
 from course_lib.calibrate.kernels import Constants
-from course_lib.calibrate.prediction import Prediction, achieved, all_reduce, breakdown, coverage, mean_error, predict
+from course_lib.calibrate.prediction import (
+    Prediction,
+    achieved,
+    all_reduce,
+    breakdown,
+    coverage,
+    mean_error,
+    predict,
+)
 
 __all__ = [
     "Calibration",

@@ -21,11 +21,15 @@ from course_lib.specs.provenance import DATA, decoded
 FOLDER = DATA / "calibration"
 NEAREST = "nearest.toml"
 _COOLING = 1 / 3
-"""Exponent of the power in the clock that it buys: power grows with clock and voltage squared, and voltage with the clock."""
+"""Exponent of the power in the clock that it buys: power grows with clock and voltage squared, and
+voltage with the clock.
+"""
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What one measurement in ten falls below, and what one in ten exceeds, as factors on the expected time."""
+    """What one measurement in ten falls below, and what one in ten exceeds, as factors on the
+    expected time.
+    """
 
     low: float
     high: float
@@ -47,8 +51,9 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a chip's links achieve in an all-reduce.
 
-    A message travels in pieces: each pays the latency, and the next hop idles until the first has arrived. With as many
-    pieces as cost least over two hops, the time is (sqrt(latency) + sqrt(time of the bytes))**2.
+    A message travels in pieces: each pays the latency, and the next hop idles until the first has
+    arrived. With as many pieces as cost least over two hops, the time is (sqrt(latency) + sqrt(time
+    of the bytes))**2.
 
     Attributes
     ----------
@@ -69,7 +74,10 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         >>> float(LinkConstants(latency=1e-6, bandwidth=1.0, range=Range(1.0, 1.0)).seconds(4e-6))
         9e-06
         """
-        return (np.sqrt(self.latency) + np.sqrt(np.asarray(nonnegative("bound", bound)) / self.bandwidth)) ** 2
+        return (
+            np.sqrt(self.latency)
+            + np.sqrt(np.asarray(nonnegative("bound", bound)) / self.bandwidth)
+        ) ** 2
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +86,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     constants, links : what the chip and its links achieve.
-    ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge, ``"step"`` for totals.
+    ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
+        ``"step"`` for totals.
     widen : how much wider the ranges are, as a logarithm: 0 where the chip was measured.
     source : what it was fitted to, or whose it is.
     """
@@ -93,8 +102,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One file of `data/calibration`.
 
-    `points` and `held_out_error` are of matrix products. A format of `like` is another format or chip that lent what
-    was not measured; then `widen` says how much is in doubt.
+    `points` and `held_out_error` are of matrix products. A format of `like` is another format or
+    chip that lent what was not measured; then `widen` says how much is in doubt.
     """
 
     date: str
@@ -127,7 +136,8 @@ def calibrations() -> tuple[str, ...]:
 
 
 def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibration:
-    """What is known of a chip in a format: its own constants, or those of the nearest chip or format.
+    """What is known of a chip in a format: its own constants, or those of the nearest chip or
+    format.
 
     Parameters
     ----------
@@ -153,7 +163,9 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     compute = lent.constants.compute * cooling(chip, other)
     said = f"{like}'s constants, for nobody measured {chip.key}: {why}; wider range. {lent.source}"
     constants = msgspec.structs.replace(lent.constants, compute=compute)
-    return msgspec.structs.replace(lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said)
+    return msgspec.structs.replace(
+        lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said
+    )
 
 
 def _chip(chip: Any, dtype: str | None = None) -> Accelerator:
@@ -179,12 +191,17 @@ def nearest(chip: Accelerator) -> tuple[str, str]:
         return listed[chip.key].like, listed[chip.key].why
     measured = [chip_of(key) for key in calibrations() if key in chips()]
     if same := [one for one in measured if one.vendor == chip.vendor]:
-        return min(same, key=lambda one: (abs(one.year - chip.year), one.key)).key, f"of {chip.vendor}'s the nearest in years"
-    return max(measured, key=lambda one: _read(FOLDER / f"{one.key}.toml").points).key, "the one measured most"
+        return min(
+            same, key=lambda one: (abs(one.year - chip.year), one.key)
+        ).key, f"of {chip.vendor}'s the nearest in years"
+    return max(
+        measured, key=lambda one: _read(FOLDER / f"{one.key}.toml").points
+    ).key, "the one measured most"
 
 
 def cooling(chip: Accelerator, like: Accelerator) -> float:
-    """Factor on the fraction of the peak for less power per FLOP/s than where it was measured: the clock falls.
+    """Factor on the fraction of the peak for less power per FLOP/s than where it was measured: the
+    clock falls.
 
     Examples
     --------
@@ -234,10 +251,14 @@ def _check(file: CalibrationFile) -> None:
         for name in ("compute", "bandwidth", "overlap"):
             positive(f"constants.{dtype}.{name}", getattr(constants, name))
     if missing := {"memory", "ridge", "compute", "step"} - set(file.ranges):
-        raise CourseError(f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate")
+        raise CourseError(
+            f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate"
+        )
     for name, range_ in {**file.ranges, "links": file.links.range}.items():
         if not positive(f"ranges.{name}", range_.low) <= positive(f"ranges.{name}", range_.high):
-            raise CourseError(f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})")
+            raise CourseError(
+                f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})"
+            )
     nonnegative("links.latency", file.links.latency)
     positive("links.bandwidth", file.links.bandwidth)
     nonnegative("widen", file.widen)
@@ -246,14 +267,30 @@ def _check(file: CalibrationFile) -> None:
 def _of(file: CalibrationFile, dtype: str | None) -> Calibration:
     formats = file.constants
     if not formats:
-        raise CourseError("constants must hold one format at least: run course calibrate on results with matrix products")
-    taken = dtype if dtype in formats else min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
-    error = f", held-out error {100 * file.held_out_error:.1f} %" if file.held_out_error is not None else ""
+        raise CourseError(
+            "constants must hold one format at least: run course calibrate on results "
+            "with matrix products"
+        )
+    taken = (
+        dtype
+        if dtype in formats
+        else min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
+    )
+    error = (
+        f", held-out error {100 * file.held_out_error:.1f} %"
+        if file.held_out_error is not None
+        else ""
+    )
     said = f"{file.source} ({file.points} points{error}, {file.date})"
     widen = file.widen
     if dtype is not None and dtype not in formats:
-        said, widen = f"{taken}'s constants, for nobody measured {dtype}: wider range. {said}", math.hypot(widen, file.chips)
-    return Calibration(constants=formats[taken], ranges=file.ranges, links=file.links, widen=widen, source=said)
+        said, widen = (
+            f"{taken}'s constants, for nobody measured {dtype}: wider range. {said}",
+            math.hypot(widen, file.chips),
+        )
+    return Calibration(
+        constants=formats[taken], ranges=file.ranges, links=file.links, widen=widen, source=said
+    )
 
 
 @cache
@@ -279,7 +316,11 @@ def to_toml(file: Any) -> str:
 
 
 def _table(name: str, values: dict[str, Any]) -> list[str]:
-    plain = [f"{_key(key)} = {_value(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    plain = [
+        f"{_key(key)} = {_value(value)}"
+        for key, value in values.items()
+        if not isinstance(value, dict)
+    ]
     lines = ["", f"[{name}]", *plain] if plain else []
     for key, value in values.items():
         if isinstance(value, dict):
@@ -295,6 +336,12 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, float):
-        return f"{value:.4g}" if "." in f"{value:.4g}" or "e" in f"{value:.4g}" else f"{value:.4g}.0"
+        return (
+            f"{value:.4g}" if "." in f"{value:.4g}" or "e" in f"{value:.4g}" else f"{value:.4g}.0"
+        )
     # A JSON string is a TOML string too, but for one sign that JSON leaves as it is.
-    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return (
+        str(value)
+        if isinstance(value, int)
+        else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    )

@@ -1,7 +1,8 @@
-"""Fits the constants of `course_lib.calibrate` to published measurements, and says how well they predict what they did not see.
+"""Fits the constants of `course_lib.calibrate` to published measurements, and says how well they
+predict what they did not see.
 
-``make calibrate`` runs it and writes `data/calibration`. Part of what is known stays out of a fit: a quarter of the shapes of
-matrix products, one model of two, every other message.
+``make calibrate`` runs it and writes `data/calibration`. Part of what is known stays out of a fit:
+a quarter of the shapes of matrix products, one model of two, every other message.
 """
 
 from collections.abc import Iterable
@@ -38,12 +39,12 @@ __all__ = [
     "HELD_OUT",
     "MODEL",
     "MOST",
-    "Messages",
     "NODES",
-    "Products",
     "REFERENCE",
     "SEED",
     "START",
+    "Messages",
+    "Products",
     "Step",
     "between_chips",
     "between_labs",
@@ -68,7 +69,9 @@ DTYPE = "fp16"
 SEED = 0
 HELD_OUT = 0.25
 TENTH, NORMAL = 0.1, 1.2816
-"""A range leaves out a tenth on either side; of a normal distribution it reaches so many standard deviations."""
+"""A range leaves out a tenth on either side; of a normal distribution it reaches so many standard
+deviations.
+"""
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 MODEL = "llama-2-7b"
@@ -93,7 +96,8 @@ class Products(NamedTuple):
 
 
 def products(name: str) -> Products:
-    """The matrix products of a table of M, N, K and ms; one measured several times gives the median.
+    """The matrix products of a table of M, N, K and ms; one measured several times gives the
+    median.
 
     Examples
     --------
@@ -120,7 +124,9 @@ def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[n
     return marks
 
 
-def fit_products(measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE) -> Constants:
+def fit_products(
+    measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE
+) -> Constants:
     """The constants of matrix products, the others as given.
 
     Examples
@@ -128,27 +134,33 @@ def fit_products(measured: Products, on: Accelerator, others: Constants, dtype: 
     >>> from course_lib.calibrate import calibration
     >>> on = chip(REFERENCE)
     >>> before = calibration(on, DTYPE).constants
-    >>> fit_products(products("matmul_a100_m_sweep"), on, before).compute > before.compute  # another laboratory
+    >>> # another laboratory
+    >>> fit_products(products("matmul_a100_m_sweep"), on, before).compute > before.compute
     True
     """
     bound = measured.bound(on, dtype)
     kernel = Kernel(bound, bound.work)
 
     def residuals(given: dict[str, float]) -> Any:
-        return np.log(seconds(kernel, on, msgspec.structs.replace(others, **given)) / measured.seconds)
+        return np.log(
+            seconds(kernel, on, msgspec.structs.replace(others, **given)) / measured.seconds
+        )
 
     return msgspec.structs.replace(others, **least_absolute(residuals, START, MOST))
 
 
 def misalignment() -> float:
-    """How much longer products with crooked rows take: one hidden size of a gated MLP against its neighbours.
+    """How much longer products with crooked rows take: one hidden size of a gated MLP against its
+    neighbours.
 
     Examples
     --------
     >>> round(misalignment(), 2)
     1.45
     """
-    rates = {int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")}
+    rates = {
+        int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
+    }
     straight = [rate for size, rate in rates.items() if size % 8 == 0]
     return float(np.median(straight) / min(rates.values()))
 
@@ -163,7 +175,8 @@ class Step(NamedTuple):
 
 @cache
 def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Step, ...]:
-    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"`` for first tokens.
+    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"``
+    for first tokens.
 
     Examples
     --------
@@ -173,12 +186,24 @@ def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Step, 
     found = []
     for name in tables:
         for run in published.runs(name):
-            more: dict[str, Any] = {"w": run.w, "tp": run.tp, "link": "nvlink" if run.tp > 1 else None}
+            more: dict[str, Any] = {
+                "w": run.w,
+                "tp": run.tp,
+                "link": "nvlink" if run.tp > 1 else None,
+            }
             if kind == "decode" and run.token:
-                bound = llm.decode(run.model, run.chip, run.batch, run.prompt + run.output // 2, **more)
+                bound = llm.decode(
+                    run.model, run.chip, run.batch, run.prompt + run.output // 2, **more
+                )
                 found.append(Step(run, bound, run.token))
             elif kind == "prefill" and run.first and run.table.startswith("prefill"):
-                found.append(Step(run, llm.prefill(run.model, run.chip, run.batch, run.prompt, **more), run.first))
+                found.append(
+                    Step(
+                        run,
+                        llm.prefill(run.model, run.chip, run.batch, run.prompt, **more),
+                        run.first,
+                    )
+                )
     return tuple(found)
 
 
@@ -193,16 +218,22 @@ def predicted(some: Iterable[Step], given: Calibration) -> NDArray[Any]:
     >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
     True
     """
-    return np.array([float(predict(step.bound, step.run.chip, constants=given).expected) for step in some])
+    return np.array(
+        [float(predict(step.bound, step.run.chip, constants=given).expected) for step in some]
+    )
 
 
 def _fit_steps(given: Calibration, name: str, some: list[Step], start: float) -> Calibration:
     measured = np.array([step.measured for step in some])
 
     def with_(value: float) -> Calibration:
-        return msgspec.structs.replace(given, constants=msgspec.structs.replace(given.constants, **{name: value}))
+        return msgspec.structs.replace(
+            given, constants=msgspec.structs.replace(given.constants, **{name: value})
+        )
 
-    found = least_absolute(lambda c: np.log(predicted(some, with_(c["value"])) / measured), {"value": start})
+    found = least_absolute(
+        lambda c: np.log(predicted(some, with_(c["value"])) / measured), {"value": start}
+    )
     return with_(found["value"])
 
 
@@ -220,7 +251,9 @@ def fit_steps(given: Calibration, model: str = MODEL) -> Calibration:
     wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
     narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
     found = _fit_steps(given, "gap", wide, 2e-6)
-    found = _fit_steps(found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5)
+    found = _fit_steps(
+        found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5
+    )
     return _fit_steps(found, "unpack", narrow, 0.05)
 
 
@@ -245,7 +278,8 @@ def messages(node: str, workers: int, per_node: int) -> Messages:
     rows = [
         row
         for row in table("collectives_a100_allreduce")
-        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"])) == (node, workers, per_node)
+        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"]))
+        == (node, workers, per_node)
     ]
     size = np.array([float(row["size_bytes"]) for row in rows])
     times = np.array([float(row["ms"]) / 1e3 for row in rows])
@@ -278,7 +312,9 @@ def fit_links(some: Messages) -> LinkConstants:
         return LinkConstants(**c, range=Range(1.0, 1.0))
 
     start = {"latency": 2e-5, "bandwidth": 0.6}
-    found = least_absolute(lambda c: np.log(link(c).seconds(some.bound) / some.seconds), start, {"bandwidth": 1.0})
+    found = least_absolute(
+        lambda c: np.log(link(c).seconds(some.bound) / some.seconds), start, {"bandwidth": 1.0}
+    )
     return LinkConstants(**found, range=_range(some.seconds / link(found).seconds(some.bound)))
 
 
@@ -298,7 +334,11 @@ def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) 
     Range(low=1.0, high=1.0)
     """
     side = np.asarray(bound.t_math / bound.t_memory)
-    sides = {"memory": side < MEMORY, "ridge": (side >= MEMORY) & (side < COMPUTE), "compute": side >= COMPUTE}
+    sides = {
+        "memory": side < MEMORY,
+        "ridge": (side >= MEMORY) & (side < COMPUTE),
+        "compute": side >= COMPUTE,
+    }
     ratios = measured.seconds / expected
     return {name: _range(ratios[which]) for name, which in sides.items()}
 
@@ -315,9 +355,11 @@ def _step_range(given: Calibration) -> Range:
 
 
 def between_labs(given: Calibration) -> float:
-    """How far another laboratory's products of the same chip lie from what was fitted: a logarithm, of nine in ten.
+    """How far another laboratory's products of the same chip lie from what was fitted: a logarithm,
+    of nine in ten.
 
-    Only products that take far longer than their overhead: below, one laboratory timed kernels and the other calls.
+    Only products that take far longer than their overhead: below, one laboratory timed kernels and
+    the other calls.
 
     Examples
     --------
@@ -326,13 +368,16 @@ def between_labs(given: Calibration) -> float:
     True
     """
     other = products("matmul_a100_m_sweep")
-    expected = np.asarray(predict(other.bound(chip(REFERENCE)), REFERENCE, constants=given).expected)
+    expected = np.asarray(
+        predict(other.bound(chip(REFERENCE)), REFERENCE, constants=given).expected
+    )
     large = expected > 50 * given.constants.overhead
     return float(np.quantile(np.abs(np.log(other.seconds / expected)[large]), 1 - 2 * TENTH))
 
 
 def between_chips() -> float:
-    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80 % range on either side.
+    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80
+    % range on either side.
 
     Examples
     --------
@@ -362,18 +407,30 @@ def _reference(measured: Products | None = None, date: str = "") -> CalibrationF
     expected = seconds(Kernel(bound, bound.work), on, constants)
     ranges = product_ranges(fitted, bound, expected)
     one = Calibration(
-        constants=constants, ranges={**ranges, "step": Range(1.0, 1.0)}, links=fit_links(nvlink_messages()),
-        widen=0.0, source="",
-    )  # fmt: skip
+        constants=constants,
+        ranges={**ranges, "step": Range(1.0, 1.0)},
+        links=fit_links(nvlink_messages()),
+        widen=0.0,
+        source="",
+    )
     one = fit_steps(one)
     ranges = {**ranges, "step": _step_range(one)}
     test = every.some(unseen)
-    error = predict(test.bound(on), on, constants=msgspec.structs.replace(one, ranges=ranges)).expected
+    error = predict(
+        test.bound(on), on, constants=msgspec.structs.replace(one, ranges=ranges)
+    ).expected
     return CalibrationFile(
-        date=date, source=_source(), points=len(fitted.seconds), held_out=len(test.seconds),
-        held_out_error=float(np.mean(np.abs(error / test.seconds - 1))), labs=between_labs(one), chips=between_chips(),
-        constants={"bf16": one.constants, "fp16": one.constants}, ranges=ranges, links=one.links,
-    )  # fmt: skip
+        date=date,
+        source=_source(),
+        points=len(fitted.seconds),
+        held_out=len(test.seconds),
+        held_out_error=float(np.mean(np.abs(error / test.seconds - 1))),
+        labs=between_labs(one),
+        chips=between_chips(),
+        constants={"bf16": one.constants, "fp16": one.constants},
+        ranges=ranges,
+        links=one.links,
+    )
 
 
 def _source() -> str:
@@ -391,14 +448,18 @@ def every_other(some: Messages) -> tuple[Messages, Messages]:
     (26, 26)
     """
     out = held_out(some.size.size, 0.5)
-    fitted, unseen = (Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out))
+    fitted, unseen = (
+        Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
+    )
     return fitted, unseen
 
 
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
-    """Constants of a chip of which one product is published: the reference's, with the fraction of the peak in proportion.
+    """Constants of a chip of which one product is published: the reference's, with the fraction of
+    the peak in proportion.
 
-    The best that somebody reached on either chip says how much more of its peak one gives; all else is taken over.
+    The best that somebody reached on either chip says how much more of its peak one gives; all else
+    is taken over.
     """
     of_reference = best_published("bf16")[REFERENCE].rate / chip(REFERENCE).peak("bf16")
     found, sources = {}, []
@@ -408,18 +469,31 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
         best = best_published(dtype).get(alike)
         if best is None or f"matrix.{dtype}" not in chip(key).peaks:
             continue
-        compute = fitted.constants["bf16"].compute * best.rate / chip(key).peak(dtype) / of_reference
+        compute = (
+            fitted.constants["bf16"].compute * best.rate / chip(key).peak(dtype) / of_reference
+        )
         found[dtype] = msgspec.structs.replace(fitted.constants["bf16"], compute=min(compute, 1.0))
         sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
     if "bf16" in found and "matrix.fp16" in chip(key).peaks:
         found["fp16"] = found["bf16"]
-    source = f"best published products ({', '.join(sources)}; {_best_source()}) against {REFERENCE}'s, all else {REFERENCE}'s"
+    source = (
+        f"best published products ({', '.join(sources)}; {_best_source()}) against "
+        f"{REFERENCE}'s, all else {REFERENCE}'s"
+    )
     share = ring_share(key)
-    links = fitted.links if share is None else msgspec.structs.replace(fitted.links, bandwidth=share)
+    links = (
+        fitted.links if share is None else msgspec.structs.replace(fitted.links, bandwidth=share)
+    )
     return msgspec.structs.replace(
-        fitted, source=source, points=len(sources), held_out=0, held_out_error=None, widen=fitted.labs, constants=found,
+        fitted,
+        source=source,
+        points=len(sources),
+        held_out=0,
+        held_out_error=None,
+        widen=fitted.labs,
+        constants=found,
         links=links,
-    )  # fmt: skip
+    )
 
 
 def _best_source() -> str:
@@ -434,7 +508,9 @@ def ring_share(key: str) -> float | None:
     >>> round(ring_share("h200-sxm"), 2), ring_share("l40s")
     (0.81, None)
     """
-    node = {"h100-sxm": "8xH200 HGX", "h200-sxm": "8xH200 HGX", "b200-sxm": "8xB200 p6-b200"}.get(key)
+    node = {"h100-sxm": "8xH200 HGX", "h200-sxm": "8xH200 HGX", "b200-sxm": "8xB200 p6-b200"}.get(
+        key
+    )
     rates = [
         float(row["busbw_no_nvls_GBps"]) * 1e9
         for row in table("collectives_ml_engineering")
@@ -463,11 +539,17 @@ def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     ['a100-sxm-80', 'b200-sxm']
     """
     fitted = _reference(date=date or datetime.now(tz=UTC).date().isoformat())
-    files = {REFERENCE: fitted, **{key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}}
+    files = {
+        REFERENCE: fitted,
+        **{key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})},
+    }
     paths = []
     for key, file in files.items():
         paths.append(folder / f"{key}.toml")
-        paths[-1].write_text(f"# Written by make calibrate: see course_lib/calibrate_fit.py.\n{to_toml(file)}", encoding="utf-8")
+        paths[-1].write_text(
+            f"# Written by make calibrate: see course_lib/calibrate_fit.py.\n{to_toml(file)}",
+            encoding="utf-8",
+        )
     return paths
 
 

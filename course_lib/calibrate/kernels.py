@@ -1,4 +1,6 @@
-"""How long operators take with given constants: what `course_lib.calibrate` predicts and what its fit compares."""
+"""How long operators take with given constants: what `course_lib.calibrate` predicts and what its
+fit compares.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +14,19 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs.accelerators import Accelerator
 
 TILES = ((256, 128), (128, 256), (128, 128), (64, 64), (16, 256))
-"""Rows and columns of the result that one multiprocessor works on: what libraries of products choose from."""
+"""Rows and columns of the result that one multiprocessor works on: what libraries of products
+choose from.
+"""
 SPLITS = (1, 2, 4)
-"""In how many parts the contraction is cut, so that more multiprocessors have work where the result has few tiles."""
+"""In how many parts the contraction is cut, so that more multiprocessors have work where the result
+has few tiles.
+"""
 ALIGNMENT = 16
 """Bytes that a row of an operand must be a multiple of to be loaded at full width."""
 CORES = 16
-"""Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody published."""
+"""Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
+published.
+"""
 FUSED = (("q", "k", "v"), ("gate", "up"))
 """Products of one input, by their names in a step, that engines run as one."""
 
@@ -28,18 +36,24 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes
     ----------
-    compute : fraction of the peak that a product of whole waves of the largest tiles reaches: clock under load, and
-        instructions that do not multiply.
-    bandwidth : fraction of the memory bandwidth that a stream reaches: refresh, turning round, page misses.
-    overhead : s that a kernel takes beside its work: launch, the first bytes' way, the last tile's way back.
-    overlap : how well arithmetic hides traffic: the times are added as a norm of this order; 1 adds them, a large
-        one takes the longer.
-    reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken by loading it.
+    compute : fraction of the peak that a product of whole waves of the largest tiles reaches: clock
+        under load, and instructions that do not multiply.
+    bandwidth : fraction of the memory bandwidth that a stream reaches: refresh, turning round, page
+        misses.
+    overhead : s that a kernel takes beside its work: launch, the first bytes' way, the last tile's
+        way back.
+    overlap : how well arithmetic hides traffic: the times are added as a norm of this order; 1 adds
+        them, a large one takes the longer.
+    reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken
+        by loading it.
     misaligned : factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
-    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer work, whose units grow with
-        the count of multiprocessors, not with the peak of the vector unit.
-    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the bound takes as fused.
-    launch : s between kernels of a step that the host launches one by one, as prompts of any length need.
+    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer
+        work, whose units grow with the count of multiprocessors, not with the peak of the vector
+        unit.
+    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the
+        bound takes as fused.
+    launch : s between kernels of a step that the host launches one by one, as prompts of any length
+        need.
     """
 
     compute: float
@@ -74,10 +88,16 @@ class _Product(NamedTuple):
 
 
 def kernels(estimate: Estimate) -> Iterator[Kernel]:
-    """The kernels of an estimate, however deep its parts; products that engines fuse come as one."""
+    """The kernels of an estimate, however deep its parts; products that engines fuse
+    come as one.
+    """
     parts = dict(estimate.parts)
     for names in FUSED:
-        together = _fused([parts[name] for name in names]) if all(name in parts for name in names) else None
+        together = (
+            _fused([parts[name] for name in names])
+            if all(name in parts for name in names)
+            else None
+        )
         if together is not None:
             parts = {name: part for name, part in parts.items() if name not in names}
             yield together
@@ -91,7 +111,11 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
     """One product of several that multiply the same rows, or `None` where they are not that."""
     found = [one for part in parts if (one := product(part.work)) is not None]
     work = parts[0].work
-    if work is None or len(found) < len(parts) or not all(_same_rows(one, found[0]) for one in found):
+    if (
+        work is None
+        or len(found) < len(parts)
+        or not all(_same_rows(one, found[0]) for one in found)
+    ):
         return None
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes")
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in fields}
@@ -101,11 +125,16 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
 
 
 def _same_rows(one: "_Product", other: "_Product") -> bool:
-    return all(np.array_equal(mine, its) for mine, its in ((one.B, other.B), (one.D, other.D), (one.groups, other.groups)))
+    return all(
+        np.array_equal(mine, its)
+        for mine, its in ((one.B, other.B), (one.D, other.D), (one.groups, other.groups))
+    )
 
 
 def product(work: Work | None) -> _Product | None:
-    """The sizes of a product on the matrix unit, or `None`: sizes count only where they account for the FLOPs."""
+    """The sizes of a product on the matrix unit, or `None`: sizes count only where they account for
+    the FLOPs.
+    """
     if work is None or work.unit != "matrix" or work.shape is None or len(work.shape) not in (3, 4):
         return None
     b, d, f = (np.asarray(size, dtype=float) for size in work.shape[:3])
@@ -127,10 +156,14 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:
     best: Any = np.inf
     for tile in TILES:
         for split in SPLITS:
-            spilled = 0 if split == 1 else 8 * split * sizes.B * sizes.F  # parts are kept in four bytes: written and read
+            spilled = (
+                0 if split == 1 else 8 * split * sizes.B * sizes.F
+            )  # parts are kept in four bytes: written and read
             moved = t_memory * (1 + spilled / (bound.bytes / count))
             factor = tiled(sizes, tile, split, chip.multiprocessors, c.reload)
-            best = np.minimum(best, _norm(_norm(t_math * factor, moved, c.overlap), unpacked, c.overlap))
+            best = np.minimum(
+                best, _norm(_norm(t_math * factor, moved, c.overlap), unpacked, c.overlap)
+            )
     return count * (c.overhead + best)
 
 
@@ -139,12 +172,16 @@ def _norm(one: Any, other: Any, order: float) -> Any:
     return longer * (1 + (np.minimum(one, other) / longer) ** order) ** (1 / order)
 
 
-def tiled(sizes: Any, tile: tuple[int, int], split: int, multiprocessors: float | None, reload: float) -> Any:
-    """Factor on a product's arithmetic: what tiles at the edge and the last wave leave idle, and what small tiles reload.
+def tiled(
+    sizes: Any, tile: tuple[int, int], split: int, multiprocessors: float | None, reload: float
+) -> Any:
+    """Factor on a product's arithmetic: what tiles at the edge and the last wave leave idle, and
+    what small tiles reload.
 
     Examples
     --------
-    >>> float(tiled((256, 4096, 128 * 109, 1), (256, 128), 1, 108, reload=0).round(2))  # the last tile has a wave of its own
+    >>> # the last tile has a wave of its own
+    >>> float(tiled((256, 4096, 128 * 109, 1), (256, 128), 1, 108, reload=0).round(2))
     1.98
     """
     b, _, f, groups = sizes
@@ -167,7 +204,9 @@ def _aligned(sizes: Any, work: Work, constants: Constants) -> Any:
 
 
 def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:
-    """Weights narrower than the arithmetic are widened by integer instructions, each element once."""
+    """Weights narrower than the arithmetic are widened by integer instructions, each
+    element once.
+    """
     clock = chip.clock or chip.max_clock
     if kernel.work is None or not clock or (chip.multiprocessors or 0) < CORES:
         return 0.0

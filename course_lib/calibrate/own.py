@@ -19,7 +19,9 @@ from course_lib.specs.resolve import accelerator, bounded
 __all__ = ["FITTED", "MOST", "PRIOR", "fit"]
 
 PRIOR = 0.05
-"""Weight of what is known of the chip beside one measurement: it decides only what the rows cannot."""
+"""Weight of what is known of the chip beside one measurement: it decides only what the
+rows cannot.
+"""
 FITTED = ("compute", "bandwidth", "overhead")
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 
@@ -27,13 +29,14 @@ MOST = {"compute": 1.0, "bandwidth": 1.0}
 def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> CalibrationFile:
     """The three constants of each format from rows of results.csv, one device's.
 
-    Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of either the overhead.
-    What the rows leave open stays as the library has it of the chip, or of the nearest one. The range widens by what the
-    constants miss.
+    Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
+    either the overhead. What the rows leave open stays as the library has it of the chip, or of the
+    nearest one. The range widens by what the constants miss.
 
     Parameters
     ----------
-    rows : of `course_lib.results.read`. Cold ones on random data count, of which the device has a published peak.
+    rows : of `course_lib.results.read`. Cold ones on random data count, of which the device has a
+        published peak.
     chip : an accelerator or its key; by the device's name when not given.
 
     Returns
@@ -44,7 +47,8 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
     Raises
     ------
     CourseError
-        If there is no product, or no copy or triad, if the rows are of several devices, or the chip is not in the spec table.
+        If there is no product, or no copy or triad, if the rows are of several devices, or the chip
+        is not in the spec table.
 
     Examples
     --------
@@ -54,36 +58,63 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
     Traceback (most recent call last):
     ...
     course_lib.CourseError: device 'AMD EPYC' is not in the spec table under this name: pass chip=, or --chip...
-    """
-    good = [row for row in rows if row.status == "ok" and row.seconds_median and row.timing == "cold" and row.data == "random"]
+    """  # noqa: E501
+    good = [
+        row
+        for row in rows
+        if row.status == "ok"
+        and row.seconds_median
+        and row.timing == "cold"
+        and row.data == "random"
+    ]
     devices = sorted({row.device for row in good})
     if len(devices) != 1:
-        raise CourseError(f"rows must be of one device, cold and on random data (got {', '.join(devices) or 'none'})")
+        raise CourseError(
+            f"rows must be of one device, cold and on random data (got "
+            f"{', '.join(devices) or 'none'})"
+        )
     on = _chip(devices[0], chip)
     moved = [_moved(row, on) for row in good if row.op in ("copy", "triad") and row.bytes]
     products = {row.dtype for row in good if row.op == "matmul" and _has_peak(on, row.dtype)}
     if not moved or not products:
-        missing = "no copy or triad" if products else "no matmul in a format whose peak the chip publishes"
-        raise CourseError(f"rows hold {missing}, cold and on random data: run course lab run 00 and pass its results.csv")
+        missing = (
+            "no copy or triad"
+            if products
+            else "no matmul in a format whose peak the chip publishes"
+        )
+        raise CourseError(
+            f"rows hold {missing}, cold and on random data: run course lab run 00 and "
+            f"pass its results.csv"
+        )
     fitted: dict[str, Constants] = {}
     missed: list[float] = []
     known = calibration(on, min(products))
     for dtype in sorted(products):
         known = calibration(on, dtype)
-        every = moved + [_product(row, on) for row in good if row.op == "matmul" and row.dtype == dtype]
+        every = moved + [
+            _product(row, on) for row in good if row.op == "matmul" and row.dtype == dtype
+        ]
         fitted[dtype], residuals = _fit(every, on, known)
         missed += list(np.abs(residuals))
     return CalibrationFile(
-        date=max(row.date for row in good)[:10], source=f"own measurements of {devices[0]}", points=len(missed), held_out=0,
-        widen=float(np.quantile(missed, 0.8)), chips=known.widen, constants=fitted, ranges=known.ranges, links=known.links,
-    )  # fmt: skip
+        date=max(row.date for row in good)[:10],
+        source=f"own measurements of {devices[0]}",
+        points=len(missed),
+        held_out=0,
+        widen=float(np.quantile(missed, 0.8)),
+        chips=known.widen,
+        constants=fitted,
+        ranges=known.ranges,
+        links=known.links,
+    )
 
 
 def _chip(device: str, chip: Accelerator | str | None) -> Accelerator:
     found = chip_of_device(device) if chip is None else accelerator(chip)
     if found is None:
         raise CourseError(
-            f"device {device!r} is not in the spec table under this name: pass chip=, or --chip on the command line"
+            f"device {device!r} is not in the spec table under this name: pass chip=, or "
+            f"--chip on the command line"
             " (course chips lists them; COURSE_CHIPS adds your own)"
         )
     return found
@@ -97,7 +128,9 @@ def _has_peak(chip: Accelerator, dtype: str) -> bool:
 def _product(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
     sizes = row.shape.split("x")
     if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
-        raise CourseError(f"shape of a matmul must be 'BxDxF' (got {row.shape!r}): pass a results.csv of lab 0")
+        raise CourseError(
+            f"shape of a matmul must be 'BxDxF' (got {row.shape!r}): pass a results.csv of lab 0"
+        )
     bound = bounded(ops.matmul(*(int(size) for size in sizes), x=row.dtype, w=row.dtype), chip)
     return Kernel(bound, bound.work), row.seconds_median or 0.0
 
@@ -107,13 +140,17 @@ def _moved(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
     return Kernel(bound, bound.work), row.seconds_median or 0.0
 
 
-def _fit(every: list[tuple[Kernel, float]], chip: Accelerator, known: Calibration) -> tuple[Constants, Any]:
+def _fit(
+    every: list[tuple[Kernel, float]], chip: Accelerator, known: Calibration
+) -> tuple[Constants, Any]:
     measured = np.array([time for _, time in every])
     before = {name: getattr(known.constants, name) for name in FITTED}
 
     def missed(given: dict[str, float]) -> Any:
         constants = msgspec.structs.replace(known.constants, **given)
-        return np.log(np.array([float(seconds(kernel, chip, constants)) for kernel, _ in every]) / measured)
+        return np.log(
+            np.array([float(seconds(kernel, chip, constants)) for kernel, _ in every]) / measured
+        )
 
     def residuals(given: dict[str, float]) -> Any:
         away = [PRIOR * np.log(given[name] / before[name]) for name in FITTED]

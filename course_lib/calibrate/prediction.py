@@ -1,8 +1,10 @@
-"""What work is likely to take: an expected time and an 80 % range, beside the bound that it never changes.
+"""What work is likely to take: an expected time and an 80 % range, beside the bound that it never
+changes.
 
-`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips come to it. They are fitted
-to published measurements by `course_lib.calibrate_fit`, or by `fit` to the reader's own, and stand with their source in
-`data/calibration`. A chip that nobody measured gets the constants of the nearest one, with a wider range, and says so.
+`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips
+come to it. They are fitted to published measurements by `course_lib.calibrate_fit`, or by `fit` to
+the reader's own, and stand with their source in `data/calibration`. A chip that nobody measured
+gets the constants of the nearest one, with a wider range, and says so.
 
 >>> from course_lib import chip, ops, roofline
 >>> step = roofline(ops.matmul(4096, 8192, 8192, x="fp16", w="fp16"), chip("a100-sxm-80"))
@@ -22,11 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.calibrate.constants import (
-    Calibration,
-    calibration,
-    from_file,
-)
+from course_lib.calibrate.constants import Calibration, calibration, from_file
 from course_lib.calibrate.kernels import Constants, Kernel, kernels, product, seconds
 from course_lib.core.bounds import Estimate, Work
 from course_lib.core.checks import (
@@ -50,12 +48,26 @@ from course_lib.specs.resolve import accelerator
 __all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "coverage", "mean_error", "predict"]
 
 MEMORY, COMPUTE = 0.5, 8.0
-"""Compute over memory time of the bound: below the first a product is far on memory's side, above the second on the other."""
+"""Compute over memory time of the bound: below the first a product is far on memory's side, above
+the second on the other.
+"""
 
 _PERFECT = Constants(
-    compute=1.0, bandwidth=1.0, overhead=0.0, overlap=math.inf, reload=0.0, misaligned=1.0, unpack=0.0, gap=0.0, launch=0.0
+    compute=1.0,
+    bandwidth=1.0,
+    overhead=0.0,
+    overlap=math.inf,
+    reload=0.0,
+    misaligned=1.0,
+    unpack=0.0,
+    gap=0.0,
+    launch=0.0,
 )
-_ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap"), "unpack": ("unpack",)}
+_ADDED = {
+    "bandwidth": ("bandwidth",),
+    "arithmetic": ("compute", "reload", "misaligned", "overlap"),
+    "unpack": ("unpack",),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,25 +93,39 @@ class Prediction:
 
     def __post_init__(self) -> None:
         text("source", self.source)
-        keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in ("expected", "low", "high")})
+        keep(
+            self,
+            **{
+                name: nonnegative(name, getattr(self, name), MADE)
+                for name in ("expected", "low", "high")
+            },
+        )
 
 
 def predict(
-    estimate: Estimate, chip: Accelerator | str, *, dtype: str | None = None, constants: Calibration | Path | str | None = None
+    estimate: Estimate,
+    chip: Accelerator | str,
+    *,
+    dtype: str | None = None,
+    constants: Calibration | Path | str | None = None,
 ) -> Prediction:
     """How long what was bounded is likely to take, and an 80 % range.
 
-    Each kernel takes its overhead, and its two times at what the chip achieves, overlapped as well as they do. A matrix product's
-    arithmetic is that of whole tiles in whole waves over the multiprocessors, of the tile and split that are fastest. Queries,
-    keys and values are one product, as are gate and up. Kernels of a total are further apart, more so where a prompt's attention
-    shows that they are launched one by one. A collective takes a fixed time and its bytes at what links achieve.
+    Each kernel takes its overhead, and its two times at what the chip achieves, overlapped as well
+    as they do. A matrix product's arithmetic is that of whole tiles in whole waves over the
+    multiprocessors, of the tile and split that are fastest. Queries, keys and values are one
+    product, as are gate and up. Kernels of a total are further apart, more so where a prompt's
+    attention shows that they are launched one by one. A collective takes a fixed time and its bytes
+    at what links achieve.
 
     Parameters
     ----------
     estimate : of `roofline`, `total`, `llm.decode` or `llm.prefill` on this chip.
     chip : an accelerator or its key.
-    dtype : format whose constants are taken where the estimate has no matrix product; ``"bf16"`` by default.
-    constants : the reader's own, from `course calibrate`, or a file of theirs; what the library knows of the chip otherwise.
+    dtype : format whose constants are taken where the estimate has no matrix product; ``"bf16"`` by
+        default.
+    constants : the reader's own, from `course calibrate`, or a file of theirs; what the library
+        knows of the chip otherwise.
 
     Returns
     -------
@@ -119,7 +145,10 @@ def predict(
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or llm.decode(...)")
+        raise CourseError(
+            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
+            f"chip) or llm.decode(...)"
+        )
     on = accelerator(chip)
     every = list(kernels(estimate))
     for kernel in every:
@@ -134,12 +163,17 @@ def predict(
 
 
 def breakdown(
-    estimate: Estimate, chip: Accelerator | str, *, dtype: str | None = None, constants: Calibration | Path | str | None = None
+    estimate: Estimate,
+    chip: Accelerator | str,
+    *,
+    dtype: str | None = None,
+    constants: Calibration | Path | str | None = None,
 ) -> dict[str, Numbers]:
     """What an expected time is made of: its bound, and what each of the constants adds to it.
 
-    The constants are put in one after another, in the order below, and each is charged with what it adds to those before
-    it. Arithmetic, traffic and widening overlap, so another order would divide the same sum otherwise.
+    The constants are put in one after another, in the order below, and each is charged with what it
+    adds to those before it. Arithmetic, traffic and widening overlap, so another order would divide
+    the same sum otherwise.
 
     Parameters
     ----------
@@ -150,9 +184,9 @@ def breakdown(
     s, which add up to ``predict(...).expected``:
     ``"bound"`` the lower bound;
     ``"bandwidth"`` what streams miss of the memory's bandwidth;
-    ``"arithmetic"`` tiles, waves and the clock under load, and arithmetic that traffic does not hide;
-    ``"unpack"`` widening narrow weights;
-    ``"launches"`` what kernels take beside their work, and the time between them. Of a collective, its latency too.
+    ``"arithmetic"`` tiles, waves and the clock under load, and arithmetic that traffic does not
+    hide; ``"unpack"`` widening narrow weights; ``"launches"`` what kernels take beside their work,
+    and the time between them. Of a collective, its latency too.
 
     Raises
     ------
@@ -189,11 +223,14 @@ def _same(one: Any, chip: Accelerator) -> None:
     """Raise where a bound is another chip's; one made by hand has none."""
     key = getattr(one, "key", None)
     if one is not None and one is not chip and key != chip.key:
-        raise CourseError(f"estimate is of {key or shown(one)}, and chip is {chip.key}: bound the work on that chip first")
+        raise CourseError(
+            f"estimate is of {key or shown(one)}, and chip is {chip.key}: bound the work "
+            f"on that chip first"
+        )
 
 
 def all_reduce(
-    bytes: ArrayLike,  # noqa: A002
+    bytes: ArrayLike,
     chip: Accelerator | str,
     n: ArrayLike,
     *,
@@ -227,7 +264,9 @@ def all_reduce(
     """
     on = accelerator(chip)
     if not on.links:
-        raise CourseError(f"chip {on.key} has no published link: course_lib.network.all_reduce takes byte/s")
+        raise CourseError(
+            f"chip {on.key} has no published link: course_lib.network.all_reduce takes byte/s"
+        )
     one = on.links[known("link", link, on.links, f"of {on.key}")]
     found = _constants(on, None, constants)
     bound = np.asarray(bound_of_all_reduce(bytes, one, n))
@@ -237,7 +276,9 @@ def all_reduce(
     return Prediction(plain(expected), plain(low), plain(most * expected), found.source)
 
 
-def _sums(every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool) -> tuple[Any, Any, Any]:
+def _sums(
+    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
+) -> tuple[Any, Any, Any]:
     """Expected time of all kernels, and the ends of their range."""
     expected: Any = 0.0
     low: Any = 0.0
@@ -251,28 +292,43 @@ def _sums(every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any
 
 def _with_gap(kernel: Kernel, chip: Accelerator, found: Calibration, apart: Any) -> Any:
     # A collective's latency has its launch in it already.
-    return _seconds(kernel, chip, found) + apart * kernel.count * (np.asarray(kernel.bound.t_network) == 0)
+    return _seconds(kernel, chip, found) + apart * kernel.count * (
+        np.asarray(kernel.bound.t_network) == 0
+    )
 
 
 def _engines(
-    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, likely: tuple[Any, Any, Any]
+    every: list[Kernel],
+    chip: Accelerator,
+    found: Calibration,
+    apart: Any,
+    likely: tuple[Any, Any, Any],
 ) -> tuple[Any, Any, str]:
-    """The range's ends with what engines are known to do otherwise, each as one more independent doubt; and what to say of it.
+    """The range's ends with what engines are known to do otherwise, each as one more independent
+    doubt; and what to say of it.
 
-    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip where no steps were
-    measured, an engine may read keys and values again for each head that shares them.
+    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
+    where no steps were measured, an engine may read keys and values again for each head that shares
+    them.
     """
     expected, low, high = likely
     said = ""
-    at_once = msgspec.structs.replace(found, constants=msgspec.structs.replace(found.constants, unpack=0.0))
+    at_once = msgspec.structs.replace(
+        found, constants=msgspec.structs.replace(found.constants, unpack=0.0)
+    )
     hidden = sum(_with_gap(kernel, chip, at_once, apart) for kernel in every)
     if np.any(hidden < expected):
         low = _doubted(expected, low, hidden)
-        said += "; narrow weights as one engine's kernels widen them, and the range allows for one that hides it"
+        said += (
+            "; narrow weights as one engine's kernels widen them, and the range allows for "
+            "one that hides it"
+        )
     again = sum(_with_gap(_again(kernel), chip, found, apart) for kernel in every)
     if found.widen and np.any(again > expected):
         high = _doubted(expected, high, again)
-        said += "; the range allows for an engine that reads shared keys and values again for each head"
+        said += (
+            "; the range allows for an engine that reads shared keys and values again for each head"
+        )
     return low, high, said
 
 
@@ -283,26 +339,34 @@ def _doubted(expected: Any, end: Any, otherwise: Any) -> Any:
 
 
 def _again(kernel: Kernel) -> Kernel:
-    """A decode step's attention if each head read its keys and values for itself; one cache for all heads is read once."""
+    """A decode step's attention if each head read its keys and values for itself; one cache for all
+    heads is read once.
+    """
     work = kernel.work
     if work is None or work.shape is None or not _attends(work):
         return kernel
     _, new, _, heads, shared = (np.asarray(size) for size in work.shape)
     times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
-    return dataclasses.replace(kernel, bound=dataclasses.replace(kernel.bound, t_memory=kernel.bound.t_memory * times))
+    return dataclasses.replace(
+        kernel, bound=dataclasses.replace(kernel.bound, t_memory=kernel.bound.t_memory * times)
+    )
 
 
 def _attends(work: Work) -> bool:
     return work.unit == "matrix" and work.shape is not None and len(work.shape) == 5
 
 
-def _constants(chip: Accelerator, dtype: str | None, given: Calibration | Path | str | None) -> Calibration:
+def _constants(
+    chip: Accelerator, dtype: str | None, given: Calibration | Path | str | None
+) -> Calibration:
     if given is None:
         return calibration(chip, dtype)
     if isinstance(given, Calibration):
         return given
     if not isinstance(given, str | Path):
-        raise CourseError(f"constants must be a Calibration, or the path of a file of them (got {shown(given)})")
+        raise CourseError(
+            f"constants must be a Calibration, or the path of a file of them (got {shown(given)})"
+        )
     return from_file(Path(given), dtype)
 
 
@@ -310,7 +374,9 @@ def _format(every: Iterable[Kernel], dtype: str | None) -> str:
     """The format of the work's arithmetic: of the matrix products where there are any."""
     if dtype is not None:
         return known("dtype", dtype, BITS)
-    products = [kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"]
+    products = [
+        kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"
+    ]
     if not products:
         return "bf16"
     # In a step, that of the products with weights: attention may run in a wider one.
@@ -337,20 +403,29 @@ def _seconds(kernel: Kernel, chip: Accelerator, found: Calibration) -> Any:
 
 
 def _range(kernel: Kernel, found: Calibration) -> tuple[Any, Any]:
-    """What one measurement in ten falls below, and above, of the expected time: by the side of the ridge."""
+    """What one measurement in ten falls below, and above, of the expected time: by the side of the
+    ridge.
+    """
     if product(kernel.work) is None:
         return found.ranges["memory"].factors(found.widen)
     ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)
-    sides = {name: found.ranges[name].factors(found.widen) for name in ("memory", "ridge", "compute")}
+    sides = {
+        name: found.ranges[name].factors(found.widen) for name in ("memory", "ridge", "compute")
+    }
     low, high = (
-        np.where(ratio < MEMORY, sides["memory"][i], np.where(ratio < COMPUTE, sides["ridge"][i], sides["compute"][i]))
+        np.where(
+            ratio < MEMORY,
+            sides["memory"][i],
+            np.where(ratio < COMPUTE, sides["ridge"][i], sides["compute"][i]),
+        )
         for i in (0, 1)
     )
     return low, high
 
 
 def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float, float]:
-    """The three constants by which a reader judges a chip: fractions of the peak and of the bandwidth, seconds per kernel.
+    """The three constants by which a reader judges a chip: fractions of the peak and of the
+    bandwidth, seconds per kernel.
 
     Examples
     --------

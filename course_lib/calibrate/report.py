@@ -1,4 +1,6 @@
-"""How wrong the bound and the calibrated range are, on published data that no constant was fitted to."""
+"""How wrong the bound and the calibrated range are, on published data that no constant was fitted
+to.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +30,17 @@ from course_lib.measured import published
 from course_lib.measured.tables import CHIPS, table
 from course_lib.specs.accelerators import Accelerator, chip
 
-__all__ = ["Bounded", "LARGE", "MEBIBYTE", "Result", "as_text", "bounds", "calibrate_report", "clocked", "elementwise"]
+__all__ = [
+    "LARGE",
+    "MEBIBYTE",
+    "Bounded",
+    "Result",
+    "as_text",
+    "bounds",
+    "calibrate_report",
+    "clocked",
+    "elementwise",
+]
 
 LARGE = 8
 """Operands of so many last-level caches cannot be served from one."""
@@ -42,7 +54,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     what : that was predicted.
     points : how many measurements.
-    value : a count of violations, a mean absolute percentage error or a share within the range, as fractions.
+    value : a count of violations, a mean absolute percentage error or a share within the range, as
+        fractions.
     target : what was asked, in words; empty where nothing was.
     met : whether it is, or `None` where nothing was asked.
     """
@@ -55,7 +68,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounded(NamedTuple):
-    """A measured time beside its bound, the operands' bytes in last-level caches, and the key of the chip."""
+    """A measured time beside its bound, the operands' bytes in last-level caches, and the key of
+    the chip.
+    """
 
     seconds: NDArray[Any]
     lower: NDArray[Any]
@@ -75,7 +90,8 @@ def clocked(on: Accelerator) -> float:
 
 
 def bounds() -> list[Bounded]:
-    """Every published measurement whose operands are known, beside its bound with the peak at the maximum clock.
+    """Every published measurement whose operands are known, beside its bound with the peak at the
+    maximum clock.
 
     Each measurement stands for itself here, the fastest of its repeats where that is printed.
 
@@ -85,8 +101,10 @@ def bounds() -> list[Bounded]:
     0
     """
     on = chip(REFERENCE)
-    found = [_bounded(_sizes(table(name)), _milliseconds(table(name)), DTYPE, on) for name in
-             ("matmul_a100_transformer_gemms", "matmul_a100_m_sweep")]  # fmt: skip
+    found = [
+        _bounded(_sizes(table(name)), _milliseconds(table(name)), DTYPE, on)
+        for name in ("matmul_a100_transformer_gemms", "matmul_a100_m_sweep")
+    ]
     for row in table("matmul_mamf"):
         key = CHIPS.get(row["accelerator"])
         if key and f"matrix.{row['dtype']}" in chip(key).peaks:
@@ -96,8 +114,12 @@ def bounds() -> list[Bounded]:
     estimate, seconds = elementwise()
     found.append(_beside(estimate, seconds, on))
     runs = [run for name in published.TABLES + published.UNSEEN for run in published.runs(name)]
-    caches = np.array([run.predicted * chip(run.chip).bandwidth / (chip(run.chip).llc or np.inf) for run in runs])
-    measured, predicted, keys = (np.array([getattr(r, name) for r in runs]) for name in ("measured", "predicted", "chip"))
+    caches = np.array(
+        [run.predicted * chip(run.chip).bandwidth / (chip(run.chip).llc or np.inf) for run in runs]
+    )
+    measured, predicted, keys = (
+        np.array([getattr(r, name) for r in runs]) for name in ("measured", "predicted", "chip")
+    )
     found.append(Bounded(measured, predicted, caches, keys))
     return found
 
@@ -116,11 +138,17 @@ def _bounded(shapes: NDArray[Any], seconds: NDArray[Any], dtype: str, on: Accele
 
 def _beside(estimate: Estimate, seconds: NDArray[Any], on: Accelerator) -> Bounded:
     lower = np.maximum(estimate.t_math / clocked(on), estimate.t_memory)
-    return Bounded(seconds, lower, np.asarray(estimate.bytes) / (on.llc or np.inf), np.full(seconds.shape, on.key))
+    return Bounded(
+        seconds,
+        lower,
+        np.asarray(estimate.bytes) / (on.llc or np.inf),
+        np.full(seconds.shape, on.key),
+    )
 
 
 def elementwise() -> tuple[Estimate, NDArray[Any]]:
-    """The published elementwise kernels as bounds, and their times, s: each element read once and written once.
+    """The published elementwise kernels as bounds, and their times, s: each element read once and
+    written once.
 
     Examples
     --------
@@ -131,7 +159,9 @@ def elementwise() -> tuple[Estimate, NDArray[Any]]:
     rows = table("elementwise_a100")
     elements = np.array([int(row["M"]) * int(row["N"]) for row in rows])
     work = ops.elementwise((elements,), flops=0, dtype=DTYPE)
-    return roofline(work, chip(REFERENCE)), elements / np.array([float(row["throughput_Gelem_per_s"]) * 1e9 for row in rows])
+    return roofline(work, chip(REFERENCE)), elements / np.array(
+        [float(row["throughput_Gelem_per_s"]) * 1e9 for row in rows]
+    )
 
 
 def calibrate_report() -> list[Result]:
@@ -139,7 +169,8 @@ def calibrate_report() -> list[Result]:
 
     Returns
     -------
-    Results in the order of the chapter: the bound, matrix products, steps of inference, all-reduces.
+    Results in the order of the chapter: the bound, matrix products, steps of inference,
+    all-reduces.
 
     Examples
     --------
@@ -156,11 +187,14 @@ def _bound_lines() -> list[Result]:
     broken = int(np.sum(seconds[large] < lower[large]))
     return [
         Result(
-            what=f"bound broken, operands above {LARGE} last-level caches", points=int(large.sum()), value=broken, target="0",
+            what=f"bound broken, operands above {LARGE} last-level caches",
+            points=int(large.sum()),
+            value=broken,
+            target="0",
             met=broken == 0,
         ),
         Result(what="bound broken, all", points=seconds.size, value=int(np.sum(seconds < lower))),
-    ]  # fmt: skip
+    ]
 
 
 def _product_lines() -> list[Result]:
@@ -171,16 +205,22 @@ def _product_lines() -> list[Result]:
     error, within = mean_error(likely.expected, unseen.seconds), coverage(likely, unseen.seconds)
     return [
         Result(
-            what="matrix products on A100, same laboratory", points=len(unseen.seconds), value=error, target="at most 8 %",
+            what="matrix products on A100, same laboratory",
+            points=len(unseen.seconds),
+            value=error,
+            target="at most 8 %",
             met=error <= 0.08,
         ),
         Result(
-            what="of these within the 80 % range", points=len(unseen.seconds), value=within, target="75 to 85 %",
+            what="of these within the 80 % range",
+            points=len(unseen.seconds),
+            value=within,
+            target="75 to 85 %",
             met=0.75 <= within <= 0.85,
         ),
         *(_sided(name, unseen, which) for name, which in _sides(unseen.bound(on)).items()),
         *_other_lab(on),
-    ]  # fmt: skip
+    ]
 
 
 def _sides(bound: Estimate) -> dict[str, NDArray[Any]]:
@@ -191,7 +231,9 @@ def _sides(bound: Estimate) -> dict[str, NDArray[Any]]:
 def _sided(name: str, unseen: Products, which: NDArray[Any]) -> Result:
     some = unseen.some(which)
     expected = predict(some.bound(chip(REFERENCE)), REFERENCE).expected
-    return Result(what=f"of these {name}", points=len(some.seconds), value=mean_error(expected, some.seconds))
+    return Result(
+        what=f"of these {name}", points=len(some.seconds), value=mean_error(expected, some.seconds)
+    )
 
 
 def _other_lab(on: Accelerator) -> list[Result]:
@@ -202,20 +244,29 @@ def _other_lab(on: Accelerator) -> list[Result]:
     streams = np.asarray(estimate.bytes) > LARGE * (on.llc or 0)
     moved = predict(estimate, on)
     return [
-        Result(what="matrix products on A100, another laboratory", points=20, value=mean_error(likely.expected, other.seconds)),
         Result(
-            what="of these that take a millisecond or more", points=int(long.sum()),
+            what="matrix products on A100, another laboratory",
+            points=20,
+            value=mean_error(likely.expected, other.seconds),
+        ),
+        Result(
+            what="of these that take a millisecond or more",
+            points=int(long.sum()),
             value=mean_error(np.asarray(likely.expected)[long], other.seconds[long]),
         ),
         Result(
-            what="elementwise kernels on A100 that stream, another laboratory", points=int(streams.sum()),
+            what="elementwise kernels on A100 that stream, another laboratory",
+            points=int(streams.sum()),
             value=mean_error(np.asarray(moved.expected)[streams], seconds[streams]),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _step_lines() -> list[Result]:
-    unseen = {kind: [step for step in steps(kind) if step.run.model != MODEL] for kind in ("decode", "prefill")}
+    unseen = {
+        kind: [step for step in steps(kind) if step.run.model != MODEL]
+        for kind in ("decode", "prefill")
+    }
     wide = [step for step in unseen["decode"] if step.run.w in ("bf16", "fp16")]
     narrow = [step for step in unseen["decode"] if step not in wide]
     return [
@@ -224,8 +275,14 @@ def _step_lines() -> list[Result]:
         _steps_line("of these with weights in 8 or 4 bits", narrow),
         _steps_line("prefill, models not fitted", unseen["prefill"], 0.12),
         _steps_line("prefill, all models", steps("prefill"), 0.12),
-        _steps_within("steps of models not fitted within their range", [*unseen["decode"], *unseen["prefill"]], asked=True),
-        _steps_within("steps of all models within their range", [*steps("decode"), *steps("prefill")]),
+        _steps_within(
+            "steps of models not fitted within their range",
+            [*unseen["decode"], *unseen["prefill"]],
+            asked=True,
+        ),
+        _steps_within(
+            "steps of all models within their range", [*steps("decode"), *steps("prefill")]
+        ),
         *_other_engine(),
     ]
 
@@ -243,16 +300,22 @@ def _other_engine() -> list[Result]:
 
 
 def _steps_line(what: str, some: Sequence[Step], most: float | None = None) -> Result:
-    error = mean_error([float(predict(s.bound, s.run.chip).expected) for s in some], [s.measured for s in some])
+    error = mean_error(
+        [float(predict(s.bound, s.run.chip).expected) for s in some], [s.measured for s in some]
+    )
     target, met = ("", None) if most is None else (f"at most {100 * most:g} %", error <= most)
     return Result(what=what, points=len(some), value=error, target=target, met=met)
 
 
 def _steps_within(what: str, some: Sequence[Step], *, asked: bool = False) -> Result:
-    within = float(np.mean([coverage(predict(step.bound, step.run.chip), step.measured) for step in some]))
+    within = float(
+        np.mean([coverage(predict(step.bound, step.run.chip), step.measured) for step in some])
+    )
     if not asked:
         return Result(what=what, points=len(some), value=within)
-    return Result(what=what, points=len(some), value=within, target="75 to 85 %", met=0.75 <= within <= 0.85)
+    return Result(
+        what=what, points=len(some), value=within, target="75 to 85 %", met=0.75 <= within <= 0.85
+    )
 
 
 def _message_lines() -> list[Result]:
@@ -264,15 +327,25 @@ def _message_lines() -> list[Result]:
         errors += list(np.abs(likely.expected / large.seconds - 1))
         inside += [coverage(likely, large.seconds)] * large.size.size
         lines.append(
-            Result(what=f"of these {n} chips of {node}", points=large.size.size, value=mean_error(likely.expected, large.seconds))
+            Result(
+                what=f"of these {n} chips of {node}",
+                points=large.size.size,
+                value=mean_error(likely.expected, large.seconds),
+            )
         )
     error = float(np.mean(errors))
     return [
         Result(
-            what="all-reduce over NVLink above 1 MiB", points=len(errors), value=error, target="at most 15 %", met=error <= 0.15
+            what="all-reduce over NVLink above 1 MiB",
+            points=len(errors),
+            value=error,
+            target="at most 15 %",
+            met=error <= 0.15,
         ),
         *lines,
-        Result(what="of these within the 80 % range", points=len(inside), value=float(np.mean(inside))),
+        Result(
+            what="of these within the 80 % range", points=len(inside), value=float(np.mean(inside))
+        ),
     ]
 
 
@@ -281,12 +354,16 @@ def as_text(results: Iterable[Result] | None = None) -> str:
 
     Examples
     --------
-    >>> print(as_text([Result(what="products", points=3, value=0.05, target="at most 8 %", met=True)]))
+    >>> print(as_text([Result(what="products", points=3, value=0.05, target="at most 8 %",
+    ...     met=True)]))
     met      5.0 %  products (3 points; at most 8 %)
     """
     lines = []
     for one in calibrate_report() if results is None else results:
         value = f"{one.value:g}" if one.what.startswith("bound") else f"{100 * one.value:.1f} %"
         verdict = {True: "met", False: "MISSED", None: ""}[one.met]
-        lines.append(f"{verdict:6} {value:>7}  {one.what} ({one.points} points{f'; {one.target}' if one.target else ''})")
+        lines.append(
+            f"{verdict:6} {value:>7}  {one.what} ({one.points} "
+            f"points{f'; {one.target}' if one.target else ''})"
+        )
     return "\n".join(lines)

@@ -21,11 +21,11 @@ from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
 __all__ = [
     "BITS",
     "BOUNDS",
+    "RATES",
+    "SCALE_BITS",
     "Chip",
     "CourseError",
     "Estimate",
-    "RATES",
-    "SCALE_BITS",
     "Unit",
     "Work",
     "attainable",

@@ -24,9 +24,9 @@ from course_lib.core.dtypes import BITS
 
 __all__ = [
     "BOUNDS",
+    "RATES",
     "Chip",
     "Estimate",
-    "RATES",
     "Unit",
     "Work",
     "attainable",
@@ -55,7 +55,8 @@ class Chip(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What an operator does, before any chip is chosen. Every quantity broadcasts, and is kept as float64.
+    """What an operator does, before any chip is chosen. Every quantity broadcasts, and is kept as
+    float64.
 
     Parameters
     ----------
@@ -64,13 +65,14 @@ class Work:
     dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
     unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
     kernels : how many launches it takes.
-    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are several; of attention batch, new
-        and all tokens, heads of queries and of keys.
+    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are
+        several; of attention batch, new and all tokens, heads of queries and of keys.
 
     Raises
     ------
     CourseError
-        If a quantity is negative or not finite, quantities do not broadcast, or `dtype` or `unit` is not known.
+        If a quantity is negative or not finite, quantities do not broadcast, or `dtype` or `unit`
+        is not known.
 
     Examples
     --------
@@ -106,7 +108,9 @@ class Work:
         try:
             return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, kernels, self.shape)
         except CourseError:
-            raise CourseError(f"times is too large or too small for this work (got {shown(times)})") from None
+            raise CourseError(
+                f"times is too large or too small for this work (got {shown(times)})"
+            ) from None
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
@@ -114,7 +118,11 @@ class Work:
 
 def _counted(given: Any, checked: Numbers) -> Numbers:
     """A checked number, as an int where it was given as one: four kernels, not 4.0."""
-    return int(checked) if isinstance(checked, float) and isinstance(given, int | np.integer) else checked
+    return (
+        int(checked)
+        if isinstance(checked, float) and isinstance(given, int | np.integer)
+        else checked
+    )
 
 
 def _kernels(given: Any) -> Numbers:
@@ -130,10 +138,11 @@ class Estimate:
     t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
     flops, bytes, kernels : the work they are the times of.
     parts : the estimates this one is the total of; empty for a single operator.
-    work : what was set against the chip, with its format and shape; `None` for a total. Bounds never look at it:
-        `course_lib.calibrate` does.
+    work : what was set against the chip, with its format and shape; `None` for a total. Bounds
+        never look at it: `course_lib.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
-    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where nobody can tell.
+    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
+        nobody can tell.
 
     Raises
     ------
@@ -154,17 +163,22 @@ class Estimate:
 
     def __post_init__(self) -> None:
         keep(
-            self, t_math=nonnegative("t_math", self.t_math, MADE), t_memory=nonnegative("t_memory", self.t_memory, MADE),
-            t_network=nonnegative("t_network", self.t_network, MADE), flops=nonnegative("flops", self.flops, MADE),
-            bytes=positive("bytes", self.bytes, MADE), kernels=_kernels(self.kernels),
-        )  # fmt: skip
+            self,
+            t_math=nonnegative("t_math", self.t_math, MADE),
+            t_memory=nonnegative("t_memory", self.t_memory, MADE),
+            t_network=nonnegative("t_network", self.t_network, MADE),
+            flops=nonnegative("flops", self.flops, MADE),
+            bytes=positive("bytes", self.bytes, MADE),
+            kernels=_kernels(self.kernels),
+        )
 
     @property
     def fits(self) -> Any:
-        """Of a step of `course_lib.llm`: whether weights, cache and activations fit into the memory of each chip.
+        """Of a step of `course_lib.llm`: whether weights, cache and activations fit into the memory
+        of each chip.
 
-        A bound holds for a batch that does not fit too, but no chip runs it. `None` where no capacity is published, and for
-        what is not such a step.
+        A bound holds for a batch that does not fit too, but no chip runs it. `None` where no
+        capacity is published, and for what is not such a step.
         """
         return None if self.room is None else self.room()
 
@@ -186,7 +200,8 @@ class Estimate:
 
     @property
     def bound(self) -> Any:
-        """Which ceiling takes longest: ``"compute-bound"``, ``"memory-bound"`` or ``"communication-bound"``.
+        """Which ceiling takes longest: ``"compute-bound"``, ``"memory-bound"`` or
+        ``"communication-bound"``.
 
         A tie goes to the earlier of these. An array of names where the estimate is an array.
         """
@@ -221,7 +236,8 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     Raises
     ------
     CourseError
-        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is negative.
+        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is
+        negative.
 
     References
     ----------
@@ -238,19 +254,28 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     """
     given: Any = work
     if not isinstance(given, Work):
-        remedy = "it is bounded already" if isinstance(given, Estimate) else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        remedy = (
+            "it is bounded already"
+            if isinstance(given, Estimate)
+            else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        )
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
     t_math = work.flops / positive("peak", _chip(chip).peak(work.dtype, work.unit))
     t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
-    return Estimate(t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip)
+    return Estimate(
+        t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip
+    )
 
 
 def _chip(chip: Any) -> Chip:
     if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
         key = chip if isinstance(chip, str) else "h100-sxm"
-        raise CourseError(f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or Accelerator.from_toml(path)")
+        raise CourseError(
+            f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or "
+            f"Accelerator.from_toml(path)"
+        )
     found: Chip = chip
     return found
 
@@ -287,7 +312,9 @@ def total(**parts: Estimate) -> Estimate:
         raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
     for name, part in parts.items():
         if not isinstance(part, Estimate):
-            raise CourseError(f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)")
+            raise CourseError(
+                f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)"
+            )
     return summed(parts)
 
 
@@ -301,22 +328,41 @@ def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None)
     >>> summed({"up": up}).lower == up.lower
     True
     """
-    together(**{name: np.asarray(part.upper + part.flops) for name, part in parts.items() if not _single(part)})
+    together(
+        **{
+            name: np.asarray(part.upper + part.flops)
+            for name, part in parts.items()
+            if not _single(part)
+        }
+    )
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
-    sums: dict[str, Any] = {field: sum(getattr(part, field) for part in parts.values()) for field in fields}
+    sums: dict[str, Any] = {
+        field: sum(getattr(part, field) for part in parts.values()) for field in fields
+    }
     first = next(iter(parts.values())).chip
-    return Estimate(**sums, parts=parts, room=room, chip=first if all(part.chip is first for part in parts.values()) else None)
+    return Estimate(
+        **sums,
+        parts=parts,
+        room=room,
+        chip=first if all(part.chip is first for part in parts.values()) else None,
+    )
 
 
 def _single(part: Estimate) -> bool:
-    return type(part.t_memory) is float and type(part.t_math) is float and type(part.t_network) is float
+    return (
+        type(part.t_memory) is float
+        and type(part.t_math) is float
+        and type(part.t_network) is float
+    )
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
-    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one per cent is added to it.
+    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one
+    per cent is added to it.
 
-    An operator follows one ceiling and none of the others, so for a total this is each ceiling's share of the time: that of
-    the parts which it bounds. What a bound leaves out, launches say, follows none of them: set it against `lower`.
+    An operator follows one ceiling and none of the others, so for a total this is each ceiling's
+    share of the time: that of the parts which it bounds. What a bound leaves out, launches say,
+    follows none of them: set it against `lower`.
 
     Parameters
     ----------
@@ -324,8 +370,8 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
 
     Returns
     -------
-    ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are 1. Broadcasts. A tie
-    goes to the earlier of these.
+    ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are
+    1. Broadcasts. A tie goes to the earlier of these.
 
     Examples
     --------
@@ -334,16 +380,23 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     >>> one, many = (roofline(ops.matmul(batch, 8192, 8192), h100) for batch in (8, 4096))
     >>> sensitivity(one)
     {'peak': 0.0, 'bandwidth': 1.0, 'link': 0.0}
-    >>> round(sensitivity(total(one=one, many=many))["bandwidth"], 3) == round(one.lower / (one.lower + many.lower), 3)
+    >>> round(sensitivity(total(one=one, many=many))["bandwidth"],
+    ...     3) == round(one.lower / (one.lower + many.lower), 3)
     True
     """
     if not isinstance(estimate, Estimate):
-        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, chip) or llm.decode(...)")
+        raise CourseError(
+            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
+            f"chip) or llm.decode(...)"
+        )
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:
         return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
     bound = np.asarray(estimate.bound)
-    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in zip(RATES, BOUNDS, strict=True)}
+    return {
+        rate: plain(np.where(bound == name, 1.0, 0.0))
+        for rate, name in zip(RATES, BOUNDS, strict=True)
+    }
 
 
 def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -429,7 +482,8 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     Raises
     ------
     CourseError
-        If `work` is not a function from a batch to a Work, or the work does not grow linearly with the batch.
+        If `work` is not a function from a batch to a Work, or the work does not grow linearly with
+        the batch.
 
     Examples
     --------
@@ -444,7 +498,10 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     """
     exact = flag("exact", exact)
     one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
-    peak, bandwidth = positive("peak", _chip(chip).peak(one.dtype, one.unit)), positive("bandwidth", chip.bandwidth)
+    peak, bandwidth = (
+        positive("peak", _chip(chip).peak(one.dtype, one.unit)),
+        positive("bandwidth", chip.bandwidth),
+    )
     flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes
     fixed_flops, fixed_bytes = one.flops - flops, one.bytes - item_bytes
     counted = item_bytes if exact else 0.0 * item_bytes
@@ -456,7 +513,8 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     def reached(batch: Any) -> Any:
         return (fixed_flops + batch * flops) / peak >= (fixed_bytes + batch * counted) / bandwidth
 
-    # Both times are straight lines in the batch; where they cross decides, and `reached` settles the last rounding.
+    # Both times are straight lines in the batch; where they cross decides, and `reached` settles
+    # the last rounding.
     gain = np.asarray(flops / peak - counted / bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         batch = np.ceil((fixed_bytes / bandwidth - fixed_flops / peak) / gain)
@@ -464,7 +522,10 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     batch = np.where(reached(1), 1.0, np.where(gain > 0, batch, np.inf))
     found = np.where(np.isfinite(batch), batch, 1.0)
     if not (on_line(many, 1024) and on_line(work(plain(found)), found)):
-        raise CourseError("work must grow linearly with the batch: for tiled or padded work search the batches instead")
+        raise CourseError(
+            "work must grow linearly with the batch: for tiled or padded work search the "
+            "batches instead"
+        )
     return plain(batch)
 
 
@@ -472,6 +533,7 @@ def _work_of(work: Any, batch: Any) -> Work:
     found = work(batch) if callable(work) else work
     if not callable(work) or not isinstance(found, Work):
         raise CourseError(
-            f"work must be a function that gives the work of a batch (got {shown(found)}): lambda B: ops.matmul(B, D, F), say"
+            f"work must be a function that gives the work of a batch (got "
+            f"{shown(found)}): lambda B: ops.matmul(B, D, F), say"
         )
     return found

@@ -53,7 +53,9 @@ def plain(values: Any) -> Numbers:
 
 
 def _scalar(values: Any) -> float | None:
-    """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times longer to look at it."""
+    """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times
+    longer to look at it.
+    """
     if type(values) is float:
         return values
     if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
@@ -68,20 +70,31 @@ def _real(one: Any) -> float:
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
-    """Whatever numbers were given as an array of float64 of its own: no narrow type goes on to a sum that it cannot hold."""
+    """Whatever numbers were given as an array of float64 of its own: no narrow type goes on to a
+    sum that it cannot hold.
+    """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise CourseError(f"{name} must have no masked elements (got {shown(values)}): fill them, or pass {name}.compressed()")
+        raise CourseError(
+            f"{name} must have no masked elements (got {shown(values)}): fill them, or "
+            f"pass {name}.compressed()"
+        )
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
-            array = np.array([_real(one) for one in array.ravel()], dtype=float).reshape(array.shape)
+            array = np.array([_real(one) for one in array.ravel()], dtype=float).reshape(
+                array.shape
+            )
         if array.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(over="ignore"):
             found: NDArray[np.float64] = array.astype(np.float64, copy=False)
     except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
-        remedy = f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
-        raise CourseError(f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}") from None
+        remedy = (
+            f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
+        )
+        raise CourseError(
+            f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}"
+        ) from None
     if not found.size:
         raise CourseError(f"{name} must hold at least one number (got {shown(values)})")
     return found
@@ -97,18 +110,24 @@ def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> 
 
 
 def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is above zero and of a size that a quantity can have."""
+    """Return `values` as float64; raise unless every one is above zero and of a size that a
+    quantity can have.
+    """
     if (number := _scalar(values)) is not None and SMALLEST <= number <= most:
         return number
     array = _numbers(name, values)
     if array.min() >= SMALLEST and array.max() <= most:  # what is not a number is neither
         return plain(array)
     _require(name, array, array > 0, "positive and finite")
-    return _require(name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}")
+    return _require(
+        name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}"
+    )
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is zero or more, and no more than a quantity can be."""
+    """Return `values` as float64; raise unless every one is zero or more, and no more than a
+    quantity can be.
+    """
     if (number := _scalar(values)) is not None and 0 <= number <= most:
         return number
     array = _numbers(name, values)
@@ -119,7 +138,9 @@ def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as float64; raise unless every one is a whole number above zero that float64 holds exactly."""
+    """Return `values` as float64; raise unless every one is a whole number above zero that float64
+    holds exactly.
+    """
     if (number := _scalar(values)) is not None and 0 < number < EXACT and number.is_integer():
         return number
     array = _numbers(name, values)
@@ -127,7 +148,9 @@ def whole(name: str, values: ArrayLike) -> Numbers:
         return plain(array)
     with np.errstate(invalid="ignore"):
         _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
-    return _require(name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact")
+    return _require(
+        name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"
+    )
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -136,7 +159,9 @@ def count(name: str, value: Any, least: int = 1) -> int:
         return value
     number = nonnegative(name, value)
     if not isinstance(number, float) or not number.is_integer() or not least <= number < EXACT:
-        allowed = "one positive whole number" if least == 1 else f"one whole number, {least} or more"
+        allowed = (
+            "one positive whole number" if least == 1 else f"one whole number, {least} or more"
+        )
         raise CourseError(f"{name} must be {allowed} (got {shown(value)})")
     return int(number)
 
@@ -149,7 +174,9 @@ def single(name: str, number: Numbers) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise for anything else, which Python would take for true or false without a word."""
+    """Return `value` as a bool; raise for anything else, which Python would take for true or false
+    without a word.
+    """
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise CourseError(f"{name} must be True or False (got {shown(value)})")
@@ -164,7 +191,11 @@ def text(name: str, value: Any) -> str:
 
 def together(**given: Numbers) -> None:
     """Raise unless these broadcast against each other; the message has their shapes."""
-    arrays = [value for value in given.values() if type(value) is not float and isinstance(value, np.ndarray)]
+    arrays = [
+        value
+        for value in given.values()
+        if type(value) is not float and isinstance(value, np.ndarray)
+    ]
     if len(arrays) < 2 or all(value.shape == arrays[0].shape for value in arrays):
         return
     shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
@@ -172,11 +203,15 @@ def together(**given: Numbers) -> None:
         np.broadcast_shapes(*shapes.values())
     except ValueError:
         sizes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise CourseError(f"{' and '.join(shapes)} must broadcast against each other (got shapes {sizes})") from None
+        raise CourseError(
+            f"{' and '.join(shapes)} must broadcast against each other (got shapes {sizes})"
+        ) from None
 
 
 def keep(record: Any, **checked: Numbers) -> None:
-    """Store what the checks returned, not what was given; raise where one array does not go with another."""
+    """Store what the checks returned, not what was given; raise where one array does not go with
+    another.
+    """
     together(**checked)
     for name, value in checked.items():
         if getattr(record, name) is not value:
@@ -184,7 +219,9 @@ def keep(record: Any, **checked: Numbers) -> None:
 
 
 def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
-    """`whole` for each argument by its name; raise also where they do not broadcast against each other."""
+    """`whole` for each argument by its name; raise also where they do not broadcast against each
+    other.
+    """
     found = {name: whole(name, values) for name, values in given.items()}
     together(**found)
     return tuple(found.values())
@@ -202,8 +239,12 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
     lowered = {valid.lower(): valid for valid in keys}
     longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
-    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(said, keys, n=1, cutoff=0.6)
-    near = near or [lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
+    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(
+        said, keys, n=1, cutoff=0.6
+    )
+    near = near or [
+        lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)
+    ]
     listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
     remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {listed}"
     raise CourseError(f"unknown {name} {shown(key)}{remedy}{f' ({more})' if more else ''}")

@@ -5,9 +5,19 @@ from course_lib.core.checks import CourseError, known
 __all__ = ["BITS", "SCALE_BITS", "element", "itemsize", "widest"]
 
 BITS = {
-    "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4,
-}  # fmt: skip
-"""Bits an element occupies in memory. TF32 is a mode of the matrix unit: its operands are stored as fp32."""
+    "fp64": 64,
+    "fp32": 32,
+    "tf32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "fp4": 4,
+    "int4": 4,
+}
+"""Bits an element occupies in memory. TF32 is a mode of the matrix unit: its operands are stored as
+fp32.
+"""
 
 SCALE_BITS = 16
 """Bits of the scale that a group of quantised elements shares."""
@@ -58,7 +68,9 @@ def _split(dtype: str, argument: str = "") -> tuple[str, int]:
     name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
     if slash and not (group.isdecimal() and len(group) < 16 and int(group)):
         what = f"{argument or 'dtype'} {dtype!r}"
-        raise CourseError(f"{what} must name its group as in 'int4/32': a positive whole number of elements")
+        raise CourseError(
+            f"{what} must name its group as in 'int4/32': a positive whole number of elements"
+        )
     return known("dtype", name, BITS, argument and f"argument {argument}"), int(group or 0)
 
 
@@ -78,5 +90,7 @@ def widest(*dtypes: str) -> str:
     bits = max(BITS[dtype] for dtype in elements)
     widest_of_all = sorted(dtype for dtype in elements if BITS[dtype] == bits)
     if len(widest_of_all) > 1:
-        raise CourseError(f"compute is not clear from operands in {' and '.join(widest_of_all)}: pass compute=")
+        raise CourseError(
+            f"compute is not clear from operands in {' and '.join(widest_of_all)}: pass compute="
+        )
     return widest_of_all[0]

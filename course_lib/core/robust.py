@@ -16,9 +16,12 @@ LONGEST = 0.3
 
 
 def least_absolute(
-    residuals: Callable[[dict[str, float]], NDArray[Any]], start: Mapping[str, float], most: Mapping[str, float] | None = None
+    residuals: Callable[[dict[str, float]], NDArray[Any]],
+    start: Mapping[str, float],
+    most: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Positive constants that minimise the sum of absolute residuals, by damped, reweighted least squares on their logarithms.
+    """Positive constants that minimise the sum of absolute residuals, by damped, reweighted least
+    squares on their logarithms.
 
     Parameters
     ----------
@@ -33,7 +36,8 @@ def least_absolute(
     Examples
     --------
     >>> sizes = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / (3 + 2 * sizes)), {"a": 1, "b": 1})
+    >>> found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / (3 + 2 * sizes)),
+    ...     {"a": 1, "b": 1})
     >>> round(found["a"], 3), round(found["b"], 3)
     (3.0, 2.0)
     """
@@ -46,11 +50,15 @@ def least_absolute(
 
     now, damping = of(at), 1e-2
     for _ in range(STEPS):
-        slopes = np.stack([(of(at + h) - of(at - h)) / 2e-3 for h in 1e-3 * np.eye(len(names))], axis=1)
+        slopes = np.stack(
+            [(of(at + h) - of(at - h)) / 2e-3 for h in 1e-3 * np.eye(len(names))], axis=1
+        )
         weighted = slopes / np.maximum(np.abs(now), SMALLEST)[:, None]
         curvature = weighted.T @ slopes
         for _ in range(10):
-            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature) + 1e-9), -weighted.T @ now)
+            step = np.linalg.solve(
+                curvature + damping * np.diag(np.diag(curvature) + 1e-9), -weighted.T @ now
+            )
             tried = np.minimum(at + np.clip(step, -LONGEST, LONGEST), ceiling)
             then = of(tried)
             if np.abs(then).sum() < np.abs(now).sum():

@@ -6,15 +6,15 @@ from course_lib.measured.rows import Difference, Manifest, Row
 from course_lib.measured.tables import CHIPS, FOLDER, Best, best_published, lab, table
 
 __all__ = [
-    "Best",
     "CHIPS",
-    "Difference",
     "FOLDER",
+    "TABLES",
+    "UNSEEN",
+    "Best",
+    "Difference",
     "Manifest",
     "Row",
     "Run",
-    "TABLES",
-    "UNSEEN",
     "best_published",
     "lab",
     "median_error",

@@ -11,28 +11,47 @@ from course_lib.measured.tables import table
 from course_lib.specs.accelerators import chip
 from course_lib.workloads import llm
 
-__all__ = ["Run", "TABLES", "UNSEEN", "median_error", "runs"]
+__all__ = ["TABLES", "UNSEEN", "Run", "median_error", "runs"]
 
-TABLES = ("decode_gptfast_bs1", "decode_lmdeploy_a100_static", "decode_trtllm_v061_static", "prefill_trtllm_v05_ttft")
+TABLES = (
+    "decode_gptfast_bs1",
+    "decode_lmdeploy_a100_static",
+    "decode_trtllm_v061_static",
+    "prefill_trtllm_v05_ttft",
+)
 """Files of `data/measured` that can be compared."""
 UNSEEN = ("decode_torchao_bs1",)
 """Files of the same kind that no constant is fitted to: they test `course_lib.calibrate`."""
 
 _MODELS = {
-    "llama2-7b": "llama-2-7b", "Llama-2-7B": "llama-2-7b", "LLaMA-7B": "llama-2-7b",
-    "llama2-70b": "llama-2-70b", "Llama-2-70B": "llama-2-70b", "LLaMA-70B": "llama-2-70b",
-    "Llama-3-8B": "llama-3-8b", "Llama-3.1-8B": "llama-3-8b",
-}  # fmt: skip
-# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ in the context they were
-# trained for.
+    "llama2-7b": "llama-2-7b",
+    "Llama-2-7B": "llama-2-7b",
+    "LLaMA-7B": "llama-2-7b",
+    "llama2-70b": "llama-2-70b",
+    "Llama-2-70B": "llama-2-70b",
+    "LLaMA-70B": "llama-2-70b",
+    "Llama-3-8B": "llama-3-8b",
+    "Llama-3.1-8B": "llama-3-8b",
+}
+# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
+# in the context they were trained for.
 _CHIPS = {
-    "A100": "a100-sxm-80", "A100-SXM-80GB": "a100-sxm-80", "A100-80GB": "a100-sxm-80",
-    "A100-80GB (330 W limit)": "a100-sxm-80", "H100": "h100-sxm",
-}  # fmt: skip
+    "A100": "a100-sxm-80",
+    "A100-SXM-80GB": "a100-sxm-80",
+    "A100-80GB": "a100-sxm-80",
+    "A100-80GB (330 W limit)": "a100-sxm-80",
+    "H100": "h100-sxm",
+}
 _TECHNIQUES = {
-    "Base": "bf16", "bf16": "bf16", "8-bit": "int8", "4-bit (G=32)": "int4/32",
-    "Base (bfloat16)": "bf16", "int8wo": "int8", "float8wo": "fp8", "int4wo-64": "int4/64",
-}  # fmt: skip
+    "Base": "bf16",
+    "bf16": "bf16",
+    "8-bit": "int8",
+    "4-bit (G=32)": "int4/32",
+    "Base (bfloat16)": "bf16",
+    "int8wo": "int8",
+    "float8wo": "fp8",
+    "int4wo-64": "int4/64",
+}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +65,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     measured : s of the whole run, or of the first token where that is what was published.
     predicted : s, its lower bound.
     bound : what sets the bound of the longer of its phases, prefill and decode.
-    first, token : s of the first token and of each later one, where they were published; of a batch that starts together
-        the median of all tokens, of one sequence what is left of the run after the first.
+    first, token : s of the first token and of each later one, where they were published; of a batch
+        that starts together the median of all tokens, of one sequence what is left of the run after
+        the first.
     source : where it was published.
     """
 
@@ -75,10 +95,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def runs(name: str) -> list[Run]:
     """The rows of a published table whose meaning is clear, each beside its bound.
 
-    A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the prompt and half the
-    output. Time to first token is a prefill. Left out are models and chips that the tables do not have, and batches
-    whose sequences do not fit at full length, so that they cannot have run at once. gpt-fast does not say how long its
-    prompts are, nor does torchao: their rows are one decode step at a context of one token, which no run can undercut.
+    A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the
+    prompt and half the output. Time to first token is a prefill. Left out are models and chips that
+    the tables do not have, and batches whose sequences do not fit at full length, so that they
+    cannot have run at once. gpt-fast does not say how long its prompts are, nor does torchao: their
+    rows are one decode step at a context of one token, which no run can undercut.
 
     Parameters
     ----------
@@ -133,13 +154,26 @@ def _run(name: str, row: Mapping[str, str]) -> Run | None:
     if "technique" not in row:
         parts.append((1, llm.prefill(model, on, batch, prompt, **step)))
     if output > 1 or "technique" in row:
-        parts.append((max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step)))
+        parts.append(
+            (max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step))
+        )
     times = [count * float(part.lower) for count, part in parts]
     return Run(
-        table=name, model=model, chip=on.key, w=w, batch=batch, tp=tp, prompt=prompt, output=output,
-        measured=_seconds(row, batch * output, tp), predicted=sum(times), bound=parts[times.index(max(times))][1].bound,
-        first=_first(row, batch), token=_token(row, batch, output), source=row["source"],
-    )  # fmt: skip
+        table=name,
+        model=model,
+        chip=on.key,
+        w=w,
+        batch=batch,
+        tp=tp,
+        prompt=prompt,
+        output=output,
+        measured=_seconds(row, batch * output, tp),
+        predicted=sum(times),
+        bound=parts[times.index(max(times))][1].bound,
+        first=_first(row, batch),
+        token=_token(row, batch, output),
+        source=row["source"],
+    )
 
 
 def _first(row: Mapping[str, str], batch: int) -> float | None:
@@ -155,7 +189,9 @@ def _token(row: Mapping[str, str], batch: int, output: int) -> float | None:
     if "50%(s)" not in row:
         return None
     first = _first(row, batch)
-    return float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
+    return (
+        float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
+    )
 
 
 def _seconds(row: Mapping[str, str], tokens: int, tp: int) -> float:

@@ -1,6 +1,8 @@
-"""What a lab measured, kept safe: results.csv, manifest.json, REPORT.md, and the comparison of two runs.
+"""What a lab measured, kept safe: results.csv, manifest.json, REPORT.md, and the comparison of two
+runs.
 
-Each row is on disk before the next one is measured. A killed run or a full disk loses at most the row in flight.
+Each row is on disk before the next one is measured. A killed run or a full disk loses at most the
+row in flight.
 """
 
 import errno
@@ -28,8 +30,16 @@ from course_lib.measured.rows import (
 )
 
 __all__ = [
-    "Difference", "Key", "Manifest", "Row", "append", "compare", "done", "read", "write_manifest",
-]  # fmt: skip
+    "Difference",
+    "Key",
+    "Manifest",
+    "Row",
+    "append",
+    "compare",
+    "done",
+    "read",
+    "write_manifest",
+]
 
 
 _MARK = b"\xef\xbb\xbf"
@@ -39,8 +49,9 @@ _MARK = b"\xef\xbb\xbf"
 def read(path: Path | str) -> list[Row]:
     """The rows of a results.csv, in the order in which they were measured.
 
-    A last line without its line end counts where it is whole: an editor took its end away. Else it is what a killed writer
-    left; it is passed over, and the file stays as it is. The mark that spreadsheets put in front is passed over too.
+    A last line without its line end counts where it is whole: an editor took its end away. Else it
+    is what a killed writer left; it is passed over, and the file stays as it is. The mark that
+    spreadsheets put in front is passed over too.
 
     Parameters
     ----------
@@ -69,8 +80,8 @@ def read(path: Path | str) -> list[Row]:
 def append(path: Path | str, row: Row) -> None:
     """Add one row so that it survives: locked, written at once, synced to the disk.
 
-    Several processes may append to one file. A half-line that a killed writer left is cut off first. Where the
-    disk is full the file is cut back to what it was.
+    Several processes may append to one file. A half-line that a killed writer left is cut off
+    first. Where the disk is full the file is cut back to what it was.
 
     Parameters
     ----------
@@ -80,12 +91,14 @@ def append(path: Path | str, row: Row) -> None:
     Raises
     ------
     CourseError
-        If a field of the row is not what its column holds, the file is not a results.csv, or it cannot be written.
+        If a field of the row is not what its column holds, the file is not a results.csv, or it
+        cannot be written.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> row = Row(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm", data="random", status="ok")
+    >>> row = Row(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm",
+    ...     data="random", status="ok")
     >>> with TemporaryDirectory() as folder:
     ...     append(Path(folder, "results.csv"), row)
     ...     read(Path(folder, "results.csv")) == [row]
@@ -99,7 +112,11 @@ def append(path: Path | str, row: Row) -> None:
             file.seek(0)
             content = file.read()
             rows, length = _sound(path, content)
-            safe = "; 1 row before it is safe" if len(rows) == 1 else f"; {len(rows)} rows before it are safe"
+            safe = (
+                "; 1 row before it is safe"
+                if len(rows) == 1
+                else f"; {len(rows)} rows before it are safe"
+            )
             file.truncate(length)  # cuts off the half-line of a killed writer
             try:
                 if not length or content[:length] == _MARK:
@@ -109,7 +126,9 @@ def append(path: Path | str, row: Row) -> None:
                 _write(file.fileno(), line)
                 os.fsync(file.fileno())
             except BaseException:
-                with suppress(OSError):  # what is left then is a half-line, which the next append cuts off
+                with suppress(
+                    OSError
+                ):  # what is left then is a half-line, which the next append cuts off
                     file.truncate(length)
                     os.fsync(file.fileno())
                 raise
@@ -118,7 +137,9 @@ def append(path: Path | str, row: Row) -> None:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
         remedy = ": free some space and run again" if full else ": see to the disk and run again"
-        raise CourseError(f"cannot append to {path.name}: {error.strerror}{safe}{remedy}") from error
+        raise CourseError(
+            f"cannot append to {path.name}: {error.strerror}{safe}{remedy}"
+        ) from error
 
 
 def done(path: Path | str) -> set[Key]:
@@ -152,13 +173,15 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
     Raises
     ------
     CourseError
-        If a duration or a price is negative, `manifest.host` names the machine or its user, or the file cannot be written.
+        If a duration or a price is negative, `manifest.host` names the machine or its user, or the
+        file cannot be written.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write_manifest(Path(folder, "manifest.json"), Manifest(lab="00", command="course lab 00", seed=1))
+    ...     write_manifest(Path(folder, "manifest.json"), Manifest(lab="00",
+    ...     command="course lab 00", seed=1))
     ...     msgspec.json.decode(Path(folder, "manifest.json").read_bytes(), type=Manifest).seed
     1
     """
@@ -183,7 +206,8 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise CourseError(
-            f"cannot write {path.name}: {error.strerror}; what stood there before is untouched: free some space and run again"
+            f"cannot write {path.name}: {error.strerror}; what stood there before is "
+            f"untouched: free some space and run again"
         ) from error
 
 
@@ -200,7 +224,8 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
 
     Examples
     --------
-    >>> about = dict(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm", data="random", status="ok")
+    >>> about = dict(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096",
+    ...     timing="warm", data="random", status="ok")
     >>> old = Row(**about, seconds_median=2.0, ci_low=1.9, ci_high=2.1)
     >>> new = Row(**about, seconds_median=1.0, ci_low=0.9, ci_high=1.1)
     >>> [(change.ratio, change.beyond_noise) for change in compare([old], [new])]
@@ -208,7 +233,13 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
     """
     old, new = timed(before), timed(after)
     return [
-        Difference(key=key, before=was, after=now, ratio=now / was, beyond_noise=apart(old[key][0], new[key][0]))
+        Difference(
+            key=key,
+            before=was,
+            after=now,
+            ratio=now / was,
+            beyond_noise=apart(old[key][0], new[key][0]),
+        )
         for key, (_, was) in old.items()
         if key in new
         for now in [new[key][1]]
@@ -216,19 +247,28 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
 
 
 def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
-    """The rows of a file and the length up to which it is whole: a last line without its end is not."""
+    """The rows of a file and the length up to which it is whole: a last line without its end is
+    not.
+    """
     *lines, torn = content.removeprefix(_MARK).split(b"\n")
     if torn and lines and _whole(torn):
         lines.append(torn)
         torn = b""
-    if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (not lines and not HEADER.encode().startswith(torn)):
-        raise CourseError(f"{path.name}: line 1 is not the header of results.csv: move the file aside, or choose another folder")
+    if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (
+        not lines and not HEADER.encode().startswith(torn)
+    ):
+        raise CourseError(
+            f"{path.name}: line 1 is not the header of results.csv: move the file aside, "
+            f"or choose another folder"
+        )
     rows = []
     for number, line in enumerate(lines[1:], 2):
         try:
             rows.append(decoded(line.decode()))
         except ValueError as error:
-            raise CourseError(f"{path.name}: line {number} is damaged ({error}): delete that line and run again") from None
+            raise CourseError(
+                f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
+            ) from None
     return rows, len(content) - len(torn)
 
 
@@ -266,7 +306,9 @@ def _locked(descriptor: int, path: Path) -> Iterator[None]:
 
         with path.with_name(f"{path.name}.lock").open("wb") as lock:
             while True:
-                with suppress(OSError):  # gives up after ten seconds; another writer may need longer
+                with suppress(
+                    OSError
+                ):  # gives up after ten seconds; another writer may need longer
                     msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK, 1)
                     break
             yield
@@ -288,7 +330,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _anonymous(host: Mapping[str, Any]) -> None:
-    names = {platform.node(), *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME"))} - {""}
+    names = {
+        platform.node(),
+        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
+    } - {""}
     for name, value in host.items():
-        if name.lower() in ("host", "hostname", "node", "user", "username", "login", "home") or value in names:
-            raise CourseError(f"host[{name!r}] names the machine or its user (got {value!r}): leave it out of the manifest")
+        if (
+            name.lower() in ("host", "hostname", "node", "user", "username", "login", "home")
+            or value in names
+        ):
+            raise CourseError(
+                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
+                f"out of the manifest"
+            )

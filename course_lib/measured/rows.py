@@ -23,27 +23,40 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad, rows and their length for a
-        chain, softmax or norm, sequences, heads, tokens and the size of a head for attention, and for a collective the
-        bytes of the message as `course_lib.network` counts them.
+    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad,
+        rows and their length for a chain, softmax or norm, sequences, heads, tokens and the size of
+        a head for attention, and for a collective the bytes of the message as `course_lib.network`
+        counts them.
     timing : ``"cold"`` when the caches were flushed before each repeat.
     achieved_tflops, peak_tflops : TFLOP/s.
     achieved_bw_gbps : GB/s, in powers of ten; of a collective the bus bandwidth.
-    mfu, mfu_at_clock : fractions of the peak as published, and of the peak at the clock that was measured.
+    mfu, mfu_at_clock : fractions of the peak as published, and of the peak at the clock that was
+        measured.
     seconds_median, seconds_min, seconds_p20, seconds_p80 : seconds of one call.
     ci_low, ci_high : seconds, the confidence interval of the median.
     intensity : FLOP/byte.
     error : largest relative error against a reference of higher precision.
-    settings : what decides how the work is done; of a collective the processes and what carries their messages,
-        ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on which path, ``"rms path=eager"``.
+    settings : what decides how the work is done; of a collective the processes and what carries
+        their messages, ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on
+        which path, ``"rms path=eager"``.
     """
 
     device: str
     kind: Literal["cpu", "cuda"]
     op: Literal[
-        "matmul", "copy", "triad", "chain", "softmax", "norm", "attention",
-        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send",
-    ]  # fmt: skip
+        "matmul",
+        "copy",
+        "triad",
+        "chain",
+        "softmax",
+        "norm",
+        "attention",
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "send",
+    ]
     dtype: str
     shape: str
     timing: Literal["cold", "warm"]
@@ -79,8 +92,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> Key:
         """What was measured, whatever came out: a rerun skips the keys that it finds.
 
-        One message among two processes and among four is not the same measurement, nor one chain eager and compiled:
-        there the settings count.
+        One message among two processes and among four is not the same measurement, nor one chain
+        eager and compiled: there the settings count.
         """
         shape = self.shape if self.op in PLAIN else f"{self.shape} {self.settings}"
         return self.device, self.op, self.dtype, shape, self.timing, self.data
@@ -143,7 +156,9 @@ def encoded(row: Row) -> str:
     for name in COLUMNS:
         value = getattr(row, name)
         if isinstance(value, float) and not isfinite(value):
-            raise CourseError(f"{name} must be finite or None (got {value}): leave out what was not measured")
+            raise CourseError(
+                f"{name} must be finite or None (got {value}): leave out what was not measured"
+            )
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
     line = buffer.getvalue()
@@ -182,11 +197,17 @@ def decoded(line: str) -> Row:
 
 def timed(rows: Iterable[Row]) -> dict[Key, tuple[Row, float]]:
     """The last row of each key that has a time, and its median seconds."""
-    return {row.key: (row, row.seconds_median) for row in rows if row.status == "ok" and row.seconds_median}
+    return {
+        row.key: (row, row.seconds_median)
+        for row in rows
+        if row.status == "ok" and row.seconds_median
+    }
 
 
 def apart(one: Row, other: Row) -> bool | None:
-    """Whether the confidence intervals of two rows do not overlap; None where one was not measured."""
+    """Whether the confidence intervals of two rows do not overlap; None where one was
+    not measured.
+    """
     if one.ci_low is None or one.ci_high is None or other.ci_low is None or other.ci_high is None:
         return None
     return one.ci_high < other.ci_low or other.ci_high < one.ci_low

@@ -1,4 +1,6 @@
-"""Measurements that ship with the library: published ones with their licence, and the results of our own labs."""
+"""Measurements that ship with the library: published ones with their licence, and the results of
+our own labs.
+"""
 
 import csv
 import os
@@ -11,13 +13,19 @@ from course_lib.core.checks import known
 from course_lib.measured.results import Row, read
 from course_lib.specs.provenance import DATA
 
-__all__ = ["Best", "CHIPS", "FOLDER", "best_published", "lab", "table"]
+__all__ = ["CHIPS", "FOLDER", "Best", "best_published", "lab", "table"]
 
 FOLDER = DATA / "measured"
 CHIPS = {
-    "NVIDIA A100 SXM": "a100-sxm-80", "NVIDIA H100 SXM": "h100-sxm", "NVIDIA H200 SXM": "h200-sxm", "NVIDIA B200 SXM": "b200-sxm",
-    "NVIDIA GB200 SXM": "gb200", "NVIDIA B300 SXM": "b300-sxm", "AMD MI300X": "mi300x", "AMD MI325X": "mi325x",
-}  # fmt: skip
+    "NVIDIA A100 SXM": "a100-sxm-80",
+    "NVIDIA H100 SXM": "h100-sxm",
+    "NVIDIA H200 SXM": "h200-sxm",
+    "NVIDIA B200 SXM": "b200-sxm",
+    "NVIDIA GB200 SXM": "gb200",
+    "NVIDIA B300 SXM": "b300-sxm",
+    "AMD MI300X": "mi300x",
+    "AMD MI325X": "mi325x",
+}
 """Chips of the spec table by the names that `matmul_mamf` gives them."""
 
 
@@ -71,12 +79,19 @@ def best_published(dtype: str) -> dict[str, Best]:
         key = CHIPS.get(row["accelerator"])
         if key and row["dtype"] == dtype:
             shape = (int(row["M"]), int(row["N"]), int(row["K"]))
-            found[key] = Best(chip=key, dtype=dtype, rate=float(row["mamf_tflops"]) * 1e12, shape=shape, source=row["source"])
+            found[key] = Best(
+                chip=key,
+                dtype=dtype,
+                rate=float(row["mamf_tflops"]) * 1e12,
+                shape=shape,
+                source=row["source"],
+            )
     return found
 
 
 def lab(number: str) -> list[Row]:
-    """What a lab measured: the committed rows, and on the pages of the site the reader's own beside them.
+    """What a lab measured: the committed rows, and on the pages of the site the reader's own beside
+    them.
 
     Parameters
     ----------
@@ -87,7 +102,13 @@ def lab(number: str) -> list[Row]:
     >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
     True
     """
-    rows = [row for file in sorted(FOLDER.glob(f"lab-{number}/*/results.csv")) for row in read(file)]
+    rows = [
+        row for file in sorted(FOLDER.glob(f"lab-{number}/*/results.csv")) for row in read(file)
+    ]
     if os.environ.get("COURSE_PRINT") == "site":
-        rows += [row for file in sorted(Path("labs").glob(f"{number}-*/results/local/results.csv")) for row in read(file)]
+        rows += [
+            row
+            for file in sorted(Path("labs").glob(f"{number}-*/results/local/results.csv"))
+            for row in read(file)
+        ]
     return rows

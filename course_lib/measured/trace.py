@@ -1,6 +1,8 @@
-"""Reads a trace of torch.profiler: where the time went, and which ceiling explains it. Needs no torch.
+"""Reads a trace of torch.profiler: where the time went, and which ceiling explains it. Needs no
+torch.
 
-A trace is what the lab records: the operators of `record_shapes=True` and the kernels of a GPU, without the machine's name.
+A trace is what the lab records: the operators of `record_shapes=True` and the kernels of a GPU,
+without the machine's name.
 """
 
 import math
@@ -13,26 +15,65 @@ import msgspec
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
-__all__ = ["Event", "FAR", "Hot", "WRAPPER", "amount", "bound", "busy", "events", "hot", "read"]
+__all__ = ["FAR", "WRAPPER", "Event", "Hot", "amount", "bound", "busy", "events", "hot", "read"]
 
 FAR = 5.0
-"""So many times the larger of the two bounds and neither explains the time: many tiny calls, strided access, a slow path."""
+"""So many times the larger of the two bounds and neither explains the time: many tiny calls,
+strided access, a slow path.
+"""
 WRAPPER = 0.5
-"""An operator whose own share of its duration is below this passes the work on to those it calls."""
+"""An operator whose own share of its duration is below this passes the work on to those
+it calls.
+"""
 _BYTES = {
-    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "bool": 1, "signed char": 1,
+    "float": 4,
+    "double": 8,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "long int": 8,
+    "long": 8,
+    "int": 4,
+    "bool": 1,
+    "signed char": 1,
     "unsigned char": 1,
-}  # fmt: skip
+}
 _CONVENTION = {
-    "aten::gelu": "gelu", "aten::_softmax": "softmax", "aten::native_layer_norm": "layer", "aten::native_dropout": "dropout",
-}  # fmt: skip
+    "aten::gelu": "gelu",
+    "aten::_softmax": "softmax",
+    "aten::native_layer_norm": "layer",
+    "aten::native_dropout": "dropout",
+}
 _VIEWS = (
-    "aten::t", "aten::transpose", "aten::permute", "aten::view", "aten::_unsafe_view", "aten::reshape", "aten::expand",
-    "aten::as_strided", "aten::slice", "aten::select", "aten::split", "aten::narrow", "aten::unsqueeze", "aten::squeeze",
-    "aten::detach", "aten::resolve_conj", "aten::resolve_neg", "aten::empty_like", "aten::result_type",
-)  # fmt: skip
+    "aten::t",
+    "aten::transpose",
+    "aten::permute",
+    "aten::view",
+    "aten::_unsafe_view",
+    "aten::reshape",
+    "aten::expand",
+    "aten::as_strided",
+    "aten::slice",
+    "aten::select",
+    "aten::split",
+    "aten::narrow",
+    "aten::unsqueeze",
+    "aten::squeeze",
+    "aten::detach",
+    "aten::resolve_conj",
+    "aten::resolve_neg",
+    "aten::empty_like",
+    "aten::result_type",
+)
 """They touch no element."""
-_MOVES = ("aten::copy_", "aten::cat", "aten::clone", "aten::contiguous", "aten::_to_copy", "aten::to", "aten::fill_")
+_MOVES = (
+    "aten::copy_",
+    "aten::cat",
+    "aten::clone",
+    "aten::contiguous",
+    "aten::_to_copy",
+    "aten::to",
+    "aten::fill_",
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +81,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    name, cat : of the operator or kernel, and whether it is a ``"cpu_op"`` or runs on a GPU (``"kernel"``, ``"gpu_memcpy"``).
+    name, cat : of the operator or kernel, and whether it is a ``"cpu_op"`` or runs on a GPU
+        (``"kernel"``, ``"gpu_memcpy"``).
     ts, dur : start and duration, µs.
     tid : thread or stream.
     id : what joins a kernel to the operator that launched it.
@@ -64,7 +106,8 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name, calls : which, and how often it was called.
-    seconds : its own time, s: without that of the operators it calls, or the time of its kernels where there is a GPU.
+    seconds : its own time, s: without that of the operators it calls, or the time of its kernels
+        where there is a GPU.
     share : of the time of all operators.
     flops, bytes : of all calls, as far as shapes tell; 0 for an operator that passes its work on.
     types : formats of its inputs; two show a conversion.
@@ -105,7 +148,9 @@ def read(path: Path) -> list[Event]:
     except OSError as error:
         raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise CourseError(f"{path.name} is not a trace that the lab recorded ({error}): record it again") from None
+        raise CourseError(
+            f"{path.name} is not a trace that the lab recorded ({error}): record it again"
+        ) from None
 
 
 def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
@@ -117,19 +162,31 @@ def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
 
     Examples
     --------
-    >>> [event.name for event in events([{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 3, "tid": 1}])]
+    >>> [event.name for event in events([{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0,
+    ...     "dur": 3, "tid": 1}])]
     ['aten::mm']
     """
     kept = []
     for one in raw:
-        if one.get("ph") == "X" and one.get("cat") in ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset"):
+        if one.get("ph") == "X" and one.get("cat") in (
+            "cpu_op",
+            "kernel",
+            "gpu_memcpy",
+            "gpu_memset",
+        ):
             args = one.get("args", {})
             known = {
                 "dims": args.get("Input Dims", []),
                 "strides": args.get("Input Strides", []),
                 "types": args.get("Input type", []),
             }
-            about = {"name": one["name"], "cat": one["cat"], "ts": one["ts"], "dur": one["dur"], "tid": one.get("tid", 0)}
+            about = {
+                "name": one["name"],
+                "cat": one["cat"],
+                "ts": one["ts"],
+                "dur": one["dur"],
+                "tid": one.get("tid", 0),
+            }
             kept.append(Event(**about, **known, id=int(args.get("External id", 0))))
     return kept
 
@@ -149,7 +206,8 @@ def hot(trace: Sequence[Event]) -> list[Hot]:
     Examples
     --------
     >>> outer = Event(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
-    >>> inner = Event(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]], types=["float", "float"])
+    >>> inner = Event(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]],
+    ...     types=["float", "float"])
     >>> [(one.name, one.share, one.flops) for one in hot([outer, inner])]
     [('aten::mm', 0.8, 48.0), ('aten::linear', 0.2, 0.0)]
     """
@@ -161,22 +219,35 @@ def hot(trace: Sequence[Event]) -> list[Hot]:
     for event in trace:
         if event.cat != "cpu_op":
             on_device[event.id] = on_device.get(event.id, 0.0) + event.dur
-    times = [on_device.get(event.id, 0.0) if on_device else mine for event, mine in zip(operators, own, strict=True)]
+    times = [
+        on_device.get(event.id, 0.0) if on_device else mine
+        for event, mine in zip(operators, own, strict=True)
+    ]
     everything = sum(times) or 1.0
     groups: dict[str, list[int]] = {}
     for i, event in enumerate(operators):
         groups.setdefault(event.name, []).append(i)
     found = []
     for name, members in groups.items():
-        workers = [i for i in members if (times[i] > 0 if on_device else own[i] >= WRAPPER * operators[i].dur)]
+        workers = [
+            i
+            for i in members
+            if (times[i] > 0 if on_device else own[i] >= WRAPPER * operators[i].dur)
+        ]
         amounts = [amount(operators[i]) for i in workers]
         spent = sum(times[i] for i in members)
-        found.append(Hot(
-            name=name, calls=len(members), seconds=spent / 1e6, share=spent / everything,
-            flops=float(sum(flops for flops, _ in amounts)), bytes=float(sum(moved for _, moved in amounts)),
-            types=tuple(sorted({kind for i in members for kind in _formats(operators[i])})),
-            strided=any(_strided(operators[i]) for i in workers),
-        ))  # fmt: skip
+        found.append(
+            Hot(
+                name=name,
+                calls=len(members),
+                seconds=spent / 1e6,
+                share=spent / everything,
+                flops=float(sum(flops for flops, _ in amounts)),
+                bytes=float(sum(moved for _, moved in amounts)),
+                types=tuple(sorted({kind for i in members for kind in _formats(operators[i])})),
+                strided=any(_strided(operators[i]) for i in workers),
+            )
+        )
     return sorted(found, key=lambda one: -one.seconds)
 
 
@@ -190,22 +261,28 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
 
     Returns
     -------
-    ``"compute-bound"`` or ``"memory-bound"``, or ``"neither"`` where the time is `FAR` times what both would take.
+    ``"compute-bound"`` or ``"memory-bound"``, or ``"neither"`` where the time is `FAR` times what
+    both would take.
 
     Examples
     --------
-    >>> about = dict(name="aten::copy_", calls=1, share=1.0, flops=0.0, bytes=8e6, types=("float",), strided=True)
+    >>> about = dict(name="aten::copy_", calls=1, share=1.0, flops=0.0, bytes=8e6,
+    ...     types=("float",), strided=True)
     >>> bound(Hot(**about, seconds=1e-3), 1e11, 1e10), bound(Hot(**about, seconds=1e-2), 1e11, 1e10)
     ('memory-bound', 'neither')
     """
-    t_math, t_memory = one.flops / float(positive("peak", peak)), one.bytes / float(positive("bandwidth", bandwidth))
+    t_math, t_memory = (
+        one.flops / float(positive("peak", peak)),
+        one.bytes / float(positive("bandwidth", bandwidth)),
+    )
     if one.seconds > FAR * max(t_math, t_memory):
         return "neither"
     return "compute-bound" if t_math >= t_memory else "memory-bound"
 
 
 def busy(trace: Sequence[Event]) -> float:
-    """What part of the time a GPU was at work, from the first kernel to the end of the last: the rest it waited to be told.
+    """What part of the time a GPU was at work, from the first kernel to the end of the last: the
+    rest it waited to be told.
 
     Parameters
     ----------
@@ -218,7 +295,8 @@ def busy(trace: Sequence[Event]) -> float:
 
     Examples
     --------
-    >>> busy([Event(name="k", cat="kernel", ts=0.0, dur=1.0), Event(name="k", cat="kernel", ts=3.0, dur=1.0)])
+    >>> busy([Event(name="k", cat="kernel", ts=0.0, dur=1.0), Event(name="k", cat="kernel",
+    ...     ts=3.0, dur=1.0)])
     0.5
     """
     on_device = sorted((event.ts, event.ts + event.dur) for event in trace if event.cat != "cpu_op")
@@ -249,12 +327,18 @@ def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
     """Sizes, strides and bytes of an element, of each input that is a tensor."""
     strides = event.strides or [[]] * len(event.dims)
     every = zip(event.dims, strides, event.types, strict=False)
-    return [(dims, steps, _BYTES[kind]) for dims, steps, kind in every if kind in _BYTES and dims and isinstance(dims[0], int)]
+    return [
+        (dims, steps, _BYTES[kind])
+        for dims, steps, kind in every
+        if kind in _BYTES and dims and isinstance(dims[0], int)
+    ]
 
 
 def _formats(event: Event) -> list[str]:
     # A number counts as a tensor without dimensions, in a format that says nothing.
-    return [kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES]
+    return [
+        kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES
+    ]
 
 
 def _strided(event: Event) -> bool:
@@ -269,11 +353,14 @@ def _strided(event: Event) -> bool:
 
 def _held(dims: Sequence[int], steps: Sequence[int]) -> int:
     """Elements that memory holds: an expanded dimension is there once."""
-    return math.prod(size for size, step in zip(dims, steps or [1] * len(dims), strict=True) if step)
+    return math.prod(
+        size for size, step in zip(dims, steps or [1] * len(dims), strict=True) if step
+    )
 
 
 def amount(event: Event) -> tuple[float, float]:
-    """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the first one's format.
+    """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the
+    first one's format.
 
     Parameters
     ----------
@@ -281,7 +368,8 @@ def amount(event: Event) -> tuple[float, float]:
 
     Examples
     --------
-    >>> amount(Event(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]], types=["float", "float"]))
+    >>> amount(Event(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
+    ...     types=["float", "float"]))
     (1024.0, 896.0)
     """
     inputs = _tensors(event)

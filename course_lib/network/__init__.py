@@ -1,13 +1,15 @@
 """Links between chips, the collective operations over them, and matrix products spread over chips.
 
-Bandwidths are per direction, and a plain number stands for a link without latency. The size of a message is counted as NCCL's
-tests count it: `bytes` is the larger of the buffers that one chip sends from and receives into. That is the whole array, as
-each chip has it, after an all-gather, before a reduce-scatter, and in an all-reduce; and one chip's array in an all-to-all.
-`bytes / seconds` is the algorithm bandwidth, and `bus_bandwidth` what a ring would need of its links to be as fast.
+Bandwidths are per direction, and a plain number stands for a link without latency. The size of a
+message is counted as NCCL's tests count it: `bytes` is the larger of the buffers that one chip
+sends from and receives into. That is the whole array, as each chip has it, after an all-gather,
+before a reduce-scatter, and in an all-reduce; and one chip's array in an all-to-all. `bytes /
+seconds` is the algorithm bandwidth, and `bus_bandwidth` what a ring would need of its links to be
+as fast.
 
-Every time is a lower bound: hops one after another, and the bytes on the busiest link. What a library adds, by its own steps,
-by cutting the message into pieces, by sharing the chip's memory, comes on top; `fit` finds a link's constants as a library
-sees them.
+Every time is a lower bound: hops one after another, and the bytes on the busiest link. What a
+library adds, by its own steps, by cutting the message into pieces, by sharing the chip's memory,
+comes on top; `fit` finds a link's constants as a library sees them.
 
 >>> from course_lib import chip, network
 >>> network.all_reduce(1e9, chip("h100-sxm").links["nvlink"], 8)
@@ -40,7 +42,25 @@ from course_lib.network.sharding import (
 )
 
 __all__ = [
-    "ALGORITHMS", "Cost", "Fit", "Link", "Sharded", "Step", "all_gather", "all_reduce", "all_to_all", "between_nodes",
-    "bus_bandwidth", "cost", "critical_contraction", "data_parallel_tokens", "fit", "latency_bound_size", "reduce_scatter",
-    "send", "sharded_matmul", "tensor_parallel_tokens", "tensor_parallel_width",
-]  # fmt: skip
+    "ALGORITHMS",
+    "Cost",
+    "Fit",
+    "Link",
+    "Sharded",
+    "Step",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "between_nodes",
+    "bus_bandwidth",
+    "cost",
+    "critical_contraction",
+    "data_parallel_tokens",
+    "fit",
+    "latency_bound_size",
+    "reduce_scatter",
+    "send",
+    "sharded_matmul",
+    "tensor_parallel_tokens",
+    "tensor_parallel_width",
+]

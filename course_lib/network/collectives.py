@@ -43,7 +43,8 @@ class ChipLinks(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """The links of one kind that a chip has, where the spec table's record does not say enough. Broadcasts.
+    """The links of one kind that a chip has, where the spec table's record does not say enough.
+    Broadcasts.
 
     Parameters
     ----------
@@ -68,9 +69,16 @@ class Link:
 
     def __post_init__(self) -> None:
         several: Any = 1.0 if self.count is None else whole("count", self.count)
-        rate, latency = positive("per_direction", self.per_direction), nonnegative("latency", self.latency)
+        rate, latency = (
+            positive("per_direction", self.per_direction),
+            nonnegative("latency", self.latency),
+        )
         together(per_direction=rate, count=several, latency=latency)
-        for name, value in (("per_direction", rate), ("count", None if self.count is None else several), ("latency", latency)):
+        for name, value in (
+            ("per_direction", rate),
+            ("count", None if self.count is None else several),
+            ("latency", latency),
+        ):
             object.__setattr__(self, name, value)
 
     @property
@@ -93,7 +101,9 @@ LinkLike: TypeAlias = "ArrayLike | Link | ChipLinks"
 
 
 class Cost(NamedTuple):
-    """What a collective takes: `hops` one after another, and `share` of the message over so many `links` (`None`: all)."""
+    """What a collective takes: `hops` one after another, and `share` of the message over so many
+    `links` (`None`: all).
+    """
 
     hops: Any
     share: Any
@@ -101,30 +111,38 @@ class Cost(NamedTuple):
 
 
 def as_link(link: LinkLike, name: str = "link") -> Link:
-    """A link from a bandwidth in byte/s per direction, from a chip's links, or from a link; `name` is the caller's."""
+    """A link from a bandwidth in byte/s per direction, from a chip's links, or from a link; `name`
+    is the caller's.
+    """
     if isinstance(link, Link):
         return link
     given: Any = link
     if hasattr(given, "per_direction"):
-        return Link(given.per_direction, getattr(given, "count", None), getattr(given, "latency", 0.0))
+        return Link(
+            given.per_direction, getattr(given, "count", None), getattr(given, "latency", 0.0)
+        )
     if isinstance(given, str | None):
         remedy = "chip('h100-sxm').links['nvlink'], say"
-        raise CourseError(f"{name} must be byte/s per direction, or a chip's links (got {shown(link)}): {remedy}")
+        raise CourseError(
+            f"{name} must be byte/s per direction, or a chip's links (got {shown(link)}): {remedy}"
+        )
     return Link(positive(name, given))
 
 
 def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None = None) -> Link:
     """The link that a ring over several machines runs at: their network ports side by side.
 
-    A library lays as many rings as there are ports, or adds up inside a machine first. Either way the chips of a machine
-    share the crossing, and an array leaves it by all of their ports. Inside, it goes over the chips' own links; the slower
-    of both sets the pace. What is not shared has one port a chip, ``each=1``: an all-to-all, or a message between two chips.
+    A library lays as many rings as there are ports, or adds up inside a machine first. Either way
+    the chips of a machine share the crossing, and an array leaves it by all of their ports. Inside,
+    it goes over the chips' own links; the slower of both sets the pace. What is not shared has one
+    port a chip, ``each=1``: an all-to-all, or a message between two chips.
 
     Parameters
     ----------
     node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
     inside : the links between the chips of one machine.
-    each : chips of every machine that take part, all if not given; each brings its share of the ports. Broadcasts.
+    each : chips of every machine that take part, all if not given; each brings its share of the
+        ports. Broadcasts.
 
     Returns
     -------
@@ -133,7 +151,8 @@ def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None =
     Raises
     ------
     CourseError
-        If the chip has no machine in the spec table, or `each` is not whole, or more than a machine has.
+        If the chip has no machine in the spec table, or `each` is not whole, or more than a machine
+        has.
 
     Examples
     --------
@@ -148,10 +167,15 @@ def between_nodes(node: Ports | None, inside: LinkLike, each: ArrayLike | None =
     """
     if node is None or not (hasattr(node, "chips") and hasattr(node, "ports")):
         remedy = "where a chip's file says nothing of one, give it a [node]"
-        raise CourseError(f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): {remedy}")
+        raise CourseError(
+            f"node must be a chip's machine, chip('h100-sxm').node say (got "
+            f"{shown(node)}): {remedy}"
+        )
     taking = np.asarray(whole("each", node.chips if each is None else each))
     if np.any(taking > node.chips):
-        raise CourseError(f"each must be at most the {node.chips} chips of a machine (got {shown(each)})")
+        raise CourseError(
+            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
+        )
     within = np.asarray(as_link(inside, "inside").bandwidth)
     ports = np.asarray(as_link(node.ports).bandwidth) * taking / node.chips
     # One chip a machine has nobody to share with, and nothing to send inside.
@@ -165,13 +189,15 @@ def rate(link: Link, cost: Cost) -> Numbers:
     if link.count is not None and np.any(np.asarray(cost.links) > link.count):
         needed, has = np.max(cost.links), np.min(link.count)
         raise CourseError(
-            f"link must have 2 links a torus axis, {needed:g} in all (got count={has:g}): take fewer axes, or algorithm='ring'"
+            f"link must have 2 links a torus axis, {needed:g} in all (got count={has:g}): "
+            f"take fewer axes, or algorithm='ring'"
         )
     return plain(cost.links * np.asarray(link.per_direction))
 
 
 def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool = False) -> Cost:
-    """What a collective takes, before any link is chosen: its time is ``hops * latency + share * bytes / bandwidth``.
+    """What a collective takes, before any link is chosen: its time is ``hops * latency + share *
+    bytes / bandwidth``.
 
     Parameters
     ----------
@@ -198,7 +224,9 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
     """
     known("collective", collective, ALGORITHMS)
     ways, limit = ALGORITHMS[collective], flag("limit", limit)
-    algorithm = ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
+    algorithm = (
+        ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
+    )
     if algorithm == "torus":
         sizes = {f"n[{i}]": _chips(f"n[{i}]", size, limit) for i, size in enumerate(_axes(n))}
         together(**sizes)
@@ -207,7 +235,8 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
         return _torus(collective, list(sizes.values()))
     if isinstance(n, tuple):
         raise CourseError(
-            f"n={shown(n)} is a torus of several axes, and algorithm={algorithm!r} has none: pass algorithm='torus',"
+            f"n={shown(n)} is a torus of several axes, and algorithm={algorithm!r} has "
+            f"none: pass algorithm='torus',"
             " or a list for several numbers of chips"
         )
     chips = _chips("n", n, limit)
@@ -225,12 +254,18 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
 
 
 def _torus(collective: str, sizes: list[Any]) -> Cost:
-    chips, axes = np.prod(np.broadcast_arrays(*sizes), axis=0), sum(size > 1 for size in map(np.asarray, sizes))
+    chips, axes = (
+        np.prod(np.broadcast_arrays(*sizes), axis=0),
+        sum(size > 1 for size in map(np.asarray, sizes)),
+    )
     links = np.maximum(2 * np.asarray(axes), 1)
     hops: Any = sum(np.floor(size / 2) for size in sizes)
     if collective == "all-to-all":
-        # By axis: how far parts travel on average, both ways together. The longest axis decides; all links are there.
-        distance = np.max(np.broadcast_arrays(*(np.floor(size**2 / 4) / size for size in sizes)), axis=0)
+        # By axis: how far parts travel on average, both ways together. The longest axis decides;
+        # all links are there.
+        distance = np.max(
+            np.broadcast_arrays(*(np.floor(size**2 / 4) / size for size in sizes)), axis=0
+        )
         return Cost(hops, distance * axes, links)
     twice = 2 if collective == "all-reduce" else 1
     return Cost(twice * hops, twice * (1 - 1 / chips), links)
@@ -239,7 +274,10 @@ def _torus(collective: str, sizes: list[Any]) -> Cost:
 def _axes(n: Any) -> tuple[Any, ...]:
     if isinstance(n, tuple):
         if not n:
-            raise CourseError("n must name at least one axis of the torus (got ()): n=(16, 16), or n=16 for one axis")
+            raise CourseError(
+                "n must name at least one axis of the torus (got ()): n=(16, 16), or n=16 "
+                "for one axis"
+            )
         return n
     return (n,)
 
@@ -250,39 +288,54 @@ def _chips(name: str, n: Any, limit: bool) -> Any:
     return np.asarray(whole(name, n))
 
 
-def seconds(collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None) -> Numbers:
+def seconds(
+    collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None
+) -> Numbers:
     """Latency of the hops plus the time of the bytes on the busiest link."""
     one, takes, moved = as_link(link), cost(collective, n, algorithm), nonnegative("bytes", size)
-    return plain(takes.hops * np.asarray(one.latency) + takes.share * np.asarray(moved) / rate_of(one, takes, bytes=moved))
+    return plain(
+        takes.hops * np.asarray(one.latency)
+        + takes.share * np.asarray(moved) / rate_of(one, takes, bytes=moved)
+    )
 
 
 def rate_of(link: Link, takes: Cost, **more: Numbers) -> Numbers:
     """`rate`, once it is sure that sizes, links and chips broadcast."""
-    together(**more, link=np.asarray(link.bandwidth + link.latency), n=np.asarray(takes.share + takes.hops))
+    together(
+        **more,
+        link=np.asarray(link.bandwidth + link.latency),
+        n=np.asarray(takes.share + takes.hops),
+    )
     return rate(link, takes)
 
 
-def all_gather(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring") -> Numbers:  # noqa: A002
+def all_gather(
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+) -> Numbers:
     """Time in which every chip gets the shards of all the others.
 
     Parameters
     ----------
-    bytes : byte of the whole array, as every chip has it afterwards; each starts with 1/n of it. Broadcasts.
-    link : byte/s per direction, a `Link`, or a chip's links. On a torus a plain number is one link's.
+    bytes : byte of the whole array, as every chip has it afterwards; each starts with 1/n of it.
+        Broadcasts.
+    link : byte/s per direction, a `Link`, or a chip's links. On a torus a plain number is one
+        link's.
     n : chips; for a torus of several axes a tuple of their sizes. Broadcasts. One chip is free.
-    algorithm : ``"ring"``: each chip sends to one neighbour, over all of its links at once. ``"torus"``: rings with
-        wraparound along each axis, both ways at once. ``"tree"``: log2 n rounds through a switch. ``"switched"``: every
-        chip sends to every other at once. ``"in-switch"``: the switch copies.
+    algorithm : ``"ring"``: each chip sends to one neighbour, over all of its links at once.
+        ``"torus"``: rings with wraparound along each axis, both ways at once. ``"tree"``: log2 n
+        rounds through a switch. ``"switched"``: every chip sends to every other at once.
+        ``"in-switch"``: the switch copies.
 
     Returns
     -------
-    s. The bandwidth term is ``(n - 1) / n * bytes`` over what a chip can receive in every algorithm; they differ in their
-    hops, and in a torus in the links that work at once.
+    s. The bandwidth term is ``(n - 1) / n * bytes`` over what a chip can receive in every
+    algorithm; they differ in their hops, and in a torus in the links that work at once.
 
     Raises
     ------
     CourseError
-        If an argument is not valid, the algorithm is not known, or a torus has more axes than the chip has links for.
+        If an argument is not valid, the algorithm is not known, or a torus has more axes than the
+        chip has links for.
 
     References
     ----------
@@ -299,7 +352,9 @@ def all_gather(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str
     return seconds("all-gather", bytes, link, n, algorithm)
 
 
-def reduce_scatter(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring") -> Numbers:  # noqa: A002
+def reduce_scatter(
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+) -> Numbers:
     """Time in which the chips add up their arrays and each keeps one shard of the sum.
 
     Parameters
@@ -319,16 +374,19 @@ def reduce_scatter(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm:
     return seconds("reduce-scatter", bytes, link, n, algorithm)
 
 
-def all_reduce(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring") -> Numbers:  # noqa: A002
+def all_reduce(
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+) -> Numbers:
     """Time in which every chip gets the sum of all the chips' arrays.
 
     Parameters
     ----------
     bytes : byte of the array on each chip, before and after. Broadcasts.
     link, n : as in `all_gather`.
-    algorithm : ``"ring"``, ``"torus"`` and ``"switched"`` reduce-scatter and then all-gather. ``"tree"``: two binary trees,
-        each for half of the array: as many bytes in 2 log2 n hops. ``"in-switch"``: the switch adds, so that each chip sends
-        its array once and receives the sum once, half of what a ring of many chips sends.
+    algorithm : ``"ring"``, ``"torus"`` and ``"switched"`` reduce-scatter and then all-gather.
+        ``"tree"``: two binary trees, each for half of the array: as many bytes in 2 log2 n hops.
+        ``"in-switch"``: the switch adds, so that each chip sends its array once and receives the
+        sum once, half of what a ring of many chips sends.
 
     Returns
     -------
@@ -346,16 +404,18 @@ def all_reduce(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str
     return seconds("all-reduce", bytes, link, n, algorithm)
 
 
-def all_to_all(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring") -> Numbers:  # noqa: A002
+def all_to_all(
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+) -> Numbers:
     """Time in which every chip sends a different part of its array to every other.
 
     Parameters
     ----------
-    bytes : byte that each chip holds, 1/n of them for each chip. Texts that count the array over all chips print n times it.
-        Broadcasts.
+    bytes : byte that each chip holds, 1/n of them for each chip. Texts that count the array over
+        all chips print n times it. Broadcasts.
     link, n : as in `all_gather`.
-    algorithm : ``"ring"``: parts travel on, one way round. ``"torus"``: the shorter way round along each axis in turn; the
-        longest axis decides. ``"switched"``: straight to where they belong.
+    algorithm : ``"ring"``: parts travel on, one way round. ``"torus"``: the shorter way round along
+        each axis in turn; the longest axis decides. ``"switched"``: straight to where they belong.
 
     Returns
     -------
@@ -373,15 +433,19 @@ def all_to_all(bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str
     return seconds("all-to-all", bytes, link, n, algorithm)
 
 
-def send(bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str = "cut-through") -> Numbers:  # noqa: A002
+def send(
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str = "cut-through"
+) -> Numbers:
     """Time of a message from one chip to another.
 
     Parameters
     ----------
     bytes : byte. Broadcasts.
-    link : as in `all_gather`. All links of a chip carry it side by side: for one cable of a torus pass its bandwidth.
+    link : as in `all_gather`. All links of a chip carry it side by side: for one cable of a torus
+        pass its bandwidth.
     n : chips on the way, both ends counted. Broadcasts.
-    algorithm : ``"cut-through"``: what arrives is passed on at once; ``"store-and-forward"``: when all has arrived.
+    algorithm : ``"cut-through"``: what arrives is passed on at once; ``"store-and-forward"``: when
+        all has arrived.
 
     Returns
     -------
@@ -395,7 +459,9 @@ def send(bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str =
     return seconds("send", bytes, link, n, algorithm)
 
 
-def latency_bound_size(link: LinkLike, n: Any, *, collective: str = "all-reduce", algorithm: str | None = None) -> Numbers:
+def latency_bound_size(
+    link: LinkLike, n: Any, *, collective: str = "all-reduce", algorithm: str | None = None
+) -> Numbers:
     """Size of the message below which the hops take longer than the bytes.
 
     Parameters
@@ -424,18 +490,22 @@ def latency_bound_size(link: LinkLike, n: Any, *, collective: str = "all-reduce"
     return plain(takes.hops * np.asarray(one.latency) * rate_of(one, takes) / takes.share)
 
 
-def bus_bandwidth(bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collective: str = "all-reduce") -> Numbers:  # noqa: A002
+def bus_bandwidth(
+    bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collective: str = "all-reduce"
+) -> Numbers:
     """Bandwidth that a link must have for a ring to be as fast: what NCCL's tests print as busbw.
 
-    `bytes / seconds` is the algorithm bandwidth, algbw. It falls with n where the same links do the same work; the bus
-    bandwidth does not: on a ring without latency it is the link's own. In-switch reduction exceeds it.
+    `bytes / seconds` is the algorithm bandwidth, algbw. It falls with n where the same links do the
+    same work; the bus bandwidth does not: on a ring without latency it is the link's own. In-switch
+    reduction exceeds it.
 
     Parameters
     ----------
     bytes : byte, counted as in the collectives. Broadcasts.
     seconds : s. Broadcasts.
     n : chips. Broadcasts.
-    collective : which one: all-reduce counts 2(n - 1)/n of the bytes, send all, the others (n - 1)/n.
+    collective : which one: all-reduce counts 2(n - 1)/n of the bytes, send all, the others (n -
+        1)/n.
 
     Returns
     -------
@@ -448,6 +518,10 @@ def bus_bandwidth(bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collect
     """
     known("collective", collective, ALGORITHMS)
     ring = "switched" if collective == "all-to-all" else None
-    share, moved, times = cost(collective, n, ring).share, positive("bytes", bytes), positive("seconds", seconds)
+    share, moved, times = (
+        cost(collective, n, ring).share,
+        positive("bytes", bytes),
+        positive("seconds", seconds),
+    )
     together(bytes=moved, seconds=times, n=np.asarray(share))
     return plain(share * np.asarray(moved) / times)

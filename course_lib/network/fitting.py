@@ -21,8 +21,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    latency, bandwidth : s per hop; byte/s in one direction, of all links together (on a torus: of one).
-    latency_low, latency_high, bandwidth_low, bandwidth_high : 95 % intervals, by bootstrap over the measurements.
+    latency, bandwidth : s per hop; byte/s in one direction, of all links together (on a torus: of
+        one).
+    latency_low, latency_high, bandwidth_low, bandwidth_high : 95 % intervals, by bootstrap over the
+        measurements.
     error : median of the absolute relative residuals.
     """
 
@@ -41,7 +43,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(
-    bytes: ArrayLike,  # noqa: A002
+    bytes: ArrayLike,
     seconds: ArrayLike,
     n: ArrayLike,
     *,
@@ -50,17 +52,20 @@ def fit(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Fit:
-    """Latency per hop and bandwidth with which a collective's model comes closest to measured times.
+    """Latency per hop and bandwidth with which a collective's model comes closest to measured
+    times.
 
-    Minimises the sum of the absolute *relative* residuals: a microsecond matters for a small message, and an outlier has no
-    more weight than any other point. Neither constant is allowed to be negative.
+    Minimises the sum of the absolute *relative* residuals: a microsecond matters for a small
+    message, and an outlier has no more weight than any other point. Neither constant is allowed to
+    be negative.
 
     Parameters
     ----------
     bytes : byte of each measurement, counted as in the collectives.
     seconds : s of each.
     n : chips of each; one number for all, for a torus a tuple of its axes.
-    collective, algorithm : what was measured, and how it is taken to work; the collective's first algorithm if not given.
+    collective, algorithm : what was measured, and how it is taken to work; the collective's first
+        algorithm if not given.
     resamples, seed : of the bootstrap.
 
     Returns
@@ -70,7 +75,8 @@ def fit(
     Raises
     ------
     CourseError
-        If there are fewer than three measurements or two sizes, one chip only, or no size large enough to tell a bandwidth.
+        If there are fewer than three measurements or two sizes, one chip only, or no size large
+        enough to tell a bandwidth.
 
     Examples
     --------
@@ -80,45 +86,81 @@ def fit(
     >>> round(found.latency * 1e6, 3), round(found.bandwidth / 1e9, 3)
     (5.0, 10.0)
     """
-    takes, sizes, taken = cost(collective, n, algorithm), positive("bytes", bytes), positive("seconds", seconds)
+    takes, sizes, taken = (
+        cost(collective, n, algorithm),
+        positive("bytes", bytes),
+        positive("seconds", seconds),
+    )
     together(bytes=sizes, seconds=taken, n=np.asarray(takes.share))
     moved = takes.share * np.asarray(sizes) / (1 if takes.links is None else takes.links)
     draws, start, times = count("resamples", resamples), count("seed", seed, 0), np.asarray(taken)
     if draws > MOST:
         raise CourseError(f"resamples must be at most {MOST} (got {draws})")
-    hops, carried, times = (part.ravel() for part in np.broadcast_arrays(np.asarray(takes.hops, dtype=float), moved, times))
+    hops, carried, times = (
+        part.ravel()
+        for part in np.broadcast_arrays(np.asarray(takes.hops, dtype=float), moved, times)
+    )
     if not np.all(hops):
-        raise CourseError(f"n must be two or more in every measurement (got {shown(n)}): one chip sends nothing")
+        raise CourseError(
+            f"n must be two or more in every measurement (got {shown(n)}): one chip sends nothing"
+        )
     if times.size < 3 or np.unique(carried).size < 2:
         got = f"{times.size} of {np.unique(carried).size}"
-        raise CourseError(f"bytes must hold three measurements or more of two sizes or more (got {got}): measure more")
-    drawn = np.random.default_rng(start).multinomial(times.size, np.full(times.size, 1 / times.size), size=draws)
-    # In units of the measurements' own size, powers of two, so that no square of theirs overflows and no digit changes.
+        raise CourseError(
+            f"bytes must hold three measurements or more of two sizes or more (got "
+            f"{got}): measure more"
+        )
+    drawn = np.random.default_rng(start).multinomial(
+        times.size, np.full(times.size, 1 / times.size), size=draws
+    )
+    # In units of the measurements' own size, powers of two, so that no square of theirs overflows
+    # and no digit changes.
     second, byte = (np.exp2(np.round(np.log2(np.median(values)))) for values in (times, carried))
     scaled = (hops * second / times, carried / byte * second / times)
     latency, cost_per_byte = _least_absolute(*scaled, np.vstack([np.ones(times.size), drawn]))
     latency, cost_per_byte = latency * second, cost_per_byte * second / byte
     if not cost_per_byte[0] > 0:
-        raise CourseError("bytes must hold sizes large enough to take longer than small ones: measure larger messages too")
+        raise CourseError(
+            "bytes must hold sizes large enough to take longer than small ones: measure "
+            "larger messages too"
+        )
     good = np.isfinite(latency) & np.isfinite(cost_per_byte)  # a resample may hold one size only
     low, high = (np.percentile(values[good], (2.5, 97.5)) for values in (latency, cost_per_byte))
     with np.errstate(divide="ignore"):
         fastest, slowest = 1 / high
     residuals = np.abs((hops * latency[0] + carried * cost_per_byte[0]) / times - 1)
     return Fit(
-        latency=float(latency[0]), latency_low=float(low[0]), latency_high=float(low[1]), bandwidth=float(1 / cost_per_byte[0]),
-        bandwidth_low=float(slowest), bandwidth_high=float(fastest), error=float(np.median(residuals)),
-    )  # fmt: skip
+        latency=float(latency[0]),
+        latency_low=float(low[0]),
+        latency_high=float(low[1]),
+        bandwidth=float(1 / cost_per_byte[0]),
+        bandwidth_low=float(slowest),
+        bandwidth_high=float(fastest),
+        error=float(np.median(residuals)),
+    )
 
 
-def _least_absolute(a: NDArray[Any], b: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts: by least squares, weighted again and again."""
+def _least_absolute(
+    a: NDArray[Any], b: NDArray[Any], counts: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts: by least squares,
+    weighted again and again.
+    """
     weights = counts
     for _ in range(ROUNDS):
-        aa, ab, bb, a1, b1 = weights @ (a * a), weights @ (a * b), weights @ (b * b), weights @ a, weights @ b
+        aa, ab, bb, a1, b1 = (
+            weights @ (a * a),
+            weights @ (a * b),
+            weights @ (b * b),
+            weights @ a,
+            weights @ b,
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = aa * bb - ab**2
             p, q = (a1 * bb - b1 * ab) / scale, (b1 * aa - a1 * ab) / scale
-        p, q = np.where(p < 0, 0.0, np.where(q < 0, a1 / aa, p)), np.where(q < 0, 0.0, np.where(p < 0, b1 / bb, q))
+        p, q = (
+            np.where(p < 0, 0.0, np.where(q < 0, a1 / aa, p)),
+            np.where(q < 0, 0.0, np.where(p < 0, b1 / bb, q)),
+        )
         weights = counts / np.maximum(np.abs(np.outer(p, a) + np.outer(q, b) - 1), SMALLEST)
     return p, q

@@ -1,4 +1,6 @@
-"""Matrix products whose operands are spread over chips: the collective that each needs, and what hides it."""
+"""Matrix products whose operands are spread over chips: the collective that each needs, and what
+hides it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +33,9 @@ TIE = 1 - 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One collective of a sharded product: of which array, over which axis of the mesh, how much and how long."""
+    """One collective of a sharded product: of which array, over which axis of the mesh, how much
+    and how long.
+    """
 
     collective: str
     array: str
@@ -46,8 +50,9 @@ class Sharded:
 
     Attributes
     ----------
-    case : ``"neither"``, ``"one"`` or ``"both"``: the operands that are sharded along the contracted size; ``"same-axis"``
-        where an axis shards the rows of one and the columns of the other.
+    case : ``"neither"``, ``"one"`` or ``"both"``: the operands that are sharded along the
+        contracted size; ``"same-axis"`` where an axis shards the rows of one and the columns of the
+        other.
     steps : the collectives, in order.
     work : what each chip computes and moves through its own memory.
     estimate : its times; `estimate.t_network` is the collectives'.
@@ -91,32 +96,36 @@ def sharded_matmul(
 ) -> Sharded:
     """Matrix product X[B, D] @ W[D, F] with operands sharded over a mesh of chips.
 
-    Neither operand sharded along D: nothing is sent. One: it is gathered first. Both, over the same axis: each chip
-    multiplies what it has and the partial results are added, by an all-reduce, or by a reduce-scatter if the result may stay
-    sharded. The same axis on B and on F: one operand is gathered first, or each chip would compute a block of the diagonal.
+    Neither operand sharded along D: nothing is sent. One: it is gathered first. Both, over the same
+    axis: each chip multiplies what it has and the partial results are added, by an all-reduce, or
+    by a reduce-scatter if the result may stay sharded. The same axis on B and on F: one operand is
+    gathered first, or each chip would compute a block of the diagonal.
 
     Parameters
     ----------
     B, D, F : rows of X, contracted size, columns of W, of the whole arrays. Broadcast.
     chip, link : of every chip of the mesh; the link as in `all_gather`.
     mesh : chips by axis, ``{"X": 4, "Y": 2}``.
-    x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``; a size that is not named is whole.
-    gather : ``"x"`` or ``"w"``: which one to gather where both claim an axis; ``"w"`` is fully sharded data parallelism.
-    scatter : ``"B"`` or ``"F"``: leave the result sharded along it, so that a reduce-scatter is enough.
+    x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``; a size that is not
+        named is whole.
+    gather : ``"x"`` or ``"w"``: which one to gather where both claim an axis; ``"w"`` is fully
+        sharded data parallelism.
+    scatter : ``"B"`` or ``"F"``: leave the result sharded along it, so that a reduce-scatter is
+        enough.
     algorithm : of the collectives, each along one axis.
     x, w, out, compute : formats, as in `ops.matmul`. Partial results are sent in `out`.
 
     Returns
     -------
     Sharded
-        Collectives run one after another. Memory traffic is the local product's; what a collective itself reads and writes
-        is not counted.
+        Collectives run one after another. Memory traffic is the local product's; what a collective
+        itself reads and writes is not counted.
 
     Raises
     ------
     CourseError
-        If a size does not divide by the chips that share it, an axis is not in the mesh or shards two sizes of one array, or
-        the operands shard D over two different axes.
+        If a size does not divide by the chips that share it, an axis is not in the mesh or shards
+        two sizes of one array, or the operands shard D over two different axes.
 
     References
     ----------
@@ -129,21 +138,35 @@ def sharded_matmul(
     >>> from course_lib import chip
     >>> v5e = chip("tpu-v5e")
     >>> halves = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
-    >>> step = sharded_matmul(1024, 16384, 8192, v5e, v5e.links["ici"].per_direction, {"X": 2}, **halves)
+    >>> step = sharded_matmul(1024, 16384, 8192, v5e, v5e.links["ici"].per_direction, {"X": 2},
+    ...     **halves)
     >>> step.steps[0].collective, step.bound
     ('all-reduce', 'compute-bound')
     """
     mesh = _mesh(mesh)
     of_x, of_w = _axes("x_axes", x_axes, "BD", mesh), _axes("w_axes", w_axes, "DF", mesh)
     known("gather", gather, ("x", "w"))
-    sizes = {name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)}
+    sizes = {
+        name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)
+    }
     together(**sizes, **{f"mesh[{axis!r}]": np.asarray(chips) for axis, chips in mesh.items()})
-    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)  # formats that are not known are found before anything is sent
+    ops.matmul(
+        1, 1, 1, x=x, w=w, out=out, compute=compute
+    )  # formats that are not known are found before anything is sent
     both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
     if both is None and "D" in of_x and "D" in of_w:
-        raise CourseError(f"x_axes shards D over {of_x['D']!r} and w_axes over {of_w['D']!r}: shard it over one axis, or in one")
+        raise CourseError(
+            f"x_axes shards D over {of_x['D']!r} and w_axes over {of_w['D']!r}: shard it "
+            f"over one axis, or in one"
+        )
     case = "both" if both else "one" if "D" in of_x or "D" in of_w else "neither"
-    gathered = [("x", of_x, "D")] if "D" in of_x and not both else [("w", of_w, "D")] if "D" in of_w and not both else []
+    gathered = (
+        [("x", of_x, "D")]
+        if "D" in of_x and not both
+        else [("w", of_w, "D")]
+        if "D" in of_w and not both
+        else []
+    )
     if of_x.get("B") is not None and of_x.get("B") == of_w.get("F"):
         case = "same-axis"
         gathered.append(("x", of_x, "B") if gather == "x" else ("w", of_w, "F"))
@@ -152,7 +175,9 @@ def sharded_matmul(
     for array, axes, size in gathered:
         axis = axes.pop(size)
         dtype = x if array == "x" else w
-        whole_size = _elements(sizes, ("BD" if array == "x" else "DF"), axes, mesh) * itemsize(dtype)
+        whole_size = _elements(sizes, ("BD" if array == "x" else "DF"), axes, mesh) * itemsize(
+            dtype
+        )
         steps.append(_step("all-gather", array, axis, whole_size, link, mesh, algorithm))
     result = {size: axes[size] for size, axes in (("B", of_x), ("F", of_w)) if size in axes}
     local = {size: _local(size, sizes[size], {**of_x, **of_w}, mesh) for size in "BDF"}
@@ -162,10 +187,15 @@ def sharded_matmul(
         steps.append(_step(kind, "result", both, partial, link, mesh, algorithm))
     if scatter is not None:
         if not both or known("scatter", scatter, ("B", "F")) in result:
-            raise CourseError(f"scatter={scatter!r} needs D sharded in both operands, and a size that no axis shards yet")
+            raise CourseError(
+                f"scatter={scatter!r} needs D sharded in both operands, and a size that "
+                f"no axis shards yet"
+            )
         _local(scatter, local[scatter], {scatter: both}, mesh)
         result[scatter] = both
-    work = ops.matmul(plain(local["B"]), plain(local["D"]), plain(local["F"]), x=x, w=w, out=out, compute=compute)
+    work = ops.matmul(
+        plain(local["B"]), plain(local["D"]), plain(local["F"]), x=x, w=w, out=out, compute=compute
+    )
     comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
     return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
 
@@ -176,7 +206,9 @@ def _mesh(mesh: Any) -> dict[str, Any]:
     return {axis: whole(f"mesh[{axis!r}]", chips) for axis, chips in mesh.items()}
 
 
-def _axes(name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[str, ArrayLike]) -> dict[str, str]:
+def _axes(
+    name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[str, ArrayLike]
+) -> dict[str, str]:
     if not isinstance(axes, Mapping | None):
         raise CourseError(f"{name} must be axes by size, {{{sizes[0]!r}: 'X'}} (got {shown(axes)})")
     found = dict(axes or {})
@@ -184,7 +216,10 @@ def _axes(name: str, axes: Mapping[str, str] | None, sizes: str, mesh: Mapping[s
         known(f"size in {name}", size, sizes)
         known(f"axis in {name}", axis, mesh)
     if len(set(found.values())) < len(found):
-        raise CourseError(f"{name} shards two sizes of one array over one axis (got {found}): give each size its own axis")
+        raise CourseError(
+            f"{name} shards two sizes of one array over one axis (got {found}): give each "
+            f"size its own axis"
+        )
     return found
 
 
@@ -192,26 +227,43 @@ def _local(name: str, size: Any, axes: Mapping[str, str], mesh: Mapping[str, Arr
     chips = np.asarray(mesh[axes[name]]) if name in axes else np.asarray(1.0)
     if np.any(size % chips):
         over = shown(plain(size)) + " over " + shown(plain(chips))
-        raise CourseError(f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it")
+        raise CourseError(
+            f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it"
+        )
     return size / chips
 
 
-def _elements(sizes: Mapping[str, Any], array: str, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]) -> Any:
+def _elements(
+    sizes: Mapping[str, Any], array: str, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]
+) -> Any:
     """Elements of an array that one chip holds."""
-    return _local(array[0], sizes[array[0]], axes, mesh) * _local(array[1], sizes[array[1]], axes, mesh)
+    return _local(array[0], sizes[array[0]], axes, mesh) * _local(
+        array[1], sizes[array[1]], axes, mesh
+    )
 
 
 def _step(
-    collective: str, array: str, axis: str, size: Any, link: LinkLike, mesh: Mapping[str, ArrayLike], algorithm: str
+    collective: str,
+    array: str,
+    axis: str,
+    size: Any,
+    link: LinkLike,
+    mesh: Mapping[str, ArrayLike],
+    algorithm: str,
 ) -> Step:
-    return Step(collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm))
+    return Step(
+        collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm)
+    )
 
 
-def critical_contraction(peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str = "ring") -> Numbers:
-    """The smallest contracted size D, split over n chips, whose arithmetic takes as long as adding up the results.
+def critical_contraction(
+    peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str = "ring"
+) -> Numbers:
+    """The smallest contracted size D, split over n chips, whose arithmetic takes as long as adding
+    up the results.
 
-    Each chip does 2BDF/n FLOP and sends its share of an all-reduce of BF elements: B and F cancel, D does not. Latency is
-    left out, and so is the memory.
+    Each chip does 2BDF/n FLOP and sends its share of an all-reduce of BF elements: B and F cancel,
+    D does not. Latency is left out, and so is the memory.
 
     Parameters
     ----------
@@ -236,7 +288,11 @@ def critical_contraction(peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: st
     >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
     (8756.0, 7880.0)
     """
-    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(out, "out")
+    per_byte, rate, size = (
+        _seconds_per_byte(link, n, algorithm),
+        positive("peak", peak),
+        itemsize(out, "out"),
+    )
     together(peak=rate, link=per_byte)
     return _enough(_all(n) * per_byte * size * rate / 2)
 
@@ -246,14 +302,15 @@ def data_parallel_tokens(
 ) -> Numbers:
     """Tokens per chip from which the backward pass hides the all-reduce of the gradients.
 
-    A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the number of weights cancels.
-    Latency is left out: gradients are large.
+    A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the
+    number of weights cancels. Latency is left out: gradients are large.
 
     Parameters
     ----------
     peak : FLOP/s of one chip, dense. Broadcasts.
     link : byte/s per direction, a `Link`, or a chip's links.
-    n : chips that hold the same weights; `inf` for the limit of many, on a torus ``(inf, inf)`` for two axes.
+    n : chips that hold the same weights; `inf` for the limit of many, on a torus ``(inf, inf)`` for
+        two axes.
     grad : format in which the gradients are sent.
     algorithm : of the all-reduce.
 
@@ -267,29 +324,44 @@ def data_parallel_tokens(
 
     Examples
     --------
-    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s; and nodes of one GPU with one such port.
+    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s; and nodes of one GPU with one such
+    port.
 
     >>> from course_lib import chip, network
     >>> h100 = chip("h100-sxm")
     >>> data_parallel_tokens(h100.peak("bf16"), h100.links["nvlink"])
     2199.0
-    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"]))
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node,
+    ...     h100.links["nvlink"]))
     2474.0
-    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node, h100.links["nvlink"], each=1))
+    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node,
+    ...     h100.links["nvlink"], each=1))
     19788.0
     """
-    per_byte, rate, size = _seconds_per_byte(link, n, algorithm, limit=True), positive("peak", peak), itemsize(grad, "grad")
+    per_byte, rate, size = (
+        _seconds_per_byte(link, n, algorithm, limit=True),
+        positive("peak", peak),
+        itemsize(grad, "grad"),
+    )
     together(peak=rate, link=per_byte)
     return _enough(per_byte * size * rate / 4)
 
 
 def tensor_parallel_width(
-    peak: ArrayLike, link: LinkLike, n: Any, *, matrices: int = 2, x: str = "bf16", algorithm: str = "ring"
+    peak: ArrayLike,
+    link: LinkLike,
+    n: Any,
+    *,
+    matrices: int = 2,
+    x: str = "bf16",
+    algorithm: str = "ring",
 ) -> Numbers:
-    """Width F of an MLP from which its arithmetic, split over n chips, hides the all-reduce of its result.
+    """Width F of an MLP from which its arithmetic, split over n chips, hides the all-reduce of its
+    result.
 
-    A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an all-reduce of D elements: D and the
-    tokens cancel. Latency is left out; `tensor_parallel_tokens` counts it.
+    A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an
+    all-reduce of D elements: D and the tokens cancel. Latency is left out; `tensor_parallel_tokens`
+    counts it.
 
     Parameters
     ----------
@@ -315,7 +387,11 @@ def tensor_parallel_width(
     >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
     15391.0
     """
-    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    per_byte, rate, size = (
+        _seconds_per_byte(link, n, algorithm),
+        positive("peak", peak),
+        itemsize(x, "x"),
+    )
     together(peak=rate, link=per_byte)
     return _enough(_all(n) * (per_byte * size) * rate / (2 * count("matrices", matrices)))
 
@@ -331,10 +407,11 @@ def tensor_parallel_tokens(
     x: str = "bf16",
     algorithm: str = "ring",
 ) -> Numbers:
-    """Tokens from which an MLP's arithmetic, split over n chips, hides the all-reduce of its result, latency included.
+    """Tokens from which an MLP's arithmetic, split over n chips, hides the all-reduce of its
+    result, latency included.
 
-    Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width` needs the tokens that pay
-    for the hops, and a narrower one never has enough.
+    Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width`
+    needs the tokens that pay for the hops, and a narrower one never has enough.
 
     Parameters
     ----------
@@ -358,7 +435,11 @@ def tensor_parallel_tokens(
     inf
     """
     d, f = wholes(D=D, F=F)
-    per_byte, rate, size = _seconds_per_byte(link, n, algorithm), positive("peak", peak), itemsize(x, "x")
+    per_byte, rate, size = (
+        _seconds_per_byte(link, n, algorithm),
+        positive("peak", peak),
+        itemsize(x, "x"),
+    )
     together(D=d, F=f, peak=rate, link=per_byte)
     flops = 2 * count("matrices", matrices) * d * f
     gain = np.asarray(flops / (_all(n) * rate) - d * (per_byte * size))

@@ -35,11 +35,20 @@ def _heads(heads: int, kv_heads: int) -> tuple[int, int]:
 
 
 def attention_standard(
-    batch: ArrayLike, q_len: ArrayLike, kv_len: ArrayLike, heads: int, kv_heads: int, head_dim: int, *, x: str = "bf16"
+    batch: ArrayLike,
+    q_len: ArrayLike,
+    kv_len: ArrayLike,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    x: str = "bf16",
 ) -> dict[str, Work]:
-    """Attention as three kernels: the scores are written, read and written by the softmax, and read once more.
+    """Attention as three kernels: the scores are written, read and written by the softmax, and read
+    once more.
 
-    No mask: the whole square is computed and stored, and a causal mask throws half of it away afterwards.
+    No mask: the whole square is computed and stored, and a causal mask throws half of it away
+    afterwards.
 
     Parameters
     ----------
@@ -49,7 +58,8 @@ def attention_standard(
 
     Returns
     -------
-    Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector unit.
+    Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector
+    unit.
 
     Raises
     ------
@@ -70,9 +80,13 @@ def attention_standard(
     b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
     size, rows = itemsize(x, "x"), b * many * q
     if np.any(rows >= EXACT):
-        raise CourseError(f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)")
+        raise CourseError(
+            f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)"
+        )
     queries, keys, square = rows * d, b * shared * t * d, rows * t
-    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x), shape=(b, q, t, many))
+    product = Work(
+        2 * square * d, plain((queries + keys + square) * size), widest(x), shape=(b, q, t, many)
+    )
     return {"scores": product, "softmax": softmax(rows, t, x=x), "values": product}
 
 
@@ -89,43 +103,49 @@ def attention_tiled(
     outer: str = "queries",
     x: str = "bf16",
 ) -> Work:
-    """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between blocks.
+    """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between
+    blocks.
 
-    A block of R rows stays on the chip while everything of the other side passes by: the loop outside reads its blocks once,
-    the loop inside passes everything by for each of them, so traffic falls as 1 / R until one block holds all; from there it
-    is that of `attention`. With memory for M elements, of which queries, keys, values and results get equal parts, R is
-    M / 4d; later kernels stream small tiles and choose R freely. A cache shared by several blocks brings traffic down further.
-    No mask: blocks that a causal mask would skip are counted.
+    A block of R rows stays on the chip while everything of the other side passes by: the loop
+    outside reads its blocks once, the loop inside passes everything by for each of them, so traffic
+    falls as 1 / R until one block holds all; from there it is that of `attention`. With memory for
+    M elements, of which queries, keys, values and results get equal parts, R is M / 4d; later
+    kernels stream small tiles and choose R freely. A cache shared by several blocks brings traffic
+    down further. No mask: blocks that a causal mask would skip are counted.
 
     Parameters
     ----------
-    batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads that share a head of
-        keys and values are blocks of one matrix, so that they share what is read.
+    batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads
+        that share a head of keys and values are blocks of one matrix, so that they share what is
+        read.
     sram : byte of on-chip memory that one block may use, four parts of it alike. Broadcasts.
     rows : rows of a block, where they do not follow from `sram`. Broadcasts.
-    outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics of their rows read
-        and written again for each block of keys [dao2022].
+    outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
+        of their rows read and written again for each block of keys [dao2022].
     x : format.
 
     Returns
     -------
     Work
-        With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays tends to R FLOP/byte.
+        With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays
+        tends to R FLOP/byte.
 
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, heads do not divide, the memory does not hold four rows, or not one of
-        `sram` and `rows` is given.
+        If a size is not a positive whole number, heads do not divide, the memory does not hold four
+        rows, or not one of `sram` and `rows` is given.
 
     References
     ----------
-    [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which no exact algorithm
-    betters for all M (proposition 3). [dao2023] sections 3.1 and 3.3: R is 64 or 128.
+    [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which
+    no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and 3.3: R is 64 or
+    128.
 
     Examples
     --------
-    >>> standard = sum(part.bytes for part in attention_standard(1, 4096, 4096, 16, 16, 64).values())
+    >>> standard = sum(part.bytes for part in attention_standard(1, 4096, 4096, 16, 16,
+    ...     64).values())
     >>> round(standard / attention_tiled(1, 4096, 4096, 16, 16, 64, sram=100e3).bytes, 1)
     5.7
     >>> round(attention_tiled(1, 65536, 65536, 1, 1, 128, rows=128).intensity)
@@ -144,21 +164,37 @@ def attention_tiled(
         together(batch=b, q_len=q, kv_len=t, head_dim=d, sram=room)
         block = np.floor(room / (4 * d * size))
     else:
-        raise CourseError(f"sram or rows must be given, and not both (got sram={shown(sram)}, rows={shown(rows)})")
+        raise CourseError(
+            f"sram or rows must be given, and not both (got sram={shown(sram)}, rows={shown(rows)})"
+        )
     if np.any(block < 1):
         least = f"{np.max(4 * d * size):g} B or more"
-        raise CourseError(f"sram must hold four rows of head_dim {shown(head_dim)} in {x}: {least} (got {shown(sram)})")
+        raise CourseError(
+            f"sram must hold four rows of head_dim {shown(head_dim)} in {x}: {least} (got "
+            f"{shown(sram)})"
+        )
     if outer == "queries":
         moved: Any = 2 * length * d * size + 2 * t * d * size * np.ceil(length / block)
     else:
         times = np.ceil(t / block)
         results = length * d * size + 2 * length * itemsize(STATISTICS)
         moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
-    return Work(4 * b * many * q * t * d, plain(b * shared * moved), widest(x), shape=(b, q, t, many))
+    return Work(
+        4 * b * many * q * t * d, plain(b * shared * moved), widest(x), shape=(b, q, t, many)
+    )
 
 
-def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, head_dim: int, *, kv: str = "bf16") -> Work:
-    """What decode's attention cannot do without: each key and value of the cache read once, for one new token.
+def kv_read(
+    batch: ArrayLike,
+    context: ArrayLike,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    kv: str = "bf16",
+) -> Work:
+    """What decode's attention cannot do without: each key and value of the cache read once, for one
+    new token.
 
     Parameters
     ----------
@@ -169,7 +205,8 @@ def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, hea
     Returns
     -------
     Work
-        With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any length.
+        With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any
+        length.
 
     Raises
     ------
@@ -189,6 +226,7 @@ def kv_read(batch: ArrayLike, context: ArrayLike, heads: int, kv_heads: int, hea
     b, t, d = wholes(batch=batch, context=context, head_dim=head_dim)
     each: Numbers = b * t * d
     size = itemsize(kv, "kv")
-    # The cache is what is counted; the arithmetic of quantised keys and values is in the format they are widened to.
+    # The cache is what is counted; the arithmetic of quantised keys and values is in the format
+    # they are widened to.
     compute = "bf16" if size < 2 else widest(kv)
     return Work(4 * many * each, 2 * shared * each * size, compute, shape=(b, t, many, shared))

@@ -33,16 +33,42 @@ from course_lib.ops.vector import (
     rotary,
     softmax,
     swiglu,
-)  # fmt: skip
+)
 
 __all__ = [
-    "CONVENTIONS", "Convention", "Pass", "attention", "attention_standard", "attention_tiled", "bias", "dot", "dropout",
-    "elementwise", "embedding", "fuse", "gelu", "grouped_matmul", "kv_read", "matmul", "norm", "residual", "rotary", "softmax",
-    "swiglu", "tiled_matmul",
-]  # fmt: skip
+    "CONVENTIONS",
+    "Convention",
+    "Pass",
+    "attention",
+    "attention_standard",
+    "attention_tiled",
+    "bias",
+    "dot",
+    "dropout",
+    "elementwise",
+    "embedding",
+    "fuse",
+    "gelu",
+    "grouped_matmul",
+    "kv_read",
+    "matmul",
+    "norm",
+    "residual",
+    "rotary",
+    "softmax",
+    "swiglu",
+    "tiled_matmul",
+]
 
 
-def dot(N: ArrayLike, *, x: str = "bf16", y: str | None = None, out: str | None = None, compute: str = "fp32") -> Work:
+def dot(
+    N: ArrayLike,
+    *,
+    x: str = "bf16",
+    y: str | None = None,
+    out: str | None = None,
+    compute: str = "fp32",
+) -> Work:
     """Dot product of two vectors: N multiplications and N - 1 additions on the vector unit.
 
     Parameters
@@ -82,7 +108,16 @@ def _size(name: str, dtype: str | None, otherwise: float) -> float:
     return otherwise if dtype is None else itemsize(dtype, name)
 
 
-def _product(B: Numbers, D: Numbers, F: Numbers, moved: Numbers, x: str, w: str, compute: str | None, *more: Numbers) -> Work:
+def _product(
+    B: Numbers,
+    D: Numbers,
+    F: Numbers,
+    moved: Numbers,
+    x: str,
+    w: str,
+    compute: str | None,
+    *more: Numbers,
+) -> Work:
     dtype = widest(x, w) if compute is None else known("dtype", compute, BITS, "argument compute")
     return Work(2 * B * D * F, plain(moved), dtype, shape=(B, D, F, *more))
 
@@ -154,7 +189,8 @@ def tiled_matmul(
     Parameters
     ----------
     B, D, F : rows of X, contracted size, columns of W. Broadcast.
-    bm, bn : rows and columns of a tile of the result. Broadcast. Tiles larger than the result count as the result.
+    bm, bn : rows and columns of a tile of the result. Broadcast. Tiles larger than the result count
+        as the result.
     x, w, out, compute : formats, as in `matmul`.
 
     Returns
@@ -175,7 +211,9 @@ def tiled_matmul(
     """
     b, d, f, high, wide = wholes(B=B, D=D, F=F, bm=bm, bn=bn)
     rows, columns, size = np.ceil(b / high), np.ceil(f / wide), itemsize(x, "x")
-    moved = b * d * size * columns + d * f * itemsize(w, "w") * rows + b * f * _size("out", out, size)
+    moved = (
+        b * d * size * columns + d * f * itemsize(w, "w") * rows + b * f * _size("out", out, size)
+    )
     return _product(b, d, f, moved, x, w, compute)
 
 
@@ -238,7 +276,8 @@ def attention(
 ) -> Work:
     """Attention in one kernel: scores never leave the chip, and each key and value is read once.
 
-    The softmax is left out: its few operations per score run on the vector unit, beside the matrix unit.
+    The softmax is left out: its few operations per score run on the vector unit, beside the matrix
+    unit.
 
     Parameters
     ----------
@@ -246,25 +285,29 @@ def attention(
     q_len : new tokens in each, whose queries are computed. Broadcasts.
     kv_len : tokens that they may look at, the new ones included. Broadcasts.
     heads, kv_heads, head_dim : of queries, of keys and values, and the size of a query and a key.
-    causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel that computes
-        the whole square and masks half of it does more.
+    causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel
+        that computes the whole square and masks half of it does more.
     x : format of queries, new keys and values, and the result.
-    kv : format of the cache: tokens before the new ones are read from it and the new ones written to it. `None`
-        where there is no cache: all keys and values are read as activations.
+    kv : format of the cache: tokens before the new ones are read from it and the new ones written
+        to it. `None` where there is no cache: all keys and values are read as activations.
     value_dim : size of a value; `head_dim` when not given.
-    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent attention).
-    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as wide.
+    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent
+        attention).
+    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as
+        wide.
 
     Returns
     -------
     Work
-        2 * heads * (head_dim + value_dim) FLOP for each pair of tokens. For one new token its intensity
-        against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values, whatever the length.
+        2 * heads * (head_dim + value_dim) FLOP for each pair of tokens. For one new token its
+        intensity against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values,
+        whatever the length.
 
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, heads do not divide, or there are fewer tokens than new ones.
+        If a size is not a positive whole number, heads do not divide, or there are fewer tokens
+        than new ones.
 
     References
     ----------
@@ -277,7 +320,10 @@ def attention(
     """
     b, q, t = wholes(batch=batch, q_len=q_len, kv_len=kv_len)
     if np.any(np.asarray(t) < q):
-        raise CourseError(f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got {shown(kv_len)})")
+        raise CourseError(
+            f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got "
+            f"{shown(kv_len)})"
+        )
     many, shared = count("heads", heads), count("kv_heads", kv_heads)
     if many % shared:
         raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
@@ -286,11 +332,18 @@ def attention(
     together(batch=b, q_len=q, kv_len=t, head_dim=width)
     pairs = q * t - q * (q - 1) / 2 if flag("causal", causal) else q * t
     token = shared * (key if flag("values_in_keys", values_in_keys) else width)
-    # The new keys and values come from the projections as activations and go to the cache: t - q are read from it, q written.
+    # The new keys and values come from the projections as activations and go to the cache: t - q
+    # are read from it, q written.
     size = itemsize(x, "x")
-    keys_values = t * size if kv is None else (t - q) * itemsize(kv, "kv") + q * (size + itemsize(kv, "kv"))
+    keys_values = (
+        t * size if kv is None else (t - q) * itemsize(kv, "kv") + q * (size + itemsize(kv, "kv"))
+    )
     moved = b * (q * many * width * size + token * keys_values)
-    dtype = _wider(x, x if kv is None else kv) if compute is None else known("dtype", compute, BITS, "argument compute")
+    dtype = (
+        _wider(x, x if kv is None else kv)
+        if compute is None
+        else known("dtype", compute, BITS, "argument compute")
+    )
     return Work(2 * b * many * width * pairs, moved, dtype, shape=(b, q, t, many, shared))
 
 

@@ -1,4 +1,6 @@
-"""FLOPs and bytes of the operators that run on the vector unit, and their fusion. Knows no hardware."""
+"""FLOPs and bytes of the operators that run on the vector unit, and their fusion. Knows no
+hardware.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +31,14 @@ from course_lib.ops.conventions import CONVENTIONS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Work):
-    """Work that reads one array, writes one, and may touch smaller things besides: what can be fused with its neighbours.
+    """Work that reads one array, writes one, and may touch smaller things besides: what can be
+    fused with its neighbours.
 
     Attributes
     ----------
-    read, written : byte of the array that comes in from the operator before, and of the one that goes on to the next.
-        The rest of `bytes` are operands of its own: a bias, a residual, a mask.
+    read, written : byte of the array that comes in from the operator before, and of the one that
+        goes on to the next. The rest of `bytes` are operands of its own: a bias, a residual, a
+        mask.
     """
 
     read: Numbers = 0.0
@@ -42,7 +46,9 @@ class Pass(Work):
 
     def __post_init__(self) -> None:
         Work.__post_init__(self)
-        passed = {name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")}
+        passed = {
+            name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")
+        }
         keep(self, **passed, bytes=self.bytes)
 
     @property
@@ -54,8 +60,15 @@ class Pass(Work):
 def _count(shape: ArrayLike | Sequence[Any]) -> Numbers:
     """Elements of an array of this shape: one size, or a sequence of them."""
     if getattr(shape, "ndim", 0):
-        raise CourseError(f"shape must be a tuple of sizes (got {shown(shape)}): of one size that varies write (sizes,)")
-    sizes = {f"shape[{i}]": size for i, size in enumerate(shape)} if isinstance(shape, Sequence) else {"shape": shape}
+        raise CourseError(
+            f"shape must be a tuple of sizes (got {shown(shape)}): of one size that "
+            f"varies write (sizes,)"
+        )
+    sizes = (
+        {f"shape[{i}]": size for i, size in enumerate(shape)}
+        if isinstance(shape, Sequence)
+        else {"shape": shape}
+    )
     if not sizes:
         raise CourseError("shape must hold at least one size (got none)")
     elements: Numbers = 1.0
@@ -92,7 +105,8 @@ def elementwise(
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, a count is negative, or nothing is read or written.
+        If a size is not a positive whole number, a count is negative, or nothing is read or
+        written.
 
     Examples
     --------
@@ -101,24 +115,47 @@ def elementwise(
     """
     many, size = _count(shape), itemsize(dtype)
     known("dtype", compute, BITS, "argument compute")
-    each = {"flops": nonnegative("flops", flops), "reads": nonnegative("reads", reads), "writes": nonnegative("writes", writes)}
+    each = {
+        "flops": nonnegative("flops", flops),
+        "reads": nonnegative("reads", reads),
+        "writes": nonnegative("writes", writes),
+    }
     together(shape=many, **each)
     moved = plain(many * (each["reads"] + each["writes"]) * size)
     if not np.all(np.asarray(moved) > 0):
-        raise CourseError(f"reads and writes must be more than nothing together (got {shown(reads)} and {shown(writes)})")
+        raise CourseError(
+            f"reads and writes must be more than nothing together (got {shown(reads)} and "
+            f"{shown(writes)})"
+        )
     read, written = (plain(many * np.minimum(each[name], 1) * size) for name in ("reads", "writes"))
-    return Pass(plain(many * each["flops"]), moved, compute, unit="vector", shape=(shape,), read=read, written=written)
+    return Pass(
+        plain(many * each["flops"]),
+        moved,
+        compute,
+        unit="vector",
+        shape=(shape,),
+        read=read,
+        written=written,
+    )
 
 
 def _with(work: Pass, own: Numbers, shape: tuple[Any, ...] | None = None) -> Pass:
     """The same work with operands of its own besides."""
     return Pass(
-        work.flops, work.bytes + own, work.dtype, unit="vector", shape=shape or work.shape, read=work.read, written=work.written
+        work.flops,
+        work.bytes + own,
+        work.dtype,
+        unit="vector",
+        shape=shape or work.shape,
+        read=work.read,
+        written=work.written,
     )
 
 
 def _size(w: str | None, x: str) -> float:
-    """Bytes of an element of the parameters, in the format of the vectors where they have none of their own."""
+    """Bytes of an element of the parameters, in the format of the vectors where they have none of
+    their own.
+    """
     return itemsize(x, "x") if w is None else itemsize(w, "w")
 
 
@@ -128,8 +165,11 @@ def _simple(name: str, shape: ArrayLike | Sequence[Any], x: str) -> Pass:
     return elementwise(shape, flops=how.flops, dtype=x, reads=how.reads, writes=how.writes)
 
 
-def norm(tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf16", w: str | None = None) -> Pass:
-    """A normalisation of each token's vector in one kernel: read once, written once, with its parameters.
+def norm(
+    tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf16", w: str | None = None
+) -> Pass:
+    """A normalisation of each token's vector in one kernel: read once, written once, with its
+    parameters.
 
     Parameters
     ----------
@@ -163,7 +203,8 @@ def norm(tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf
 def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
     """Softmax of each row in one kernel that keeps the row on the chip: read once, written once.
 
-    A kernel whose rows do not fit reads them again: twice with the online normaliser, three times without.
+    A kernel whose rows do not fit reads them again: twice with the online normaliser, three times
+    without.
 
     Parameters
     ----------
@@ -192,7 +233,8 @@ def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
 
 
 def gelu(shape: ArrayLike | Sequence[Any], *, x: str = "bf16") -> Pass:
-    """GELU in its form with tanh, about ten operations an element; the tanh is an exponential and a division.
+    """GELU in its form with tanh, about ten operations an element; the tanh is an exponential and a
+    division.
 
     Parameters
     ----------
@@ -277,7 +319,8 @@ def residual(shape: ArrayLike | Sequence[Any], *, x: str = "bf16") -> Pass:
 
 
 def dropout(shape: ArrayLike | Sequence[Any], *, x: str = "bf16", mask: bool = False) -> Pass:
-    """Dropout of elements; where training goes back through it, its mask is written, a byte for each element.
+    """Dropout of elements; where training goes back through it, its mask is written, a byte for
+    each element.
 
     Parameters
     ----------
@@ -333,13 +376,22 @@ def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None 
     return _with(_simple("bias", (rows, each), x), each * _size(w, x), (rows, each))
 
 
-def rotary(tokens: ArrayLike, heads: ArrayLike, head_dim: ArrayLike, *, x: str = "bf16", table: str = "fp32") -> Pass:
-    """Rotary positions: pairs of each head's elements are turned by an angle of the token's position.
+def rotary(
+    tokens: ArrayLike,
+    heads: ArrayLike,
+    head_dim: ArrayLike,
+    *,
+    x: str = "bf16",
+    table: str = "fp32",
+) -> Pass:
+    """Rotary positions: pairs of each head's elements are turned by an angle of the token's
+    position.
 
     Parameters
     ----------
     tokens, heads, head_dim : tokens, heads of queries and keys together, and their size. Broadcast.
-    x, table : formats of the vectors and of the cosines and sines, half of `head_dim` each for every token.
+    x, table : formats of the vectors and of the cosines and sines, half of `head_dim` each for
+        every token.
 
     Returns
     -------
@@ -363,7 +415,9 @@ def rotary(tokens: ArrayLike, heads: ArrayLike, head_dim: ArrayLike, *, x: str =
     return _with(_simple("rotary", sizes, x), plain(rows * each * itemsize(table, "table")), sizes)
 
 
-def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16") -> Work:
+def embedding(
+    tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16"
+) -> Work:
     """Rows of a table gathered: only the rows asked for are read, however large the table.
 
     Parameters
@@ -393,14 +447,17 @@ def embedding(tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = 
 
 
 def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
-    """Operators that follow one another as one kernel: what passes between them never leaves the chip.
+    """Operators that follow one another as one kernel: what passes between them never leaves the
+    chip.
 
-    One read of the first one's input, one write of the last one's result, and each one's own operands.
+    One read of the first one's input, one write of the last one's result, and each one's own
+    operands.
 
     Parameters
     ----------
     works : in their order; each reads what the one before it wrote.
-    keep : positions of those whose result is wanted later too, and is written all the same: the sum in front of a norm.
+    keep : positions of those whose result is wanted later too, and is written all the same: the sum
+        in front of a norm.
 
     Returns
     -------
@@ -410,8 +467,8 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     Raises
     ------
     CourseError
-        If there are none, one is not on the vector unit, one does not read what the one before it wrote, or the
-        formats of their arithmetic differ.
+        If there are none, one is not on the vector unit, one does not read what the one before it
+        wrote, or the formats of their arithmetic differ.
 
     References
     ----------
@@ -419,28 +476,53 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
 
     Examples
     --------
-    >>> chain = [bias(65536, 4096, x="fp16"), gelu((65536, 4096), x="fp16"), dropout((65536, 4096), x="fp16")]
+    >>> chain = [bias(65536, 4096, x="fp16"), gelu((65536, 4096), x="fp16"), dropout((65536,
+    ...     4096), x="fp16")]
     >>> unfused = sum(work.bytes for work in chain)
     >>> round(unfused / 1e9, 2), round(fuse(chain).bytes / 1e9, 2)
     (3.22, 1.07)
     """
     if not isinstance(works, Sequence) or not works:
-        raise CourseError(f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got {shown(works)})")
+        raise CourseError(
+            f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got "
+            f"{shown(works)})"
+        )
     for i, work in enumerate(works):
         if not isinstance(work, Pass):
-            raise CourseError(f"works[{i}] must be an operator of the vector unit that passes an array on (got {shown(work)})")
+            raise CourseError(
+                f"works[{i}] must be an operator of the vector unit that passes an array "
+                f"on (got {shown(work)})"
+            )
         together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
         if work.dtype != works[0].dtype:
-            raise CourseError(f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse what computes alike")
+            raise CourseError(
+                f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse "
+                f"what computes alike"
+            )
         if i and not np.allclose(works[i - 1].written, work.read):
-            raise CourseError(f"works[{i}] must read what works[{i - 1}] writes: {works[i - 1].written} B (got {work.read} B)")
+            raise CourseError(
+                f"works[{i}] must read what works[{i - 1}] writes: {works[i - 1].written} "
+                f"B (got {work.read} B)"
+            )
     if not isinstance(keep, Sequence):
         raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
     wanted = [count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)]
     if wrong := [i for i in wanted if i not in range(len(works) - 1)]:
-        raise CourseError(f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})")
+        raise CourseError(
+            f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})"
+        )
     first, last = works[0], works[-1]
-    own = sum((work.own for work in works), np.float64(0)) + sum((works[i].written for i in set(wanted)), np.float64(0))
+    own = sum((work.own for work in works), np.float64(0)) + sum(
+        (works[i].written for i in set(wanted)), np.float64(0)
+    )
     flops = sum((work.flops for work in works), np.float64(0))
     moved = plain(first.read + own + last.written)
-    return Pass(plain(flops), moved, first.dtype, unit="vector", shape=first.shape, read=first.read, written=last.written)
+    return Pass(
+        plain(flops),
+        moved,
+        first.dtype,
+        unit="vector",
+        shape=first.shape,
+        read=first.read,
+        written=last.written,
+    )

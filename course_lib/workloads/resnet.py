@@ -1,4 +1,6 @@
-"""A residual network layer by layer: FLOPs, parameters, and four answers to the question which bytes count."""
+"""A residual network layer by layer: FLOPs, parameters, and four answers to the question which
+bytes count.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,20 +23,25 @@ BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
 """Which bytes are counted, each with all before it:
 
 - ``"weights"``: parameters only, as if activations never left the chip;
-- ``"operands"``: what each convolution and the classifier reads and writes beside them, batch norm and ReLU fused;
+- ``"operands"``: what each convolution and the classifier reads and writes beside them, batch norm
+  and ReLU fused;
 - ``"fused"``: the shortcut that a block's sum reads, and the two poolings;
-- ``"eager"``: batch norm, ReLU and sum as operators of their own, each reading and writing its tensors.
+- ``"eager"``: batch norm, ReLU and sum as operators of their own, each reading and writing its
+  tensors.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier. Sizes are of one image.
+    """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier.
+    Sizes are of one image.
 
     Attributes
     ----------
-    name : ``"stem"``, ``"max_pool"``, ``"2.1.conv1"`` (stage, block, convolution), ``"average_pool"``, ``"classifier"``.
-    flops : of the convolution or the classifier, two a multiply-accumulate; none are counted for the rest.
+    name : ``"stem"``, ``"max_pool"``, ``"2.1.conv1"`` (stage, block, convolution),
+        ``"average_pool"``, ``"classifier"``.
+    flops : of the convolution or the classifier, two a multiply-accumulate; none are counted for
+        the rest.
     parameters : weights, with the batch norm's scale and shift or the classifier's bias.
     inputs, outputs : elements read and written.
     pool : whether it is a pooling.
@@ -63,22 +70,37 @@ class Layer:
         level = BYTES.index(known("counted", counted, BYTES))
         if level < (2 if self.pool else 1):
             return 0
-        extra = (self.adds if level >= 2 else 0) + (2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0)
+        extra = (self.adds if level >= 2 else 0) + (
+            2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0
+        )
         return self.inputs + self.outputs + extra * self.outputs
 
-    def work(self, batch: ArrayLike, *, w: str = "fp16", x: str | None = None, counted: Counted = "operands") -> Work:
+    def work(
+        self,
+        batch: ArrayLike,
+        *,
+        w: str = "fp16",
+        x: str | None = None,
+        counted: Counted = "operands",
+    ) -> Work:
         """The layer's work for a batch of images."""
         images, size = whole("batch", batch), itemsize(w, "w")
-        moved = self.parameters * size + images * self.elements(counted) * (size if x is None else itemsize(x, "x"))
+        moved = self.parameters * size + images * self.elements(counted) * (
+            size if x is None else itemsize(x, "x")
+        )
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        return Work(images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels)
+        return Work(
+            images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels
+        )
 
 
 def _arithmetic(w: str, x: str) -> str:
     try:
         return widest(x, w)
     except CourseError:
-        raise CourseError(f"w and x must be one format, or one the wider (got {w!r} and {x!r})") from None
+        raise CourseError(
+            f"w and x must be one format, or one the wider (got {w!r} and {x!r})"
+        ) from None
 
 
 def layers(net: ConvNet | str) -> tuple[Layer, ...]:
@@ -90,7 +112,8 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
 
     Returns
     -------
-    The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling, the classifier.
+    The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling,
+    the classifier.
 
     Raises
     ------
@@ -111,7 +134,9 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
     found: Any = model_of(net) if isinstance(net, str) else net
     if not isinstance(found, ConvNet):
         said = shown(getattr(found, "key", found))
-        raise CourseError(f"net must be a convnet or its key (got {said}): transformers are in course_lib.llm")
+        raise CourseError(
+            f"net must be a convnet or its key (got {said}): transformers are in course_lib.llm"
+        )
     if found is net:  # those of the table were checked when they were read
         found.check_sizes()
     return tuple(_layers(found))
@@ -128,10 +153,18 @@ def _layers(net: ConvNet) -> Iterator[Layer]:
             yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
             side, channels = after, width * net.expansion
     yield Layer("average_pool", 0, 0, channels * side**2, channels, pool=True)
-    yield Layer("classifier", MACS_ARE * channels * net.classes, (channels + 1) * net.classes, channels, net.classes)
+    yield Layer(
+        "classifier",
+        MACS_ARE * channels * net.classes,
+        (channels + 1) * net.classes,
+        channels,
+        net.classes,
+    )
 
 
-def _block(net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool) -> Iterator[Layer]:
+def _block(
+    net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool
+) -> Iterator[Layer]:
     out = width * net.expansion
     middle = side if net.stride_in == "3x3" else after
     yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
@@ -142,17 +175,43 @@ def _block(net: ConvNet, name: str, channels: int, width: int, side: int, after:
 
 
 def _convolution(
-    name: str, kernel: int, channels: int, out: int, side: int, after: int, *, relu: bool = True, adds: bool = False
+    name: str,
+    kernel: int,
+    channels: int,
+    out: int,
+    side: int,
+    after: int,
+    *,
+    relu: bool = True,
+    adds: bool = False,
 ) -> Layer:
     weights = kernel**2 * channels * out
     flops = MACS_ARE * weights * after**2
-    return Layer(name, flops, weights + 2 * out, channels * side**2, out * after**2, norm=True, relu=relu, adds=adds)
+    return Layer(
+        name,
+        flops,
+        weights + 2 * out,
+        channels * side**2,
+        out * after**2,
+        norm=True,
+        relu=relu,
+        adds=adds,
+    )
 
 
-def work(net: ConvNet | str, batch: ArrayLike, *, w: str = "fp16", x: str | None = None, counted: Counted = "operands") -> Work:
-    """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip is chosen.
+def work(
+    net: ConvNet | str,
+    batch: ArrayLike,
+    *,
+    w: str = "fp16",
+    x: str | None = None,
+    counted: Counted = "operands",
+) -> Work:
+    """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip
+    is chosen.
 
-    A roofline of the sum lets the layers overlap, one's arithmetic with another's traffic; `forward` does not.
+    A roofline of the sum lets the layers overlap, one's arithmetic with another's traffic;
+    `forward` does not.
 
     Parameters
     ----------
@@ -176,7 +235,11 @@ def work(net: ConvNet | str, batch: ArrayLike, *, w: str = "fp16", x: str | None
     [10240.1, 184.4, 142.0, 50.3]
     """
     known("counted", counted, BYTES)
-    every = [layer.work(batch, w=w, x=x, counted=counted) for layer in layers(net) if _moves(layer, counted)]
+    every = [
+        layer.work(batch, w=w, x=x, counted=counted)
+        for layer in layers(net)
+        if _moves(layer, counted)
+    ]
     flops: Numbers = sum(one.flops for one in every)
     moved: Numbers = sum(one.bytes for one in every)
     return Work(flops, moved, every[0].dtype, kernels=sum(one.kernels for one in every))
@@ -201,7 +264,8 @@ def forward(
     Returns
     -------
     Estimate
-        Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no bound: `kernels` counts them.
+        Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
+        bound: `kernels` counts them.
 
     Raises
     ------
@@ -215,7 +279,11 @@ def forward(
     """
     known("counted", counted, BYTES)
     on = accelerator(chip)
-    parts = {layer.name: layer.work(batch, w=w, x=x, counted=counted) for layer in layers(net) if _moves(layer, counted)}
+    parts = {
+        layer.name: layer.work(batch, w=w, x=x, counted=counted)
+        for layer in layers(net)
+        if _moves(layer, counted)
+    }
     return total(**{name: bounded(one, on) for name, one in parts.items()})
 
 

@@ -1,8 +1,9 @@
 """Training: FLOPs a token, and what share of a chip's peak a published speed makes of them.
 
-The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every parameter that a token meets
-multiplied once in the forward pass and twice in the backward, and attention's two products besides. Whether attention counts
-the causal half or the whole square is said in every call, because published figures differ in it.
+The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every
+parameter that a token meets multiplied once in the forward pass and twice in the backward, and
+attention's two products besides. Whether attention counts the causal half or the whole square is
+said in every call, because published figures differ in it.
 
 >>> round(mfu("mpt-7b", "a100-sxm-80", 4096, 2048), 3)
 0.567
@@ -32,7 +33,9 @@ __all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "u
 
 Recompute = Literal["none", "full"]
 PASSES = {"none": 3, "full": 4}
-"""Forward passes that a step is worth: the backward one is worth two, and recomputing all activations adds a forward one."""
+"""Forward passes that a step is worth: the backward one is worth two, and recomputing all
+activations adds a forward one.
+"""
 
 
 def flops(
@@ -49,9 +52,12 @@ def flops(
     ----------
     model : a transformer or its key.
     sequence : tokens that are trained on together. Broadcasts.
-    causal : count only the pairs that a token sees, (sequence + 1) / 2 each, rather than the whole square.
-    recompute : ``"full"`` adds the second forward pass of activation checkpointing. A model's own FLOPs, for the MFU, have none.
-    parameters : counted instead of the model's active ones: the embedding's are in those, as in the rule 6ND. Broadcasts.
+    causal : count only the pairs that a token sees, (sequence + 1) / 2 each, rather than the whole
+        square.
+    recompute : ``"full"`` adds the second forward pass of activation checkpointing. A model's own
+        FLOPs, for the MFU, have none.
+    parameters : counted instead of the model's active ones: the embedding's are in those, as in the
+        rule 6ND. Broadcasts.
 
     Returns
     -------
@@ -68,7 +74,8 @@ def flops(
 
     Examples
     --------
-    >>> round(flops("llama-3-8b", 8192) / 1e9, 1), round(flops("llama-3-8b", 8192, causal=True) / 1e9, 1)
+    >>> round(flops("llama-3-8b", 8192) / 1e9, 1), round(flops("llama-3-8b", 8192,
+    ...     causal=True) / 1e9, 1)
     (61.1, 54.6)
     """
     one = transformer(model)
@@ -98,7 +105,8 @@ def mfu(
     dtype: str = "bf16",
     parameters: ArrayLike | None = None,
 ) -> Numbers:
-    """Model FLOPs utilisation: the share of the peak that the model's own FLOPs make, whatever was computed twice.
+    """Model FLOPs utilisation: the share of the peak that the model's own FLOPs make, whatever was
+    computed twice.
 
     Parameters
     ----------
@@ -126,7 +134,16 @@ def mfu(
     >>> round(whole_square, 3), round(mfu("llama-2-7b", "a100-sxm-80", 3500, 4096, causal=True), 3)
     (0.526, 0.49)
     """
-    return hfu(model, chip, tokens_per_second, sequence, recompute="none", causal=causal, dtype=dtype, parameters=parameters)
+    return hfu(
+        model,
+        chip,
+        tokens_per_second,
+        sequence,
+        recompute="none",
+        causal=causal,
+        dtype=dtype,
+        parameters=parameters,
+    )
 
 
 def hfu(
@@ -153,7 +170,8 @@ def hfu(
 
     Examples
     --------
-    >>> hfu("mpt-7b", "a100-sxm-80", 3000, 2048, recompute="full") / mfu("mpt-7b", "a100-sxm-80", 3000, 2048)
+    >>> hfu("mpt-7b", "a100-sxm-80", 3000, 2048, recompute="full") / mfu("mpt-7b", "a100-sxm-80",
+    ...     3000, 2048)
     1.333...
     """
     work = flops(model, sequence, causal=causal, recompute=recompute, parameters=parameters)
@@ -162,7 +180,9 @@ def hfu(
     return plain(np.asarray(work * speed) / accelerator(chip).peak(dtype))
 
 
-def utilisation(flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: str = "bf16") -> Numbers:
+def utilisation(
+    flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: str = "bf16"
+) -> Numbers:
     """The share of a chip's dense peak that a rate is.
 
     Parameters
@@ -180,7 +200,9 @@ def utilisation(flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: 
     >>> round(utilisation(120e12, "tpu-v5e"), 2)
     0.61
     """
-    return plain(np.asarray(positive("flops_per_second", flops_per_second)) / accelerator(chip).peak(dtype))
+    return plain(
+        np.asarray(positive("flops_per_second", flops_per_second)) / accelerator(chip).peak(dtype)
+    )
 
 
 def tokens_per_second(
@@ -210,12 +232,15 @@ def tokens_per_second(
 
     Examples
     --------
-    >>> round(mfu("llama-3-8b", "h100-sxm", tokens_per_second("llama-3-8b", "h100-sxm", 0.4, 8192), 8192), 6)
+    >>> round(mfu("llama-3-8b", "h100-sxm", tokens_per_second("llama-3-8b", "h100-sxm", 0.4,
+    ...     8192), 8192), 6)
     0.4
     """
     peak, share = accelerator(chip).peak(dtype), positive("utilised", utilised)
     if np.any(np.asarray(share) > 1):
-        raise CourseError(f"utilised must be a fraction, at most 1 (got {shown(utilised)}): 40 % is 0.4")
+        raise CourseError(
+            f"utilised must be a fraction, at most 1 (got {shown(utilised)}): 40 % is 0.4"
+        )
     work = flops(model, sequence, causal=causal)
     together(utilised=share, sequence=work)
     return plain(share * np.asarray(peak) / work)

@@ -1,4 +1,6 @@
-"""What a transformer keeps and does: its matrices, its cache, the operators of a step. Knows no hardware."""
+"""What a transformer keeps and does: its matrices, its cache, the operators of a step. Knows no
+hardware.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +26,8 @@ from course_lib.core.dtypes import BITS, element, itemsize
 from course_lib.specs.configurations import Transformer
 
 __all__ = [
-    "Formats",
     "MATRIX_PARTS",
+    "Formats",
     "Matrix",
     "activation_bytes",
     "cache_bytes",
@@ -49,8 +51,8 @@ class Formats:
 
     Attributes
     ----------
-    w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32 elements. Norms, biases
-        and an embedding of its own stay in the format of the activations.
+    w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32
+        elements. Norms, biases and an embedding of its own stay in the format of the activations.
     x : of the activations.
     kv : of the cache of keys and values.
     matmul, attention : of the arithmetic in products with weights, and in attention.
@@ -63,7 +65,9 @@ class Formats:
     attention: str
 
 
-def formats(w: str = "bf16", x: str | None = None, kv: str | None = None, compute: str | None = None) -> Formats:
+def formats(
+    w: str = "bf16", x: str | None = None, kv: str | None = None, compute: str | None = None
+) -> Formats:
     """Fill in the formats that were not given.
 
     Parameters
@@ -71,8 +75,9 @@ def formats(w: str = "bf16", x: str | None = None, kv: str | None = None, comput
     w : format of the weights.
     x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
     kv : of the cache; that of the activations when not given.
-    compute : of the arithmetic; in products the wider of `w` and `x` when not given. Attention never runs in less
-        than its operands have: int8 products leave the attention between bf16 activations in bf16.
+    compute : of the arithmetic; in products the wider of `w` and `x` when not given. Attention
+        never runs in less than its operands have: int8 products leave the attention between bf16
+        activations in bf16.
 
     Raises
     ------
@@ -89,7 +94,11 @@ def formats(w: str = "bf16", x: str | None = None, kv: str | None = None, comput
     narrow = BITS[element(w, "w")] < 16
     x = ("bf16" if narrow else w) if x is None else x
     kv = x if kv is None else kv
-    widths = [element(x, "x"), element(kv, "kv"), *([] if compute is None else [known("compute", compute, BITS)])]
+    widths = [
+        element(x, "x"),
+        element(kv, "kv"),
+        *([] if compute is None else [known("compute", compute, BITS)]),
+    ]
     product = ops.matmul(1, 1, 1, x=x, w=w).dtype if compute is None else compute
     return Formats(w=w, x=x, kv=kv, matmul=product, attention=max(widths, key=BITS.__getitem__))
 
@@ -135,23 +144,35 @@ class Matrix:
         return self.layers * self.copies * self.inputs * self.outputs + self.biases
 
     def touched(self, tokens: ArrayLike) -> Numbers:
-        """Of the copies in a layer, how many `tokens` tokens meet: an expectation where they are routed."""
+        """Of the copies in a layer, how many `tokens` tokens meet: an expectation where they are
+        routed.
+        """
         return distinct(tokens, self.copies, self.visits) if self.routed else float(self.copies)
 
     def read(self, tokens: ArrayLike, fm: Formats) -> Numbers:
         """Bytes of weights that a step of so many tokens reads, biases included."""
-        return self.layers * self.touched(tokens) * self.inputs * self.outputs * itemsize(fm.w) + self.biases * itemsize(fm.x)
+        return self.layers * self.touched(tokens) * self.inputs * self.outputs * itemsize(
+            fm.w
+        ) + self.biases * itemsize(fm.x)
 
     def work(self, tokens: ArrayLike, fm: Formats) -> Work:
         """The product of all layers for so many tokens."""
         rows = whole("tokens", tokens) * self.visits
         sizes = (self.inputs, self.outputs, self.touched(tokens))
         one = self.layers * ops.grouped_matmul(rows, *sizes, x=fm.x, w=fm.w, compute=fm.matmul)
-        return Work(one.flops, one.bytes + self.biases * itemsize(fm.x), one.dtype, one.unit, one.kernels, one.shape)
+        return Work(
+            one.flops,
+            one.bytes + self.biases * itemsize(fm.x),
+            one.dtype,
+            one.unit,
+            one.kernels,
+            one.shape,
+        )
 
 
 def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
-    """Expected number of distinct experts that so many tokens visit, if each chooses evenly and on its own.
+    """Expected number of distinct experts that so many tokens visit, if each chooses evenly and on
+    its own.
 
     Parameters
     ----------
@@ -160,7 +181,8 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
 
     Returns
     -------
-    experts * (1 - (1 - active / experts) ** tokens). Real routers are less even, so they touch fewer.
+    experts * (1 - (1 - active / experts) ** tokens). Real routers are less even, so they touch
+    fewer.
 
     Raises
     ------
@@ -174,22 +196,26 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     """
     rows, every, visited = wholes(tokens=tokens, experts=experts, active=active)
     if np.any(np.asarray(visited) > every):
-        raise CourseError(f"active must be at most experts {shown(experts)} (got {shown(active)}): a token visits each once")
+        raise CourseError(
+            f"active must be at most experts {shown(experts)} (got {shown(active)}): a "
+            f"token visits each once"
+        )
     return plain(every * (1 - (1 - visited / every) ** np.asarray(rows)))
 
 
 def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple[Matrix, ...]:
     """Every weight matrix that a model multiplies by, as one of `tp` chips holds it.
 
-    Tensor parallelism splits heads, hidden sizes and the vocabulary (rounded up); where there are fewer heads of keys
-    and values than chips, they are replicated. So are the router and, in latent attention, what comes before the heads.
+    Tensor parallelism splits heads, hidden sizes and the vocabulary (rounded up); where there are
+    fewer heads of keys and values than chips, they are replicated. So are the router and, in latent
+    attention, what comes before the heads.
 
     Parameters
     ----------
     model : a transformer.
     tp : chips.
-    absorbed : in latent attention, whether queries are brought to the latent vectors (decode) rather than keys and
-        values expanded from them (prefill). The parameters are the same.
+    absorbed : in latent attention, whether queries are brought to the latent vectors (decode)
+        rather than keys and values expanded from them (prefill). The parameters are the same.
 
     Raises
     ------
@@ -213,10 +239,14 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple
 
 def _is(model: Any, *fm: Any) -> None:
     if not isinstance(model, Transformer):
-        raise CourseError(f"model must be a Transformer (got {shown(model)}): pass course_lib.model('llama-3-8b')")
+        raise CourseError(
+            f"model must be a Transformer (got {shown(model)}): pass course_lib.model('llama-3-8b')"
+        )
     for formats_ in fm:
         if not isinstance(formats_, Formats):
-            raise CourseError(f"fm must be the formats of a step (got {shown(formats_)}): pass formats('bf16')")
+            raise CourseError(
+                f"fm must be the formats of a step (got {shown(formats_)}): pass formats('bf16')"
+            )
 
 
 def _share(name: str, size: int, tp: int) -> int:
@@ -246,7 +276,13 @@ def _plain(model: Transformer, heads: int, tp: int) -> list[Matrix]:
     d, q, kv = model.width, heads * model.head_dim, kv_heads(model, tp) * model.head_dim
     sizes = {"q": (d, q), "k": (d, kv), "v": (d, kv), "out": (q, d)}
     return [
-        Matrix("projections", name, *size, model.layers, bias=("out" if name == "out" else "qkv") in model.biases)
+        Matrix(
+            "projections",
+            name,
+            *size,
+            model.layers,
+            bias=("out" if name == "out" else "qkv") in model.biases,
+        )
         for name, size in sizes.items()
     ]
 
@@ -255,14 +291,33 @@ def _latent(model: Transformer, heads: int, absorbed: bool) -> list[Matrix]:
     at, d = model.latent, model.width
     assert at is not None
     sizes = {
-        "q_down": (d, at.q_rank), "q_up": (at.q_rank, heads * (at.nope + at.rope)), "kv_down": (d, at.kv_rank + at.rope),
+        "q_down": (d, at.q_rank),
+        "q_up": (at.q_rank, heads * (at.nope + at.rope)),
+        "kv_down": (d, at.kv_rank + at.rope),
         "out": (heads * at.value, d),
-    }  # fmt: skip
+    }
     found = [Matrix("projections", name, *size, model.layers) for name, size in sizes.items()]
     if not absorbed:
-        return [*found, Matrix("projections", "kv_up", at.kv_rank, heads * (at.nope + at.value), model.layers)]
-    into = Matrix("projections", "absorb_k", at.nope, at.kv_rank, model.layers, copies=heads, visits=heads)
-    return [*found, into, Matrix("projections", "absorb_v", at.kv_rank, at.value, model.layers, copies=heads, visits=heads)]
+        return [
+            *found,
+            Matrix("projections", "kv_up", at.kv_rank, heads * (at.nope + at.value), model.layers),
+        ]
+    into = Matrix(
+        "projections", "absorb_k", at.nope, at.kv_rank, model.layers, copies=heads, visits=heads
+    )
+    return [
+        *found,
+        into,
+        Matrix(
+            "projections",
+            "absorb_v",
+            at.kv_rank,
+            at.value,
+            model.layers,
+            copies=heads,
+            visits=heads,
+        ),
+    ]
 
 
 def _mlp_or_experts(model: Transformer, tp: int) -> list[Matrix]:
@@ -283,9 +338,13 @@ def _mlp_or_experts(model: Transformer, tp: int) -> list[Matrix]:
     if e:
         layers = model.layers - dense
         found.append(Matrix("experts", "router", model.width, e.count, layers, bias=e.router_bias))
-        found += block("experts", "", model.ffn, layers, copies=e.count, visits=e.active, routed=True)
+        found += block(
+            "experts", "", model.ffn, layers, copies=e.count, visits=e.active, routed=True
+        )
         if e.shared:
-            found += block("experts", "shared_", model.ffn, layers, copies=e.shared, visits=e.shared)
+            found += block(
+                "experts", "shared_", model.ffn, layers, copies=e.shared, visits=e.shared
+            )
     return found
 
 
@@ -299,11 +358,14 @@ def norm_parameters(model: Transformer) -> int:
     266240
     """
     _is(model)
-    return model.parts["norms"] + (model.layers * (model.latent.q_rank + model.latent.kv_rank) if model.latent else 0)
+    return model.parts["norms"] + (
+        model.layers * (model.latent.q_rank + model.latent.kv_rank) if model.latent else 0
+    )
 
 
 def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
-    """Bytes of weights that a step of so many tokens reads on each chip: all but the embedding, whose rows are gathered.
+    """Bytes of weights that a step of so many tokens reads on each chip: all but the embedding,
+    whose rows are gathered.
 
     Of routed experts, those expected to be touched.
 
@@ -331,7 +393,11 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     held = matrices(model, tp=tp)
     biases = sum(one.biases for one in held)
     products = sum(one.parameters for one in held) - biases
-    rows = model.positions if model.head == "tied" else -(-model.vocab // count("tp", tp)) + model.positions
+    rows = (
+        model.positions
+        if model.head == "tied"
+        else -(-model.vocab // count("tp", tp)) + model.positions
+    )
     others = rows * model.width + norm_parameters(model) + biases + sum(model.other.values())
     return products * itemsize(fm.w) + others * itemsize(fm.x)
 
@@ -355,10 +421,12 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
 
 
 def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
-    """Bytes of activations while so many tokens pass through: the residual, one product's input, and what comes of it.
+    """Bytes of activations while so many tokens pass through: the residual, one product's input,
+    and what comes of it.
 
-    One operator runs at a time and what it leaves is used once, so the part with the widest results decides: queries,
-    keys and values, or gate and up of every expert that a token visits. Logits are left out.
+    One operator runs at a time and what it leaves is used once, so the part with the widest results
+    decides: queries, keys and values, or gate and up of every expert that a token visits. Logits
+    are left out.
 
     Examples
     --------
@@ -390,7 +458,8 @@ def operators(
     Parameters
     ----------
     model : a transformer.
-    batch, new, context : sequences, new tokens in each, and tokens that they may look at with themselves. Broadcast.
+    batch, new, context : sequences, new tokens in each, and tokens that they may look at with
+        themselves. Broadcast.
     fm : formats.
     tp : chips that share the work.
     decoding : whether latent attention works on the latent vectors.
@@ -398,9 +467,9 @@ def operators(
 
     Returns
     -------
-    Work by part and operator. Every operator reads its operands from memory and writes its result there. Residual
-    sums, activation functions and rotary positions are taken as fused into their neighbours: they add nothing.
-    The head sees the last token of each sequence.
+    Work by part and operator. Every operator reads its operands from memory and writes its result
+    there. Residual sums, activation functions and rotary positions are taken as fused into their
+    neighbours: they add nothing. The head sees the last token of each sequence.
 
     Examples
     --------
@@ -414,18 +483,27 @@ def operators(
     if np.any(tokens >= EXACT):
         raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
     if np.any(np.asarray(seen) < each):
-        raise CourseError(f"context must count the new tokens too: at least new {shown(new)} (got {shown(context)})")
+        raise CourseError(
+            f"context must count the new tokens too: at least new {shown(new)} (got "
+            f"{shown(context)})"
+        )
     decoding = flag("decoding", decoding)
     causal = None if causal is None else flag("causal", causal)
     tied = fm.w if model.head == "tied" else fm.x
     found: dict[str, dict[str, Work]] = {
-        "embedding": {"gather": ops.embedding(tokens, model.width, tables=2 if model.positions else 1, w=tied, x=fm.x)},
+        "embedding": {
+            "gather": ops.embedding(
+                tokens, model.width, tables=2 if model.positions else 1, w=tied, x=fm.x
+            )
+        },
         "norms": _norms(model, tokens, fm),
         "projections": {},
         "attention": _attention(model, sequences, each, seen, fm, tp, decoding, causal),
     }
     for one in matrices(model, tp=tp, absorbed=decoding):
-        found.setdefault(one.part, {})[one.name] = one.work(sequences if one.part == "head" else tokens, fm)
+        found.setdefault(one.part, {})[one.name] = one.work(
+            sequences if one.part == "head" else tokens, fm
+        )
     return found
 
 
@@ -439,7 +517,14 @@ def _norms(model: Transformer, tokens: ArrayLike, fm: Formats) -> dict[str, Work
 
 
 def _attention(
-    model: Transformer, batch: Any, new: Any, context: Any, fm: Formats, tp: int, decoding: bool, causal: bool | None
+    model: Transformer,
+    batch: Any,
+    new: Any,
+    context: Any,
+    fm: Formats,
+    tp: int,
+    decoding: bool,
+    causal: bool | None,
 ) -> dict[str, Work]:
     heads, at = _share("heads", model.heads, tp), model.latent
     masked = model.kind == "decoder" if causal is None else causal
@@ -447,11 +532,19 @@ def _attention(
     cache = fm.kv if model.kind == "decoder" else None
     if at is None:
         sizes = (heads, kv_heads(model, tp), model.head_dim)
-        return {"attention": model.layers * ops.attention(batch, new, context, *sizes, kv=cache, **more)}
+        return {
+            "attention": model.layers * ops.attention(batch, new, context, *sizes, kv=cache, **more)
+        }
     latent = at.kv_rank + at.rope
     if decoding:
         more |= {"value_dim": at.kv_rank, "values_in_keys": True, "kv": cache}
-        return {"attention": model.layers * ops.attention(batch, new, context, heads, 1, latent, **more)}
-    full = ops.attention(batch, new, context, heads, heads, at.nope + at.rope, value_dim=at.value, **more)
-    kept = ops.elementwise((batch, new, latent), flops=0, dtype=fm.x, reads=1, writes=itemsize(fm.kv) / itemsize(fm.x))
+        return {
+            "attention": model.layers * ops.attention(batch, new, context, heads, 1, latent, **more)
+        }
+    full = ops.attention(
+        batch, new, context, heads, heads, at.nope + at.rope, value_dim=at.value, **more
+    )
+    kept = ops.elementwise(
+        (batch, new, latent), flops=0, dtype=fm.x, reads=1, writes=itemsize(fm.kv) / itemsize(fm.x)
+    )
     return {"attention": model.layers * full, "keep": model.layers * kept}

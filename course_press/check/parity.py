@@ -1,6 +1,8 @@
-"""Keeps translations level with the English: the same structure in every language, and sections known to be stale.
+"""Keeps translations level with the English: the same structure in every language, and sections
+known to be stale.
 
-`chapters/<lang>/stamps.json` holds, for each section, the hash of the English text that its translator last looked at.
+`chapters/<lang>/stamps.json` holds, for each section, the hash of the English text that its
+translator last looked at.
 """
 
 import hashlib
@@ -60,11 +62,15 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections. Includes and labels keep their order; what stands within sentences is only counted.
+    """A chapter's sections. Includes and labels keep their order; what stands within sentences is
+    only counted.
 
     A sentence's citations, numbers and maths follow the word order of its language.
     """
-    first = next((item if isinstance(item, Line) else item.at for item in chapter.items), Line("", chapter.path, 1))
+    first = next(
+        (item if isinstance(item, Line) else item.at for item in chapter.items),
+        Line("", chapter.path, 1),
+    )
     found = [Section(TOP, first, text=[chapter.title])]
     for item in chapter.items:
         if isinstance(item, Cell):
@@ -79,7 +85,10 @@ def sections(chapter: Chapter) -> list[Section]:
         plain = INLINE.sub(" ", item.text)
         here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
         here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
-        here.bag.update(("reference", cited) for cited in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain)))
+        here.bag.update(
+            ("reference", cited)
+            for cited in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", " ", plain))
+        )
     return found
 
 
@@ -88,30 +97,56 @@ def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, s
     ours, theirs = sections(source), sections(translation)
     wanted, given = (str(chapter.meta.get("prerequisites")) for chapter in (source, translation))
     if wanted != given:
-        yield theirs[0].at, f"the English has prerequisites {wanted}, this page {given}", "give both the same"
+        yield (
+            theirs[0].at,
+            f"the English has prerequisites {wanted}, this page {given}",
+            "give both the same",
+        )
     for one, other in zip_longest(ours, theirs):
-        wanted, given = (f"#{s.anchor} at level {s.level}" if s else "the end" for s in (one, other))
+        wanted, given = (
+            f"#{s.anchor} at level {s.level}" if s else "the end" for s in (one, other)
+        )
         if wanted != given:
             line = (other or theirs[-1]).at
-            yield line, f"the English has {wanted} here, this page {given}", "give both the same headings and anchors, in order"
+            yield (
+                line,
+                f"the English has {wanted} here, this page {given}",
+                "give both the same headings and anchors, in order",
+            )
             return
     for one, other in zip(ours, theirs, strict=True):
         here = f"section #{other.anchor}"
         for want, have in zip_longest(one.order, other.order, fillvalue=("", "nothing")):
             if want != have:
-                what = f"{here}: the English has {' '.join(want).strip()} where this page has {' '.join(have).strip()}"
+                what = (
+                    f"{here}: the English has {' '.join(want).strip()} where this page has "
+                    f"{' '.join(have).strip()}"
+                )
                 yield other.at, what, "include the same cells and labels in the same order"
                 break
         for kind, value in one.bag - other.bag:
-            yield other.at, f"{here}: {kind} {value} of the English is missing", "carry it over unchanged"
+            yield (
+                other.at,
+                f"{here}: {kind} {value} of the English is missing",
+                "carry it over unchanged",
+            )
         for kind, value in other.bag - one.bag:
-            yield other.at, f"{here}: {kind} {value} does not stand in the English", "take it out, or mend the English"
+            yield (
+                other.at,
+                f"{here}: {kind} {value} does not stand in the English",
+                "take it out, or mend the English",
+            )
 
 
 def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[str]:
-    """Terms of the glossary that the English uses and whose fixed translation the page never uses."""
+    """Terms of the glossary that the English uses and whose fixed translation the page
+    never uses.
+    """
     english, here = words(SOURCE, "term"), words(lang, "term")
-    said, says = (" ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower() for c in (source, translation))
+    said, says = (
+        " ".join([c.title, *(_CODE.sub(" ", line.text) for line in c.prose)]).lower()
+        for c in (source, translation)
+    )
     for term, text in english.items():
         plain, fixed = (w.partition("(")[0].strip().lower() for w in (text, here[term]))
         if re.search(rf"\b{re.escape(plain)}\b", said) and fixed not in says:
@@ -120,7 +155,9 @@ def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[
 
 def pairs(book: Book) -> Iterator[tuple[Chapter, Chapter]]:
     """Each chapter of a translation with the English it translates."""
-    by_place = {_place(chapter, SOURCE): chapter for chapter in read_book(book.root, SOURCE).chapters}
+    by_place = {
+        _place(chapter, SOURCE): chapter for chapter in read_book(book.root, SOURCE).chapters
+    }
     for chapter in book.chapters:
         if _place(chapter, book.lang) in by_place:
             yield by_place[_place(chapter, book.lang)], chapter
@@ -138,18 +175,23 @@ def read_stamps(root: Path, lang: str) -> dict[str, dict[str, str]]:
     try:
         stamps = msgspec.json.decode(read_text(root / shown, shown), type=dict[str, dict[str, str]])
     except msgspec.DecodeError as error:
-        raise SourceError(shown, 1, f"is not as course stamp writes it ({error}): take it from the last commit") from None
+        raise SourceError(
+            shown, 1, f"is not as course stamp writes it ({error}): take it from the last commit"
+        ) from None
     return stamps
 
 
 def stale_sections(source: Chapter, stamps: Mapping[str, Mapping[str, str]]) -> list[str]:
     """The anchors of the sections whose English has changed since the translator looked."""
     seen = stamps.get(source.path.stem, {})
-    return [section.anchor for section in sections(source) if seen.get(section.anchor) != section.stamp]
+    return [
+        section.anchor for section in sections(source) if seen.get(section.anchor) != section.stamp
+    ]
 
 
 def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
-    """Record that a translator has looked at a chapter, or at one section: ``"rooflines#sec-matmul"``.
+    """Record that a translator has looked at a chapter, or at one section:
+    ``"rooflines#sec-matmul"``.
 
     Raises
     ------
@@ -157,15 +199,25 @@ def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
         If the book has no such chapter or section in this language.
     """
     name, _, anchor = wanted.partition("#")
-    by_name = {translation.path.stem: source for source, translation in pairs(read_book(root, lang))}
+    by_name = {
+        translation.path.stem: source for source, translation in pairs(read_book(root, lang))
+    }
     if name not in by_name:
-        raise CourseError(f"chapter {name!r} is not translated into {lang!r}: choose from {', '.join(sorted(by_name))}")
+        raise CourseError(
+            f"chapter {name!r} is not translated into {lang!r}: choose from "
+            f"{', '.join(sorted(by_name))}"
+        )
     current = {section.anchor: section.stamp for section in sections(by_name[name])}
     if anchor and anchor not in current:
-        raise CourseError(f"chapter {name!r} has no section {anchor!r}: choose from {', '.join(current)}")
+        raise CourseError(
+            f"chapter {name!r} has no section {anchor!r}: choose from {', '.join(current)}"
+        )
     stamps = read_stamps(root, lang)
     kept = {key: value for key, value in stamps.get(name, {}).items() if key in current}
     chosen = [anchor] if anchor else list(current)
     stamps[name] = {**kept, **{key: current[key] for key in chosen}}
-    swap_in(root / "chapters" / lang / "stamps.json", json.dumps(stamps, indent=1, sort_keys=True) + "\n")
+    swap_in(
+        root / "chapters" / lang / "stamps.json",
+        json.dumps(stamps, indent=1, sort_keys=True) + "\n",
+    )
     return chosen

@@ -1,4 +1,6 @@
-"""Checks the source without running it: references, inline rules, numbers typed by hand, cells nobody uses."""
+"""Checks the source without running it: references, inline rules, numbers typed by hand, cells
+nobody uses.
+"""
 
 import ast
 import json
@@ -16,15 +18,7 @@ from course_lib.specs import provenance
 from course_press.check import parity
 from course_press.exports import notebooks
 from course_press.source.book import Book, languages, read_book
-from course_press.source.chapter import (
-    CITED,
-    INLINE,
-    LABELS,
-    Chapter,
-    Line,
-    SourceError,
-    read_text,
-)
+from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, SourceError, read_text
 
 CODE_WIDTH = 88
 """Characters of code that a page shows without scrolling."""
@@ -33,9 +27,12 @@ _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
 _CROSS = re.compile(rf"(?:{'|'.join(LABELS)})-")
 _MATHS = re.compile(r"\$\$(.+?)\$\$|(?<![\\\w$])\$(?=\S)(.+?)(?<=\S)\$(?!\d)")
 _NOT_PROSE = re.compile(r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$")
-_UNIT = r"(?:×|%|°C|[pnµmkMGTPE]?(?:s|B|b|FLOP[sS]?|OPs?|W|Wh|Hz)(?:/(?:s|B))?|[KMG]iB|bits?|bytes?|times|percent)"
+_UNIT = r"(?:×|%|°C|[pnµmkMGTPE]?(?:s|B|b|FLOP[sS]?|OPs?|W|Wh|Hz)(?:/(?:s|B))?|[KMG]iB|bits?|bytes?|times|percent)"  # noqa: E501
 _EXERCISE = re.compile(r"\b(?:exercise|check)\(\s*[\"']([\w-]+)")
-_TYPED = re.compile(rf"(?<![\w.#-])[0-9][0-9.,]*(?:\s*[-–]\s*[0-9][0-9.,]*)?(?:[ \u00a0]*{_UNIT})(?![\w])|[0-9][0-9.,]*e[0-9]+")
+_TYPED = re.compile(
+    rf"(?<![\w.#-])[0-9][0-9.,]*(?:\s*[-–]\s*[0-9][0-9.,]*)?(?:[ "
+    rf"\u00a0]*{_UNIT})(?![\w])|[0-9][0-9.,]*e[0-9]+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +88,15 @@ def bibliography_keys(files: Iterable[Path]) -> set[str]:
         text = read_text(file)
         try:
             bibtex = file.suffix != ".json"
-            keys.update(re.findall(r"@\w+\{([^,\s]+),", text) if bibtex else (entry["id"] for entry in json.loads(text)))
+            keys.update(
+                re.findall(r"@\w+\{([^,\s]+),", text)
+                if bibtex
+                else (entry["id"] for entry in json.loads(text))
+            )
         except (KeyError, TypeError, ValueError) as error:
-            raise SourceError(file, 1, f"is no list of sources, each with its id: {error!r}") from None
+            raise SourceError(
+                file, 1, f"is no list of sources, each with its id: {error!r}"
+            ) from None
     return keys
 
 
@@ -105,15 +108,27 @@ def _references(book: Book) -> Iterator[Finding]:
             for id_ in _LABEL.findall(line.text):
                 if id_ in labels:
                     first = labels[id_]
-                    yield _finding(line, f"label #{id_} stands at {first.file}:{first.number} already", "rename one of them")
+                    yield _finding(
+                        line,
+                        f"label #{id_} stands at {first.file}:{first.number} already",
+                        "rename one of them",
+                    )
                 labels.setdefault(id_, line)
     for chapter in book.chapters:
         for line in chapter.prose:
             for id_ in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", "", line.text)):
                 if _CROSS.match(id_) and id_ not in labels:
-                    yield _finding(line, f"@{id_} has no target in the book", "write the label, or mend the reference")
+                    yield _finding(
+                        line,
+                        f"@{id_} has no target in the book",
+                        "write the label, or mend the reference",
+                    )
                 elif not _CROSS.match(id_) and id_ not in keys:
-                    yield _finding(line, f"@{id_} is in no bibliography", "add it to references.bib, or mend the key")
+                    yield _finding(
+                        line,
+                        f"@{id_} is in no bibliography",
+                        "add it to references.bib, or mend the key",
+                    )
 
 
 def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
@@ -124,20 +139,38 @@ def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
         except SyntaxError as error:
             yield _finding(inline.at, f"{shown} is not an expression: {error.msg}", "mend it")
             continue
-        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in ("n", "t")):
-            yield _finding(inline.at, f"{shown} is not a call of n() or t()", "wrap it: numbers in n(), words in t()")
+        if not (
+            isinstance(tree, ast.Call)
+            and isinstance(tree.func, ast.Name)
+            and tree.func.id in ("n", "t")
+        ):
+            yield _finding(
+                inline.at,
+                f"{shown} is not a call of n() or t()",
+                "wrap it: numbers in n(), words in t()",
+            )
     if not chapter.meta.get("engine") and not list(chapter.cells):
         for inline in chapter.inlines:
             fix = "write engine: jupyter in the front matter of the page"
-            yield _finding(inline.at, f"{chapter.path} has inline code but no cell: Quarto would not run it", fix)
+            yield _finding(
+                inline.at,
+                f"{chapter.path} has inline code but no cell: Quarto would not run it",
+                fix,
+            )
             break
     for line in chapter.prose:
         for match in _MATHS.finditer(line.text):
             maths = match[1] or match[2]
             if "{python}" in maths:
-                yield _finding(line, "inline code inside maths", "close the maths before the number")
+                yield _finding(
+                    line, "inline code inside maths", "close the maths before the number"
+                )
             elif re.search(r"\d[.,]\d", maths):
-                yield _finding(line, f"decimal numeral inside maths: ${maths}$", "put the number outside, from n()")
+                yield _finding(
+                    line,
+                    f"decimal numeral inside maths: ${maths}$",
+                    "put the number outside, from n()",
+                )
 
 
 def _translation(book: Book) -> Iterator[Finding]:
@@ -148,10 +181,18 @@ def _translation(book: Book) -> Iterator[Finding]:
         name = f"{book.lang}/{translation.path.stem}"
         if stale := parity.stale_sections(source, stamps):
             what = f"{len(stale)} sections of {name} are out of date: {', '.join(stale)}"
-            fix = f"compare with the English, then course stamp {book.lang} {translation.path.stem}#SECTION"
+            fix = (
+                f"compare with the English, then course stamp {book.lang} "
+                f"{translation.path.stem}#SECTION"
+            )
             yield Finding(translation.path, 1, what, fix)
         for term in parity.missing_terms(source, translation, book.lang):
-            yield Finding(translation.path, 1, f"a term of the glossary is translated otherwise: {term}", "use the fixed term")
+            yield Finding(
+                translation.path,
+                1,
+                f"a term of the glossary is translated otherwise: {term}",
+                "use the fixed term",
+            )
 
 
 def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
@@ -163,7 +204,11 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
                 for line in cell.lines:
                     for id_ in _EXERCISE.findall(line.text):
                         if id_ not in known:
-                            yield _finding(line, f"there is no exercise {id_}", "name one of course_lib.exercises.all()")
+                            yield _finding(
+                                line,
+                                f"there is no exercise {id_}",
+                                "name one of course_lib.exercises.all()",
+                            )
     folder = exercises.FOLDER
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
     for file, what in exercises.untranslated():
@@ -180,42 +225,78 @@ def _labs(books: Iterable[Book]) -> Iterator[Finding]:
 
 
 def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
-    """Every chip, model and price loads, which proves its figures' sources; every source is cited by one of them."""
+    """Every chip, model and price loads, which proves its figures' sources; every source is cited
+    by one of them.
+    """
     data = provenance.DATA
     shown = data.relative_to(root) if data.is_relative_to(root) else data
     cited: set[str] = set()
     yield from (Finding(file, 1, why, "mend the file") for file, why in specs.unreadable().items())
-    for folder, keys, load in (("chips", specs.chips(), specs.chip), ("models", models.models(), models.model)):
+    for folder, keys, load in (
+        ("chips", specs.chips(), specs.chip),
+        ("models", models.models(), models.model),
+    ):
         for key in keys:
             try:
                 found = load(key)
-                cited |= set(found.sources) if isinstance(found, specs.Accelerator) else set(models.cited_by(found))
+                cited |= (
+                    set(found.sources)
+                    if isinstance(found, specs.Accelerator)
+                    else set(models.cited_by(found))
+                )
             except CourseError as error:
                 yield Finding(shown / folder / f"{key}.toml", 1, str(error), "mend the file")
     try:
         cited |= {price.source for price in tables.prices()}
     except CourseError as error:
         yield Finding(shown / "prices.csv", 1, str(error), "mend the file")
-    prose = {id_ for book in books for chapter in book.chapters for line in chapter.prose for id_ in CITED.findall(line.text)}
+    prose = {
+        id_
+        for book in books
+        for chapter in book.chapters
+        for line in chapter.prose
+        for id_ in CITED.findall(line.text)
+    }
     for id_ in sorted(set(provenance.sources()) - cited - prose):
-        yield Finding(shown / "sources.json", 1, f"source {id_} is cited by nothing", "delete the entry, or cite it")
+        yield Finding(
+            shown / "sources.json",
+            1,
+            f"source {id_} is cited by nothing",
+            "delete the entry, or cite it",
+        )
     for book in books:
-        for key in sorted(bibliography_keys([file for file in book.bibliography if file.suffix == ".bib"])):
+        for key in sorted(
+            bibliography_keys([file for file in book.bibliography if file.suffix == ".bib"])
+        ):
             if key in provenance.sources():
-                yield Finding(Path("references.bib"), 1, f"{key} stands in sources.json too", "keep it there and delete it here")
+                yield Finding(
+                    Path("references.bib"),
+                    1,
+                    f"{key} stands in sources.json too",
+                    "keep it there and delete it here",
+                )
 
 
 class _Allowed:
-    """Numbers that may stand in prose as they are: `chapters/allowed-numbers.toml`, each with its reason."""
+    """Numbers that may stand in prose as they are: `chapters/allowed-numbers.toml`, each with its
+    reason.
+    """
 
     def __init__(self, root: Path) -> None:
         self.file = root / "chapters" / "allowed-numbers.toml"
         shown = Path("chapters") / self.file.name
         try:
             entries = tomllib.loads(read_text(self.file, shown)) if self.file.is_file() else {}
-            self.entries = {(name, entry["text"]) for name, listed in entries.items() for entry in listed if entry["reason"]}
+            self.entries = {
+                (name, entry["text"])
+                for name, listed in entries.items()
+                for entry in listed
+                if entry["reason"]
+            }
         except (AttributeError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-            raise SourceError(shown, 1, f"must hold, for each page, entries with text and reason: {error!r}") from None
+            raise SourceError(
+                shown, 1, f"must hold, for each page, entries with text and reason: {error!r}"
+            ) from None
         self.used: set[tuple[str, str]] = set()
 
     def __call__(self, line: Line, text: str) -> bool:
@@ -226,7 +307,12 @@ class _Allowed:
     def unused(self) -> Iterator[Finding]:
         for name, text in sorted(self.entries - self.used):
             shown = Path("chapters") / self.file.name
-            yield Finding(shown, 1, f"{text!r} is allowed in {name} and does not stand there", "delete the entry")
+            yield Finding(
+                shown,
+                1,
+                f"{text!r} is allowed in {name} and does not stand there",
+                "delete the entry",
+            )
 
 
 def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
@@ -234,7 +320,9 @@ def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
         prose = _NOT_PROSE.sub(" ", INLINE.sub(" ", line.text))
         for match in _TYPED.finditer(prose):
             if not allowed(line, match[0].strip()):
-                fix = "compute it: `{python} n(…)`, or give a reason in chapters/allowed-numbers.toml"
+                fix = (
+                    "compute it: `{python} n(…)`, or give a reason in chapters/allowed-numbers.toml"
+                )
                 yield _finding(line, f"number typed by hand: {match[0].strip()}", fix)
 
 
@@ -242,11 +330,20 @@ def _wide_code(chapter: Chapter) -> Iterator[Finding]:
     for cell in chapter.cells:
         for line in cell.lines:
             if len(line.text) > CODE_WIDTH:
-                yield _finding(line, f"code line of {len(line.text)} characters", f"break it: pages show {CODE_WIDTH}")
+                yield _finding(
+                    line,
+                    f"code line of {len(line.text)} characters",
+                    f"break it: pages show {CODE_WIDTH}",
+                )
 
 
 def _unused_cells(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     used = {file.resolve() for book in books for chapter in book.chapters for file in chapter.files}
     for file in sorted((root / "chapters" / "cells").rglob("*.qmd")):
         if file.resolve() not in used:
-            yield Finding(file.relative_to(root), 1, "no chapter includes this cell", "include it, or delete the file")
+            yield Finding(
+                file.relative_to(root),
+                1,
+                "no chapter includes this cell",
+                "include it, or delete the file",
+            )

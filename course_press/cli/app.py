@@ -1,4 +1,6 @@
-"""The command `course`: parses, calls, prints. Exit codes: 0 done, 1 a check failed, 2 bad input, 3 something is missing."""
+"""The command `course`: parses, calls, prints. Exit codes: 0 done, 1 a check failed, 2 bad input, 3
+something is missing.
+"""
 
 import contextlib
 import functools
@@ -17,26 +19,14 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError
-from course_press.check import parity  # fmt: skip
+from course_press.check import parity
 from course_press.check import rules as checks
-from course_press.cli import (
-    calibrate as cli_calibrate,
-)
-from course_press.cli import (
-    exercises as cli_exercises,
-)
-from course_press.cli import (
-    export as cli_export,
-)
-from course_press.cli import (
-    labs as cli_labs,
-)
-from course_press.cli import (
-    predict as cli_predict,
-)
-from course_press.cli import (
-    specs as cli_specs,
-)
+from course_press.cli import calibrate as cli_calibrate
+from course_press.cli import exercises as cli_exercises
+from course_press.cli import export as cli_export
+from course_press.cli import labs as cli_labs
+from course_press.cli import predict as cli_predict
+from course_press.cli import specs as cli_specs
 from course_press.cli.console import err_console, out_console, progress
 from course_press.exports import book as export
 from course_press.exports import notebooks
@@ -46,7 +36,10 @@ from course_press.source.book import languages, read_book
 from course_press.source.chapter import MissingError
 
 app = typer.Typer(
-    help="Builds, checks and shows the book.", no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
+    help="Builds, checks and shows the book.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
 )
 app.add_typer(cli_specs.app)
 app.add_typer(cli_predict.app)
@@ -73,15 +66,25 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def course(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Builds, checks and shows the book. Run it in the book's folder."""
 
 
 @app.command()
 def build(
-    lang: Annotated[list[str] | None, typer.Option(help="Language to build; repeat for several. All when not given.")] = None,
-    engine: Annotated[Engine, typer.Option(help="auto takes Quarto where it is on PATH.")] = Engine.auto,
+    lang: Annotated[
+        list[str] | None,
+        typer.Option(help="Language to build; repeat for several. All when not given."),
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="auto takes Quarto where it is on PATH.")
+    ] = Engine.auto,
     out: Annotated[Path, typer.Option(help="Folder for the site.")] = Path("_site"),
 ) -> None:
     """Build the site from executed cells.
@@ -90,20 +93,26 @@ def build(
     """
     root = Path.cwd()
     langs = _languages(root, lang)
-    use_quarto = engine is Engine.quarto or (engine is Engine.auto and quarto.installed() is not None)
+    use_quarto = engine is Engine.quarto or (
+        engine is Engine.auto and quarto.installed() is not None
+    )
     press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
     start = time.perf_counter()
     with progress("reading the book") as say:
         pages = press(root, langs, out.resolve(), say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
     out_console.print(
-        f"{len(pages)} pages in {', '.join(langs)} by {name} in {time.perf_counter() - start:.1f} s: {out / 'index.html'}"
+        f"{len(pages)} pages in {', '.join(langs)} by {name} in "
+        f"{time.perf_counter() - start:.1f} s: {out / 'index.html'}"
     )
 
 
 @app.command("notebooks")
 def notebooks_command(
-    lang: Annotated[list[str] | None, typer.Option(help="Language to print; repeat for several. All when not given.")] = None,
+    lang: Annotated[
+        list[str] | None,
+        typer.Option(help="Language to print; repeat for several. All when not given."),
+    ] = None,
 ) -> None:
     """Print every chapter as an executed notebook into notebooks/.
 
@@ -120,7 +129,9 @@ def _languages(root: Path, wanted: list[str] | None) -> list[str]:
     known = languages(root)
     for code in wanted or ():
         if code not in known:
-            raise CourseError(f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}")
+            raise CourseError(
+                f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}"
+            )
     return list(dict.fromkeys(wanted or known))
 
 
@@ -150,7 +161,9 @@ def stamp(
     root = Path.cwd()
     _languages(root, [lang])
     anchors = parity.stamp(root, lang, what)
-    out_console.print(f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English")
+    out_console.print(
+        f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English"
+    )
 
 
 @app.command()
@@ -168,7 +181,9 @@ def serve(
     try:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
     except OSError as error:
-        raise CourseError(f"--port {port} cannot be used ({error.strerror}): choose another") from None
+        raise CourseError(
+            f"--port {port} cannot be used ({error.strerror}): choose another"
+        ) from None
     out_console.print(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
     with server, contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
@@ -181,8 +196,14 @@ def doctor() -> None:
     Example: `course doctor`
     """
     needs = [
-        *(Need(name, _installed(name), "course_lib", "run make book", True) for name in ("numpy", "matplotlib", "msgspec")),
-        *(Need(name, _installed(name), "the embedded engine", "run make book", True) for name in PRESS),
+        *(
+            Need(name, _installed(name), "course_lib", "run make book", True)
+            for name in ("numpy", "matplotlib", "msgspec")
+        ),
+        *(
+            Need(name, _installed(name), "the embedded engine", "run make book", True)
+            for name in PRESS
+        ),
         Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.installed(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
@@ -191,13 +212,23 @@ def doctor() -> None:
     table = Table("what", "found", "for", box=None)
     table.add_row("Python", platform.python_version(), "everything")
     for need in needs:
-        table.add_row(need.what, need.found or f"not found: {need.get}", need.purpose, style=None if need.found else "yellow")
+        table.add_row(
+            need.what,
+            need.found or f"not found: {need.get}",
+            need.purpose,
+            style=None if need.found else "yellow",
+        )
     out_console.print(table)
-    out_console.print(f"Engine that course build takes: {'Quarto' if quarto.installed() else 'embedded'}")
+    out_console.print(
+        f"Engine that course build takes: {'Quarto' if quarto.installed() else 'embedded'}"
+    )
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
         repo, ref = about.address(read_book(Path.cwd(), languages(Path.cwd())[0]))
         if not repo or repo.startswith(about.PLACEHOLDER):
-            said = f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set repo-url in _quarto.yml to your address"
+            said = (
+                f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set "
+                f"repo-url in _quarto.yml to your address"
+            )
             out_console.print(said, style="yellow", soft_wrap=True)
     if any(need.needed and not need.found for need in needs):
         raise typer.Exit(3)
@@ -228,7 +259,9 @@ def _installed(package: str) -> str | None:
 
 
 def main() -> None:
-    """Run the command line; errors of ours, and of the machine, become one message and an exit code."""
+    """Run the command line; errors of ours, and of the machine, become one message and an exit
+    code.
+    """
     # Ended from outside, a run takes its kernels and its half-made files with it, as on Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:

@@ -1,4 +1,6 @@
-"""The command `course calibrate`: constants of the reader's own machine from what lab 0 measured."""
+"""The command `course calibrate`: constants of the reader's own machine from what lab 0
+measured.
+"""
 
 import tomllib
 from pathlib import Path
@@ -18,8 +20,12 @@ app = typer.Typer()
 @app.command("calibrate")
 def calibrate_command(
     file: Annotated[Path, typer.Argument(help="results.csv of lab 00.")],
-    chip: Annotated[str | None, typer.Option(help="Key of the chip; by the device's name when not given.")] = None,
-    device: Annotated[str | None, typer.Option(help="Which device's rows, where the file has several.")] = None,
+    chip: Annotated[
+        str | None, typer.Option(help="Key of the chip; by the device's name when not given.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Which device's rows, where the file has several.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="File for the constants.")] = Path("calibration.toml"),
 ) -> None:
     """Fit what your machine achieves to its own measurements, for `course predict --constants`.
@@ -28,15 +34,23 @@ def calibrate_command(
     """
     if not file.is_file():
         raise CourseError(
-            f"file {str(file)!r} is not there or is no file: run course lab run 00, or pass the results.csv of another run"
+            f"file {str(file)!r} is not there or is no file: run course lab run 00, or "
+            f"pass the results.csv of another run"
         )
     if out.is_file() and not _constants(out):
-        raise CourseError(f"--out {str(out)!r} holds something else than constants: choose another file")
+        raise CourseError(
+            f"--out {str(out)!r} holds something else than constants: choose another file"
+        )
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
     table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
     for dtype, constants in found.constants.items():
-        table.add_row(dtype, n(constants.compute, "%"), n(constants.bandwidth, "%"), n(constants.overhead, "s"))
+        table.add_row(
+            dtype,
+            n(constants.compute, "%"),
+            n(constants.bandwidth, "%"),
+            n(constants.overhead, "s"),
+        )
     out_console.print(table)
     try:
         out.write_text(calibrate.constants.to_toml(found), encoding="utf-8")
@@ -45,7 +59,8 @@ def calibrate_command(
     out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True)
     if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):
         out_console.print(
-            f"left out: products in {', '.join(unused)}; the chip has no peak to set them against, or none ran cold"
+            f"left out: products in {', '.join(unused)}; the chip has no peak to set them "
+            f"against, or none ran cold"
         )
 
 

@@ -1,4 +1,6 @@
-"""Where the command line prints: results on one stream, progress and errors on the other, and no text is markup."""
+"""Where the command line prints: results on one stream, progress and errors on the other, and no
+text is markup.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +8,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
-out_console, err_console = Console(highlight=False, markup=False), Console(stderr=True, highlight=False, markup=False)
+out_console, err_console = (
+    Console(highlight=False, markup=False),
+    Console(stderr=True, highlight=False, markup=False),
+)
 
 
 @contextmanager

@@ -16,9 +16,15 @@ app = typer.Typer()
 
 @app.command("export")
 def export_command(
-    lang: Annotated[list[str] | None, typer.Option(help="Language; repeat for several. All when not given.")] = None,
-    to: Annotated[list[str] | None, typer.Option(help="epub or pdf; repeat for both. Both when not given.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the site, whose cover will link to the files.")] = Path("_site"),
+    lang: Annotated[
+        list[str] | None, typer.Option(help="Language; repeat for several. All when not given.")
+    ] = None,
+    to: Annotated[
+        list[str] | None, typer.Option(help="epub or pdf; repeat for both. Both when not given.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the site, whose cover will link to the files.")
+    ] = Path("_site"),
 ) -> None:
     """Print the book as EPUB and PDF into the site's downloads; a PDF needs Chromium.
 
@@ -28,9 +34,14 @@ def export_command(
     known = languages(root)
     for code in lang or ():
         if code not in known:
-            raise CourseError(f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}")
+            raise CourseError(
+                f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}"
+            )
     for code in dict.fromkeys(lang or known):
         with progress("reading the book") as say:
             files = export.export(root, code, to or about.FORMATS, out.resolve(), say=say)
         for file in files:
-            out_console.print(f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB", soft_wrap=True)
+            out_console.print(
+                f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB",
+                soft_wrap=True,
+            )

@@ -9,15 +9,9 @@ from rich.table import Table
 from course_lib import CourseError
 from course_lib.measured import results
 from course_press.cli.console import err_console, out_console
-from course_press.grading import (
-    benchmark as grading,
-)
-from course_press.grading import (
-    diagnosis as grading_diagnosis,
-)
-from course_press.grading import (
-    ring as grading_ring,
-)
+from course_press.grading import benchmark as grading
+from course_press.grading import diagnosis as grading_diagnosis
+from course_press.grading import ring as grading_ring
 from course_press.labs import run as labs
 
 GRADERS = {"00": grading.grade, "01": grading_ring.grade, "02": grading_diagnosis.grade}
@@ -40,11 +34,22 @@ def lab_run(
     Example: `course lab run 00 --device cpu --budget 60`
     """
     done = labs.run(
-        Path.cwd(), number, device=device, budget=budget, usd_per_hour=usd_per_hour, say=err_console.print, sku=sku,
+        Path.cwd(),
+        number,
+        device=device,
+        budget=budget,
+        usd_per_hour=usd_per_hour,
+        say=err_console.print,
+        sku=sku,
         price_source=price_source,
-    )  # fmt: skip
+    )
     if done.error:
-        err_console.print(f"a cell failed with {done.error}: see {done.notebook}", style="red", soft_wrap=True, markup=False)
+        err_console.print(
+            f"a cell failed with {done.error}: see {done.notebook}",
+            style="red",
+            soft_wrap=True,
+            markup=False,
+        )
         raise typer.Exit(1)
     kept = sorted(file.name for file in done.notebook.parent.iterdir() if file.suffix != ".ipynb")
     out_console.print(f"{done.notebook.parent}: {', '.join(kept)}", soft_wrap=True)
@@ -52,7 +57,8 @@ def lab_run(
 
 @lab.command("compare")
 def lab_compare(
-    before: Annotated[Path, typer.Argument(help="A results.csv.")], after: Annotated[Path, typer.Argument(help="Another one.")]
+    before: Annotated[Path, typer.Argument(help="A results.csv.")],
+    after: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
     """Say which measurements differ by more than noise.
 
@@ -61,11 +67,23 @@ def lab_compare(
     for file in (before, after):
         if not file.is_file():
             raise CourseError(f"{str(file)!r} does not exist: give two results.csv")
-    found = Table("operator", "format", "shape", "timing", "before", "after", "ratio", "beyond noise", box=None)
+    found = Table(
+        "operator",
+        "format",
+        "shape",
+        "timing",
+        "before",
+        "after",
+        "ratio",
+        "beyond noise",
+        box=None,
+    )
     for d in results.compare(results.read(before), results.read(after)):
         verdict = {True: "yes", False: "no", None: "not known"}[d.beyond_noise]
         times = f"{d.before:.4g} s", f"{d.after:.4g} s"
-        found.add_row(*d.key[1:5], *times, f"{d.ratio:.3f}", verdict, style="bold" if d.beyond_noise else None)
+        found.add_row(
+            *d.key[1:5], *times, f"{d.ratio:.3f}", verdict, style="bold" if d.beyond_noise else None
+        )
     out_console.print(found)
 
 
@@ -75,27 +93,46 @@ def lab_cloud(
     gpu: Annotated[str, typer.Option(help=f"One of {', '.join(labs.GPUS)}.")],
     cloud: Annotated[str, typer.Option(help=f"One of {', '.join(labs.CLOUDS)}.")] = "runpod",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 600,
-    max_cost: Annotated[float, typer.Option(min=0, help="USD above which nothing is rented.")] = 5.0,
-    usd_per_hour: Annotated[float | None, typer.Option(help="What the provider asks, where no dated price is known.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run and its cost.")] = False,
+    max_cost: Annotated[
+        float, typer.Option(min=0, help="USD above which nothing is rented.")
+    ] = 5.0,
+    usd_per_hour: Annotated[
+        float | None, typer.Option(help="What the provider asks, where no dated price is known.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run and its cost.")
+    ] = False,
 ) -> None:
     """Rent one GPU, run a lab there, copy the results back, give it back.
 
     Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
     """
     root = Path.cwd()
-    made = labs.plan(root, number, gpu=gpu, cloud=cloud, budget=budget, max_cost=max_cost, usd_per_hour=usd_per_hour)
+    made = labs.plan(
+        root,
+        number,
+        gpu=gpu,
+        cloud=cloud,
+        budget=budget,
+        max_cost=max_cost,
+        usd_per_hour=usd_per_hour,
+    )
     price = made.price
     out_console.print(labs.shown(made), markup=False, highlight=False, soft_wrap=True)
     cost = (
-        f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an hour ({price.provider}, {price.date})"
+        f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an "
+        f"hour ({price.provider}, {price.date})"
     )
     out_console.print(cost, markup=False, soft_wrap=True)
     limits = (
-        f"SkyPilot takes no machine above {made.ceiling:g} USD an hour; what runs on it is ended after {made.minutes:.0f} min"
+        f"SkyPilot takes no machine above {made.ceiling:g} USD an hour; what runs on it is "
+        f"ended after {made.minutes:.0f} min"
     )
     out_console.print(limits, markup=False, soft_wrap=True)
-    copied = f"SkyPilot copies your key to the rented machine ({made.key}): its owner could read it, so give it a spending limit"
+    copied = (
+        f"SkyPilot copies your key to the rented machine ({made.key}): its owner could read "
+        f"it, so give it a spending limit"
+    )
     out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
         out_console.print(f"results in {labs.launch(root, number, made)}", soft_wrap=True)
@@ -116,6 +153,8 @@ def grade(
     verdicts = GRADERS[name](file)
     for verdict in verdicts:
         mark = "passed" if verdict.passed else "FAILED"
-        out_console.print(f"{mark}  {verdict.criterion}: {verdict.said}", markup=False, soft_wrap=True)
+        out_console.print(
+            f"{mark}  {verdict.criterion}: {verdict.said}", markup=False, soft_wrap=True
+        )
     if not all(verdict.passed for verdict in verdicts):
         raise typer.Exit(1)

@@ -21,39 +21,69 @@ def predict(
     model: Annotated[str, typer.Argument(help="Key of a model: llama-3-8b.")],
     chip: Annotated[str, typer.Argument(help="Key of a chip; course chips lists them.")],
     batch: Annotated[int, typer.Option(help="Sequences in the batch.")] = 1,
-    context: Annotated[int, typer.Option(help="Tokens in the cache of each; with --prefill, in the prompt.")] = 1024,
-    weights: Annotated[str, typer.Option(help="Format of the weights: bf16, int8, int4/32.")] = "bf16",
+    context: Annotated[
+        int, typer.Option(help="Tokens in the cache of each; with --prefill, in the prompt.")
+    ] = 1024,
+    weights: Annotated[
+        str, typer.Option(help="Format of the weights: bf16, int8, int4/32.")
+    ] = "bf16",
     activations: Annotated[str | None, typer.Option(help="Format of the activations.")] = None,
     cache: Annotated[str | None, typer.Option(help="Format of keys and values.")] = None,
-    compute: Annotated[str | None, typer.Option(help="Format of the arithmetic in products.")] = None,
+    compute: Annotated[
+        str | None, typer.Option(help="Format of the arithmetic in products.")
+    ] = None,
     tp: Annotated[int, typer.Option(help="Chips that share the model.")] = 1,
-    link: Annotated[str | None, typer.Option(help="Link between them, by its name: nvlink.")] = None,
-    prefill: Annotated[bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")] = False,
-    calibrated: Annotated[bool, typer.Option("--calibrated", help="Beside the bound, a likely time and its range.")] = False,
-    constants: Annotated[Path | None, typer.Option(help="Your own constants, of course calibrate; with --calibrated.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything in SI units, as JSON.")] = False,
+    link: Annotated[
+        str | None, typer.Option(help="Link between them, by its name: nvlink.")
+    ] = None,
+    prefill: Annotated[
+        bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")
+    ] = False,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Beside the bound, a likely time and its range.")
+    ] = False,
+    constants: Annotated[
+        Path | None,
+        typer.Option(help="Your own constants, of course calibrate; with --calibrated."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything in SI units, as JSON.")
+    ] = False,
 ) -> None:
     """Bound a step of inference on a chip; exit with 1 where the model does not fit.
 
     Example: `course predict llama-3-8b h100-sxm --batch 32 --context 4096 --weights int8`
     """
     kept: dict[str, Any] = {"w": weights, "x": activations, "kv": cache, "tp": tp}
-    step = (llm.prefill if prefill else llm.decode)(model, chip, batch, context, **kept, compute=compute, link=link)
+    step = (llm.prefill if prefill else llm.decode)(
+        model, chip, batch, context, **kept, compute=compute, link=link
+    )
     fit = llm.fits(model, chip, batch, context, **kept)
     if constants is not None and not calibrated:
         raise CourseError("--constants needs --calibrated: the bound has no constants")
     likely = calibrate.predict(step, chip, constants=constants) if calibrated else None
     if as_json:
         expected = {} if likely is None else {"calibrated": _likely(likely)}
-        print(json.dumps({**_times(step), **expected, "parts": _parts(step), "fit": _fit(fit)}, indent=1))  # noqa: T201
+        print(  # noqa: T201
+            json.dumps(
+                {**_times(step), **expected, "parts": _parts(step), "fit": _fit(fit)}, indent=1
+            )
+        )
     else:
-        _show(step, fit, f"{model} on {specs.chip(chip).name}, {'prefill' if prefill else 'decode'}")
+        _show(
+            step, fit, f"{model} on {specs.chip(chip).name}, {'prefill' if prefill else 'decode'}"
+        )
         if likely is not None:
             span = f"{n(likely.low, 's')} to {n(likely.high, 's')}"
-            out_console.print(f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
+            out_console.print(
+                f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True
+            )
             out_console.print(likely.source, soft_wrap=True, style="dim")
     if not fit.fits:
-        said = f"{model} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} has {n(fit.available, 'B')}"
+        said = (
+            f"{model} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} has "
+            f"{n(fit.available, 'B')}"
+        )
         err_console.print(said, style="red", soft_wrap=True)
         raise typer.Exit(1)
 
@@ -63,7 +93,17 @@ def _likely(likely: calibrate.Prediction) -> dict[str, Any]:
 
 
 def _times(step: llm.Estimate) -> dict[str, Any]:
-    names = ("bound", "lower", "upper", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
+    names = (
+        "bound",
+        "lower",
+        "upper",
+        "t_math",
+        "t_memory",
+        "t_network",
+        "flops",
+        "bytes",
+        "kernels",
+    )
     return {name: getattr(step, name) for name in names}
 
 
@@ -74,7 +114,13 @@ def _parts(step: llm.Estimate) -> dict[str, Any]:
 def _fit(fit: llm.Fit) -> dict[str, Any]:
     needs = {name: getattr(fit.memory, name) for name in ("weights", "kv", "activations")}
     most = int(fit.max_batch) if math.isfinite(fit.max_batch) else None
-    return {"fits": fit.fits, "needed": fit.needed, "available": fit.available, "max_batch": most, "memory": needs}
+    return {
+        "fits": fit.fits,
+        "needed": fit.needed,
+        "available": fit.available,
+        "max_batch": most,
+        "memory": needs,
+    }
 
 
 def _show(step: llm.Estimate, fit: llm.Fit, what: str) -> None:
@@ -82,17 +128,31 @@ def _show(step: llm.Estimate, fit: llm.Fit, what: str) -> None:
     out_console.print(f"{what}: {step.bound}, {times}", soft_wrap=True)
     found = Table(box=None)
     for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
-        found.add_column(column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True)
+        found.add_column(
+            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
+        )
     for name, part in step.parts.items():
         _row(found, name, part)
         for of, operator in part.parts.items() if len(part.parts) > 1 else ():
             _row(found, f"  {of}", operator)
     out_console.print(found)
-    most = f"; at most {n(fit.max_batch)} sequences of this length" if math.isfinite(fit.max_batch) else ""
-    out_console.print(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{most}", soft_wrap=True)
+    most = (
+        f"; at most {n(fit.max_batch)} sequences of this length"
+        if math.isfinite(fit.max_batch)
+        else ""
+    )
+    out_console.print(
+        f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{most}",
+        soft_wrap=True,
+    )
 
 
 def _row(found: Table, name: str, part: llm.Estimate) -> None:
-    times = (n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network))
-    counts = (n(float(part.flops), "FLOP").removesuffix("FLOP"), n(float(part.bytes), "B").removesuffix("B"))
+    times = (
+        n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network)
+    )
+    counts = (
+        n(float(part.flops), "FLOP").removesuffix("FLOP"),
+        n(float(part.bytes), "B").removesuffix("B"),
+    )
     found.add_row(name, part.bound.removesuffix("-bound"), *times, *counts)

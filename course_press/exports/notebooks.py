@@ -1,4 +1,6 @@
-"""Prints chapters as executed notebooks, the same bytes for the same chapter, for Jupyter and Colab."""
+"""Prints chapters as executed notebooks, the same bytes for the same chapter, for Jupyter and
+Colab.
+"""
 
 import json
 import re
@@ -23,8 +25,11 @@ JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
 _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
-def write(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one; return the files.
+def write(
+    root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
+    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one; return the
+    files.
 
     The first cells of the labs' notebooks follow the same address.
 
@@ -42,25 +47,35 @@ def write(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lamb
     return list(notebooks)
 
 
-def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> dict[Path, str]:
+def printed(
+    root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None
+) -> dict[Path, str]:
     """The notebooks of these languages: where each belongs, and its text."""
     cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
     books = [read_book(root, lang) for lang in langs]
 
     def job(book: Book, chapter: Chapter, labels: Mapping[str, Any]) -> tuple[Path, str]:
-        ran = run(chapter, root=root, lang=book.lang, to="notebook", cache=cache, fingerprint=fingerprint)
-        return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(book, chapter, ran, labels)
+        ran = run(
+            chapter, root=root, lang=book.lang, to="notebook", cache=cache, fingerprint=fingerprint
+        )
+        return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(
+            book, chapter, ran, labels
+        )
 
     jobs = []
     for book, pages in zip(books, print_pages(books, cache, fingerprint, say=say), strict=True):
         labels = {label["id"]: label for page in pages for label in page.data["labels"]}
         chapters = [chapter for chapter in book.chapters if has_notebook(chapter)]
-        jobs += [(f"{book.lang} · notebook · {c.title}", partial(job, book, c, labels)) for c in chapters]
+        jobs += [
+            (f"{book.lang} · notebook · {c.title}", partial(job, book, c, labels)) for c in chapters
+        ]
     return dict(together(jobs, say=say))
 
 
 def has_notebook(chapter: Chapter) -> bool:
-    """Whether there is something to run: neither on the cover nor on pages that say ``notebook: false``."""
+    """Whether there is something to run: neither on the cover nor on pages that say ``notebook:
+    false``.
+    """
     return any(chapter.cells) and not chapter.is_cover and chapter.meta.get("notebook", True)
 
 
@@ -72,7 +87,9 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     markdown = pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
     outputs = iter(ran.outputs)
-    shown = {i: next(outputs) if cell.options.get("eval", True) else [] for i, cell in enumerate(cells)}
+    shown = {
+        i: next(outputs) if cell.options.get("eval", True) else [] for i, cell in enumerate(cells)
+    }
     parts: list[dict[str, Any]] = [
         text_cell(f"{stem}-title", f"# {chapter.title}"),
         code_cell(f"{stem}-install", install(book, book.lang), [], 1),
@@ -80,9 +97,12 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
             number = int(piece)
-            part = code_cell(_id(stem, cells[number], number), cells[number].code, shown[number], number + 2)
+            part = code_cell(
+                _id(stem, cells[number], number), cells[number].code, shown[number], number + 2
+            )
             if not cells[number].options.get("eval", True):
-                # The reader runs it; a check that runs every cell must not, for what it gives differs everywhere.
+                # The reader runs it; a check that runs every cell must not, for what it gives
+                # differs everywhere.
                 part |= {"metadata": {"tags": ["nbval-skip"]}, "execution_count": None}
             parts.append(part)
         elif piece.strip():
@@ -91,7 +111,9 @@ def _notebook(book: Book, chapter: Chapter, ran: Ran, labels: Mapping[str, Any])
 
 
 def install(book: Book, lang: str | None = None) -> str:
-    """The first cell: gets the library where it is missing, on Colab say; sets the language, if one is given."""
+    """The first cell: gets the library where it is missing, on Colab say; sets the language, if one
+    is given.
+    """
     source = json.dumps("git+{}@{}".format(*address(book)))
     return (
         "import importlib.util\n" + ("import os\n" if lang else "") + "import subprocess\n"
@@ -101,7 +123,8 @@ def install(book: Book, lang: str | None = None) -> str:
         f"    source = {source}\n"
         '    pip = [sys.executable, "-m", "pip", "install", "-q", source]\n'
         "    if subprocess.run(pip, check=False, capture_output=True).returncode:\n"
-        '        raise SystemExit(f"course_lib is not here and pip could not get {source}: is there a network?")'
+        '        raise SystemExit(f"course_lib is not here and pip could not get '
+        '{source}: is there a network?")'
     )
 
 
@@ -120,7 +143,9 @@ def labs(book: Book) -> dict[Path, str]:
             notebook = json.loads(text)
             cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
         except (KeyError, StopIteration, TypeError, ValueError) as error:
-            raise CourseError(f"{file.relative_to(book.root)} is no notebook with a cell of code: {error!r}") from None
+            raise CourseError(
+                f"{file.relative_to(book.root)} is no notebook with a cell of code: {error!r}"
+            ) from None
         cell["source"] = install(book).splitlines(keepends=True)
         found[file] = json.dumps(notebook, ensure_ascii=text.isascii(), indent=1) + "\n"
     return found
@@ -133,10 +158,17 @@ def _id(stem: str, cell: Cell, number: int) -> str:
 
 def text_cell(id_: str, text: str) -> dict[str, Any]:
     """A cell of Markdown."""
-    return {"cell_type": "markdown", "id": id_, "metadata": {}, "source": text.splitlines(keepends=True)}
+    return {
+        "cell_type": "markdown",
+        "id": id_,
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+    }
 
 
-def code_cell(id_: str, code: str, outputs: Sequence[Mapping[str, Any]] = (), count: int | None = None) -> dict[str, Any]:
+def code_cell(
+    id_: str, code: str, outputs: Sequence[Mapping[str, Any]] = (), count: int | None = None
+) -> dict[str, Any]:
     """A cell of code with what it gave, as the `count`-th that was run."""
     return {
         "cell_type": "code",
@@ -144,7 +176,10 @@ def code_cell(id_: str, code: str, outputs: Sequence[Mapping[str, Any]] = (), co
         "metadata": {},
         "execution_count": count,
         "source": code.splitlines(keepends=True),
-        "outputs": [{**output, **({"execution_count": count} if "execution_count" in output else {})} for output in outputs],
+        "outputs": [
+            {**output, **({"execution_count": count} if "execution_count" in output else {})}
+            for output in outputs
+        ],
     }
 
 

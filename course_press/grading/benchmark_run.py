@@ -1,4 +1,6 @@
-"""Runs a learner's benchmark for the grader of lab 00: on the simulated machine, or on this computer's own CPU."""
+"""Runs a learner's benchmark for the grader of lab 00: on the simulated machine, or on this
+computer's own CPU.
+"""
 
 import secrets
 from math import inf
@@ -12,12 +14,24 @@ from course_press.grading.inside.benchmark import KEYS
 from course_press.grading.learner import Learner, Warden, serve
 
 SIZE = 512
-"""n: large enough that three matrices outweigh the call, small enough that a laptop answers in milliseconds."""
+"""n: large enough that three matrices outweigh the call, small enough that a laptop answers in
+milliseconds.
+"""
 REPEATS = 11
-"""Odd, and as many as the simulated machine takes to come round: exactly one of them is an outlier."""
+"""Odd, and as many as the simulated machine takes to come round: exactly one of them is
+an outlier.
+"""
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
 """The simulated runs: which package is there, and which device is asked for."""
-KINDS = ("not-implemented", "no-measure", "unsupported", "not-ready", "no-package", "syntax", "crash")
+KINDS = (
+    "not-implemented",
+    "no-measure",
+    "unsupported",
+    "not-ready",
+    "no-package",
+    "syntax",
+    "crash",
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +52,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[simulated.Sample] = []
     event_samples: list[simulated.Sample] = []
     ours: list[float] = []
-    """What the same multiplication took this computer each time that we measured it ourselves, before and after."""
+    """What the same multiplication took this computer each time that we measured it ourselves,
+    before and after.
+    """
 
 
 class _Value(msgspec.Struct):
@@ -69,7 +85,9 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
     with Warden(["numpy"]) as warden:
         for package, device in RUNS:
             machine = simulated.Machine()
-            learner = warden.start("benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS)
+            learner = warden.start(
+                "benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS
+            )
             outcome = _outcome(learner, device, SIZE, machine)
             # What a first call multiplied does not matter, for its time is not to count.
             calls = [call for call in machine.calls if not call.first] or machine.calls
@@ -87,10 +105,12 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
 
 
 def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
-    """Run it for real, between measurements of our own; again if they are far apart, for a computer has other work too.
+    """Run it for real, between measurements of our own; again if they are far apart, for a computer
+    has other work too.
 
-    A busy computer slows single multiplications tenfold. So all of ours span the range that is allowed, those of earlier tries
-    too: it is narrow where the computer is quiet, and wide where it is not.
+    A busy computer slows single multiplications tenfold. So all of ours span the range that is
+    allowed, those of earlier tries too: it is narrow where the computer is quiet, and wide where it
+    is not.
 
     Raises
     ------
@@ -104,10 +124,17 @@ def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
         own = warden.start("own", path, (tries + 1) * limit, size=size, repeats=REPEATS)
         ours = _own_seconds(own)
         for _ in range(tries):
-            outcome = _outcome(warden.start("benchmark", path, limit, device="cpu", size=size, repeats=REPEATS), "cpu", size)
+            outcome = _outcome(
+                warden.start("benchmark", path, limit, device="cpu", size=size, repeats=REPEATS),
+                "cpu",
+                size,
+            )
             ours += _own_seconds(own)
             outcome = msgspec.structs.replace(outcome, ours=ours)
-            if outcome.failure == "no-package" and outcome.said.rpartition(" ")[2] not in warden.missing:
+            if (
+                outcome.failure == "no-package"
+                and outcome.said.rpartition(" ")[2] not in warden.missing
+            ):
                 # It is here: what is raised for it is the file's own.
                 outcome = msgspec.structs.replace(outcome, failure="crash")
             if outcome.failure or outcome.wrong_return or within(outcome):
@@ -125,7 +152,9 @@ def within(outcome: Outcome, factor: float = 3.0) -> bool:
     return min(outcome.ours) / factor <= outcome.seconds <= max(outcome.ours) * factor
 
 
-def _outcome(learner: Learner, device: str, size: int, machine: simulated.Machine | None = None) -> Outcome:
+def _outcome(
+    learner: Learner, device: str, size: int, machine: simulated.Machine | None = None
+) -> Outcome:
     def answer(told: _Told, payload: bytes) -> dict[str, Any] | None:
         if told.op in ("returned", "failed"):
             return None
@@ -135,7 +164,12 @@ def _outcome(learner: Learner, device: str, size: int, machine: simulated.Machin
 
     told = serve(learner, _Told, answer)
     if told.op == "failed":
-        return Outcome(device=device, size=size, failure=told.failure if told.failure in KINDS else "crash", said=told.said)
+        return Outcome(
+            device=device,
+            size=size,
+            failure=told.failure if told.failure in KINDS else "crash",
+            said=told.said,
+        )
     return _read(told, device, size)
 
 

@@ -1,4 +1,5 @@
-"""Grades the learner's file of lab 02: what is wrong with each patient, and which operator shows it.
+"""Grades the learner's file of lab 02: what is wrong with each patient, and which operator shows
+it.
 
 The file is read, not run: it holds one dict.
 """
@@ -25,33 +26,78 @@ class Patient(NamedTuple):
 
 PATIENTS = {
     "A": Patient(
-        "strided-copies", ("aten::copy_",), "its copies read inputs that do not lie row by row, in one format on one device"
+        "strided-copies",
+        ("aten::copy_",),
+        "its copies read inputs that do not lie row by row, in one format on one device",
     ),
-    "B": Patient("tiny-batches", ("aten::mm",), "there are two thousand products in a step, and each has one row in its shapes"),
-    "C": Patient("none", ("aten::mm", "aten::gelu"), "every operator is called once or twice in a step, on whole arrays"),
-    "D": Patient("unfused-chain", ("aten::mul", "aten::add", "aten::tanh"), "products, sums and a tanh of whole arrays in a row"),
-    "E": Patient("round-trip", ("aten::copy_", "Memcpy"), "its copies have two formats among their inputs, or two devices"),
+    "B": Patient(
+        "tiny-batches",
+        ("aten::mm",),
+        "there are two thousand products in a step, and each has one row in its shapes",
+    ),
+    "C": Patient(
+        "none",
+        ("aten::mm", "aten::gelu"),
+        "every operator is called once or twice in a step, on whole arrays",
+    ),
+    "D": Patient(
+        "unfused-chain",
+        ("aten::mul", "aten::add", "aten::tanh"),
+        "products, sums and a tanh of whole arrays in a row",
+    ),
+    "E": Patient(
+        "round-trip",
+        ("aten::copy_", "Memcpy"),
+        "its copies have two formats among their inputs, or two devices",
+    ),
 }
 WRAPPERS = {
-    "aten::linear": "aten::mm", "aten::matmul": "aten::mm", "aten::contiguous": "aten::copy_", "aten::clone": "aten::copy_",
-    "aten::to": "aten::copy_", "aten::_to_copy": "aten::copy_",
-}  # fmt: skip
+    "aten::linear": "aten::mm",
+    "aten::matmul": "aten::mm",
+    "aten::contiguous": "aten::copy_",
+    "aten::clone": "aten::copy_",
+    "aten::to": "aten::copy_",
+    "aten::_to_copy": "aten::copy_",
+}
 """Operators that only call others, by the one that does their work."""
 CONFUSED = {
-    ("strided-copies", "round-trip"): "aten::copy_ shows both: the formats are the same on both sides here, the strides are not",
+    (
+        "strided-copies",
+        "round-trip",
+    ): "aten::copy_ shows both: the formats are the same on both sides here, the strides are not",
     (
         "round-trip",
         "strided-copies",
-    ): "aten::copy_ shows both: the strides are alike on both sides here, formats or devices are not",
-    ("tiny-batches", "none"): "a product is on top, as it should be, but look at its calls and at the first number of its shapes",
-    ("unfused-chain", "none"): "the operators on top are no products: how many arrays of one shape go by for one formula?",
+    ): "aten::copy_ shows both: the strides are alike on both sides here, formats or devices "
+    "are not",
+    (
+        "tiny-batches",
+        "none",
+    ): "a product is on top, as it should be, but look at its calls and at the first number "
+    "of its shapes",
+    (
+        "unfused-chain",
+        "none",
+    ): "the operators on top are no products: how many arrays of one shape go by for one formula?",
     ("none", "tiny-batches"): "the product on top is called twice a step, on all rows at once",
-    ("none", "unfused-chain"): "there is one kernel between the products: the activation is fused already",
-    ("tiny-batches", "unfused-chain"): "many calls do not make a chain: look at their shapes, which have one row each",
-    ("unfused-chain", "tiny-batches"): "each operator here takes the whole array, however many they are",
+    (
+        "none",
+        "unfused-chain",
+    ): "there is one kernel between the products: the activation is fused already",
+    (
+        "tiny-batches",
+        "unfused-chain",
+    ): "many calls do not make a chain: look at their shapes, which have one row each",
+    (
+        "unfused-chain",
+        "tiny-batches",
+    ): "each operator here takes the whole array, however many they are",
 }
 """By the right cause and the one named: what tells them apart."""
-LOOK = "look at which operator is on top, how often it is called, and the shapes, strides and formats of its inputs"
+LOOK = (
+    "look at which operator is on top, how often it is called, and the shapes, strides and "
+    "formats of its inputs"
+)
 
 
 def grade(path: Path) -> list[Verdict]:
@@ -63,8 +109,9 @@ def grade(path: Path) -> list[Verdict]:
 
     Returns
     -------
-    One verdict each on whether the file can be read (``"runs"``) and on its form (``"keys"``), and then one for each patient,
-    ``"A"`` to ``"E"``; those after a failure of the first two are left out.
+    One verdict each on whether the file can be read (``"runs"``) and on its form (``"keys"``), and
+    then one for each patient, ``"A"`` to ``"E"``; those after a failure of the first two are left
+    out.
 
     Raises
     ------
@@ -83,15 +130,23 @@ def grade(path: Path) -> list[Verdict]:
         given = _literal(text)
     except SyntaxError as error:
         line = (error.text or "").strip()
-        return [Verdict("runs", False, f"syntax error in line {error.lineno}: {line!r}: {error.msg}")]
+        return [
+            Verdict("runs", False, f"syntax error in line {error.lineno}: {line!r}: {error.msg}")
+        ]
     except ValueError as error:
         return [Verdict("runs", False, str(error))]
     except (RecursionError, MemoryError):
-        said = "an expression in the file is nested too deeply to be read: write DIAGNOSIS out as a dict of texts"
+        said = (
+            "an expression in the file is nested too deeply to be read: write DIAGNOSIS out "
+            "as a dict of texts"
+        )
         return [Verdict("runs", False, said)]
     verdicts = [Verdict("runs", True, "the file holds a DIAGNOSIS")]
     if wrong := _form(given):
-        return [*verdicts, Verdict("keys", False, f"{wrong}: write a line for each patient as {EXAMPLE}")]
+        return [
+            *verdicts,
+            Verdict("keys", False, f"{wrong}: write a line for each patient as {EXAMPLE}"),
+        ]
     verdicts.append(Verdict("keys", True, "a cause and an operator for each patient"))
     return [*verdicts, *(_patient(name, **given[name]) for name in PATIENTS)]
 
@@ -99,12 +154,21 @@ def grade(path: Path) -> list[Verdict]:
 def _literal(text: str) -> Any:
     """What is assigned to DIAGNOSIS; nothing of the file is run."""
     for node in reversed(ast.parse(text).body):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
         if any(isinstance(target, ast.Name) and target.id == "DIAGNOSIS" for target in targets):
             try:
                 return ast.literal_eval(getattr(node, "value", None) or ast.Constant(None))
             except (ValueError, TypeError):
-                said = f"DIAGNOSIS in line {node.lineno} is computed, and the grader reads it without running the file"
+                said = (
+                    f"DIAGNOSIS in line {node.lineno} is computed, and the grader reads it "
+                    f"without running the file"
+                )
                 raise ValueError(f"{said}: write it out as a dict of texts") from None
     raise ValueError("nothing is assigned to DIAGNOSIS: keep the name that the stub gives it")
 
@@ -149,12 +213,23 @@ def _cause(patient: Patient, cause: str) -> str:
 def _operator(patient: Patient, operator: str) -> str:
     if not operator:
         return "the cause is right; name the operator that takes most time by itself"
-    if operator in patient.operators or any(operator.startswith(one) for one in patient.operators if one == "Memcpy"):
+    if operator in patient.operators or any(
+        operator.startswith(one) for one in patient.operators if one == "Memcpy"
+    ):
         return ""
     if f"aten::{operator}" in patient.operators:
-        return f"the cause is right; write the operator by its full name in the trace: 'aten::{operator}'"
+        return (
+            f"the cause is right; write the operator by its full name in the trace: "
+            f"'aten::{operator}'"
+        )
     if WRAPPERS.get(operator) in patient.operators:
         real = WRAPPERS[operator]
-        said = f"the cause is right, but {operator} only calls {real}, and its duration holds that of what it calls"
+        said = (
+            f"the cause is right, but {operator} only calls {real}, and its duration holds "
+            f"that of what it calls"
+        )
         return f"{said}: sort by each operator's own time"
-    return f"the cause is right, but {operator} takes little time by itself: sort by each operator's own time, and name the first"
+    return (
+        f"the cause is right, but {operator} takes little time by itself: sort by each "
+        f"operator's own time, and name the first"
+    )

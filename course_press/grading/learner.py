@@ -1,15 +1,18 @@
-"""A learner's file: found, run in a process of its own that is bounded, and told apart from what the grader knows.
+"""A learner's file: found, run in a process of its own that is bounded, and told apart from what
+the grader knows.
 
-The file's process gets a copy of the file in a folder of its own, an environment without secrets, and a socket. It gets no module
-of this press but those of `course_press.grading.inside`, no other submission on its path, and no place to write a verdict to: it answers
-with observations, and the grader judges them. Processes, memory, the size of a file and time are limited, and what it started is
-ended.
+The file's process gets a copy of the file in a folder of its own, an environment without secrets,
+and a socket. It gets no module of this press but those of `course_press.grading.inside`, no other
+submission on its path, and no place to write a verdict to: it answers with observations, and the
+grader judges them. Processes, memory, the size of a file and time are limited, and what it started
+is ended.
 
-That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It is no sandbox. The file runs
-with the rights of whoever grades it: it can read what that person can read, write there, use the network, and end that person's
-processes, this grader among them. How many files it writes is not limited. One that imitates what `course_press.grading.inside` sends can
-say that it multiplied random numbers. On macOS, where there is no /proc, memory and processes are not counted, and a process that
-leaves its session outlives the grading.
+That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It
+is no sandbox. The file runs with the rights of whoever grades it: it can read what that person can
+read, write there, use the network, and end that person's processes, this grader among them. How
+many files it writes is not limited. One that imitates what `course_press.grading.inside` sends can
+say that it multiplied random numbers. On macOS, where there is no /proc, memory and processes are
+not counted, and a process that leaves its session outlives the grading.
 """
 
 import contextlib
@@ -35,12 +38,14 @@ START = 120.0
 """Seconds for what is not the learner's: importing torch, on a busy computer."""
 BOOT = """
 import sys, types
-for name, path in (("course_press", []), ("course_press.grading", []), ("course_press.grading.inside", [sys.argv.pop(1)])):
+paths = {"course_press": [], "course_press.grading": [], "course_press.grading.inside": sys.argv[1:2]}
+del sys.argv[1]
+for name, path in paths.items():
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
 from course_press.grading.inside import warden
 getattr(warden, sys.argv[1])(*sys.argv[2:])
-"""
+"""  # noqa: E501
 Message = TypeVar("Message")
 
 
@@ -51,18 +56,24 @@ def existing(path: Path, name: str) -> Path:
     try:
         path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CourseError(f"path {str(path)!r} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
+        raise CourseError(
+            f"path {str(path)!r} is not text in UTF-8 ({error.reason}): save it as UTF-8"
+        ) from None
     return path.resolve()
 
 
 class EndedError(Exception):
-    """A learner's process is at its end, or past its time, without having said what was asked; the message says which."""
+    """A learner's process is at its end, or past its time, without having said what was asked; the
+    message says which.
+    """
 
 
 class Learner:
     """One process that runs a learner's file, and the socket on which it answers."""
 
-    def __init__(self, warden: "Warden", file: Path, limit: float, talk: socket.socket, trace: Any) -> None:
+    def __init__(
+        self, warden: "Warden", file: Path, limit: float, talk: socket.socket, trace: Any
+    ) -> None:
         self.warden, self.file, self.limit, self.talk, self.trace = warden, file, limit, talk, trace
         self.pid = 0
         self.end = time.monotonic() + limit
@@ -97,7 +108,10 @@ class Learner:
         """Say that its time is over, and where it stands."""
         line = self.stands()
         at = f", in line {line}" if line else ""
-        return f"it did not end within {self.limit:g} s{at}: look for a loop whose condition never turns false"
+        return (
+            f"it did not end within {self.limit:g} s{at}: look for a loop whose condition "
+            f"never turns false"
+        )
 
     def stands(self, patience: float = 3.0) -> int:
         """The line of the file that it was at when its time was over; 0 where that is not known."""
@@ -116,15 +130,27 @@ class Learner:
         if why:
             return f"{why}, and was ended"
         if code is None:
-            return "the process answered what nobody asked: take out what writes to files that it did not open"
+            return (
+                "the process answered what nobody asked: take out what writes to files that "
+                "it did not open"
+            )
         if code < 0:
-            name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-            return f"the process was ended by {name} before it was done: look for what kills it, or takes too much memory"
-        return f"the process ended with exit status {code} before it was done: take out os._exit, and look for what kills it"
+            name = (
+                signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+            )
+            return (
+                f"the process was ended by {name} before it was done: look for what kills it, "
+                f"or takes too much memory"
+            )
+        return (
+            f"the process ended with exit status {code} before it was done: take out "
+            f"os._exit, and look for what kills it"
+        )
 
 
 class Warden:
-    """Starts learners' processes, one folder each; leaving it ends them and everything that they started.
+    """Starts learners' processes, one folder each; leaving it ends them and everything that they
+    started.
 
     Parameters
     ----------
@@ -143,9 +169,13 @@ class Warden:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, inside, "main"],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(self._folder.name),
-                cwd=self._folder.name, start_new_session=True,
-            )  # fmt: skip
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(self._folder.name),
+                cwd=self._folder.name,
+                start_new_session=True,
+            )
         self._end = time.monotonic() + START
         frames.send(self._control, {"path": _path(), "preload": list(preload)})
         self.missing: dict[str, str] = {}
@@ -187,7 +217,9 @@ class Warden:
         self._ended.clear()
 
     def start(self, kind: str, source: Path, limit: float, **job: Any) -> Learner:
-        """Start a process for a job of `course_press.grading.inside`, with a folder and a copy of the file of its own."""
+        """Start a process for a job of `course_press.grading.inside`, with a folder and a copy of
+        the file of its own.
+        """
         folder = tempfile.mkdtemp(dir=self._folder.name)
         file = Path(folder, source.name)
         file.write_bytes(source.read_bytes())
@@ -195,16 +227,27 @@ class Warden:
         trace = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         one = Learner(self, file, limit, self._files.enter_context(ours), trace)
         self._learners.append(one)
-        about = {"kind": kind, "folder": folder, "file": str(file), "without": str(source.parent), "limit": limit, **job}
+        about = {
+            "kind": kind,
+            "folder": folder,
+            "file": str(file),
+            "without": str(source.parent),
+            "limit": limit,
+            **job,
+        }
         with theirs:
-            socket.send_fds(self._control, [json.dumps(about).encode()], [theirs.fileno(), one.trace.fileno()])
+            socket.send_fds(
+                self._control, [json.dumps(about).encode()], [theirs.fileno(), one.trace.fileno()]
+            )
             self._end = time.monotonic() + START
             one.pid = self._heard("started")["started"]
         one.end = time.monotonic() + limit
         return one
 
     def ended(self, pid: int, patience: float = 2.0) -> tuple[int | None, str]:
-        """How a process ended: its exit code, and why it was ended if it was; None where it has not."""
+        """How a process ended: its exit code, and why it was ended if it was; None where it has
+        not.
+        """
         self._end = time.monotonic() + patience
         with contextlib.suppress(CourseError):
             while pid not in self._ended:
@@ -217,7 +260,9 @@ class Warden:
                 heard: dict[str, Any] = json.loads(frames.receive(self._control, self._end)[0])
             except (EOFError, OSError):
                 said = "the learner's process could not be started, or what watches it was ended"
-                raise CourseError(f"{said}: run it again, or on a computer that is less busy") from None
+                raise CourseError(
+                    f"{said}: run it again, or on a computer that is less busy"
+                ) from None
             if not wanted or wanted in heard:
                 return heard
             self._note(heard)
@@ -234,14 +279,26 @@ def _path() -> list[str]:
 
 def _environment(folder: str) -> dict[str, str]:
     """What a process needs to run, and nothing that is a person's."""
-    kept = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    kept = (
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+    )
     return {
-        "PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": os.defpath,
+        "HOME": folder,
+        "TMPDIR": folder,
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
         **{name: os.environ[name] for name in kept if name in os.environ},
-    }  # fmt: skip
+    }
 
 
-def serve(learner: Learner, kind: type[Message], answer: Callable[[Message, bytes], dict[str, Any] | None]) -> Message:
+def serve(
+    learner: Learner, kind: type[Message], answer: Callable[[Message, bytes], dict[str, Any] | None]
+) -> Message:
     """Answer a process until it asks for nothing more: its last message."""
     while True:
         message, payload = learner.hear(kind)

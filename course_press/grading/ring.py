@@ -1,7 +1,8 @@
-"""Grades the learner's file of lab 01: an all-reduce from send and receive, in a few processes on this computer's CPU.
+"""Grades the learner's file of lab 01: an all-reduce from send and receive, in a few processes on
+this computer's CPU.
 
-Rank r starts from 16^r, so that the digits of a result tell which ranks were counted in it, and how often: that is what tells
-one mistake from another.
+Rank r starts from 16^r, so that the digits of a result tell which ranks were counted in it, and how
+often: that is what tells one mistake from another.
 """
 
 import re
@@ -43,7 +44,7 @@ def grade(path: Path, *, limit: float = LIMIT, warden: Warden | None = None) -> 
     Traceback (most recent call last):
     ...
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your ring_all_reduce.py
-    """
+    """  # noqa: E501
     path = existing(path, "ring_all_reduce.py")
     outcomes, world, stopped = run(path, limit, warden)
     tried = [str(number) for number in WORLDS if number >= world]
@@ -52,20 +53,37 @@ def grade(path: Path, *, limit: float = LIMIT, warden: Warden | None = None) -> 
         return _failed(stopped, world, runs)
     if stopped:
         return [runs, Verdict("ends", False, _waiting(path, stopped.waiting, limit))]
-    verdicts = [runs, Verdict("ends", True, "no rank waits forever"), Verdict("own", True, "send and receive only")]
+    verdicts = [
+        runs,
+        Verdict("ends", True, "no rank waits forever"),
+        Verdict("own", True, "send and receive only"),
+    ]
     for world in WORLDS:
         if wrong := _sum([outcome for outcome in outcomes if outcome.world == world]):
             return [*verdicts, Verdict("sum", False, wrong)]
-    return [*verdicts, Verdict("sum", True, "the sum of what the ranks were given"), _uneven(outcomes), _ring(outcomes)]
+    return [
+        *verdicts,
+        Verdict("sum", True, "the sum of what the ranks were given"),
+        _uneven(outcomes),
+        _ring(outcomes),
+    ]
 
 
 def _failed(stopped: StoppedError, world: int, runs: Verdict) -> list[Verdict]:
     """What is wrong with the file itself."""
     rank, (kind, said) = next(iter(stopped.failed.items()))
     if kind == "ready-made":
-        return [runs, Verdict("own", False, f"it calls {said.rpartition(' ')[2]}: use send, isend and recv only")]
+        return [
+            runs,
+            Verdict(
+                "own", False, f"it calls {said.rpartition(' ')[2]}: use send, isend and recv only"
+            ),
+        ]
     if kind == "not-implemented":
-        said = f"{said}: NotImplementedError: not implemented yet: your code goes here, and the stub's TODOs say what is needed"
+        said = (
+            f"{said}: NotImplementedError: not implemented yet: your code goes here, and the "
+            f"stub's TODOs say what is needed"
+        )
     elif kind == "gone":
         said = f"rank {rank} of {world} ended without a result: {said}"
     elif kind != "no-function":
@@ -74,21 +92,35 @@ def _failed(stopped: StoppedError, world: int, runs: Verdict) -> list[Verdict]:
 
 
 def _waiting(path: Path, stood: dict[int, int], limit: float) -> str:
-    """What the ranks that never ended were waiting in: each one's last line of the learner's file."""
+    """What the ranks that never ended were waiting in: each one's last line of the
+    learner's file.
+    """
     source = path.read_text(encoding="utf-8").splitlines()
-    at = {rank: (line, source[line - 1].strip()) for rank, line in stood.items() if 0 < line <= len(source)}
+    at = {
+        rank: (line, source[line - 1].strip())
+        for rank, line in stood.items()
+        if 0 < line <= len(source)
+    }
     if not at:
         return f"no rank ended within {limit:g} s"
-    places = "; ".join(f"rank {rank} in line {number}: {line!r}" for rank, (number, line) in sorted(at.items()))
+    places = "; ".join(
+        f"rank {rank} in line {number}: {line!r}" for rank, (number, line) in sorted(at.items())
+    )
     said = f"the ranks wait for each other, or did not end within {limit:g} s. {places}"
     calls = [line for _, line in at.values()]
     if all(re.search(r"\bsend\(", line) for line in calls):
-        said += ". All wait in send, which returns when the other side receives, and none gets to its recv: "
+        said += (
+            ". All wait in send, which returns when the other side receives, and none gets to "
+            "its recv: "
+        )
         said += "begin with isend, then recv, then wait(); or let every second rank receive first"
     elif all(re.search(r"\brecv\(", line) for line in calls):
         said += ". All wait in recv and nobody sends: begin with isend, then recv, then wait()"
     else:
-        said += ". Some rank sends or receives more often than its neighbour: both phases take world - 1 steps in every rank"
+        said += (
+            ". Some rank sends or receives more often than its neighbour: both phases take "
+            "world - 1 steps in every rank"
+        )
     return said
 
 
@@ -99,30 +131,55 @@ def _sum(outcomes: Sequence[Outcome]) -> str:
     world = outcomes[0].world
     full = sum(BASE**rank for rank in range(world))
     where = f"with {world} ranks "
-    if all(outcome.counted == [float(BASE**outcome.rank)] * len(outcome.counted) for outcome in outcomes):
-        return f"{where}the tensor is as it was before: write into it, what the function returns is not looked at"
-    if all(isclose(value, full / world, rel_tol=1e-9) for outcome in outcomes for value in outcome.counted):
-        return f"{where}the result is the average: an all-reduce adds, it does not divide by world"
-    complete = {outcome.rank: [_whole(outcome, chunk, full) for chunk in range(world)] for outcome in outcomes}
-    if all(sum(chunks) == 1 for chunks in complete.values()):
-        have = ", ".join(f"rank {rank} chunk {chunks.index(True)}" for rank, chunks in complete.items())
+    if all(
+        outcome.counted == [float(BASE**outcome.rank)] * len(outcome.counted)
+        for outcome in outcomes
+    ):
         return (
-            f"{where}each rank has only one complete chunk ({have}): the reduce-scatter is right and the all-gather is missing."
-            " Send the complete chunks round the ring once more, world - 1 steps, replacing and not adding"
+            f"{where}the tensor is as it was before: write into it, what the function returns "
+            f"is not looked at"
+        )
+    if all(
+        isclose(value, full / world, rel_tol=1e-9)
+        for outcome in outcomes
+        for value in outcome.counted
+    ):
+        return f"{where}the result is the average: an all-reduce adds, it does not divide by world"
+    complete = {
+        outcome.rank: [_whole(outcome, chunk, full) for chunk in range(world)]
+        for outcome in outcomes
+    }
+    if all(sum(chunks) == 1 for chunks in complete.values()):
+        have = ", ".join(
+            f"rank {rank} chunk {chunks.index(True)}" for rank, chunks in complete.items()
+        )
+        return (
+            f"{where}each rank has only one complete chunk ({have}): the reduce-scatter "
+            f"is right and the all-gather is missing."
+            " Send the complete chunks round the ring once more, world - 1 steps, "
+            "replacing and not adding"
         )
     if not all(isfinite(value) for outcome in outcomes for value in outcome.counted):
-        said = "the result holds numbers that are not finite: torch.empty holds what was in the memory before"
+        said = (
+            "the result holds numbers that are not finite: torch.empty holds what was in the "
+            "memory before"
+        )
         return f"{where}{said}, so receive into it before you add it"
     for outcome in outcomes:
         for i, value in enumerate(outcome.counted):
             if value != full and value == int(value) and 0 <= value < BASE**world:
                 return where + _miscounted(outcome.rank, i // PER_RANK, int(value), world)
     worst = max(outcomes, key=lambda outcome: outcome.even)
-    return f"{where}every rank is counted once but the numbers are in the wrong places (rank {worst.rank}): a chunk went astray"
+    return (
+        f"{where}every rank is counted once but the numbers are in the wrong places (rank "
+        f"{worst.rank}): a chunk went astray"
+    )
 
 
 def _whole(outcome: Outcome, chunk: int, full: int) -> bool:
-    return all(value == full for value in outcome.counted[chunk * PER_RANK : (chunk + 1) * PER_RANK])
+    return all(
+        value == full for value in outcome.counted[chunk * PER_RANK : (chunk + 1) * PER_RANK]
+    )
 
 
 def _miscounted(rank: int, chunk: int, value: int, world: int) -> str:
@@ -130,27 +187,39 @@ def _miscounted(rank: int, chunk: int, value: int, world: int) -> str:
     odd = next(other for other, count in enumerate(times) if count != 1)
     how = "is missing" if times[odd] == 0 else f"is counted {times[odd]} times"
     return (
-        f"chunk {chunk} of rank {rank} is wrong: what rank {odd} started from {how}. Look at the chunk indices: in step s of the"
-        " reduce-scatter a rank sends chunk (rank - s) and adds what arrives to chunk (rank - s - 1); in step s of the all-gather"
+        f"chunk {chunk} of rank {rank} is wrong: what rank {odd} started from {how}. Look "
+        f"at the chunk indices: in step s of the"
+        " reduce-scatter a rank sends chunk (rank - s) and adds what arrives to chunk "
+        "(rank - s - 1); in step s of the all-gather"
         " it sends chunk (rank + 1 - s) and replaces chunk (rank - s), all modulo world"
     )
 
 
 def _uneven(outcomes: Sequence[Outcome]) -> Verdict:
-    wrong = [outcome for outcome in outcomes if outcome.uneven is None or not outcome.uneven < RIGHT]
+    wrong = [
+        outcome for outcome in outcomes if outcome.uneven is None or not outcome.uneven < RIGHT
+    ]
     if not wrong:
         return Verdict("uneven", True, "also where the ranks do not divide the elements")
     size = 100 * wrong[0].world + 1
     why = next((f" ({outcome.said_uneven})" for outcome in wrong if outcome.said_uneven), "")
-    remedy = "cut with tensor_split(world), and receive into a tensor as long as the chunk that comes, not the one you send"
-    return Verdict("uneven", False, f"wrong for {size} elements in {wrong[0].world} ranks{why}: {remedy}")
+    remedy = (
+        "cut with tensor_split(world), and receive into a tensor as long as the chunk that "
+        "comes, not the one you send"
+    )
+    return Verdict(
+        "uneven", False, f"wrong for {size} elements in {wrong[0].world} ranks{why}: {remedy}"
+    )
 
 
 def _ring(outcomes: Sequence[Outcome]) -> Verdict:
     for outcome in outcomes:
         steps = {(outcome.rank + 1) % outcome.world, (outcome.rank - 1) % outcome.world}
         if not set(outcome.receivers) <= steps:
-            said = f"rank {outcome.rank} of {outcome.world} sends to ranks {outcome.receivers}: in a ring only to a neighbour"
+            said = (
+                f"rank {outcome.rank} of {outcome.world} sends to ranks {outcome.receivers}: "
+                f"in a ring only to a neighbour"
+            )
             return Verdict("ring", False, said)
 
     def share(outcome: Outcome) -> float:
@@ -159,9 +228,14 @@ def _ring(outcomes: Sequence[Outcome]) -> Verdict:
     least, most = min(outcomes, key=share), max(outcomes, key=share)
     worst = least if share(least) < 0.95 else most
     wanted = 2 * (worst.world - 1) * worst.message // worst.world
-    said = f"a rank of {worst.world} sends {worst.sent} B for a message of {worst.message} B, and 2(n - 1)/n of it is {wanted} B"
+    said = (
+        f"a rank of {worst.world} sends {worst.sent} B for a message of {worst.message} B, "
+        f"and 2(n - 1)/n of it is {wanted} B"
+    )
     if share(worst) < 0.95:
-        return Verdict("ring", False, f"{said}: in a ring every rank sends a chunk in each of 2(n - 1) steps")
+        return Verdict(
+            "ring", False, f"{said}: in a ring every rank sends a chunk in each of 2(n - 1) steps"
+        )
     if share(worst) > 1.05:
         return Verdict("ring", False, f"{said}: send one chunk a step, not the whole tensor")
     return Verdict("ring", True, said)

@@ -15,7 +15,9 @@ from course_lib import CourseError
 from course_press.grading.learner import EndedError, Learner, Warden
 
 WORLDS = (4, 3, 2)
-"""Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs, 2 is the smallest ring."""
+"""Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs,
+2 is the smallest ring.
+"""
 BASE = 16
 """Rank r starts from BASE**r: the digits of the result tell how often each rank was counted."""
 PER_RANK = 3
@@ -31,8 +33,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     counted : by element, the result where rank r starts from ``BASE**r``.
-    even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks divide the elements and where
-        they do not; over the largest sum.
+    even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks
+        divide the elements and where they do not; over the largest sum.
     sent, message : byte that the rank sent for the even message, and byte of that message.
     receivers : the ranks it sent to.
     """
@@ -51,7 +53,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class StoppedError(Exception):
     """The ranks did not come to an end: one failed, or they wait."""
 
-    def __init__(self, *, failed: dict[int, tuple[str, str]] | None = None, waiting: dict[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        failed: dict[int, tuple[str, str]] | None = None,
+        waiting: dict[int, int] | None = None,
+    ) -> None:
         super().__init__()
         self.failed, self.waiting = failed or {}, waiting or {}
         """By rank: the kind of failure with what is said of it, and the line that it waits in."""
@@ -80,7 +87,9 @@ class _Rank:
         self.begin()
 
     def begin(self) -> None:
-        self.mail: list[tuple[int, int, str, bytes]] = []  # to it: from whom, under which number, of what, and the bytes
+        self.mail: list[
+            tuple[int, int, str, bytes]
+        ] = []  # to it: from whom, under which number, of what, and the bytes
         self.open: dict[int, Told] = {}  # what it has begun to receive
         self.done: dict[int, tuple[dict[str, Any], bytes]] = {}
         self.waits: dict[int, int] = {}  # by number, the line that it waits in
@@ -93,7 +102,10 @@ class Ring:
     """The ranks of one world, one process each."""
 
     def __init__(self, warden: Warden, path: Path, world: int, limit: float) -> None:
-        self.ranks = [_Rank(warden.start("ring", path, limit, rank=rank, world=world)) for rank in range(world)]
+        self.ranks = [
+            _Rank(warden.start("ring", path, limit, rank=rank, world=world))
+            for rank in range(world)
+        ]
         self.limit = limit
         self.handed: list[bytes] = []
         self._until_done()
@@ -112,8 +124,14 @@ class Ring:
             rank.begin()
             rank.learner.tell({"id": number}, handed)
         self._until_done()
-        results = [np.frombuffer(rank.result[: len(rank.result) // 4 * 4], np.float32) for rank in self.ranks]
-        return [one.astype(np.float64) if len(one) == len(operands[0]) else operands[0] * np.nan for one in results]
+        results = [
+            np.frombuffer(rank.result[: len(rank.result) // 4 * 4], np.float32)
+            for rank in self.ranks
+        ]
+        return [
+            one.astype(np.float64) if len(one) == len(operands[0]) else operands[0] * np.nan
+            for one in results
+        ]
 
     def _until_done(self) -> None:
         quiet = time.monotonic()
@@ -135,7 +153,10 @@ class Ring:
                 raise StoppedError(waiting=self._lines(left))
 
     def _lines(self, left: Sequence[_Rank]) -> dict[int, int]:
-        return {self.ranks.index(rank): next(iter(rank.waits.values()), 0) or rank.learner.stands() for rank in left}
+        return {
+            self.ranks.index(rank): next(iter(rank.waits.values()), 0) or rank.learner.stands()
+            for rank in left
+        }
 
     def _failed(self, rank: _Rank, kind: str, said: str) -> StoppedError:
         return StoppedError(failed={self.ranks.index(rank): (kind, said)})
@@ -149,7 +170,11 @@ class Ring:
             rank.sent += len(payload)
             rank.receivers.add(told.to)
             if rank.sent > MOST * max(len(self.handed[0]) if self.handed else 0, 1000):
-                raise self._failed(rank, "crash", f"it sends more than {MOST} times the message: look for a loop that never ends")
+                raise self._failed(
+                    rank,
+                    "crash",
+                    f"it sends more than {MOST} times the message: look for a loop that never ends",
+                )
             self.ranks[told.to].mail.append((number, told.id, told.dtype, payload))
             self._match(told.to)
         elif told.op == "receive":
@@ -173,7 +198,13 @@ class Ring:
             sender, sent, dtype, payload = found
             if len(payload) != wanted.bytes or dtype != wanted.dtype:
                 came, holds = f"{len(payload)} B of {dtype}", f"{wanted.bytes} B of {wanted.dtype}"
-                rank.done[id_] = {"id": id_, "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}"}, b""
+                rank.done[id_] = (
+                    {
+                        "id": id_,
+                        "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}",
+                    },
+                    b"",
+                )
             else:
                 rank.done[id_] = {"id": id_, "from": sender}, payload
             self._answer(rank)
@@ -186,8 +217,11 @@ class Ring:
             rank.learner.tell(*rank.done.pop(number))
 
 
-def run(path: Path, limit: float, warden: Warden | None = None) -> tuple[list[Outcome], int, StoppedError | None]:
-    """Try each number of ranks, until one fails: the outcomes, the last number, and what stopped it.
+def run(
+    path: Path, limit: float, warden: Warden | None = None
+) -> tuple[list[Outcome], int, StoppedError | None]:
+    """Try each number of ranks, until one fails: the outcomes, the last number, and what stopped
+    it.
 
     Parameters
     ----------
@@ -222,11 +256,16 @@ def _world(warden: Warden, path: Path, world: int, limit: float) -> list[Outcome
     even = _errors(ring, 1000 * world)
     found = [
         Outcome(
-            world=world, rank=number, counted=counted[number].tolist(), even=even[number], sent=rank.sent,
-            message=4000 * world, receivers=sorted(rank.receivers),
+            world=world,
+            rank=number,
+            counted=counted[number].tolist(),
+            even=even[number],
+            sent=rank.sent,
+            message=4000 * world,
+            receivers=sorted(rank.receivers),
         )
         for number, rank in enumerate(ring.ranks)
-    ]  # fmt: skip
+    ]
     if not all(error < 1e-5 for error in even):
         return found
     try:
@@ -234,7 +273,9 @@ def _world(warden: Warden, path: Path, world: int, limit: float) -> list[Outcome
     except StoppedError as stopped:
         said = {rank: said for rank, (_, said) in stopped.failed.items()}
         return [msgspec.structs.replace(one, said_uneven=said.get(one.rank, "")) for one in found]
-    return [msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)]
+    return [
+        msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)
+    ]
 
 
 def _errors(ring: Ring, count: int) -> list[float]:
@@ -242,4 +283,7 @@ def _errors(ring: Ring, count: int) -> list[float]:
     operands = [rng.standard_normal(count, np.float32) for _ in ring.ranks]
     wanted = np.sum(operands, axis=0, dtype=np.float64)
     with np.errstate(all="ignore"):
-        return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got in ring.reduce(operands)]
+        return [
+            float(np.abs(got - wanted).max() / np.abs(wanted).max())
+            for got in ring.reduce(operands)
+        ]

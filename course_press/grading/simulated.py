@@ -1,7 +1,9 @@
-"""A machine on paper: a clock that only work moves, and a torch and a NumPy whose matmuls take known, repeatable time.
+"""A machine on paper: a clock that only work moves, and a torch and a NumPy whose matmuls take
+known, repeatable time.
 
-Code under test imports them as the real ones. The first multiplication of a kind is slow, one in eleven is an outlier, and the
-simulated GPU works on after a call returns, so that a benchmark's mistakes change its answer by an amount known beforehand.
+Code under test imports them as the real ones. The first multiplication of a kind is slow, one in
+eleven is an outlier, and the simulated GPU works on after a call returns, so that a benchmark's
+mistakes change its answer by an amount known beforehand.
 """
 
 import secrets
@@ -16,9 +18,13 @@ from course_press.grading.inside.machine import EVERY
 DURATION = 1e-3
 """Seconds of an ordinary multiplication; those of a run differ by a few per cent."""
 SLOW = 20.0
-"""How much longer the first multiplication of a shape takes: it loads the library, picks a kernel and wakes the clock."""
+"""How much longer the first multiplication of a shape takes: it loads the library, picks a kernel
+and wakes the clock.
+"""
 JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
-"""The multiplications after that, over and over: any eleven in a row hold one outlier, and have one median and one minimum."""
+"""The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
+median and one minimum.
+"""
 LAUNCH = 2e-6
 """Seconds the host spends to hand work to the simulated GPU."""
 TICK = 1e-7
@@ -26,7 +32,9 @@ TICK = 1e-7
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One interval between two readings of the clock: what it showed, and the work that was started within it."""
+    """One interval between two readings of the clock: what it showed, and the work that was started
+    within it.
+    """
 
     elapsed: float
     work: float
@@ -122,7 +130,9 @@ class Machine:
         seconds = self.duration * (SLOW if first else JITTER[(nth - 1) % len(JITTER)])
         shown = np.frombuffer(payload)
         here = -(-int(np.prod(asked.shapes[0])) // EVERY)
-        self.calls.append(Call(asked.device, seconds, first, (contents(shown[:here]), contents(shown[here:]))))
+        self.calls.append(
+            Call(asked.device, seconds, first, (contents(shown[:here]), contents(shown[here:])))
+        )
         self.used_torch |= asked.torch
         if asked.device == "cpu":
             self.now += seconds
@@ -152,7 +162,12 @@ class Machine:
 
     def _sample(self, elapsed: float, start: int, stop: int) -> Sample:
         calls = self.calls[start:stop]
-        return Sample(elapsed, sum(call.seconds for call in calls), len(calls), any(call.first for call in calls))
+        return Sample(
+            elapsed,
+            sum(call.seconds for call in calls),
+            len(calls),
+            any(call.first for call in calls),
+        )
 
 
 OPS = ("read", "sleep", "synchronize", "multiply", "record", "wait", "query", "elapsed")
@@ -163,7 +178,9 @@ class _NotReadyError(Exception):
 
 
 def contents(shown: np.ndarray) -> str:
-    """What a matrix holds, as far as its speed may depend on it: zeros, ones, constant, mostly constant, or varied."""
+    """What a matrix holds, as far as its speed may depend on it: zeros, ones, constant, mostly
+    constant, or varied.
+    """
     values, counts = np.unique(shown, return_counts=True)
     if len(values) == 1:
         return {0.0: "zeros", 1.0: "ones"}.get(float(values[0]), "constant")

@@ -36,15 +36,31 @@ GPUS = {
     "L40S": ("l40s", {"runpod": "L40S", "vast": "L40S"}),
     "RTX4090": ("rtx-4090", {"runpod": "RTX4090", "vast": "RTX4090"}),
 }
-"""The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is asked of a cloud."""
+"""The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is
+asked of a cloud.
+"""
 CLOUDS = {"runpod": "RunPod", "lambda": "Lambda", "vast": "vast.ai"}
 SETUP = 15
 """Minutes after which installing on the rented machine is ended."""
 OVERHEAD = 20
-"""Minutes that setting up and copying take besides the measuring, at most: what is paid for and not measured."""
-KEYS = {"runpod": "~/.runpod/config.toml", "lambda": "~/.lambda_cloud/lambda_keys", "vast": "~/.config/vastai/vast_api_key"}
+"""Minutes that setting up and copying take besides the measuring, at most: what is paid for and not
+measured.
+"""
+KEYS = {
+    "runpod": "~/.runpod/config.toml",
+    "lambda": "~/.lambda_cloud/lambda_keys",
+    "vast": "~/.config/vastai/vast_api_key",
+}
 """What SkyPilot copies to the rented machine, so that this can give itself back."""
-UPLOADED = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "LICENSE-text", "course_lib", "course_press")
+UPLOADED = (
+    "pyproject.toml",
+    "constraints.txt",
+    "README.md",
+    "LICENSE",
+    "LICENSE-text",
+    "course_lib",
+    "course_press",
+)
 """What of the book the rented machine needs besides the lab; nothing else leaves this computer."""
 
 
@@ -82,11 +98,16 @@ def folder(root: Path, number: str) -> Path:
     CourseError
         If there is none; the message lists those that are.
     """
-    found = sorted(path for path in (root / "labs").glob("[0-9][0-9]-*") if (path / "lab.ipynb").is_file())
+    found = sorted(
+        path for path in (root / "labs").glob("[0-9][0-9]-*") if (path / "lab.ipynb").is_file()
+    )
     for path in found:
         if path.name.partition("-")[0] == number.zfill(2):
             return path
-    raise CourseError(f"lab {number!r} does not exist: choose from {', '.join(path.name for path in found) or 'none'}")
+    raise CourseError(
+        f"lab {number!r} does not exist: choose from "
+        f"{', '.join(path.name for path in found) or 'none'}"
+    )
 
 
 def amount(name: str, value: float, *, least: float = 0.0) -> float:
@@ -106,7 +127,8 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     **parameters: Any,
 ) -> Run:
-    """Execute a lab's notebook in its folder; the executed copy stays in `results/local`, also where a cell fails.
+    """Execute a lab's notebook in its folder; the executed copy stays in `results/local`, also
+    where a cell fails.
 
     Parameters
     ----------
@@ -123,7 +145,8 @@ def run(
     MissingError
         If papermill is not installed.
     CourseError
-        If a number is none, another run is measuring, the folder cannot be written to, or the kernel dies.
+        If a number is none, another run is measuring, the folder cannot be written to, or the
+        kernel dies.
     """
     amount("--budget", budget, least=1)
     if usd_per_hour is not None:
@@ -132,9 +155,17 @@ def run(
         import papermill
         from nbclient.exceptions import DeadKernelError
     except ImportError:
-        raise MissingError("papermill is not installed: make labs, or pip install -e '.[press,labs]'") from None
+        raise MissingError(
+            "papermill is not installed: make labs, or pip install -e '.[press,labs]'"
+        ) from None
     lab = folder(root, number).resolve()
-    given = {"device": device, "budget": budget, "out": LOCAL.as_posix(), "usd_per_hour": usd_per_hour, **parameters}
+    given = {
+        "device": device,
+        "budget": budget,
+        "out": LOCAL.as_posix(),
+        "usd_per_hour": usd_per_hour,
+        **parameters,
+    }
     executed = LOCAL / "lab.ipynb"
     try:
         with _alone(root, f"lab {lab.name}"):
@@ -142,12 +173,18 @@ def run(
             executed = _unused(lab, f"lab-{device}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
             say(f"{lab.name} on {device}, {budget:g} s")
             try:
-                # Paths from the lab's folder on: the executed notebook keeps them, and may be shown to others.
+                # Paths from the lab's folder on: the executed notebook keeps them, and may be shown
+                # to others.
                 with contextlib.chdir(lab):
                     papermill.execute_notebook(
-                        "lab.ipynb", executed.as_posix(), given, cwd=".", kernel_name="python3", log_output=False,
+                        "lab.ipynb",
+                        executed.as_posix(),
+                        given,
+                        cwd=".",
+                        kernel_name="python3",
+                        log_output=False,
                         progress_bar=True,
-                    )  # fmt: skip
+                    )
             except papermill.PapermillExecutionError as error:
                 return Run(lab / executed, f"{error.ename}: {error.evalue}")
             except DeadKernelError:
@@ -164,7 +201,9 @@ def run(
 
 @contextlib.contextmanager
 def _alone(root: Path, what: str) -> Iterator[None]:
-    """Hold the book against other runs, which would measure each other; the system lets go when a process dies."""
+    """Hold the book against other runs, which would measure each other; the system lets go when a
+    process dies.
+    """
     if sys.platform == "win32":
         yield
         return
@@ -178,9 +217,14 @@ def _alone(root: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            raise CourseError(f"{holder} is measuring, and two runs would measure each other: wait for it, or end it") from None
+            raise CourseError(
+                f"{holder} is measuring, and two runs would measure each other: wait for "
+                f"it, or end it"
+            ) from None
         lock.truncate(0)
-        lock.write(f"{what} (process {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC)")
+        lock.write(
+            f"{what} (process {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC)"
+        )
         lock.flush()
         yield
 
@@ -191,15 +235,24 @@ def _unused(lab: Path, stem: str) -> Path:
 
 
 def _without_paths(notebook: Path, root: Path) -> None:
-    """Take this machine's folders out of an executed notebook: an error's traceback names them, and with them a user."""
+    """Take this machine's folders out of an executed notebook: an error's traceback names them, and
+    with them a user.
+    """
     if not notebook.is_file():
         return
     try:
         given: Any = nbformat.read(notebook, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, nbformat.ValidationError):
         return  # a full disk may have left half of it
-    known = {str(root.resolve()): ".", sys.prefix: "python", sys.base_prefix: "python", str(Path.home()): "~"}
-    folders = sorted(((old, new) for old, new in known.items() if len(old) > 1), key=lambda pair: -len(pair[0]))
+    known = {
+        str(root.resolve()): ".",
+        sys.prefix: "python",
+        sys.base_prefix: "python",
+        str(Path.home()): "~",
+    }
+    folders = sorted(
+        ((old, new) for old, new in known.items() if len(old) > 1), key=lambda pair: -len(pair[0])
+    )
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -219,9 +272,17 @@ def _without_paths(notebook: Path, root: Path) -> None:
 
 
 def plan(
-    root: Path, number: str, *, gpu: str, cloud: str, budget: float, max_cost: float, usd_per_hour: float | None = None
+    root: Path,
+    number: str,
+    *,
+    gpu: str,
+    cloud: str,
+    budget: float,
+    max_cost: float,
+    usd_per_hour: float | None = None,
 ) -> Plan:
-    """The task for a rented machine, and what it will cost by the newest dated price of its chip at that provider.
+    """The task for a rented machine, and what it will cost by the newest dated price of its chip at
+    that provider.
 
     Parameters
     ----------
@@ -235,31 +296,43 @@ def plan(
     Raises
     ------
     CourseError
-        If the GPU or the cloud is not one of ours, no price is known, or the cost is above `max_cost`.
+        If the GPU or the cloud is not one of ours, no price is known, or the cost is above
+        `max_cost`.
     """
     amount("--budget", budget, least=1)
     amount("--max-cost", max_cost)
     if gpu not in GPUS:
-        raise CourseError(f"--gpu {gpu!r} is not one that the lab rents: choose from {', '.join(GPUS)}")
+        raise CourseError(
+            f"--gpu {gpu!r} is not one that the lab rents: choose from {', '.join(GPUS)}"
+        )
     chip, names = GPUS[gpu]
     if cloud not in names:
-        raise CourseError(f"--cloud {cloud!r} does not rent out one {gpu}: choose from {', '.join(names)}")
+        raise CourseError(
+            f"--cloud {cloud!r} does not rent out one {gpu}: choose from {', '.join(names)}"
+        )
     file = folder(root, number) / "cloud.yaml"
     if not file.is_file():
-        raise CourseError(f"lab {number!r} has no task for a rented GPU: its page shows how to rent by hand")
+        raise CourseError(
+            f"lab {number!r} has no task for a rented GPU: its page shows how to rent by hand"
+        )
     price = _price(gpu, chip, CLOUDS[cloud], usd_per_hour)
     minutes = OVERHEAD + budget / 60
     ceiling = int(max_cost / (minutes / 60) * 100) / 100
     usd = price.usd_per_hour * minutes / 60
     if usd > max_cost:
         raise CourseError(
-            f"--max-cost {max_cost:g} is below the {usd:.2f} USD that this would cost: raise it, or choose another GPU"
+            f"--max-cost {max_cost:g} is below the {usd:.2f} USD that this would cost: "
+            f"raise it, or choose another GPU"
         )
     text = file.read_text(encoding="utf-8")
     filled = {
-        "gpu": names[cloud], "cloud": cloud, "budget": f"{budget:g}", "ceiling": f"{ceiling:g}", "setup": f"{SETUP}m",
+        "gpu": names[cloud],
+        "cloud": cloud,
+        "budget": f"{budget:g}",
+        "ceiling": f"{ceiling:g}",
+        "setup": f"{SETUP}m",
         "limit": f"{budget + 60 * (OVERHEAD - SETUP):.0f}s",
-    }  # fmt: skip
+    }
     for name, value in filled.items():
         text = text.replace(f"{{{name}}}", value)
     return Plan(yaml.safe_load(text), gpu, chip, price, minutes, ceiling, KEYS[cloud])
@@ -267,7 +340,13 @@ def plan(
 
 def _price(gpu: str, chip: str, provider: str, usd_per_hour: float | None) -> tables.Price:
     if usd_per_hour is not None:
-        return tables.Price(chip, provider, amount("--usd-per-hour", usd_per_hour), f"{datetime.now(UTC):%Y-%m-%d}", "as given")
+        return tables.Price(
+            chip,
+            provider,
+            amount("--usd-per-hour", usd_per_hour),
+            f"{datetime.now(UTC):%Y-%m-%d}",
+            "as given",
+        )
     quoted = [price for price in rent.quotes(chip) if price.provider == provider]
     if not quoted:
         said = f"--gpu {gpu!r} has no dated price at {provider} in data/prices.csv"
@@ -282,18 +361,21 @@ def shown(made: Plan) -> str:
 
 
 def launch(root: Path, number: str, made: Plan) -> Path:
-    """Rent the machine, run the lab there, merge the rows with those that are here, and give the machine back.
+    """Rent the machine, run the lab there, merge the rows with those that are here, and give the
+    machine back.
 
     Raises
     ------
     MissingError
         If SkyPilot is not installed.
     CourseError
-        If renting, running or copying fails; the machine is given back all the same, and what it had measured is kept.
+        If renting, running or copying fails; the machine is given back all the same, and what it
+        had measured is kept.
     """
     if not shutil.which("sky"):
         raise MissingError(
-            "sky is not on PATH: pip install -e '.[cloud]', then sky check; or rent by hand, as the lab's page shows"
+            "sky is not on PATH: pip install -e '.[cloud]', then sky check; or rent by "
+            "hand, as the lab's page shows"
         )
     lab, cluster = folder(root, number), f"rooflines-lab-{number.zfill(2)}"
     inside = (lab / LOCAL).relative_to(root)
@@ -304,7 +386,9 @@ def launch(root: Path, number: str, made: Plan) -> Path:
         task = Path(place, "task.yaml")
         task.write_text(shown(made), encoding="utf-8")
         try:
-            code = subprocess.run(["sky", "launch", "--yes", "--cluster", cluster, str(task)], cwd=book, check=False).returncode
+            code = subprocess.run(
+                ["sky", "launch", "--yes", "--cluster", cluster, str(task)], cwd=book, check=False
+            ).returncode
             # What was measured before it failed is paid for too.
             source = f"{cluster}:sky_workdir/{inside.as_posix()}/"
             copied = subprocess.run(["rsync", "-rt", source, f"{back}/"], check=False).returncode
@@ -314,21 +398,34 @@ def launch(root: Path, number: str, made: Plan) -> Path:
         kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     if code or copied:
         failed = f"sky launch exited with {code}" if code else f"rsync exited with {copied}"
-        raise CourseError(f"renting or running failed ({failed}); {kept} new rows were copied back: see what is printed above")
+        raise CourseError(
+            f"renting or running failed ({failed}); {kept} new rows were copied back: see "
+            f"what is printed above"
+        )
     return lab / LOCAL
 
 
 def _stage(root: Path, lab: Path, book: Path) -> None:
-    """Copy what the rented machine needs into a folder of its own: no history, no file that git does not track."""
+    """Copy what the rented machine needs into a folder of its own: no history, no file that git
+    does not track.
+    """
     wanted = (*UPLOADED, lab.relative_to(root).as_posix())
     asked = ["git", "-C", str(root), "ls-files", "-z", "--", *wanted]
     listed = subprocess.run(asked, capture_output=True, text=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         names = [Path(name) for name in listed.stdout.split("\0") if name]
     else:  # not a clone: a downloaded archive
-        found = (path for name in wanted for path in ((root / name).rglob("*") if (root / name).is_dir() else [root / name]))
+        found = (
+            path
+            for name in wanted
+            for path in ((root / name).rglob("*") if (root / name).is_dir() else [root / name])
+        )
         names = [path.relative_to(root) for path in found if path.is_file()]
-        names = [name for name in names if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)]
+        names = [
+            name
+            for name in names
+            if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+        ]
         names = [name for name in names if not (root / name).is_relative_to(lab / LOCAL)]
     # The rows that are here go along: the run goes on where the last one stopped.
     rows = (lab / LOCAL / "results.csv").relative_to(root)
@@ -339,12 +436,19 @@ def _stage(root: Path, lab: Path, book: Path) -> None:
 
 
 def _merge(back: Path, local: Path, prefix: str) -> int:
-    """Append the rows that came back and are not here yet, and put the other files beside ours; how many rows were new."""
+    """Append the rows that came back and are not here yet, and put the other files beside ours; how
+    many rows were new.
+    """
     manifest = back / "manifest.json"
     if manifest.is_file():
         # The rented machine has no history of the book's; what it ran is what stands here.
         about = msgspec.json.decode(manifest.read_bytes(), type=results.Manifest)
-        results.write_manifest(manifest, msgspec.structs.replace(about, git_commit=about.git_commit or bench.device.git_commit()))
+        results.write_manifest(
+            manifest,
+            msgspec.structs.replace(
+                about, git_commit=about.git_commit or bench.device.git_commit()
+            ),
+        )
     local.mkdir(parents=True, exist_ok=True)
     for file in sorted(path for path in back.iterdir() if path.is_file()):
         (local / f"{prefix}-{file.name}").write_bytes(file.read_bytes())

@@ -1,4 +1,6 @@
-"""The Vega bundle that explorers are drawn with: made once, and one file for every page of a site."""
+"""The Vega bundle that explorers are drawn with: made once, and one file for every page
+of a site.
+"""
 
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +15,8 @@ BUNDLE = Path("assets") / "vendor" / "vega.js"
 
 
 def finish(root: Path, stage: Path, others: Iterable[Path]) -> None:
-    """Write the bundle into a staged site if one of its pages, or of the languages that stay, has an explorer.
+    """Write the bundle into a staged site if one of its pages, or of the languages that stay, has
+    an explorer.
 
     Raises
     ------
@@ -28,14 +31,17 @@ def finish(root: Path, stage: Path, others: Iterable[Path]) -> None:
 
 
 def bundle(cache: Cache) -> str:
-    """Vega, Vega-Lite and Vega-Embed as one classic script that defines `vegaEmbed` and nothing else.
+    """Vega, Vega-Lite and Vega-Embed as one classic script that defines `vegaEmbed` and nothing
+    else.
 
     It is taken out of vl-convert, which takes seconds, and kept in the cache.
     """
     try:
         versions = [version("vl-convert-python"), version("altair")]
     except PackageNotFoundError:
-        raise CourseError("explorers need vl-convert-python and altair: pip install -e '.[explore]'") from None
+        raise CourseError(
+            "explorers need vl-convert-python and altair: pip install -e '.[explore]'"
+        ) from None
     key = cache.key("vega", versions)
     if (stored := cache.get(key)) is None:
         import altair
@@ -44,7 +50,10 @@ def bundle(cache: Cache) -> str:
         lite = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
         script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=lite)
         # Wrapped: its names of one letter would be the page's too.
-        stored = f"/* Vega, Vega-Lite, Vega-Embed: see vega.LICENSE */\n(function () {{\n{script}\n}})();\n"
+        stored = (
+            f"/* Vega, Vega-Lite, Vega-Embed: see vega.LICENSE */\n(function () "
+            f"{{\n{script}\n}})();\n"
+        )
         cache.put(key, stored)
     text: str = stored
     return text

@@ -1,4 +1,6 @@
-"""What a page says about itself: where to run it, what to read first, how to cite it. Both engines show it."""
+"""What a page says about itself: where to run it, what to read first, how to cite it. Both engines
+show it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -16,12 +18,18 @@ from course_press.source.files import swap_in
 
 FORMATS = ("epub", "pdf")
 FOLDER = "downloads"
-"""Where the book as one file stands in the site, by course export: a build leaves this folder as it is."""
+"""Where the book as one file stands in the site, by course export: a build leaves this folder as it
+is.
+"""
 
 PLACEHOLDER = "https://github.com/roofline-course/"
-"""How the address starts with which the book comes: nothing of ours stands there until whoever publishes sets another."""
+"""How the address starts with which the book comes: nothing of ours stands there until whoever
+publishes sets another.
+"""
 
-_COVER_TITLE = re.compile(r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL)
+_COVER_TITLE = re.compile(
+    r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL
+)
 _DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
 _DRESSED = "<!-- dressed -->"
 _TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.DOTALL)
@@ -58,8 +66,12 @@ def notebook(chapter: Chapter) -> str:
 
 
 def address(book: Book) -> tuple[str, str]:
-    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`, or this version's tag."""
-    return str(book.meta.get("repo-url", "")).rstrip("/"), str(book.config.get("install-ref", f"v{version('course-lib')}"))
+    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`,
+    or this version's tag.
+    """
+    return str(book.meta.get("repo-url", "")).rstrip("/"), str(
+        book.config.get("install-ref", f"v{version('course-lib')}")
+    )
 
 
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
@@ -80,7 +92,9 @@ def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
 
 
 def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
-    """The pages to read before this one, by their file names in the front matter; an empty list asks for none of them."""
+    """The pages to read before this one, by their file names in the front matter; an empty list
+    asks for none of them.
+    """
     names = chapter.meta.get("prerequisites")
     if names is None:
         return None
@@ -88,12 +102,21 @@ def prerequisites(book: Book, chapter: Chapter) -> list[dict[str, str]] | None:
     line = line_with(chapter, "")
     for name in names if isinstance(names, list) else [names]:
         if name not in by_name or name == chapter.path.stem:
-            raise SourceError(line.file, 1, f"prerequisites: {name!r} is no other page of this book, e.g. [{', '.join(by_name)}]")
-    return [{"title": by_name[name].title, "href": up(chapter) + url(by_name[name])} for name in names]
+            raise SourceError(
+                line.file,
+                1,
+                f"prerequisites: {name!r} is no other page of this book, e.g. "
+                f"[{', '.join(by_name)}]",
+            )
+    return [
+        {"title": by_name[name].title, "href": up(chapter) + url(by_name[name])} for name in names
+    ]
 
 
 def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
-    """How to cite a page, as a sentence and as BibTeX; `None` where the book lacks author, date or address."""
+    """How to cite a page, as a sentence and as BibTeX; `None` where the book lacks author, date or
+    address.
+    """
     meta = book.meta
     if not (meta.get("author") and meta.get("date") and meta.get("site-url")):
         return None
@@ -101,7 +124,11 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
     try:
         year = str(date.fromisoformat(str(meta["date"])).year)
     except ValueError:
-        raise SourceError(Path("_quarto.yml"), 1, f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})") from None
+        raise SourceError(
+            Path("_quarto.yml"),
+            1,
+            f"book.date must be a day, e.g. 2026-01-31 (got {meta['date']!r})",
+        ) from None
     given = {
         "author": str(meta["author"]),
         "title": chapter.title,
@@ -111,13 +138,22 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
         "url": f"{str(meta['site-url']).rstrip('/')}/{book.lang}/{url(chapter)}",
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)
-    key = "-".join([PurePosixPath(str(meta["site-url"])).name, book.lang, *([] if cover else [chapter.path.stem])])
+    key = "-".join(
+        [
+            PurePosixPath(str(meta["site-url"])).name,
+            book.lang,
+            *([] if cover else [chapter.path.stem]),
+        ]
+    )
     return {"text": text, "bibtex": _bibtex(given, book.lang, key, whole=cover)}
 
 
 def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> str:
     # Braces: an author of several words is one name, and capitals stay.
-    fields = {"author": f"{{{given['author']}}}", "title": f"{{{given['book' if whole else 'title']}}}"}
+    fields = {
+        "author": f"{{{given['author']}}}",
+        "title": f"{{{given['book' if whole else 'title']}}}",
+    }
     fields |= {} if whole else {"booktitle": f"{{{given['book']}}}"}
     fields |= {name: given[name] for name in ("year", "version", "url")} | {"language": lang}
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
@@ -125,7 +161,8 @@ def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> st
 
 
 def dress(book: Book, folder: Path) -> None:
-    """Put the same into the pages that Quarto made of this book in `folder`, where it is not there yet.
+    """Put the same into the pages that Quarto made of this book in `folder`, where it is not there
+    yet.
 
     Raises
     ------
@@ -140,14 +177,21 @@ def dress(book: Book, folder: Path) -> None:
         if _DRESSED in text:
             continue
         page = about(book, chapter)
-        run = f"<ul>{macros.run(page['links'], ui, ['colab'])}</ul>" if page["links"]["colab"] else ""
+        run = (
+            f"<ul>{macros.run(page['links'], ui, ['colab'])}</ul>" if page["links"]["colab"] else ""
+        )
         head = f"{run}{macros.prerequisites(page['prerequisites'], ui)}"
         title, end = _TITLE_BLOCK.search(text), text.rfind("</main>")
         if end < 0:
-            raise CourseError(f"{url(chapter)} has no <main>, so it is no page of Quarto's: build with --engine embedded")
+            raise CourseError(
+                f"{url(chapter)} has no <main>, so it is no page of Quarto's: build with "
+                f"--engine embedded"
+            )
         at = title.end() if title else end
         foot = macros.citation(page["citation"], ui)
-        file.write_text(f"{text[:at]}\n{_DRESSED}{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8")
+        file.write_text(
+            f"{text[:at]}\n{_DRESSED}{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8"
+        )
 
 
 def file_name(book: Book, to: str) -> str:
@@ -158,8 +202,14 @@ def file_name(book: Book, to: str) -> str:
 def offer(book: Book, site: Path, out: Path) -> None:
     """Link from the cover in `site` to the exports that stand in `out`, and to no others."""
     cover = site / book.lang / "index.html"
-    names = [(to, file_name(book, to)) for to in FORMATS if (out / FOLDER / file_name(book, to)).is_file()]
-    items = "".join(f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names)
+    names = [
+        (to, file_name(book, to))
+        for to in FORMATS
+        if (out / FOLDER / file_name(book, to)).is_file()
+    ]
+    items = "".join(
+        f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names
+    )
     text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
     if (title := _COVER_TITLE.search(text)) and items:
         end = title.end() - len("</header>")

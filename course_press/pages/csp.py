@@ -1,4 +1,6 @@
-"""What a page may load and run: its own site's files and the scripts of its template, so that no text becomes a script."""
+"""What a page may load and run: its own site's files and the scripts of its template, so that no
+text becomes a script.
+"""
 
 import base64
 import hashlib
@@ -20,10 +22,13 @@ def policy(frame: str) -> str:
     "script-src 'self' file: 'sha256-a4ayc/80/OGda4BO/1o/V0etpOqiLx1JwB5S3beHW0s='"
     """
     digests = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(frame)]
-    hashes = "".join(f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in dict.fromkeys(digests))
+    hashes = "".join(
+        f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in dict.fromkeys(digests)
+    )
     return "; ".join(
         [
-            # Pages open from a folder too: not every browser takes that for 'self', and none reads file: from a page of the web.
+            # Pages open from a folder too: not every browser takes that for 'self', and none reads
+            # file: from a page of the web.
             "default-src 'self' file:",
             f"script-src 'self' file:{hashes}",
             "style-src 'self' file: 'unsafe-inline'",  # figures carry style attributes

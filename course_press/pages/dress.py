@@ -1,4 +1,6 @@
-"""Quarto runs this file after a render, so that its pages say about themselves what ours do, by whomever it was started."""
+"""Quarto runs this file after a render, so that its pages say about themselves what ours do, by
+whomever it was started.
+"""
 
 import os
 import sys
@@ -8,7 +10,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Dress the pages of the profile that was rendered; a Python that cannot leaves them as Quarto made them, and says so."""
+    """Dress the pages of the profile that was rendered; a Python that cannot leaves them as Quarto
+    made them, and says so.
+    """
     sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
     try:
         from course_press.pages import about

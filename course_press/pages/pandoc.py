@@ -1,4 +1,6 @@
-"""Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua filters."""
+"""Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua
+filters.
+"""
 
 import json
 import logging
@@ -33,7 +35,9 @@ from course_press.source.chapter import (
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
-"""The filters that both engines share, for a site or not: a notebook is read alone, away from the rest of the book."""
+"""The filters that both engines share, for a site or not: a notebook is read alone, away from the
+rest of the book.
+"""
 TIMEOUT = 120
 """Seconds after which pandoc is taken to hang; a page takes it less than one."""
 _SPLIT = "<!-- course-data -->"
@@ -56,12 +60,20 @@ class Printed:
 def templates() -> Environment:
     """The templates of pages; a name that a page does not give is an error."""
     return Environment(
-        loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
-def page_lines(chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]]) -> Iterator[str]:
-    """The chapter's lines as pandoc Markdown: cells as `show` gives them, inline expressions by their values."""
+def page_lines(
+    chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]]
+) -> Iterator[str]:
+    """The chapter's lines as pandoc Markdown: cells as `show` gives them, inline expressions by
+    their values.
+    """
     outputs, values = iter(ran.outputs), iter(ran.inlines)
     inline_lines = {id(inline.at) for inline in chapter.inlines}
     for item in chapter.items:
@@ -76,7 +88,11 @@ def page_lines(chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mappin
 
 
 def print_pages(
-    books: Sequence[Book], cache: Cache, fingerprint: str, *, say: Callable[[str], None] = lambda _: None
+    books: Sequence[Book],
+    cache: Cache,
+    fingerprint: str,
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[list[Printed]]:
     """Run and print every chapter of these books: each book's pages, in its order.
 
@@ -88,31 +104,59 @@ def print_pages(
     printed: dict[int, Printed] = {}
 
     def job(book: Book, chapter: Chapter) -> Printed:
-        ran = run(chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint)
-        return print_page(book, chapter, ran, cache, [printed[id(other)] for other in book.chapters if id(other) in printed])
+        ran = run(
+            chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint
+        )
+        return print_page(
+            book,
+            chapter,
+            ran,
+            cache,
+            [printed[id(other)] for other in book.chapters if id(other) in printed],
+        )
 
     # Covers come last: they list the other pages, and how long each takes to read.
     for covers in (False, True):
-        wanted = [(book, chapter) for book in books for chapter in book.chapters if chapter.is_cover == covers]
-        pages = together([(f"{book.lang} · {chapter.title}", partial(job, book, chapter)) for book, chapter in wanted], say=say)
+        wanted = [
+            (book, chapter)
+            for book in books
+            for chapter in book.chapters
+            if chapter.is_cover == covers
+        ]
+        pages = together(
+            [
+                (f"{book.lang} · {chapter.title}", partial(job, book, chapter))
+                for book, chapter in wanted
+            ],
+            say=say,
+        )
         printed |= {id(page.chapter): page for page in pages}
     return [[printed[id(chapter)] for chapter in book.chapters] for book in books]
 
 
-def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Sequence[Printed] = ()) -> Printed:
+def print_page(
+    book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Sequence[Printed] = ()
+) -> Printed:
     """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
     text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
     listed = [
         {
-            "path": str(other.chapter.path), "title": other.chapter.title, "minutes": other.data["minutes"],
-            "work": other.data["work"], "description": str(other.chapter.meta.get("description", "")),
+            "path": str(other.chapter.path),
+            "title": other.chapter.title,
+            "minutes": other.data["minutes"],
+            "work": other.data["work"],
+            "description": str(other.chapter.meta.get("description", "")),
         }
-        for other in others if chapter.is_cover and other.chapter.number
-    ]  # fmt: skip
+        for other in others
+        if chapter.is_cover and other.chapter.number
+    ]
     course = {
-        "words": ui_words(book.lang), "chapter": str(chapter.number or ""), "profile": book.lang, "page": str(chapter.path),
+        "words": ui_words(book.lang),
+        "chapter": str(chapter.number or ""),
+        "profile": book.lang,
+        "page": str(chapter.path),
         "chapters": listed,
-    }  # fmt: skip
+    }
     sources = [read_text(file) for file in _read_by_pandoc(book)]
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)
@@ -131,7 +175,11 @@ def print_page(book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Seq
 
 def _read_by_pandoc(book: Book) -> Iterator[Path]:
     """The files that a page's print depends on besides its own text."""
-    yield from (*book.bibliography, *sorted(ASSETS.glob("*.lua")), *(DATA / name for name in ("words.csv", "definitions.csv")))
+    yield from (
+        *book.bibliography,
+        *sorted(ASSETS.glob("*.lua")),
+        *(DATA / name for name in ("words.csv", "definitions.csv")),
+    )
 
 
 def pandoc_version() -> str:
@@ -142,11 +190,16 @@ def pandoc_version() -> str:
     MissingError
         If there is none, or it does not run.
     """
-    logging.getLogger("pypandoc").addHandler(logging.NullHandler())  # it would say at length which it has tried
+    logging.getLogger("pypandoc").addHandler(
+        logging.NullHandler()
+    )  # it would say at length which it has tried
     try:
         found: str = pypandoc.get_pandoc_version()
     except OSError:
-        raise MissingError("pandoc is missing or does not run: make clean book gets it, in the package pypandoc-binary") from None
+        raise MissingError(
+            "pandoc is missing or does not run: make clean book gets it, in the package "
+            "pypandoc-binary"
+        ) from None
     return found
 
 
@@ -155,8 +208,11 @@ def ui_words(lang: str) -> dict[str, str]:
     return words(lang, "ui")
 
 
-def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str) -> str:
-    """Convert a chapter's text through the shared filter and another one, which reads `course` from the metadata.
+def pandoc(
+    book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str
+) -> str:
+    """Convert a chapter's text through the shared filter and another one, which reads `course` from
+    the metadata.
 
     Raises
     ------
@@ -167,22 +223,42 @@ def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], f
         template = Path(folder) / "body"
         template.write_text(f"$body$\n$if(course-data)$\n{_SPLIT}\n$course-data$\n$endif$\n")
         arguments = [
-            pypandoc.get_pandoc_path(), "--from=markdown", f"--to={to}", "--mathml", "--wrap=none", "--section-divs",
-            *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)), "--citeproc",
+            pypandoc.get_pandoc_path(),
+            "--from=markdown",
+            f"--to={to}",
+            "--mathml",
+            "--wrap=none",
+            "--section-divs",
+            *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
+            "--citeproc",
             *(f"--bibliography={file}" for file in book.bibliography),
-            f"--metadata=course:{json.dumps(course)}", f"--metadata=lang:{book.lang}",
-            f"--metadata=link-citations:{str(to == 'html5').lower()}",  # a notebook has no anchors to link to
+            f"--metadata=course:{json.dumps(course)}",
+            f"--metadata=lang:{book.lang}",
+            # a notebook has no anchors to link to
+            f"--metadata=link-citations:{str(to == 'html5').lower()}",
             f"--template={template}",
-        ]  # fmt: skip
+        ]
         try:
             done = subprocess.run(
-                arguments, input=text, capture_output=True, encoding="utf-8", check=False, cwd=book.root, timeout=TIMEOUT,
+                arguments,
+                input=text,
+                capture_output=True,
+                encoding="utf-8",
+                check=False,
+                cwd=book.root,
+                timeout=TIMEOUT,
                 env={**os.environ, **LOCALE},
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
-            longest = max((item for item in chapter.items if isinstance(item, Line)), key=lambda line: len(line.text))
-            raise longest.error(f"pandoc took longer than {TIMEOUT} s for this page; this is its longest line") from None
-    # A pandoc warning is a formula it could not set or a source it could not find: the reader would see a hole.
+            longest = max(
+                (item for item in chapter.items if isinstance(item, Line)),
+                key=lambda line: len(line.text),
+            )
+            raise longest.error(
+                f"pandoc took longer than {TIMEOUT} s for this page; this is its longest line"
+            ) from None
+    # A pandoc warning is a formula it could not set or a source it could not find: the reader would
+    # see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
     return done.stdout
@@ -191,7 +267,9 @@ def pandoc(book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], f
 def _failure(chapter: Chapter, message: str) -> SourceError:
     """What pandoc said, at the line of the source that it is about."""
     if missing := re.search(r"citation ([\w:.#$%&+?<>~/-]+) not found", message):
-        return line_with(chapter, f"@{missing[1]}").error(f"source {missing[1]} is in no bibliography")
+        return line_with(chapter, f"@{missing[1]}").error(
+            f"source {missing[1]} is in no bibliography"
+        )
     if tex := re.search(r"Could not convert TeX math (.+?),? rendering as TeX", message):
         return line_with(chapter, tex[1]).error(f"this formula cannot be set: {tex[1]}")
     if ours := re.search(r"(?:site|book|notebook)\.lua:\d+: (.+?) stack traceback", message):
@@ -202,7 +280,9 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
 
 def line_with(chapter: Chapter, needle: str) -> Line:
     """The first line of prose that holds `needle`, or the chapter's first line."""
-    lines = [item for item in chapter.items if isinstance(item, Line)] or [Line("", chapter.path, 1)]
+    lines = [item for item in chapter.items if isinstance(item, Line)] or [
+        Line("", chapter.path, 1)
+    ]
     return next((line for line in lines if needle and needle in line.text), lines[0])
 
 
@@ -235,7 +315,9 @@ def _shown(cell: Cell, data: Mapping[str, Any]) -> Iterator[str]:
     elif "text/plain" in data:
         yield from _fenced(data["text/plain"], "")
     else:
-        raise cell.at.error(f"a page cannot show what this cell gives: {', '.join(data) or 'nothing'}")
+        raise cell.at.error(
+            f"a page cannot show what this cell gives: {', '.join(data) or 'nothing'}"
+        )
 
 
 def _fenced(text: str, info: str) -> Iterator[str]:

@@ -22,7 +22,9 @@ def installed() -> str | None:
     return shutil.which("quarto")
 
 
-def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
+def build(
+    root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
     """Render the book with Quarto, one profile a language, and put it in the place of the old site.
 
     Raises
@@ -35,14 +37,22 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     quarto = installed()
     if not quarto:
         raise MissingError(
-            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) or pip install -e '.[quarto]'"
+            "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) "
+            "or pip install -e '.[quarto]'"
         )
     check_out(out)
     with staged(out, MARKER) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
             done = subprocess.run(
-                [quarto, "render", "--profile", lang, "--output-dir", str((stage / lang).resolve())],
+                [
+                    quarto,
+                    "render",
+                    "--profile",
+                    lang,
+                    "--output-dir",
+                    str((stage / lang).resolve()),
+                ],
                 cwd=root,
                 env={**os.environ, "QUARTO_PYTHON": sys.executable},
                 capture_output=True,
@@ -50,7 +60,10 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
                 check=False,
             )
             if done.returncode:
-                raise CourseError(f"quarto could not render the {lang} book:\n{(done.stdout + done.stderr)[-3000:].strip()}")
+                raise CourseError(
+                    f"quarto could not render the {lang} "
+                    f"book:\n{(done.stdout + done.stderr)[-3000:].strip()}"
+                )
             about.dress(read_book(root, lang), stage / lang)
         finish(root, stage, out, langs)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))

@@ -1,4 +1,6 @@
-"""What a page says under each heading, as plain text for the search: read from the page as printed, formulas too."""
+"""What a page says under each heading, as plain text for the search: read from the page as printed,
+formulas too.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -10,14 +12,38 @@ from xml.etree import ElementTree
 VOID = {"br", "hr", "img", "input", "link", "meta", "col", "wbr"}
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 """Elements that are no prose."""
-LEFT_OUT_CLASSES = {"cell-code", "anchor", "header-section-number", "equation-number", "exercise", "explorer", "references"}
-BLOCKS = {"p", "li", "td", "th", "tr", "div", "section", "figure", "figcaption", "blockquote", "summary", "details", "h4", "br"}
+LEFT_OUT_CLASSES = {
+    "cell-code",
+    "anchor",
+    "header-section-number",
+    "equation-number",
+    "exercise",
+    "explorer",
+    "references",
+}
+BLOCKS = {
+    "p",
+    "li",
+    "td",
+    "th",
+    "tr",
+    "div",
+    "section",
+    "figure",
+    "figcaption",
+    "blockquote",
+    "summary",
+    "details",
+    "h4",
+    "br",
+}
 """Elements that part words."""
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 
 def sections(body: str) -> list[dict[str, str]]:
-    """The id, title and text of each part of a page down to the third level; what stands before the first heading has no id.
+    """The id, title and text of each part of a page down to the third level; what stands before the
+    first heading has no id.
 
     Examples
     --------
@@ -27,7 +53,10 @@ def sections(body: str) -> list[dict[str, str]]:
     reader = _Reader()
     reader.feed(body)
     reader.close()
-    found = [{"id": one.id, "title": _joined(one.title), "text": _joined(one.text)} for one in reader.found]
+    found = [
+        {"id": one.id, "title": _joined(one.title), "text": _joined(one.text)}
+        for one in reader.found
+    ]
     return [one for one in found if one["title"] or one["text"]]
 
 
@@ -64,7 +93,9 @@ class _Reader(HTMLParser):
         if tag in VOID:
             return
         classes = set((given.get("class") or "").split())
-        self.open.append((tag, self._quiet() or tag in LEFT_OUT or bool(classes & LEFT_OUT_CLASSES)))
+        self.open.append(
+            (tag, self._quiet() or tag in LEFT_OUT or bool(classes & LEFT_OUT_CLASSES))
+        )
         if tag == "section":
             self.ids.append(given.get("id") or "")
         elif tag in ("h2", "h3") and not self._quiet():
@@ -109,7 +140,7 @@ def plain(formula: ElementTree.Element) -> str:
     --------
     >>> plain(ElementTree.fromstring("<math><msup><mi>I</mi><mo>∗</mo></msup><mo>≈</mo><msub><mi>a</mi><mn>2</mn></msub></math>"))
     'I* ≈ a_2'
-    """
+    """  # noqa: E501
     return re.sub(r" +", " ", _said(formula)).strip()
 
 
@@ -139,7 +170,10 @@ def _said(node: ElementTree.Element) -> str:
             return f"{' '.join(map(_said, parts))}; "
     pieces = list(map(_said, parts))
     # What stands behind an index is not part of it.
-    gaps = (" " if re.search(r"[_^]\S+$", one) and re.match(r"\w", other) else "" for one, other in pairwise([*pieces, ""]))
+    gaps = (
+        " " if re.search(r"[_^]\S+$", one) and re.match(r"\w", other) else ""
+        for one, other in pairwise([*pieces, ""])
+    )
     return "".join(map(add, pieces, gaps))
 
 

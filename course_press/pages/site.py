@@ -30,14 +30,18 @@ from course_press.source.book import Book, Part, languages, read_book
 from course_press.source.files import put, staged
 
 MARKER = ".course-site"
-"""A file in every built site, there before all else of it: a folder without it is never replaced."""
+"""A file in every built site, there before all else of it: a folder without it is never
+replaced.
+"""
 
 _XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
 Labels: TypeAlias = Mapping[str, tuple[Printed, Mapping[str, str]]]
 """By label id: the page it stands on, and its kind, number and title."""
 
 
-def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None) -> list[Path]:
+def build(
+    root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
     """Build the site in these languages and put it in the place of the old one.
 
     Nothing of `out` changes before every page is printed.
@@ -68,8 +72,12 @@ def build(root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], N
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
 
 
-def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None) -> list[tuple[Book, list[Printed]]]:
-    """The book in these languages, and its pages: run and printed, or reused where nothing has changed."""
+def printed(
+    root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None
+) -> list[tuple[Book, list[Printed]]]:
+    """The book in these languages, and its pages: run and printed, or reused where nothing has
+    changed.
+    """
     books = [read_book(root, lang) for lang in langs]
     pages = print_pages(books, Cache(root / ".cache" / "course"), environment(root), say=say)
     return list(zip(books, pages, strict=True))
@@ -77,29 +85,45 @@ def printed(root: Path, langs: Sequence[str], *, say: Callable[[str], None] = la
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
     """The languages that `out` holds once these are built, in the book's order."""
-    return [lang for lang in languages(root) if lang in langs or (out / lang / "index.html").is_file()]
+    return [
+        lang for lang in languages(root) if lang in langs or (out / lang / "index.html").is_file()
+    ]
 
 
 def check_out(out: Path) -> None:
     """Refuse a folder that holds something else: a build replaces what is there."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists()):
-        raise CourseError(f"--out {str(out)!r} holds files that are not a site built here: choose a new or empty folder")
+        raise CourseError(
+            f"--out {str(out)!r} holds files that are not a site built here: choose a new "
+            f"or empty folder"
+        )
 
 
 def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
-    """Add what both engines share, the landing page and the marker, and swap the languages built into `out`."""
+    """Add what both engines share, the landing page and the marker, and swap the languages built
+    into `out`.
+    """
     every = every_language(root, langs, out)
     meta = read_book(root, every[0]).meta
     landing = templates().get_template("landing.html.j2")
     context = {
-        "book": {"title": meta["title"], "subtitle": meta.get("subtitle", ""), "description": meta.get("description", "")},
-        "languages": [{"code": lang, "name": words(lang)["ui-language"], "href": f"{lang}/index.html"} for lang in every],
+        "book": {
+            "title": meta["title"],
+            "subtitle": meta.get("subtitle", ""),
+            "description": meta.get("description", ""),
+        },
+        "languages": [
+            {"code": lang, "name": words(lang)["ui-language"], "href": f"{lang}/index.html"}
+            for lang in every
+        ],
         "w": words(every[0]),
         "root": "",
     }
     text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
     (stage / "index.html").write_text(text, encoding="utf-8")
-    (stage / MARKER).write_text("Written by course build: the next build replaces this folder's languages.\n")
+    (stage / MARKER).write_text(
+        "Written by course build: the next build replaces this folder's languages.\n"
+    )
     shutil.copytree(
         ASSETS,
         stage / "assets",
@@ -115,10 +139,12 @@ def finish(root: Path, stage: Path, out: Path, langs: Sequence[str]) -> None:
 
 
 def _with_fonts(style: Path) -> str:
-    """A style sheet that holds its fonts: one that comes later comes too late for what has been laid out without it."""
+    """A style sheet that holds its fonts: one that comes later comes too late for what has been
+    laid out without it.
+    """
 
     def held(match: re.Match[str]) -> str:
-        return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'
+        return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'  # noqa: E501
 
     return re.sub(r'url\("([^":]+\.woff2)"\)', held, style.read_text(encoding="utf-8"))
 
@@ -143,7 +169,9 @@ def _write(book: Book, pages: Sequence[Printed], stage: Path, langs: Sequence[st
             target = stage / book.lang / about.notebook(page.chapter)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(notebook, target)
-    index = {"pages": [_searchable(page, resolved(page, labels, words(book.lang))) for page in pages]}
+    index = {
+        "pages": [_searchable(page, resolved(page, labels, words(book.lang))) for page in pages]
+    }
     script = f"window.COURSE_SEARCH = {json.dumps(index, ensure_ascii=False)};\n"
     (stage / book.lang / "search.js").write_text(script, encoding="utf-8")
 
@@ -155,14 +183,18 @@ def labels_of(pages: Sequence[Printed]) -> Labels:
         for label in page.data["labels"]:
             if label["id"] in labels:
                 other = labels[label["id"]][0].chapter.path
-                raise line_with(page.chapter, f"#{label['id']}").error(f"label #{label['id']} stands in {other} already")
+                raise line_with(page.chapter, f"#{label['id']}").error(
+                    f"label #{label['id']} stands in {other} already"
+                )
             labels[label["id"]] = (page, label)
     return labels
 
 
 def _label_text(label: Mapping[str, str], ui: Mapping[str, str]) -> str:
     """What a reference says: "Figure 2.1"; what has no number is called by its title."""
-    return f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
+    return (
+        f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
+    )
 
 
 def resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
@@ -171,7 +203,9 @@ def resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
     def reference(match: re.Match[str]) -> str:
         id_, form = match.groups()
         if id_ not in labels:
-            raise line_with(page.chapter, f"@{id_}").error(f"cross-reference @{id_} has no target in this book")
+            raise line_with(page.chapter, f"@{id_}").error(
+                f"cross-reference @{id_} has no target in this book"
+            )
         target, label = labels[id_]
         href = f"#{id_}" if target is page else f"{_up(page.url)}{target.url}#{id_}"
         text = label["number"] if form == "number" and label["number"] else _label_text(label, ui)
@@ -183,11 +217,17 @@ def resolved(page: Printed, labels: Labels, ui: Mapping[str, str]) -> str:
 def _check_links(page: Printed, urls: Mapping[str, Printed]) -> None:
     for target in page.data["links"]:
         file, _, anchor = target.partition("#")
-        url = str(PurePosixPath(_normal(PurePosixPath(page.url).parent / file))) if file else page.url
+        url = (
+            str(PurePosixPath(_normal(PurePosixPath(page.url).parent / file))) if file else page.url
+        )
         if url not in urls:
-            raise line_with(page.chapter, file.removesuffix(".html")).error(f"link to {target}: no such page in this book")
+            raise line_with(page.chapter, file.removesuffix(".html")).error(
+                f"link to {target}: no such page in this book"
+            )
         if anchor and f'id="{anchor}"' not in urls[url].body:
-            raise line_with(page.chapter, f"#{anchor}").error(f"link to {target}: no such anchor on that page")
+            raise line_with(page.chapter, f"#{anchor}").error(
+                f"link to {target}: no such anchor on that page"
+            )
 
 
 def _normal(path: PurePosixPath) -> PurePosixPath:
@@ -202,7 +242,12 @@ def _up(url: str) -> str:
 
 
 def _context(
-    book: Book, page: Printed, pages: Sequence[Printed], labels: Labels, langs: Sequence[str], stale: Mapping[Path, str]
+    book: Book,
+    page: Printed,
+    pages: Sequence[Printed],
+    labels: Labels,
+    langs: Sequence[str],
+    stale: Mapping[Path, str],
 ) -> dict[str, Any]:
     meta, ui, base = book.meta, words(book.lang), _up(page.url)
     site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
@@ -222,7 +267,9 @@ def _context(
         else linked(by_path[item.path])
         for item in book.contents
     ]
-    urls = {lang: page.url.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs}
+    urls = {
+        lang: page.url.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs
+    }
     return {
         "lang": book.lang,
         "w": ui,
@@ -264,7 +311,9 @@ def _context(
             }
             for lang in langs
         ],
-        "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs] if site else [],
+        "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs]
+        if site
+        else [],
         "canonical": f"{site}/{book.lang}/{page.url}" if site else None,
         "base": base,
         "root": base + "../",
@@ -278,18 +327,32 @@ def _stale(book: Book, ui: Mapping[str, str]) -> dict[Path, str]:
     if book.lang == parity.SOURCE:
         return {}
     stamps = parity.read_stamps(book.root, book.lang)
-    counts = {page.path: len(parity.stale_sections(source, stamps)) for source, page in parity.pairs(book)}
-    return {path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count}
+    counts = {
+        page.path: len(parity.stale_sections(source, stamps)) for source, page in parity.pairs(book)
+    }
+    return {
+        path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count
+    }
 
 
 def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     top: list[dict[str, Any]] = []
     for entry in toc:
-        item = {"id": entry["id"], "number": entry["number"], "title": entry["title"], "children": []}
+        item = {
+            "id": entry["id"],
+            "number": entry["number"],
+            "title": entry["title"],
+            "children": [],
+        }
         (top[-1]["children"] if entry["level"] > 2 and top else top).append(item)
     return top
 
 
 def _searchable(page: Printed, body: str) -> dict[str, Any]:
     number = str(page.chapter.number or "")
-    return {"url": page.url, "title": page.chapter.title, "number": number, "sections": sections(body)}
+    return {
+        "url": page.url,
+        "title": page.chapter.title,
+        "number": number,
+        "sections": sections(body),
+    }

@@ -1,4 +1,6 @@
-"""Runs a chapter's cells in one kernel and evaluates its inline expressions; what has run before is reused."""
+"""Runs a chapter's cells in one kernel and evaluates its inline expressions; what has run before is
+reused.
+"""
 
 import asyncio
 import hashlib
@@ -27,16 +29,30 @@ from course_press.source.files import swap_in
 TIMEOUT = 600
 """Seconds after which a cell is taken to hang."""
 MOST_PATH = 75
-"""Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a hundred."""
-STEERING = ("COURSE_", "LANG", "LC_", "TZ", "PYTHON", "MPL", "MATPLOTLIB", "OMP_", "OPENBLAS_", "MKL_", "SOURCE_DATE_EPOCH")
+"""Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a
+hundred.
+"""
+STEERING = (
+    "COURSE_",
+    "LANG",
+    "LC_",
+    "TZ",
+    "PYTHON",
+    "MPL",
+    "MATPLOTLIB",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "SOURCE_DATE_EPOCH",
+)
 """How the names of environment variables start that cells, or what they import, may look at."""
 KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
 
 _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
 _FOUND = "application/x-course+json"
-# Evaluates inline expressions in the reader's namespace and reports each value, or its error. It stands before every use,
-# and asks nothing of that namespace: a cell may have taken any name.
+# Evaluates inline expressions in the reader's namespace and reports each value, or its error. It
+# stands before every use, and asks nothing of that namespace: a cell may have taken any name.
 _EVALUATE = f"""
 def _course_inline(expressions, scope):
     from builtins import BaseException, eval, str, type
@@ -56,19 +72,23 @@ def _course_inline(expressions, scope):
             found.append({{"error": f"{{type(error).__name__}}: {{error}}"}})
     get_ipython().display_pub.publish({{"{_FOUND}": found}})
 
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What running a chapter gave: each cell's outputs (nbformat) and each inline expression's text, in order."""
+    """What running a chapter gave: each cell's outputs (nbformat) and each inline expression's
+    text, in order.
+    """
 
     outputs: Sequence[Sequence[Mapping[str, Any]]]
     inlines: Sequence[str]
 
 
 class Cache:
-    """Results by content: an entry whose key still fits is never stale. Entries unused for a month are dropped."""
+    """Results by content: an entry whose key still fits is never stale. Entries unused for a month
+    are dropped.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -79,7 +99,9 @@ class Cache:
     @staticmethod
     def key(*parts: Any) -> str:
         """A name for the result that these parts determine."""
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
+            :32
+        ]
 
     def get(self, key: str) -> Any:
         """The result stored under a key, or `None`."""
@@ -101,8 +123,9 @@ class Cache:
 def environment(root: Path) -> str:
     """A fingerprint of all that outputs depend on besides the chapter.
 
-    That is the library and its data, Python and its packages, the variables that steer them (`STEERING`), and the files of
-    the reader's own: what labs measured here, chips in the folder that `COURSE_CHIPS` names, and matplotlib's settings.
+    That is the library and its data, Python and its packages, the variables that steer them
+    (`STEERING`), and the files of the reader's own: what labs measured here, chips in the folder
+    that `COURSE_CHIPS` names, and matplotlib's settings.
     """
     import matplotlib as mpl
 
@@ -113,13 +136,19 @@ def environment(root: Path) -> str:
     given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}
     for name in sorted(name for name in given if name.startswith(STEERING)):
         digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
-    own = [*root.glob("labs/*/results/local/*"), root / "matplotlibrc", Path(mpl.matplotlib_fname())]
+    own = [
+        *root.glob("labs/*/results/local/*"),
+        root / "matplotlibrc",
+        Path(mpl.matplotlib_fname()),
+    ]
     if given.get(specs.FOLDER):
         own += (root / given[specs.FOLDER]).glob("*.toml")
     for file in sorted(file for file in own if file.is_file()):
         digest.update(f"{file}\0".encode(errors="surrogateescape") + file.read_bytes())
     library = Path(course_lib.__file__).parent
-    for file in sorted(path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+    for file in sorted(
+        path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ):
         digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
     for module in (__file__, kernels.__file__):
@@ -146,13 +175,19 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     steps = _steps(chapter)
     if not steps:
         return Ran([], [])
-    shown = [[step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step] for step in steps]
+    shown = [
+        [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
+        for step in steps
+    ]
     key = cache.key("run", shown, lang, to, fingerprint)
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
         short = len(os.fsencode(tempfile.gettempdir())) <= MOST_PATH
-        with tempfile.TemporaryDirectory(prefix="course-", dir=None if short else "/tmp") as sockets:  # noqa: S108 - a new folder
+        with tempfile.TemporaryDirectory(
+            prefix="course-",
+            dir=None if short else "/tmp",  # noqa: S108
+        ) as sockets:
             ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
@@ -177,33 +212,60 @@ def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
     return steps
 
 
-async def _evaluated(step: Sequence[Inline], execute: Callable[[str], Awaitable[Any]]) -> Sequence[Mapping[str, str]]:
+async def _evaluated(
+    step: Sequence[Inline], execute: Callable[[str], Awaitable[Any]]
+) -> Sequence[Mapping[str, str]]:
     """What the kernel says of each inline expression."""
     at = step[0].at
     try:
-        outputs = (await execute(f"{_EVALUATE}_course_inline({[i.expression for i in step]!r}, globals())")).outputs
+        outputs = (
+            await execute(f"{_EVALUATE}_course_inline({[i.expression for i in step]!r}, globals())")
+        ).outputs
     except CellExecutionError as error:
-        raise at.error(f"the inline expressions from here to the next cell end with {error.ename}: {error.evalue}") from None
+        raise at.error(
+            f"the inline expressions from here to the next cell end with {error.ename}: "
+            f"{error.evalue}"
+        ) from None
     except CellTimeoutError:
-        raise at.error(f"the inline expressions from here to the next cell ran longer than {TIMEOUT} s") from None
+        raise at.error(
+            f"the inline expressions from here to the next cell ran longer than {TIMEOUT} s"
+        ) from None
     except DeadKernelError:
-        raise at.error("the kernel died in an inline expression from here to the next cell") from None
+        raise at.error(
+            "the kernel died in an inline expression from here to the next cell"
+        ) from None
     values = [output["data"][_FOUND] for output in outputs if _FOUND in output.get("data", {})]
     if len(values) != 1 or len(outputs) != 1:
-        raise at.error("an inline expression from here to the next cell shows something: it may only give its text")
+        raise at.error(
+            "an inline expression from here to the next cell shows something: it may only "
+            "give its text"
+        )
     found: Sequence[Mapping[str, str]] = values[0]
     return found
 
 
-async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, to: str, sockets: str) -> Ran:
+async def _execute(
+    chapter: Chapter,
+    steps: Sequence[Cell | list[Inline]],
+    root: Path,
+    lang: str,
+    to: str,
+    sockets: str,
+) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
     specs = KernelSpecManager(kernel_dirs=[])
-    manager = AsyncKernelManager(transport="ipc", ip=f"{sockets}/k", kernel_name="python3", kernel_spec_manager=specs)
+    manager = AsyncKernelManager(
+        transport="ipc", ip=f"{sockets}/k", kernel_name="python3", kernel_spec_manager=specs
+    )
     if kernels.FORKS:
-        manager.provisioner = kernels.ForkedProvisioner(parent=manager, kernel_spec=manager.kernel_spec)
+        manager.provisioner = kernels.ForkedProvisioner(
+            parent=manager, kernel_spec=manager.kernel_spec
+        )
     resources = {"metadata": {"path": str(root)}}
-    client = NotebookClient(notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate")
+    client = NotebookClient(
+        notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
+    )
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
@@ -222,7 +284,9 @@ async def _execute(chapter: Chapter, steps: Sequence[Cell | list[Inline]], root:
                         f"this cell of {chapter.path} failed with {error.ename}: {error.evalue}"
                     ) from None
                 except CellTimeoutError:
-                    raise step.at.error(f"this cell of {chapter.path} ran longer than {TIMEOUT} s") from None
+                    raise step.at.error(
+                        f"this cell of {chapter.path} ran longer than {TIMEOUT} s"
+                    ) from None
                 except DeadKernelError:
                     raise step.at.error(f"the kernel died in this cell of {chapter.path}") from None
             else:
@@ -237,7 +301,11 @@ def _failed_line(cell: Cell, error: CellExecutionError) -> Line:
     lines = [int(number) for number in re.findall(r"Cell In\[\d+\], line (\d+)", plain)]
     # IPython drops leading empty lines before it counts.
     skipped = next((i for i, line in enumerate(cell.lines) if line.text.strip()), 0)
-    return cell.lines[min(skipped + lines[0], len(cell.lines)) - 1] if lines and cell.lines else cell.at
+    return (
+        cell.lines[min(skipped + lines[0], len(cell.lines)) - 1]
+        if lines and cell.lines
+        else cell.at
+    )
 
 
 def _inline_text(inline: Inline, found: Mapping[str, str]) -> str:
@@ -245,7 +313,11 @@ def _inline_text(inline: Inline, found: Mapping[str, str]) -> str:
     if "error" in found:
         raise inline.at.error(f"{shown} failed with {found['error']}")
     if "value" not in found:
-        raise inline.at.error(f"{shown} gives a {found['type']}, not text: write it with n() or t()")
+        raise inline.at.error(
+            f"{shown} gives a {found['type']}, not text: write it with n() or t()"
+        )
     if mark := _MARKDOWN.search(found["value"]):
-        raise inline.at.error(f"{shown} gives {found['value']!r}: {mark[0]!r} would be read as Markdown")
+        raise inline.at.error(
+            f"{shown} gives {found['value']!r}: {mark[0]!r} would be read as Markdown"
+        )
     return found["value"]

@@ -1,6 +1,7 @@
 """Starts kernels fast: each is forked from one process that has imported what cells import.
 
-Run as a module, this is that process: it forks a kernel for each line that it reads, and ends with whoever started it.
+Run as a module, this is that process: it forks a kernel for each line that it reads, and ends with
+whoever started it.
 """
 
 import atexit
@@ -26,11 +27,22 @@ LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
 """What must stand in a kernel's environment before its Python starts."""
 PRELOADED = (
-    "ipykernel.kernelapp", "ipykernel.debugger", "IPython.extensions.storemagic", "psutil", "sqlite3",
-    "matplotlib.pyplot", "matplotlib.mathtext", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg",
+    "ipykernel.kernelapp",
+    "ipykernel.debugger",
+    "IPython.extensions.storemagic",
+    "psutil",
+    "sqlite3",
+    "matplotlib.pyplot",
+    "matplotlib.mathtext",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
     "matplotlib_inline.backend_inline",
-    "course_lib.book.exercises", "course_lib.book.plot", "course_lib.book.tables", "course_lib.network", "course_lib.workloads",
-)  # fmt: skip
+    "course_lib.book.exercises",
+    "course_lib.book.plot",
+    "course_lib.book.tables",
+    "course_lib.network",
+    "course_lib.workloads",
+)
 """What takes long to import and is much used."""
 
 
@@ -51,7 +63,8 @@ class _Server:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # Ctrl-C is for the press, which ends its kernels itself
+                    # Ctrl-C is for the press, which ends its kernels itself
+                    start_new_session=True,
                 )
             assert self.process.stdin
             assert self.process.stdout
@@ -59,7 +72,10 @@ class _Server:
             self.process.stdin.flush()
             reply = self.process.stdout.readline()
         if not reply:
-            raise CourseError("no kernel could be started: what is printed above says why; try make book in a new clone")
+            raise CourseError(
+                "no kernel could be started: what is printed above says why; try make "
+                "book in a new clone"
+            )
         return int(reply)
 
     def stop(self) -> None:
@@ -76,7 +92,9 @@ stop = _server.stop
 
 
 class _Forked:
-    """A forked kernel, as much like a `subprocess.Popen` as its provisioner needs: no child of this process."""
+    """A forked kernel, as much like a `subprocess.Popen` as its provisioner needs: no child of this
+    process.
+    """
 
     stdin = stdout = stderr = None
 
@@ -103,7 +121,9 @@ class ForkedProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Fork a kernel instead of starting `cmd`, for the sockets of the same connection file."""
-        pid = _server.fork({"file": cmd[cmd.index("-f") + 1], "cwd": str(kwargs["cwd"]), "env": kwargs["env"]})
+        pid = _server.fork(
+            {"file": cmd[cmd.index("-f") + 1], "cwd": str(kwargs["cwd"]), "env": kwargs["env"]}
+        )
         self.process, self.pid, self.pgid = _Forked(pid), pid, pid
         return self.connection_info
 

@@ -1,4 +1,6 @@
-"""Does independent work side by side: pages run in kernels and are printed by pandoc, processes that use every core."""
+"""Does independent work side by side: pages run in kernels and are printed by pandoc, processes
+that use every core.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,8 +13,11 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 T = TypeVar("T")
 
 
-def together(jobs: Sequence[tuple[str, Callable[[], T]]], *, say: Callable[[str], None] = lambda _: None) -> list[T]:
-    """Do all jobs, as many at a time as there are cores, and return what they gave, in the order of the jobs.
+def together(
+    jobs: Sequence[tuple[str, Callable[[], T]]], *, say: Callable[[str], None] = lambda _: None
+) -> list[T]:
+    """Do all jobs, as many at a time as there are cores, and return what they gave, in the order of
+    the jobs.
 
     Parameters
     ----------
@@ -22,7 +27,8 @@ def together(jobs: Sequence[tuple[str, Callable[[], T]]], *, say: Callable[[str]
     Raises
     ------
     Exception
-        The first that a job raises. Jobs that wait then never start, and kernels that run are ended: so too on Ctrl-C.
+        The first that a job raises. Jobs that wait then never start, and kernels that run are
+        ended: so too on Ctrl-C.
     """
     with ThreadPoolExecutor(CORES) as pool:
         futures = {pool.submit(job): name for name, job in jobs}

@@ -11,16 +11,45 @@ from course_press.source.chapter import Chapter, SourceError, read_chapter, read
 
 CONFIG_KEYS = {
     "": {
-        "project", "profile", "book", "lang", "bibliography", "csl", "format", "execute", "filters", "crossref", "theme",
-        "language", "install-ref",
+        "project",
+        "profile",
+        "book",
+        "lang",
+        "bibliography",
+        "csl",
+        "format",
+        "execute",
+        "filters",
+        "crossref",
+        "theme",
+        "language",
+        "install-ref",
     },
     "project": {"type", "output-dir", "execute-dir", "render", "resources", "post-render"},
     "book": {
-        "title", "subtitle", "author", "description", "chapters", "repo-url", "repo-branch", "repo-actions", "site-url",
-        "page-navigation", "search", "sidebar", "navbar", "page-footer", "date", "favicon", "open-graph", "twitter-card",
+        "title",
+        "subtitle",
+        "author",
+        "description",
+        "chapters",
+        "repo-url",
+        "repo-branch",
+        "repo-actions",
+        "site-url",
+        "page-navigation",
+        "search",
+        "sidebar",
+        "navbar",
+        "page-footer",
+        "date",
+        "favicon",
+        "open-graph",
+        "twitter-card",
     },
-}  # fmt: skip
-"""The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only dress Quarto's pages."""
+}
+"""The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
+dress Quarto's pages.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +62,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The book in one language: `_quarto.yml` with `_quarto-<lang>.yml` laid over it, and its chapters."""
+    """The book in one language: `_quarto.yml` with `_quarto-<lang>.yml` laid over it, and its
+    chapters.
+    """
 
     root: Path
     lang: str
@@ -42,7 +73,11 @@ class Book:
 
     @property
     def chapters(self) -> list[Chapter]:
-        return [c for item in self.contents for c in (item.chapters if isinstance(item, Part) else [item])]
+        return [
+            c
+            for item in self.contents
+            for c in (item.chapters if isinstance(item, Part) else [item])
+        ]
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -61,7 +96,9 @@ def languages(root: Path) -> list[str]:
     listed = group[0] if isinstance(group, list) and group and isinstance(group[0], list) else group
     names = [str(name) for name in listed] if isinstance(listed, list) else []
     if not names:
-        raise SourceError(Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]")
+        raise SourceError(
+            Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]"
+        )
     return names
 
 
@@ -78,13 +115,22 @@ def read_book(root: Path, lang: str) -> Book:
     for section, allowed in CONFIG_KEYS.items():
         given = config.get(section, {}) if section else config
         if not isinstance(given, Mapping):
-            where = next((f for f in (profile, root / "_quarto.yml") if section in read_text(f)), profile)
-            raise SourceError(Path(where.name), _line_of(where, section), f"{section} must hold key: value pairs")
+            where = next(
+                (f for f in (profile, root / "_quarto.yml") if section in read_text(f)), profile
+            )
+            raise SourceError(
+                Path(where.name), _line_of(where, section), f"{section} must hold key: value pairs"
+            )
         for key in given:
             if key not in allowed:
-                where = next((f for f in (profile, root / "_quarto.yml") if str(key) in read_text(f)), profile)
+                where = next(
+                    (f for f in (profile, root / "_quarto.yml") if str(key) in read_text(f)),
+                    profile,
+                )
                 raise SourceError(
-                    Path(where.name), _line_of(where, key), f"the press does not know {section + '.' if section else ''}{key}"
+                    Path(where.name),
+                    _line_of(where, key),
+                    f"the press does not know {section + '.' if section else ''}{key}",
                 )
     if not config.get("book", {}).get("title"):
         raise SourceError(Path(profile.name), 1, "book.title is missing")
@@ -95,7 +141,9 @@ def read_book(root: Path, lang: str) -> Book:
         nonlocal number
         file = root / path
         if not file.is_file():
-            raise SourceError(Path(profile.name), _line_of(profile, path), f"chapter {path} does not exist")
+            raise SourceError(
+                Path(profile.name), _line_of(profile, path), f"chapter {path} does not exist"
+            )
         page = read_chapter(root, Path(path), lang)
         if title:
             page = replace(page, meta={**page.meta, "title": title})
@@ -128,8 +176,14 @@ def read_book(root: Path, lang: str) -> Book:
     found = Book(root, lang, config, contents)
     for source in found.bibliography:
         if not source.is_file():
-            where = next((f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile)
-            said = f"bibliography {source.relative_to(root) if source.is_relative_to(root) else source} does not exist"
+            where = next(
+                (f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile
+            )
+            said = (
+                f"bibliography "
+                f"{source.relative_to(root) if source.is_relative_to(root) else source} does "
+                f"not exist"
+            )
             raise SourceError(Path(where.name), _line_of(where, source.name), said)
     return found
 
@@ -138,11 +192,15 @@ def _config(file: Path) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(read_text(file, Path(file.name)))
     except FileNotFoundError:
-        raise SourceError(Path(file.name), 1, "the file does not exist: run this in the book's folder") from None
+        raise SourceError(
+            Path(file.name), 1, "the file does not exist: run this in the book's folder"
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise SourceError(
-            Path(file.name), mark.line + 1 if mark else 1, f"not valid YAML: {getattr(error, 'problem', error)}"
+            Path(file.name),
+            mark.line + 1 if mark else 1,
+            f"not valid YAML: {getattr(error, 'problem', error)}",
         ) from None
     if not isinstance(loaded, dict):
         raise SourceError(Path(file.name), 1, "must hold key: value pairs")
@@ -159,4 +217,6 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 def _line_of(file: Path, text: Any) -> int:
-    return next((i for i, line in enumerate(read_text(file).splitlines(), 1) if str(text) in line), 1)
+    return next(
+        (i for i, line in enumerate(read_text(file).splitlines(), 1) if str(text) in line), 1
+    )

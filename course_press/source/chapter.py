@@ -1,4 +1,6 @@
-"""A chapter as written: configuration, front matter, includes, cells and inline expressions, each with file and line."""
+"""A chapter as written: configuration, front matter, includes, cells and inline expressions, each
+with file and line.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,14 +12,33 @@ import yaml
 
 from course_lib import CourseError
 
-FRONT_MATTER = {"title", "description", "prerequisites", "work", "notebook", "engine", "jupyter", "lang"}
+FRONT_MATTER = {
+    "title",
+    "description",
+    "prerequisites",
+    "work",
+    "notebook",
+    "engine",
+    "jupyter",
+    "lang",
+}
 CELL_OPTIONS = {"echo", "code-fold", "eval", "output"}
 SHORTCODES = {"include"}
 DIV_CLASSES = {
-    "content-visible", "content-hidden", "panel-tabset", "column-margin", "aside", "unnumbered",
+    "content-visible",
+    "content-hidden",
+    "panel-tabset",
+    "column-margin",
+    "aside",
+    "unnumbered",
     *(f"callout-{kind}" for kind in ("note", "tip", "important", "warning", "caution")),
-    "predict", "takeaways", "problem", "sortable", "chapters", "ways",
-}  # fmt: skip
+    "predict",
+    "takeaways",
+    "problem",
+    "sortable",
+    "chapters",
+    "ways",
+}
 DEPTH = 20
 """Includes within includes; one that holds itself stops here at the latest."""
 LINES = 50_000
@@ -44,7 +65,9 @@ class SourceError(CourseError):
 
 
 class MissingError(CourseError):
-    """Something that is needed is not installed or not reachable; the message says how to get it."""
+    """Something that is needed is not installed or not reachable; the message says how
+    to get it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +154,16 @@ class Chapter:
 
     @property
     def inlines(self) -> Iterator[Inline]:
-        return (Inline(match[1].strip(), line) for line in self.prose for match in INLINE.finditer(line.text))
+        return (
+            Inline(match[1].strip(), line)
+            for line in self.prose
+            for match in INLINE.finditer(line.text)
+        )
 
 
 def read_text(file: Path, shown: Path | None = None) -> str:
-    """A source's text in UTF-8, without the mark that some editors put first; `shown` is what an error calls the file.
+    """A source's text in UTF-8, without the mark that some editors put first; `shown` is what an
+    error calls the file.
 
     Raises
     ------
@@ -151,7 +179,9 @@ def read_text(file: Path, shown: Path | None = None) -> str:
 
 
 def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
-    """Read one chapter, not yet numbered: front matter, includes expanded, cells and prose told apart."""
+    """Read one chapter, not yet numbered: front matter, includes expanded, cells and prose told
+    apart.
+    """
     files: list[Path] = []
     expanded: list[Line] = []
     for line in _expanded(root / path, files, root):
@@ -167,12 +197,22 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
         start = next((i for i in range(start, len(lines)) if lines[i].text.strip()), start)
         heading = _TITLE.match(lines[start].text) if start < len(lines) else None
         if not heading:
-            raise SourceError(path, 1, "has no title: write title: in the front matter, or # Title {.unnumbered} below it")
-        meta, start, unnumbered = {**meta, "title": heading[1]}, start + 1, ".unnumbered" in (heading[2] or "")
+            raise SourceError(
+                path,
+                1,
+                "has no title: write title: in the front matter, or # Title {.unnumbered} below it",
+            )
+        meta, start, unnumbered = (
+            {**meta, "title": heading[1]},
+            start + 1,
+            ".unnumbered" in (heading[2] or ""),
+        )
     return Chapter(path, None, meta, _items(lines[start:]), files, unnumbered)
 
 
-def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] = ()) -> Iterator[Line]:
+def _expanded(
+    file: Path, files: list[Path], root: Path, via: tuple[Path, ...] = ()
+) -> Iterator[Line]:
     files.append(file)
     shown = file.relative_to(root) if file.is_relative_to(root) else file
     fence, number = "", 1
@@ -185,7 +225,9 @@ def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] =
             fence = mark[2]
         elif include := _INCLUDE.match(text):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
-            target = root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
+            target = (
+                root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
+            )
             target = target.resolve()
             if not target.is_relative_to(root.resolve()):
                 raise line.error(f"included file {include[1]} lies outside the book's folder")
@@ -198,7 +240,11 @@ def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] =
             yield from _expanded(target, files, root, (*via, file.resolve()))
             continue
         elif shortcode := _SHORTCODE.search(text):
-            what = "must stand alone on its line" if shortcode[1] in SHORTCODES else "is not known to the embedded engine"
+            what = (
+                "must stand alone on its line"
+                if shortcode[1] in SHORTCODES
+                else "is not known to the embedded engine"
+            )
             raise line.error(f"shortcode {shortcode[1]} {what}")
         yield line
     if fence:
@@ -206,7 +252,9 @@ def _expanded(file: Path, files: list[Path], root: Path, via: tuple[Path, ...] =
 
 
 def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
-    """Leave out blocks that are for another language, so that nothing in them is run, checked or numbered."""
+    """Leave out blocks that are for another language, so that nothing in them is run, checked or
+    numbered.
+    """
     depth, hidden, fence = 0, 0, ""
     for line in lines:
         mark = _FENCE.match(line.text)
@@ -222,7 +270,11 @@ def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
         elif opening := _DIV.match(line.text):
             depth += 1
             profile = re.search(r'when-profile="?([\w-]+)', opening[1])
-            if profile and not hidden and (".content-visible" in opening[1]) != (profile[1] == lang):
+            if (
+                profile
+                and not hidden
+                and (".content-visible" in opening[1]) != (profile[1] == lang)
+            ):
                 hidden = depth
         if not hidden:
             yield line
@@ -256,7 +308,9 @@ def _closed_divs(lines: Iterable[Line]) -> None:
 def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
     if not lines or lines[0].text.strip() != "---":
         return {}, 0
-    end = next((i for i, line in enumerate(lines[1:], 1) if line.text.strip() in ("---", "...")), None)
+    end = next(
+        (i for i, line in enumerate(lines[1:], 1) if line.text.strip() in ("---", "...")), None
+    )
     if end is None:
         raise lines[0].error("the front matter is never closed with ---")
     try:
@@ -264,12 +318,16 @@ def _front_matter(lines: Sequence[Line]) -> tuple[dict[str, Any], int]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = lines[min(1 + (mark.line if mark else 0), end)]
-        raise at.error(f"the front matter is not valid YAML: {getattr(error, 'problem', error)}") from None
+        raise at.error(
+            f"the front matter is not valid YAML: {getattr(error, 'problem', error)}"
+        ) from None
     if not isinstance(meta, dict):
         raise lines[1].error("the front matter must hold key: value pairs")
     for key in meta:
         if key not in FRONT_MATTER:
-            at = next((line for line in lines[1:end] if line.text.strip().startswith(str(key))), lines[1])
+            at = next(
+                (line for line in lines[1:end] if line.text.strip().startswith(str(key))), lines[1]
+            )
             raise at.error(f"the press does not know the front matter key {key}")
     return meta, end + 1
 
@@ -286,7 +344,11 @@ def _items(lines: Sequence[Line]) -> list[Line | Cell]:
             i += 1
             continue
         indent, fence, info = mark.groups()
-        close = next(j for j in range(i + 1, len(lines)) if re.match(rf"\s*{re.escape(fence)}[`~]*\s*$", lines[j].text))
+        close = next(
+            j
+            for j in range(i + 1, len(lines))
+            if re.match(rf"\s*{re.escape(fence)}[`~]*\s*$", lines[j].text)
+        )
         if info == "{python}":
             items.append(_cell(lines[i + 1 : close], line, indent))
         elif re.match(r"\{[\w-]+\b[^=.#]*\}$", info):
@@ -306,9 +368,14 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
             option = yaml.safe_load(line.text[2:])
         except yaml.YAMLError as error:
             said = getattr(error, "problem", error)
-            raise line.error(f"cell option {line.text[2:].strip()!r} is not valid YAML: {said}") from None
+            raise line.error(
+                f"cell option {line.text[2:].strip()!r} is not valid YAML: {said}"
+            ) from None
         if not isinstance(option, dict) or not set(option) <= CELL_OPTIONS:
-            raise line.error(f"cell option {line.text[2:].strip()!r} is not known; known: {', '.join(sorted(CELL_OPTIONS))}")
+            raise line.error(
+                f"cell option {line.text[2:].strip()!r} is not known; known: "
+                f"{', '.join(sorted(CELL_OPTIONS))}"
+            )
         options |= option
     return Cell(tuple(code), options, at, indent)
 
@@ -328,4 +395,6 @@ def _known_div(line: Line) -> None:
         if name.startswith(".") and name[1:] not in DIV_CLASSES:
             raise line.error(f"div class {name} is not known to the embedded engine")
         if name.startswith("#") and name != "#refs" and name[1:].partition("-")[0] not in LABELS:
-            raise line.error(f"label {name} must start with one of {', '.join(f'#{kind}-' for kind in LABELS)}")
+            raise line.error(
+                f"label {name} must start with one of {', '.join(f'#{kind}-' for kind in LABELS)}"
+            )

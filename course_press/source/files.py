@@ -25,7 +25,8 @@ def swap_in(file: Path, text: str) -> None:
 def staged(out: Path, first: str = "") -> Iterator[Path]:
     """A folder beside `out` in which to make what is to stand there, gone afterwards.
 
-    What a killed run has left comes to its end before: what was made whole goes to its place, all else is deleted.
+    What a killed run has left comes to its end before: what was made whole goes to its place, all
+    else is deleted.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ def staged(out: Path, first: str = "") -> Iterator[Path]:
 def put(stage: Path, out: Path, first: str = "") -> None:
     """Put every item of a staged folder in its place in `out`; other items of `out` stay.
 
-    A run that is killed once this has begun is brought to its end by the next one; an error brings all of the old back.
+    A run that is killed once this has begun is brought to its end by the next one; an error brings
+    all of the old back.
     """
     stage.rename(stage.with_name("ready"))
     with _locked(out.parent):
@@ -72,7 +74,9 @@ def _finish(work: Path, out: Path, first: str) -> None:
     if not ready.is_dir():
         return
     out.mkdir(exist_ok=True)
-    back: list[tuple[Path, Path]] = []  # written down before each move, and passed over where the move never came
+    back: list[
+        tuple[Path, Path]
+    ] = []  # written down before each move, and passed over where the move never came
     try:
         for item in sorted(ready.iterdir(), key=lambda item: (item.name != first, item.name)):
             place = out / item.name
@@ -96,8 +100,12 @@ def _finish(work: Path, out: Path, first: str) -> None:
 
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Whether this process is the one that works on a folder; its end, however it comes, lets go of it."""
-    if sys.platform == "win32":  # has no locks for folders: what is left there is for its owner to delete
+    """Whether this process is the one that works on a folder; its end, however it comes, lets go of
+    it.
+    """
+    if (
+        sys.platform == "win32"
+    ):  # has no locks for folders: what is left there is for its owner to delete
         yield wait
         return
     import fcntl

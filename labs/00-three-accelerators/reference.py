@@ -12,13 +12,22 @@ def operands(n: int, dtype: str = "fp32", device: str = "cpu"):
         import numpy as np
 
         if device != "cpu":
-            raise ValueError(f"device {device!r} needs torch: install it, or measure on 'cpu'") from None
+            raise ValueError(
+                f"device {device!r} needs torch: install it, or measure on 'cpu'"
+            ) from None
         kind = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}[dtype]
         rng = np.random.default_rng(0)
         return rng.standard_normal((n, n)).astype(kind), rng.standard_normal((n, n)).astype(kind)
-    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64}[dtype]
+    kind = {
+        "bf16": torch.bfloat16,
+        "fp16": torch.float16,
+        "fp32": torch.float32,
+        "fp64": torch.float64,
+    }[dtype]
     torch.manual_seed(0)
-    return torch.randn(n, n, dtype=kind, device=device), torch.randn(n, n, dtype=kind, device=device)
+    return torch.randn(n, n, dtype=kind, device=device), torch.randn(
+        n, n, dtype=kind, device=device
+    )
 
 
 def synchronize(device: str) -> None:

@@ -13,8 +13,21 @@ parser.add_argument("--out", type=Path, default=Path("results/local/results.csv"
 parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
 parser.add_argument("--budget", type=float, default=60.0, help="seconds for all measurements")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--sizes", type=int, nargs="*", default=[], help="bytes; a range that suits the device if not given")
+parser.add_argument(
+    "--sizes",
+    type=int,
+    nargs="*",
+    default=[],
+    help="bytes; a range that suits the device if not given",
+)
 parser.add_argument("--ops", nargs="*", choices=collectives.OPS, default=list(collectives.OPS))
 given = parser.parse_args()
 
-collectives.sweep(given.out, device=given.device, budget=given.budget, seed=given.seed, sizes=given.sizes, ops=given.ops)
+collectives.sweep(
+    given.out,
+    device=given.device,
+    budget=given.budget,
+    seed=given.seed,
+    sizes=given.sizes,
+    ops=given.ops,
+)

@@ -1,4 +1,5 @@
-"""Lab 02: what is wrong with each patient? Fill this in from their traces, then: course grade 02 diagnosis.py
+"""Lab 02: what is wrong with each patient? Fill this in from their traces, then: course grade 02
+diagnosis.py
 
 `cause` is one of
     "none"             nothing: the time is where the work is

@@ -1,6 +1,8 @@
-"""Lab 02: five patients. Four are slow for a reason of their own; look at their traces before you look in here.
+"""Lab 02: five patients. Four are slow for a reason of their own; look at their traces before you
+look in here.
 
-Each takes the same step: an MLP whose hidden vector is bent by GELU, added to what went in. `build` makes one ready to call.
+Each takes the same step: an MLP whose hidden vector is bent by GELU, added to what went in. `build`
+makes one ready to call.
 """
 
 from collections.abc import Callable
@@ -25,7 +27,11 @@ def build(name: str, device: str = "cpu", seed: int = 0) -> Callable[[], torch.T
 
 
 def _a(x, up, down):
-    return x + _by_feature_and_back(functional.gelu(_by_feature_and_back(x @ up), approximate="tanh")) @ down
+    return (
+        x
+        + _by_feature_and_back(functional.gelu(_by_feature_and_back(x @ up), approximate="tanh"))
+        @ down
+    )
 
 
 def _by_feature_and_back(h):
@@ -33,7 +39,9 @@ def _by_feature_and_back(h):
 
 
 def _b(x, up, down):
-    return torch.cat([row + functional.gelu(row @ up, approximate="tanh") @ down for row in x.split(1)])
+    return torch.cat(
+        [row + functional.gelu(row @ up, approximate="tanh") @ down for row in x.split(1)]
+    )
 
 
 def _c(x, up, down):

@@ -10,11 +10,21 @@ from playwright.sync_api import sync_playwright
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    path = (
+        shutil.which("chromium")
+        or shutil.which("google-chrome")
+        or shutil.which("chromium-browser")
+    )
     if not path:
         message = "NO CHROMIUM: the pages are not tested in a browser (apt install chromium)"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=flags)
         yield running
@@ -23,16 +33,30 @@ def browser():
 
 @pytest.fixture
 def visit(browser, built):
-    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any error that the page logs."""
+    """Opens a page of the site `built` as a file; fails on a request to anywhere else and on any
+    error that the page logs.
+    """
     contexts, wrong = [], []
 
     def open_page(path, width=1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, offline=True, **options
+        )
         contexts.append(context)
         page = context.new_page()
-        page.on("request", lambda request: wrong.append(request.url) if not request.url.startswith(("file:", "data:")) else None)
+        page.on(
+            "request",
+            lambda request: (
+                wrong.append(request.url)
+                if not request.url.startswith(("file:", "data:"))
+                else None
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: wrong.append(message.text) if message.type == "error" else None,
+        )
         file, hash_, anchor = path.partition("#")
         page.goto((built / file).as_uri() + hash_ + anchor)
         return page
@@ -44,7 +68,9 @@ def visit(browser, built):
 
 
 def wait_for(page, condition):
-    """Until a page says so. Playwright's own way evaluates text within the page, which the page's policy refuses."""
+    """Until a page says so. Playwright's own way evaluates text within the page, which the page's
+    policy refuses.
+    """
     for _ in range(1000):
         if page.evaluate(condition):
             return
@@ -57,8 +83,13 @@ def accessible():
     """Fails where axe finds that some reader cannot use the page."""
 
     def check(page):
-        wait_for(page, "!document.querySelector('script[src$=\"course.js\"]') || 'reachable' in document.body.dataset")
-        # Preloading asks for files by XHR, which file:// refuses; describing what passed takes most of axe's time.
+        wait_for(
+            page,
+            "!document.querySelector('script[src$=\"course.js\"]') || 'reachable' in "
+            "document.body.dataset",
+        )
+        # Preloading asks for files by XHR, which file:// refuses; describing what passed takes most
+        # of axe's time.
         results = Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
         assert results.violations_count == 0, results.generate_report()
 

@@ -12,7 +12,11 @@ from tests.browser.conftest import wait_for
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 LANGS = languages(ROOT)
-PAGES = [f"{lang}/{chapter.path.with_suffix('.html')}" for lang in LANGS for chapter in read_book(ROOT, lang).chapters]
+PAGES = [
+    f"{lang}/{chapter.path.with_suffix('.html')}"
+    for lang in LANGS
+    for chapter in read_book(ROOT, lang).chapters
+]
 HANGUL = [("ko", "루프라인"), ("ko", "능선"), ("es", "intensidad"), ("en", "bandwidth")]
 
 
@@ -21,11 +25,18 @@ def built(whole_book):
     return whole_book
 
 
-# A translation has the structure of its English page, which a test of its own holds it to; its words may be longer.
-OFTEN = [path for path in PAGES if path.startswith("en/") or re.search(r"(index|rooflines|specs)\.html$", path)]
+# A translation has the structure of its English page, which a test of its own holds it to; its
+# words may be longer.
+OFTEN = [
+    path
+    for path in PAGES
+    if path.startswith("en/") or re.search(r"(index|rooflines|specs)\.html$", path)
+]
 
 
-@pytest.mark.parametrize("path", OFTEN + [pytest.param(p, marks=pytest.mark.exhaustive) for p in PAGES if p not in OFTEN])
+@pytest.mark.parametrize(
+    "path", OFTEN + [pytest.param(p, marks=pytest.mark.exhaustive) for p in PAGES if p not in OFTEN]
+)
 def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(visit, accessible, path):
     for scheme, width in (("light", 1280), ("dark", 390)):
         page = visit(path, color_scheme=scheme, width=width)
@@ -37,7 +48,9 @@ def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(visit, access
 def test_no_word_of_a_translation_is_wider_than_a_phone(visit, lang):
     for path in PAGES:
         if path.startswith(f"{lang}/"):
-            assert visit(path, width=360).evaluate("document.documentElement.scrollWidth") <= 360, path
+            assert visit(path, width=360).evaluate("document.documentElement.scrollWidth") <= 360, (
+                path
+            )
 
 
 @pytest.mark.parametrize("lang", LANGS)
@@ -68,14 +81,19 @@ def test_the_landing_page_picks_the_language_and_lists_all(visit, lang):
     page = visit("index.html", locale=lang)
     page.wait_for_url(f"**/{lang}/index.html")
     plain = visit("index.html", locale=lang, java_script_enabled=False)
-    assert [link.inner_text() for link in plain.query_selector_all("a.start")] == [words(code)["ui-language"] for code in LANGS]
+    assert [link.inner_text() for link in plain.query_selector_all("a.start")] == [
+        words(code)["ui-language"] for code in LANGS
+    ]
 
 
 @pytest.mark.parametrize("lang", LANGS[1:])
 def test_a_translation_leads_to_the_glossary_where_the_english_does(built, lang):
     def terms(code, name):
         return set(
-            re.findall(r"glossary\.html#term-([\w-]+)", (built / f"{code}/chapters/{code}/{name}").read_text(encoding="utf-8"))
+            re.findall(
+                r"glossary\.html#term-([\w-]+)",
+                (built / f"{code}/chapters/{code}/{name}").read_text(encoding="utf-8"),
+            )
         )
 
     for english in sorted((built / "en/chapters/en").glob("*.html")):
@@ -85,12 +103,16 @@ def test_a_translation_leads_to_the_glossary_where_the_english_does(built, lang)
 
 def test_pages_name_their_twins_for_search_engines(visit):
     page = visit("ko/chapters/ko/rooflines.html")
-    twins = page.eval_on_selector_all("link[rel=alternate]", "links => links.map(link => link.hreflang)")
+    twins = page.eval_on_selector_all(
+        "link[rel=alternate]", "links => links.map(link => link.hreflang)"
+    )
     assert set(LANGS) <= set(twins)
 
 
 def test_a_hangul_glyph_is_drawn_not_a_box(visit):
-    """Without a Korean font every syllable is the same box: two different ones would draw the same."""
+    """Without a Korean font every syllable is the same box: two different ones would
+    draw the same.
+    """
     page = visit("ko/index.html")
     drawn = page.evaluate("""() => ["한", "글"].map(text => {
         const canvas = document.createElement("canvas");

@@ -15,9 +15,27 @@ pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 LANGS = languages(ROOT)
 TYPED = {
-    "en": {"right": "1.01 ms", "sparse": "0.505 ms", "power-of-ten": "1.01 µs", "close": "1.08 ms", "wrong": "7e-3"},
-    "es": {"right": "1,01 ms", "sparse": "0,505 ms", "power-of-ten": "1,01 µs", "close": "1,08 ms", "wrong": "7e-3"},
-    "ko": {"right": "1.01 ms", "sparse": "0.505 ms", "power-of-ten": "1.01 µs", "close": "1.08 ms", "wrong": "7e-3"},
+    "en": {
+        "right": "1.01 ms",
+        "sparse": "0.505 ms",
+        "power-of-ten": "1.01 µs",
+        "close": "1.08 ms",
+        "wrong": "7e-3",
+    },
+    "es": {
+        "right": "1,01 ms",
+        "sparse": "0,505 ms",
+        "power-of-ten": "1,01 µs",
+        "close": "1,08 ms",
+        "wrong": "7e-3",
+    },
+    "ko": {
+        "right": "1.01 ms",
+        "sparse": "0.505 ms",
+        "power-of-ten": "1.01 µs",
+        "close": "1.08 ms",
+        "wrong": "7e-3",
+    },
 }
 BOX = "#exercise-rooflines-trillion"
 LOCAL = "#exercise-rooflines-local"
@@ -50,7 +68,9 @@ def test_right_wrong_and_misconceived_answers_are_told_apart(visit, lang, monkey
     tokens = {"en": "4,096", "es": "4.096", "ko": "4,096"}[lang]
     assert answer(page, tokens, LOCAL) == exercises.check("rooflines-local", tokens).text
     total = {"en": "2,097,152", "es": "2.097.152", "ko": "2,097,152"}[lang]
-    assert problem._common(lang)["misconceptions"]["total-batch"]["name"] in answer(page, total, LOCAL)
+    assert problem._common(lang)["misconceptions"]["total-batch"]["name"] in answer(
+        page, total, LOCAL
+    )
 
 
 @pytest.mark.parametrize("lang", LANGS)
@@ -100,10 +120,25 @@ def test_the_page_reads_numbers_as_the_library_does(visit, lang):
         "016,384",
     ]
     for unit in UNITS:
-        tails = ["", f" {unit}", "m" + unit, " k" + unit, "G" + unit.lower(), "Gb/s", " kg", "μs", "x", " %", " tokens"]
+        tails = [
+            "",
+            f" {unit}",
+            "m" + unit,
+            " k" + unit,
+            "G" + unit.lower(),
+            "Gb/s",
+            " kg",
+            "μs",
+            "x",
+            " %",
+            " tokens",
+        ]
         data = {**page_grammar(lang), "units": UNITS[unit]}
         texts = [number + tail for number in numbers for tail in tails]
-        read = page.evaluate("([texts, data]) => texts.map(text => courseExercises.parsed(text, data))", [texts, data])
+        read = page.evaluate(
+            "([texts, data]) => texts.map(text => courseExercises.parsed(text, data))",
+            [texts, data],
+        )
         for text, found in zip(texts, read, strict=True):
             try:
                 value = parsed(text, unit, lang)
@@ -118,7 +153,10 @@ def test_every_exercise_reads_its_own_answer_and_misconceptions(visit):
     for one in exercises.all():
         variant = one.variant()
         data = Form(variant).data()
-        shown = page.evaluate("([text, data]) => courseExercises.parsed(text, data).value", [variant.shown_answer, data])
+        shown = page.evaluate(
+            "([text, data]) => courseExercises.parsed(text, data).value",
+            [variant.shown_answer, data],
+        )
         assert data["right"][0] <= shown <= data["right"][1]
 
 
@@ -152,10 +190,16 @@ def test_progress_is_kept_exported_and_cleared(visit):
 def test_without_storage_answers_are_checked_all_the_same(visit):
     page = visit("index.html")
     page.context.add_init_script(
-        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+        "Object.defineProperty(window, 'localStorage', { get() { throw new "
+        "DOMException('no', 'SecurityError'); } })"
     )
     page.goto(page.url.replace("index.html", url("en")).replace("en/en/", "en/"))
-    assert page.evaluate("(() => { try { localStorage; return true; } catch (error) { return false; } })()") is False
+    assert (
+        page.evaluate(
+            "(() => { try { localStorage; return true; } catch (error) { return false; } })()"
+        )
+        is False
+    )
     answer(page, "1.01 ms")
     assert page.get_attribute(BOX, "data-verdict") == "right"
 
@@ -196,4 +240,6 @@ def test_without_javascript_question_and_answer_can_be_read(visit):
     assert not page.is_visible(f"{BOX} form")
     assert variant.text("question") in page.inner_text(BOX).replace("\u00a0", " ")
     page.click(f"{BOX} summary >> nth=-1")
-    assert variant.shown_answer in page.inner_text(f"{BOX} details >> nth=-1").replace("\u00a0", " ")
+    assert variant.shown_answer in page.inner_text(f"{BOX} details >> nth=-1").replace(
+        "\u00a0", " "
+    )

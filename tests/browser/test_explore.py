@@ -1,4 +1,6 @@
-"""Explorers in a real browser, from files, with the network cut off: what they show is what `course_lib` says."""
+"""Explorers in a real browser, from files, with the network cut off: what they show is what
+`course_lib` says.
+"""
 
 import json
 import os
@@ -45,11 +47,14 @@ def write(root, lang):
     (root / "chapters" / lang).mkdir(parents=True)
     (root / f"_quarto-{lang}.yml").write_text(
         f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
-        f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd, chapters/{lang}/two.qmd]\n"
+        f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd, "
+        f"chapters/{lang}/two.qmd]\n"
     )
     figures = "".join(FIGURE.format(name=name) for name in NAMES)
     (root / "chapters" / lang / "one.qmd").write_text(CHAPTER + figures)
-    (root / "chapters" / lang / "two.qmd").write_text("---\ntitle: Without\n---\n\nNothing to explore here.\n")
+    (root / "chapters" / lang / "two.qmd").write_text(
+        "---\ntitle: Without\n---\n\nNothing to explore here.\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +66,9 @@ def built(tmp_path_factory):
     cells.mkdir(parents=True)
     (cells / "setup.qmd").write_text("```{python}\nfrom course_lib import explore\n```\n")
     for name in NAMES:
-        (cells / f"{name}.qmd").write_text(f"```{{python}}\n#| echo: false\nexplore.{name}()\n```\n")
+        (cells / f"{name}.qmd").write_text(
+            f"```{{python}}\n#| echo: false\nexplore.{name}()\n```\n"
+        )
     for lang in LANGS:
         write(root, lang)
     site.build(root, LANGS, root / "_site")
@@ -86,7 +93,8 @@ def opened(visit, lang, name, **options):
 
 def table(page, name):
     lines = page.eval_on_selector_all(
-        f"#fig-{name} tbody tr", "lines => lines.map(line => [...line.cells].map(cell => cell.textContent))"
+        f"#fig-{name} tbody tr",
+        "lines => lines.map(line => [...line.cells].map(cell => cell.textContent))",
     )
     return [[cell.replace("\u00a0", " ") for cell in line] for line in lines]
 
@@ -110,17 +118,23 @@ def drawn(page, name, mark):
 
 
 EVERY = list(product(LANGS, NAMES))
-OFTEN = [(lang, name) for lang, name in EVERY if lang == LANGS[0] or name == NAMES[LANGS.index(lang)]]
+OFTEN = [
+    (lang, name) for lang, name in EVERY if lang == LANGS[0] or name == NAMES[LANGS.index(lang)]
+]
 
 
 @pytest.mark.parametrize(
-    ("lang", "name"), OFTEN + [pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in EVERY if pair not in OFTEN]
+    ("lang", "name"),
+    OFTEN
+    + [pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in EVERY if pair not in OFTEN],
 )
 def test_each_control_shows_what_the_library_says(visit, lang, name):
     page = opened(visit, lang, name)
     with language(lang):
         figure = getattr(explore, name)()
-        assert table(page, name) == [[cell.replace("\u00a0", " ") for cell in row] for row in figure.shown()]
+        assert table(page, name) == [
+            [cell.replace("\u00a0", " ") for cell in row] for row in figure.shown()
+        ]
         chosen = {}
         for control in figure.controls:
             offered = figure.values(control)
@@ -128,7 +142,10 @@ def test_each_control_shows_what_the_library_says(visit, lang, name):
                 chosen[control] = offered[place]
                 choose(page, name, control, place)
                 assert table(page, name) == figure.shown(**chosen), (control, offered[place])
-            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+            page.evaluate(
+                "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() "
+                "=> done(true))))"
+            )
             state = figure.state(**chosen)
             wanted = [
                 (figure.number(layer.x, place), figure.number(layer.y, place))
@@ -137,7 +154,11 @@ def test_each_control_shows_what_the_library_says(visit, lang, name):
                 for place in figure.places(layer, state)
             ]
             shown = [(dot["x"], dot["y"]) for dot in drawn(page, name, "dot")]
-            assert shown == [pytest.approx(point, rel=5e-3) for point in wanted if point == point and point[1] == point[1]]
+            assert shown == [
+                pytest.approx(point, rel=5e-3)
+                for point in wanted
+                if point == point and point[1] == point[1]
+            ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -150,7 +171,9 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
     place = (figure.state()[control] + 1) % len(figure.values(control))
     choose(page, name, control, place)
     wait_for(page, f"{svg}.outerHTML != {json.dumps(before)}")
-    lines = page.evaluate(f"[...{svg}.querySelectorAll('.mark-line path')].map(path => path.getAttribute('d').length)")
+    lines = page.evaluate(
+        f"[...{svg}.querySelectorAll('.mark-line path')].map(path => path.getAttribute('d').length)"
+    )
     assert lines
     assert min(lines) > 10
     assert page.locator(f"#fig-{name} .explorer-host .mark-symbol path").count() >= 1
@@ -159,7 +182,10 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
 @pytest.mark.parametrize(
     ("lang", "scheme"),
     [("en", "light"), ("es", "dark"), ("ko", "light")]
-    + [pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in (("en", "dark"), ("es", "light"), ("ko", "dark"))],
+    + [
+        pytest.param(*pair, marks=pytest.mark.exhaustive)
+        for pair in (("en", "dark"), ("es", "light"), ("ko", "dark"))
+    ],
 )
 def test_explorers_are_accessible_and_fit_a_phone(visit, accessible, lang, scheme):
     page = opened(visit, lang, "roofline", color_scheme=scheme, width=390)
@@ -168,9 +194,17 @@ def test_explorers_are_accessible_and_fit_a_phone(visit, accessible, lang, schem
         page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]")
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate("[...document.querySelectorAll('.explorer-rows')].every(one => one.scrollWidth <= one.clientWidth)")
-    assert page.evaluate("[...document.querySelectorAll('.explorer [type=range]')].every(one => one.clientWidth > 100)")
-    alternatives = page.eval_on_selector_all(".explorer-host svg", "all => all.map(svg => svg.getAttribute('aria-label'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.explorer-rows')].every(one => one.scrollWidth <= "
+        "one.clientWidth)"
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('.explorer [type=range]')].every(one => "
+        "one.clientWidth > 100)"
+    )
+    alternatives = page.eval_on_selector_all(
+        ".explorer-host svg", "all => all.map(svg => svg.getAttribute('aria-label'))"
+    )
     assert alternatives == [f'What {name} is about, in "words"' for name in NAMES]
 
 
@@ -181,7 +215,10 @@ def test_a_change_is_announced_and_a_slider_says_its_value(visit):
     slider = page.locator("#fig-batch [data-control=B]")
     assert slider.get_attribute("aria-valuetext") == "1024"
     assert "limitado por" in page.inner_text("#fig-batch [role=status]")
-    assert page.evaluate("[...document.querySelectorAll('.explorer [data-control]')].every(one => one.labels.length == 1)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.explorer [data-control]')].every(one => "
+        "one.labels.length == 1)"
+    )
 
 
 def test_colours_follow_the_scheme_without_a_new_drawing(visit):
@@ -227,7 +264,9 @@ def test_nothing_moves_when_the_figure_comes_alive(visit):
 
 
 def test_the_bundle_is_one_file_that_only_explorers_ask_for(visit, built):
-    assert [file.relative_to(built).as_posix() for file in built.rglob("*vega*.js")] == ["assets/vendor/vega.js"]
+    assert [file.relative_to(built).as_posix() for file in built.rglob("*vega*.js")] == [
+        "assets/vendor/vega.js"
+    ]
     page = visit("en/chapters/en/two.html")
     assert page.evaluate("document.querySelectorAll('script[src*=vega]').length") == 0
     assert page.evaluate("typeof vegaEmbed") == "undefined"

@@ -1,4 +1,6 @@
-"""The book's own letters: there from the first line, however a page is opened, and nothing moves."""
+"""The book's own letters: there from the first line, however a page is opened, and
+nothing moves.
+"""
 
 import pytest
 

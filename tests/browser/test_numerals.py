@@ -53,22 +53,36 @@ def built(tmp_path_factory):
 
 
 def typed(seed, count):
-    """Texts between a well-written number and noise: marks, digits, spaces and powers in any order, often three digits."""
+    """Texts between a well-written number and noise: marks, digits, spaces and powers in any order,
+    often three digits.
+    """
     draw = random.Random(seed)
-    return ["".join(draw.choices(PIECES, k=draw.randint(1, 8))) + draw.choice(TAILS) for _ in range(count)]
+    return [
+        "".join(draw.choices(PIECES, k=draw.randint(1, 8))) + draw.choice(TAILS)
+        for _ in range(count)
+    ]
 
 
 def agree(page, lang, texts):
     for unit in UNITS:
         data = {**page_grammar(lang), "units": UNITS[unit]}
-        script = "([texts, data]) => texts.map(one => [courseExercises.parsed(one, data), courseExercises.ambiguous(one, data)])"
+        script = (
+            "([texts, data]) => texts.map(one => [courseExercises.parsed(one, data), "
+            "courseExercises.ambiguous(one, data)])"
+        )
         for text, (found, both) in zip(texts, page.evaluate(script, [texts, data]), strict=True):
             try:
                 value = parsed(text, unit, lang)
             except CourseError:
                 assert "error" in found, (text, unit, lang, found)
                 continue
-            assert math.isclose(found.get("value", math.nan), value, rel_tol=1e-12), (text, unit, lang, found, value)
+            assert math.isclose(found.get("value", math.nan), value, rel_tol=1e-12), (
+                text,
+                unit,
+                lang,
+                found,
+                value,
+            )
             assert (both and tuple(both)) == ambiguous(text, lang), (text, lang)
 
 
@@ -94,4 +108,6 @@ def test_a_spanish_page_says_how_it_read_what_is_written_otherwise_elsewhere(vis
         found = exercises.check("rooflines-trillion", text)
         assert page.get_attribute(box, "data-verdict") == found.verdict
         said, read = page.inner_text(f"{box} [role=status]"), ambiguous(text, "es")
-        assert (read is not None and read[0] in said) == (read is not None and found.verdict != "right"), (text, said)
+        assert (read is not None and read[0] in said) == (
+            read is not None and found.verdict != "right"
+        ), (text, said)

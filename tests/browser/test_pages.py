@@ -15,7 +15,9 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["en/chapters/en/one.html", "en/index.html", "es/chapters/es/one.html"])
+@pytest.mark.parametrize(
+    "path", ["en/chapters/en/one.html", "en/index.html", "es/chapters/es/one.html"]
+)
 def test_pages_are_accessible(visit, accessible, path, scheme):
     page = visit(path, color_scheme=scheme)
     accessible(page)
@@ -104,7 +106,10 @@ def test_the_landing_page_goes_to_the_readers_language(visit):
 def test_the_maths_font_and_the_text_font_are_shipped(visit):
     page = visit(ONE)
     page.evaluate("document.fonts.ready")
-    loaded = page.evaluate("[...document.fonts].filter(f => f.status == 'loaded').map(f => f.family.replace(/\"/g, ''))")
+    loaded = page.evaluate(
+        "[...document.fonts].filter(f => f.status == 'loaded').map(f => "
+        "f.family.replace(/\"/g, ''))"
+    )
     assert {"Source Serif", "STIX Two Math"} <= set(loaded)
 
 

@@ -1,4 +1,6 @@
-"""The book on a phone: figures can be read, links lead where they say, nothing is wider than the screen, pages end."""
+"""The book on a phone: figures can be read, links lead where they say, nothing is wider than the
+screen, pages end.
+"""
 
 from pathlib import Path
 
@@ -10,7 +12,11 @@ from course_press.source.book import languages, read_book
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 LANGS = languages(ROOT)
-PAGES = [f"{lang}/{chapter.path.with_suffix('.html')}" for lang in LANGS for chapter in read_book(ROOT, lang).chapters]
+PAGES = [
+    f"{lang}/{chapter.path.with_suffix('.html')}"
+    for lang in LANGS
+    for chapter in read_book(ROOT, lang).chapters
+]
 PHONE = {"width": 390, "has_touch": True}
 LEAST = 11
 """Pixels: the smallest letters that a figure may have on a phone."""
@@ -43,7 +49,8 @@ DEEP = """async id => {
     return end ? 0 : target.getBoundingClientRect().top - gap;
 }"""
 ANCHORS = (
-    "() => [...document.querySelectorAll('main :is(section, figure, .exercise, .equation, details)[id]')].map(one => one.id)"
+    "() => [...document.querySelectorAll('main :is(section, figure, .exercise, .equation, "
+    "details)[id]')].map(one => one.id)"
 )
 
 
@@ -75,7 +82,10 @@ def test_every_page_fits_and_shows_every_figure_whole(visit, path, width, scheme
     assert [one for one in page.evaluate(FIGURES) if width >= 360 or not one.endswith(" px")] == []
 
 
-@pytest.mark.parametrize("path", ["es/chapters/es/lab-02.html", "es/chapters/es/models.html", "ko/chapters/ko/specs.html"])
+@pytest.mark.parametrize(
+    "path",
+    ["es/chapters/es/lab-02.html", "es/chapters/es/models.html", "ko/chapters/ko/specs.html"],
+)
 def test_no_page_is_wider_than_the_smallest_phone(visit, path):
     assert overflow(visit(path, width=320)) <= 0
 
@@ -121,7 +131,8 @@ def test_reference_pages_are_not_endless_on_a_phone(visit, name, lang):
     page = visit(f"{lang}/chapters/{lang}/{name}.html", **PHONE)
     page.evaluate("document.querySelectorAll('.folded').forEach(one => { one.open = true; })")
     rows = page.evaluate(
-        "[...document.querySelectorAll('.cards tbody tr')].map(row => row.getBoundingClientRect().height / innerHeight)"
+        "[...document.querySelectorAll('.cards tbody tr')].map(row => "
+        "row.getBoundingClientRect().height / innerHeight)"
     )
     assert len(rows) > 50
     assert sum(rows) / len(rows) < 0.1

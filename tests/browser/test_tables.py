@@ -1,4 +1,6 @@
-"""Sorting and filtering the spec tables in a real browser, and what their links and downloads hold."""
+"""Sorting and filtering the spec tables in a real browser, and what their links and
+downloads hold.
+"""
 
 import base64
 import csv
@@ -22,7 +24,9 @@ def built(whole_book):
 
 
 def names(page):
-    return page.eval_on_selector_all("#tbl-chips tbody tr:not([hidden]) td:first-child", "cells => cells.map(c => c.textContent)")
+    return page.eval_on_selector_all(
+        "#tbl-chips tbody tr:not([hidden]) td:first-child", "cells => cells.map(c => c.textContent)"
+    )
 
 
 @pytest.mark.parametrize("lang", LANGS)
@@ -42,7 +46,9 @@ def test_unpublished_figures_stay_below(visit):
     page = visit("en/chapters/en/specs.html")
     for _ in range(2):
         page.click("#tbl-chips th:nth-child(8) button")
-        cells = page.eval_on_selector_all("#tbl-chips tbody td:nth-child(8)", "cells => cells.map(c => c.textContent)")
+        cells = page.eval_on_selector_all(
+            "#tbl-chips tbody td:nth-child(8)", "cells => cells.map(c => c.textContent)"
+        )
         assert "" in cells
         assert not any(cells[cells.index("") :])
 

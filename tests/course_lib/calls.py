@@ -1,4 +1,6 @@
-"""A valid call of every public function of the library, and who is left out, for the test that spoils their arguments."""
+"""A valid call of every public function of the library, and who is left out, for the test that
+spoils their arguments.
+"""
 
 import importlib
 import inspect
@@ -25,23 +27,54 @@ from course_lib.bench import campaign as bench_plan
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
 from course_lib.book.text import writing as text
-from course_lib.core import Work, attainable, critical_batch, dtypes, ridge, roofline, sensitivity, total
+from course_lib.core import (
+    Work,
+    attainable,
+    critical_batch,
+    dtypes,
+    ridge,
+    roofline,
+    sensitivity,
+    total,
+)
 from course_lib.measured import published
 from course_lib.specs import DATA
 from course_lib.specs import accelerators as specs
 from course_lib.specs import configurations as models
-from course_lib.workloads import transformer  # fmt: skip
+from course_lib.workloads import transformer
 
 H100, LLAMA, FORMATS = chip("h100-sxm"), models.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
 MATMUL = ops.matmul(64, 4096, 4096)
 ESTIMATE = roofline(MATMUL, H100)
-STEP = {"model": "llama-3-8b", "chip": "h100-sxm", "batch": 4, "w": "bf16", "x": "bf16", "kv": "bf16", "compute": "bf16"}
-TRAINED = {"model": "llama-3-8b", "chip": "h100-sxm", "tokens_per_second": 8000.0, "sequence": 4096, "causal": True}
+STEP = {
+    "model": "llama-3-8b",
+    "chip": "h100-sxm",
+    "batch": 4,
+    "w": "bf16",
+    "x": "bf16",
+    "kv": "bf16",
+    "compute": "bf16",
+}
+TRAINED = {
+    "model": "llama-3-8b",
+    "chip": "h100-sxm",
+    "tokens_per_second": 8000.0,
+    "sequence": 4096,
+    "causal": True,
+}
 COLLECTIVE = {"bytes": 1e9, "link": 450e9, "n": 8}
 SIZES, TIMES = [1e3, 1e4, 1e5, 1e6, 1e7], [1e-5, 1.1e-5, 2e-5, 1.1e-4, 1e-3]
 HEADS = {"heads": 32, "kv_heads": 8, "head_dim": 128}
-PRODUCT = {"B": 16, "D": 4096, "F": 4096, "x": "bf16", "w": "int8", "out": "fp32", "compute": "bf16"}
+PRODUCT = {
+    "B": 16,
+    "D": 4096,
+    "F": 4096,
+    "x": "bf16",
+    "w": "int8",
+    "out": "fp32",
+    "compute": "bf16",
+}
 BENCH = {"dtype": "fp32", "device": "cpu", "budget": 1e-9, "seed": 0}
 
 
@@ -67,21 +100,50 @@ CALLS = [
     Call(sensitivity, {"estimate": ESTIMATE}),
     Call(ridge, {"peak": 989.4e12, "bandwidth": 3.35e12}),
     Call(attainable, {"intensity": 10.0, "peak": 989.4e12, "bandwidth": 3.35e12}),
-    Call(critical_batch, {"work": lambda B: ops.matmul(B, 4096, 4096), "chip": H100, "exact": True}, endless=True),
+    Call(
+        critical_batch,
+        {"work": lambda B: ops.matmul(B, 4096, 4096), "chip": H100, "exact": True},
+        endless=True,
+    ),
     Call(Work, {"flops": 1e9, "bytes": 1e6, "dtype": "bf16", "unit": "matrix", "kernels": 2}),
     Call(MATMUL.__mul__, {"times": 3}),
     Call(ops.dot, {"N": 1000, "x": "bf16", "y": "fp32", "out": "fp32", "compute": "fp32"}),
     Call(ops.matmul, PRODUCT),
     Call(ops.tiled_matmul, {**PRODUCT, "bm": 8, "bn": 128}),
     Call(ops.grouped_matmul, {**PRODUCT, "groups": 4}),
-    Call(ops.attention, {
-        "batch": 2, "q_len": 4, "kv_len": 64, **HEADS, "causal": True, "x": "bf16", "kv": "int8", "value_dim": 64,
-        "values_in_keys": False, "compute": "bf16",
-    }),
+    Call(
+        ops.attention,
+        {
+            "batch": 2,
+            "q_len": 4,
+            "kv_len": 64,
+            **HEADS,
+            "causal": True,
+            "x": "bf16",
+            "kv": "int8",
+            "value_dim": 64,
+            "values_in_keys": False,
+            "compute": "bf16",
+        },
+    ),
     Call(ops.attention_standard, {"batch": 2, "q_len": 64, "kv_len": 64, **HEADS, "x": "bf16"}),
-    Call(ops.attention_tiled, {"batch": 2, "q_len": 64, "kv_len": 64, **HEADS, "sram": 1e5, "outer": "queries", "x": "bf16"}),
+    Call(
+        ops.attention_tiled,
+        {
+            "batch": 2,
+            "q_len": 64,
+            "kv_len": 64,
+            **HEADS,
+            "sram": 1e5,
+            "outer": "queries",
+            "x": "bf16",
+        },
+    ),
     Call(ops.kv_read, {"batch": 2, "context": 64, **HEADS, "kv": "int8"}),
-    Call(ops.elementwise, {"shape": (4, 8), "flops": 2, "dtype": "bf16", "reads": 2, "writes": 1, "compute": "fp32"}),
+    Call(
+        ops.elementwise,
+        {"shape": (4, 8), "flops": 2, "dtype": "bf16", "reads": 2, "writes": 1, "compute": "fp32"},
+    ),
     *(Call(one, {"shape": (4, 8), "x": "bf16"}) for one in (ops.gelu, ops.swiglu, ops.residual)),
     Call(ops.dropout, {"shape": (4, 8), "x": "bf16", "mask": True}),
     Call(ops.norm, {"tokens": 4, "width": 64, "kind": "layer", "x": "bf16", "w": "fp32"}),
@@ -93,17 +155,47 @@ CALLS = [
     Call(llm.decode, {**ways(1), "context": 1024}),
     Call(llm.decode, {**ways(8), "context": 1024}),
     Call(llm.prefill, {**ways(2), "prompt": 1024, "causal": False}),
-    Call(llm.check_claim, {**ways(1), "tokens_per_second": 155, "tokens_per_pass": 1.5, "context": 0}),
-    Call(llm.fits, {
-        "model": "llama-3-8b", "chip": "h100-sxm", "batch": 4, "context": 1024, "w": "bf16", "x": "bf16", "kv": "bf16", "tp": 2,
-        "tokens": 4, "capacity": 80e9,
-    }, endless=True),
-    Call(llm.memory, {
-        "model": "llama-3-8b", "batch": 4, "context": 1024, "w": "bf16", "x": "bf16", "kv": "bf16", "tp": 2, "tokens": 4,
-    }),
-    Call(llm.first_compute_bound_batch, {
-        **{name: value for name, value in STEP.items() if name != "batch"}, "context": 256, "capacity": 80e9,
-    }, endless=True),
+    Call(
+        llm.check_claim, {**ways(1), "tokens_per_second": 155, "tokens_per_pass": 1.5, "context": 0}
+    ),
+    Call(
+        llm.fits,
+        {
+            "model": "llama-3-8b",
+            "chip": "h100-sxm",
+            "batch": 4,
+            "context": 1024,
+            "w": "bf16",
+            "x": "bf16",
+            "kv": "bf16",
+            "tp": 2,
+            "tokens": 4,
+            "capacity": 80e9,
+        },
+        endless=True,
+    ),
+    Call(
+        llm.memory,
+        {
+            "model": "llama-3-8b",
+            "batch": 4,
+            "context": 1024,
+            "w": "bf16",
+            "x": "bf16",
+            "kv": "bf16",
+            "tp": 2,
+            "tokens": 4,
+        },
+    ),
+    Call(
+        llm.first_compute_bound_batch,
+        {
+            **{name: value for name, value in STEP.items() if name != "batch"},
+            "context": 256,
+            "capacity": 80e9,
+        },
+        endless=True,
+    ),
     Call(llm.formats, {"w": "int8", "x": "bf16", "kv": "fp8", "compute": "bf16"}),
     Call(llm.distinct, {"tokens": 4, "experts": 8, "active": 2}),
     Call(llm.streamed_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
@@ -114,71 +206,193 @@ CALLS = [
     Call(transformer.kv_heads, {"model": LLAMA, "tp": 2}),
     Call(transformer.norm_parameters, {"model": LLAMA}),
     Call(transformer.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
-    Call(transformer.operators, {
-        "model": LLAMA, "batch": 2, "new": 4, "context": 64, "fm": FORMATS, "tp": 2, "decoding": True, "causal": True,
-    }),
+    Call(
+        transformer.operators,
+        {
+            "model": LLAMA,
+            "batch": 2,
+            "new": 4,
+            "context": 64,
+            "fm": FORMATS,
+            "tp": 2,
+            "decoding": True,
+            "causal": True,
+        },
+    ),
     Call(LLAMA.extended, {"context": 16384}),
     *(
         Call(one, {**COLLECTIVE, "algorithm": "switched"})
-        for one in (network.all_gather, network.all_reduce, network.reduce_scatter, network.all_to_all)
+        for one in (
+            network.all_gather,
+            network.all_reduce,
+            network.reduce_scatter,
+            network.all_to_all,
+        )
     ),
     Call(network.all_reduce, {**COLLECTIVE, "link": NVLINK, "n": (4, 4), "algorithm": "torus"}),
     Call(network.send, {**COLLECTIVE, "algorithm": "store-and-forward"}),
     Call(network.Link, {"per_direction": 25e9, "count": 18, "latency": 1e-6}),
     Call(network.between_nodes, {"node": H100.node, "inside": NVLINK, "each": 4}),
     Call(network.cost, {"collective": "all-reduce", "n": 8, "algorithm": "ring", "limit": False}),
-    Call(network.latency_bound_size, {
-        "link": network.Link(25e9, count=18, latency=1e-6), "n": 8, "collective": "all-reduce", "algorithm": "ring",
-    }),
-    Call(network.bus_bandwidth, {"bytes": 1e9, "seconds": 1e-2, "n": 8, "collective": "all-reduce"}),
-    Call(network.fit, {
-        "bytes": SIZES, "seconds": TIMES, "n": 4, "collective": "all-reduce", "algorithm": "ring", "resamples": 20, "seed": 0,
-    }, endless=True),
-    Call(network.sharded_matmul, {
-        "B": 64, "D": 128, "F": 256, "chip": H100, "link": 450e9, "mesh": {"X": 4, "Y": 2}, "x_axes": {"D": "X"},
-        "w_axes": {"D": "X", "F": "Y"}, "gather": "w", "scatter": "B", "algorithm": "ring", "x": "bf16", "w": "bf16",
-        "out": "fp32", "compute": "bf16",
-    }),
-    Call(network.critical_contraction, {"peak": 1e15, "link": 450e9, "n": 8, "out": "bf16", "algorithm": "ring"}),
-    Call(network.data_parallel_tokens, {"peak": 1e15, "link": 450e9, "n": 8, "grad": "bf16", "algorithm": "ring"}),
-    Call(network.tensor_parallel_width, {
-        "peak": 1e15, "link": 450e9, "n": 8, "matrices": 3, "x": "bf16", "algorithm": "ring",
-    }),
-    Call(network.tensor_parallel_tokens, {
-        "D": 8192, "F": 28672, "peak": 1e15, "link": network.Link(25e9, count=18, latency=1e-6), "n": 8, "matrices": 3,
-        "x": "bf16", "algorithm": "ring",
-    }, endless=True),
-    Call(calibrate.predict, {
-        "estimate": ESTIMATE, "chip": "h100-sxm", "dtype": "bf16", "constants": calibrate.calibration(H100),
-    }),
-    Call(calibrate.breakdown, {
-        "estimate": ESTIMATE, "chip": "h100-sxm", "dtype": "bf16", "constants": calibrate.calibration(H100),
-    }),
+    Call(
+        network.latency_bound_size,
+        {
+            "link": network.Link(25e9, count=18, latency=1e-6),
+            "n": 8,
+            "collective": "all-reduce",
+            "algorithm": "ring",
+        },
+    ),
+    Call(
+        network.bus_bandwidth, {"bytes": 1e9, "seconds": 1e-2, "n": 8, "collective": "all-reduce"}
+    ),
+    Call(
+        network.fit,
+        {
+            "bytes": SIZES,
+            "seconds": TIMES,
+            "n": 4,
+            "collective": "all-reduce",
+            "algorithm": "ring",
+            "resamples": 20,
+            "seed": 0,
+        },
+        endless=True,
+    ),
+    Call(
+        network.sharded_matmul,
+        {
+            "B": 64,
+            "D": 128,
+            "F": 256,
+            "chip": H100,
+            "link": 450e9,
+            "mesh": {"X": 4, "Y": 2},
+            "x_axes": {"D": "X"},
+            "w_axes": {"D": "X", "F": "Y"},
+            "gather": "w",
+            "scatter": "B",
+            "algorithm": "ring",
+            "x": "bf16",
+            "w": "bf16",
+            "out": "fp32",
+            "compute": "bf16",
+        },
+    ),
+    Call(
+        network.critical_contraction,
+        {"peak": 1e15, "link": 450e9, "n": 8, "out": "bf16", "algorithm": "ring"},
+    ),
+    Call(
+        network.data_parallel_tokens,
+        {"peak": 1e15, "link": 450e9, "n": 8, "grad": "bf16", "algorithm": "ring"},
+    ),
+    Call(
+        network.tensor_parallel_width,
+        {"peak": 1e15, "link": 450e9, "n": 8, "matrices": 3, "x": "bf16", "algorithm": "ring"},
+    ),
+    Call(
+        network.tensor_parallel_tokens,
+        {
+            "D": 8192,
+            "F": 28672,
+            "peak": 1e15,
+            "link": network.Link(25e9, count=18, latency=1e-6),
+            "n": 8,
+            "matrices": 3,
+            "x": "bf16",
+            "algorithm": "ring",
+        },
+        endless=True,
+    ),
+    Call(
+        calibrate.predict,
+        {
+            "estimate": ESTIMATE,
+            "chip": "h100-sxm",
+            "dtype": "bf16",
+            "constants": calibrate.calibration(H100),
+        },
+    ),
+    Call(
+        calibrate.breakdown,
+        {
+            "estimate": ESTIMATE,
+            "chip": "h100-sxm",
+            "dtype": "bf16",
+            "constants": calibrate.calibration(H100),
+        },
+    ),
     Call(calibrate.all_reduce, {"bytes": 1e6, "chip": "h100-sxm", "n": 8, "link": "nvlink"}),
     Call(calibrate.achieved, {"chip": "h100-sxm", "dtype": "bf16"}),
     Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16"}),
     Call(calibrate.calibrations, {}),
-    Call(calibrate.coverage, {"prediction": calibrate.Prediction(2.0, 1.0, 3.0, ""), "measured": 2.0}),
+    Call(
+        calibrate.coverage, {"prediction": calibrate.Prediction(2.0, 1.0, 3.0, ""), "measured": 2.0}
+    ),
     Call(calibrate.mean_error, {"expected": 2.0, "measured": 1.5}),
-    Call(calibrate.from_file, {"path": str(DATA / "calibration" / "h100-sxm.toml"), "dtype": "bf16"}),
+    Call(
+        calibrate.from_file, {"path": str(DATA / "calibration" / "h100-sxm.toml"), "dtype": "bf16"}
+    ),
     Call(calibrate.Prediction, {"expected": 2.0, "low": 1.0, "high": 3.0, "source": ""}),
-    Call(train.flops, {"model": "llama-3-8b", "sequence": 4096, "causal": True, "recompute": "full", "parameters": 8e9}),
+    Call(
+        train.flops,
+        {
+            "model": "llama-3-8b",
+            "sequence": 4096,
+            "causal": True,
+            "recompute": "full",
+            "parameters": 8e9,
+        },
+    ),
     Call(train.mfu, {**TRAINED, "dtype": "bf16", "parameters": 8e9}),
     Call(train.hfu, {**TRAINED, "recompute": "full", "dtype": "bf16", "parameters": 8e9}),
     Call(train.utilisation, {"flops_per_second": 4e14, "chip": "h100-sxm", "dtype": "bf16"}),
-    Call(train.tokens_per_second, {
-        "model": "llama-3-8b", "chip": "h100-sxm", "utilised": 0.5, "sequence": 4096, "causal": True, "dtype": "bf16",
-    }),
-    Call(block.operators, {
-        "model": "llama-3-8b", "batch": 2, "new": 8, "context": 64, "w": "int8", "x": "bf16", "fused": True, "dropout": False,
-        "rotary": True,
-    }),
+    Call(
+        train.tokens_per_second,
+        {
+            "model": "llama-3-8b",
+            "chip": "h100-sxm",
+            "utilised": 0.5,
+            "sequence": 4096,
+            "causal": True,
+            "dtype": "bf16",
+        },
+    ),
+    Call(
+        block.operators,
+        {
+            "model": "llama-3-8b",
+            "batch": 2,
+            "new": 8,
+            "context": 64,
+            "w": "int8",
+            "x": "bf16",
+            "fused": True,
+            "dropout": False,
+            "rotary": True,
+        },
+    ),
     Call(block.estimate, {"works": {"product": MATMUL}, "chip": "h100-sxm"}),
     Call(block.lines, {"works": {"product": MATMUL}, "chip": "h100-sxm"}),
-    Call(block.ridge_share, {"work": MATMUL, "chip": "h100-sxm", "dtype": "bf16", "unit": "matrix"}),
+    Call(
+        block.ridge_share, {"work": MATMUL, "chip": "h100-sxm", "dtype": "bf16", "unit": "matrix"}
+    ),
     Call(resnet.layers, {"net": "resnet-50"}),
-    Call(resnet.work, {"net": "resnet-50", "batch": 8, "w": "fp16", "x": "fp32", "counted": "eager"}),
-    Call(resnet.forward, {"net": "resnet-50", "chip": "h100-sxm", "batch": 8, "w": "fp16", "x": "fp16", "counted": "eager"}),
+    Call(
+        resnet.work, {"net": "resnet-50", "batch": 8, "w": "fp16", "x": "fp32", "counted": "eager"}
+    ),
+    Call(
+        resnet.forward,
+        {
+            "net": "resnet-50",
+            "chip": "h100-sxm",
+            "batch": 8,
+            "w": "fp16",
+            "x": "fp16",
+            "counted": "eager",
+        },
+    ),
     Call(dtypes.itemsize, {"dtype": "int4/32"}),
     Call(dtypes.element, {"dtype": "int4/32"}),
     Call(specs.chip, {"key": "h100-sxm"}),
@@ -207,52 +421,85 @@ CALLS = [
     Call(published.median_error, {"name": "decode_gptfast_bs1"}),
     Call(results.read, {"path": "nothing-measured-yet.csv"}),
     Call(results.done, {"path": "nothing-measured-yet.csv"}),
-    Call(bench.cpu_peak, {"cores": 4, "clock": 1.6e9, "simd_bits": 256, "bits": 32, "fma_units": 2}),
+    Call(
+        bench.cpu_peak, {"cores": 4, "clock": 1.6e9, "simd_bits": 256, "bits": 32, "fma_units": 2}
+    ),
     Call(bench.matmul, {"M": 64, "N": 64, "K": 64, "timing": "warm", "data": "random", **BENCH}),
     Call(bench.machine, {"device": "cpu"}),
     Call(bench.summary, {"samples": TIMES, "seed": 0}),
     Call(timing.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
-    Call(bench.manifest, {
-        "lab": "00", "command": "python", "here": bench.machine("cpu"), "started": bench.start(), "seed": 1,
-        "usd_per_hour": 2.5,
-    }),
+    Call(
+        bench.manifest,
+        {
+            "lab": "00",
+            "command": "python",
+            "here": bench.machine("cpu"),
+            "started": bench.start(),
+            "seed": 1,
+            "usd_per_hour": 2.5,
+        },
+    ),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
-]  # fmt: skip
+]
 
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
 """Arguments that are text of any kind: nothing is computed from them."""
 ROOMS = {
     "book.explore.operators": "draws; its controls are chosen from lists",
-    "book.reports.collectives": "takes rows of results.csv", "book.reports.operators": "takes rows of results.csv",
+    "book.reports.collectives": "takes rows of results.csv",
+    "book.reports.operators": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
-    "book.plot.charts": "draws", "book.plot.diagram": "draws", "book.tables": "prints the spec tables",
-    "calibrate.fit": "writes the library's own files", "calibrate.report": "prints the library's own errors",
+    "book.plot.charts": "draws",
+    "book.plot.diagram": "draws",
+    "book.tables": "prints the spec tables",
+    "calibrate.fit": "writes the library's own files",
+    "calibrate.report": "prints the library's own errors",
     "book.rent": "takes rows of prices.csv; see test_rent",
-    "measured.trace": "reads records of one program", "specs.provenance": "reads the library's own files",
-    "bench.collectives": "starts processes", "bench.profiling": "measures", "bench.pages": "takes nothing",
+    "measured.trace": "reads records of one program",
+    "specs.provenance": "reads the library's own files",
+    "bench.collectives": "starts processes",
+    "bench.profiling": "measures",
+    "bench.pages": "takes nothing",
     "bench.arrays": "makes operands of what bench has checked",
-}  # fmt: skip
+}
 LEFT_OUT = {
     "core.bounds.summed": "total, for estimates of the library's own",
     "core.dtypes.widest": "takes no names: every caller has checked its formats",
-    "specs.configurations.cited_by": "takes a model of the table", "measured.tables.lab": "takes a lab of this repository",
-    "calibrate.own.fit": "takes rows of results.csv", "calibrate.constants.to_toml": "takes a file of constants",
-    "book.reports.products.gap": "takes rows of results.csv", "book.reports.products.plot": "draws", "book.reports.products.report": "takes rows of results.csv",
-    "measured.results.compare": "takes rows of results.csv", "measured.results.append": "writes; see test_results",
-    "measured.results.write_manifest": "writes; see test_results", "book.exercises.problem.untranslated": "takes nothing",
-    "bench.products.bandwidth": "allocates four times the cache", "bench.products.ceiling": "measures",
-    "book.text.writing.code": "takes text of any kind", "book.text.writing.html_block": "takes text of any kind", "book.text.writing.plain": "takes text of any kind",
-    "bench.device.torch_or_none": "takes nothing", "bench.device.git_commit": "takes nothing",
+    "specs.configurations.cited_by": "takes a model of the table",
+    "measured.tables.lab": "takes a lab of this repository",
+    "calibrate.own.fit": "takes rows of results.csv",
+    "calibrate.constants.to_toml": "takes a file of constants",
+    "book.reports.products.gap": "takes rows of results.csv",
+    "book.reports.products.plot": "draws",
+    "book.reports.products.report": "takes rows of results.csv",
+    "measured.results.compare": "takes rows of results.csv",
+    "measured.results.append": "writes; see test_results",
+    "measured.results.write_manifest": "writes; see test_results",
+    "book.exercises.problem.untranslated": "takes nothing",
+    "bench.products.bandwidth": "allocates four times the cache",
+    "bench.products.ceiling": "measures",
+    "book.text.writing.code": "takes text of any kind",
+    "book.text.writing.html_block": "takes text of any kind",
+    "book.text.writing.plain": "takes text of any kind",
+    "bench.device.torch_or_none": "takes nothing",
+    "bench.device.git_commit": "takes nothing",
     "bench.device.start": "takes nothing",
-    "bench.device.cpu_peak_here": "measures", "bench.device.observe": "measures", "bench.campaign.measure": "measures",
-    "bench.campaign.run": "measures", "bench.campaign.in_turn": "measures", "bench.operators.measure": "measures",
-    "bench.operators.run": "measures", "bench.operators.work": "takes a case of its own plan",
-}  # fmt: skip
+    "bench.device.cpu_peak_here": "measures",
+    "bench.device.observe": "measures",
+    "bench.campaign.measure": "measures",
+    "bench.campaign.run": "measures",
+    "bench.campaign.in_turn": "measures",
+    "bench.operators.measure": "measures",
+    "bench.operators.run": "measures",
+    "bench.operators.work": "takes a case of its own plan",
+}
 
 
 def public() -> Iterator[tuple[str, str]]:
-    """Every public function, that is one in an `__all__`, by where it is defined, and that module."""
+    """Every public function, that is one in an `__all__`, by where it is defined, and
+    that module.
+    """
     for found in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
         module = importlib.import_module(found.name)
         for name in getattr(module, "__all__", ()):

@@ -1,6 +1,8 @@
-"""Every public function with every argument spoiled: it answers with finite numbers, or says which argument is wrong.
+"""Every public function with every argument spoiled: it answers with finite numbers, or says which
+argument is wrong.
 
-And where the same number comes in another type, the answer is the same or a refusal, never another number.
+And where the same number comes in another type, the answer is the same or a refusal, never another
+number.
 """
 
 import dataclasses
@@ -24,29 +26,109 @@ from tests.course_lib.calls import CALLS, LEFT_OUT, ROOMS, TEXT, public
 
 SITES = [(call, name) for call in CALLS for name in call.given]
 SAID = {
-    "key": ("chip", "model"), "id": ("exercise",), "name": ("table",), "lang": ("language",), "header": ("row", "cell"),
-    "rows": ("row", "cell"), "constants": ("path",), "net": ("model",),
-    "chip": ("published peak",), "per_direction": ("link",), "w": ("dtype",),
-}  # fmt: skip
+    "key": ("chip", "model"),
+    "id": ("exercise",),
+    "name": ("table",),
+    "lang": ("language",),
+    "header": ("row", "cell"),
+    "rows": ("row", "cell"),
+    "constants": ("path",),
+    "net": ("model",),
+    "chip": ("published peak",),
+    "per_direction": ("link",),
+    "w": ("dtype",),
+}
 """What a message may call an argument besides its name."""
 
 WEIRD = [
-    None, "", "x", "bf61", "\ud800", b"1",
-    True, False, 0, -1, 1, 2, 3, 7, 1.5, -0.0, math.nan, math.inf, -math.inf, 1e308, 5e-324,
-    2**53 - 1, 2**53 + 1, 2**64, 10**30, 10**400, 10**5000, 1j, [], (), {}, set(), [1, 2], (1, 2, 3), [[1, 2], [3]], [1, "2"],
-    [math.nan], {"X": 4}, {"D": "X"}, {1: 2}, range(3), object(), object, len, lambda B: B, "bf16", "h100-sxm", "resnet-50",
-    "bert-large", Path("nowhere"), Fraction(1, 3), Decimal("0.1"), np.float16(60000), np.int8(-128), np.uint8(200),
-    np.bool_(True), np.array([]), np.array(None), np.array("x"), np.array([1, 2]), np.array([1, 2, 3]), np.array([[1.0], [2.0]]),
-    np.array([1, 0]), np.array([1, math.nan]), np.array([True, False]), np.array([2**31 - 1], np.int32), np.array([1 + 1j]),
-    np.array(["2026-01-01"], "datetime64[D]"), np.ma.array([1, 2], mask=[0, 1]), np.ma.masked, np.longdouble("1e4000"),
-    torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor(3, dtype=torch.int8), torch.ones(2, dtype=torch.bfloat16),
-    torch.empty(2, device="meta"), chip("tpu-v5e"), chip("tpu-v5e").links["ici"],
-]  # fmt: skip
+    None,
+    "",
+    "x",
+    "bf61",
+    "\ud800",
+    b"1",
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    3,
+    7,
+    1.5,
+    -0.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    1e308,
+    5e-324,
+    2**53 - 1,
+    2**53 + 1,
+    2**64,
+    10**30,
+    10**400,
+    10**5000,
+    1j,
+    [],
+    (),
+    {},
+    set(),
+    [1, 2],
+    (1, 2, 3),
+    [[1, 2], [3]],
+    [1, "2"],
+    [math.nan],
+    {"X": 4},
+    {"D": "X"},
+    {1: 2},
+    range(3),
+    object(),
+    object,
+    len,
+    lambda B: B,
+    "bf16",
+    "h100-sxm",
+    "resnet-50",
+    "bert-large",
+    Path("nowhere"),
+    Fraction(1, 3),
+    Decimal("0.1"),
+    np.float16(60000),
+    np.int8(-128),
+    np.uint8(200),
+    np.bool_(True),
+    np.array([]),
+    np.array(None),
+    np.array("x"),
+    np.array([1, 2]),
+    np.array([1, 2, 3]),
+    np.array([[1.0], [2.0]]),
+    np.array([1, 0]),
+    np.array([1, math.nan]),
+    np.array([True, False]),
+    np.array([2**31 - 1], np.int32),
+    np.array([1 + 1j]),
+    np.array(["2026-01-01"], "datetime64[D]"),
+    np.ma.array([1, 2], mask=[0, 1]),
+    np.ma.masked,
+    np.longdouble("1e4000"),
+    torch.tensor([1.0, 2.0], requires_grad=True),
+    torch.tensor(3, dtype=torch.int8),
+    torch.ones(2, dtype=torch.bfloat16),
+    torch.empty(2, device="meta"),
+    chip("tpu-v5e"),
+    chip("tpu-v5e").links["ici"],
+]
 
 numbers = st.one_of(
-    st.integers(-(2**70), 2**70), st.floats(), st.floats(1e-12, 1e18), st.integers(1, 10**9),
-    st.lists(st.floats() | st.integers(-5, 2**60), max_size=4), st.fractions(), st.text(max_size=8),
-)  # fmt: skip
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.floats(1e-12, 1e18),
+    st.integers(1, 10**9),
+    st.lists(st.floats() | st.integers(-5, 2**60), max_size=4),
+    st.fractions(),
+    st.text(max_size=8),
+)
 
 
 def parts(result) -> Iterator[float]:
@@ -88,15 +170,29 @@ def answered(call, name, value):
         return None
     found = list(parts(result))
     assert not any(map(math.isnan, found)), f"{call.name}({name}={value!r}) is {result!r}"
-    assert call.endless or not any(map(math.isinf, found)), f"{call.name}({name}={value!r}) is {result!r}"
+    assert call.endless or not any(map(math.isinf, found)), (
+        f"{call.name}({name}={value!r}) is {result!r}"
+    )
     return result
 
 
 def equals(value):
     """The same number in every type that holds it."""
-    for kind in (np.int8, np.uint8, np.int16, np.int32, np.uint64, np.float16, np.float32, np.float64, np.longdouble):
+    for kind in (
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.int32,
+        np.uint64,
+        np.float16,
+        np.float32,
+        np.float64,
+        np.longdouble,
+    ):
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # NumPy 1 warns where NumPy 2 raises
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # NumPy 1 warns where NumPy 2 raises
             try:
                 other = kind(value)
             except OverflowError:
@@ -105,7 +201,13 @@ def equals(value):
             yield other
             yield np.array(value, kind)
             yield np.array([value], kind)
-    yield from (float(value), [value], Fraction(value), torch.tensor(value, dtype=torch.float64), np.ma.array([value]))
+    yield from (
+        float(value),
+        [value],
+        Fraction(value),
+        torch.tensor(value, dtype=torch.float64),
+        np.ma.array([value]),
+    )
     if float(value).is_integer():
         yield int(value)
 
@@ -117,20 +219,30 @@ def same(call, name, value):
         result = answered(call, name, other)
         if result is None:
             continue
-        assert words(result) == words(wanted), f"{call.name}({name}={other!r}) is {result!r}, not {wanted!r}"
+        assert words(result) == words(wanted), (
+            f"{call.name}({name}={other!r}) is {result!r}, not {wanted!r}"
+        )
         got, expected = list(parts(result)), list(parts(wanted))
         assert len(got) == len(expected), f"{call.name}({name}={other!r})"
-        np.testing.assert_allclose(got, expected, rtol=1e-12, err_msg=f"{call.name}({name}={other!r})")
+        np.testing.assert_allclose(
+            got, expected, rtol=1e-12, err_msg=f"{call.name}({name}={other!r})"
+        )
 
 
 def numeric(call, name):
     value = call.given[name]
-    return type(value) in (int, float) and call.name not in ("bench.matmul", "bench.device.manifest") and name not in TEXT
+    return (
+        type(value) in (int, float)
+        and call.name not in ("bench.matmul", "bench.device.manifest")
+        and name not in TEXT
+    )
 
 
 def test_every_public_function_has_a_valid_call():
     covered = {call.name for call in CALLS}
-    missing = {name for name, room in public() if name not in covered | set(LEFT_OUT) and room not in ROOMS}
+    missing = {
+        name for name, room in public() if name not in covered | set(LEFT_OUT) and room not in ROOMS
+    }
     assert not missing
     assert {room for _, room in public()} >= set(ROOMS)
     assert {name for name, _ in public()} >= set(LEFT_OUT)
@@ -162,7 +274,9 @@ FLAGS = [(call, name) for call, name in SITES if isinstance(call.given[name], bo
 def test_a_flag_is_true_or_false_and_nothing_else(call, name):
     for truthy in (1, 0, "no", "", math.nan, [True], np.array(True), {}):
         assert answered(call, name, truthy) is None
-    assert list(parts(answered(call, name, np.bool_(call.given[name])))) == list(parts(call.function(**call.given)))
+    assert list(parts(answered(call, name, np.bool_(call.given[name])))) == list(
+        parts(call.function(**call.given))
+    )
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,6 @@
-"""What the chapters say in words about figures that they compute: recomputed, so that no sentence outlives its number."""
+"""What the chapters say in words about figures that they compute: recomputed, so that no sentence
+outlives its number.
+"""
 
 import pytest
 
@@ -10,15 +12,22 @@ A100, H100, H200, B200 = (chip(key) for key in ("a100-sxm-80", "h100-sxm", "h200
 TENSORRT = next(
     float(row["ms"]) / 1e3
     for row in measured.table("resnet50_a100")
-    if (row["engine"], row["precision"], row["batch"], row["statistic"]) == ("TensorRT", "fp16", "1", "mean")
+    if (row["engine"], row["precision"], row["batch"], row["statistic"])
+    == ("TensorRT", "fp16", "1", "mean")
 )
 
 
 def test_the_sum_of_both_times_does_not_bound_what_runs():
-    """rooflines: only a kernel that keeps both clocks full lies below the sum; programs may take longer, and many do."""
+    """rooflines: only a kernel that keeps both clocks full lies below the sum; programs may take
+    longer, and many do.
+    """
     assert 5 * resnet.forward("resnet-50", A100, 1).upper < TENSORRT
     runs = [run for name in (*published.TABLES, *published.UNSEEN) for run in published.runs(name)]
-    above = [run for run in runs if run.token is not None and run.batch == 1 and run.measured > 2 * run.predicted]
+    above = [
+        run
+        for run in runs
+        if run.token is not None and run.batch == 1 and run.measured > 2 * run.predicted
+    ]
     assert len(above) >= 3  # the sum is never more than twice the longer time
 
 
@@ -33,30 +42,48 @@ def test_the_factor_of_the_first_page_is_the_bounds_times_what_was_missed():
 
 def test_the_h100_is_first_at_one_image_and_at_many_and_for_other_reasons():
     bandwidths, peaks = H100.bandwidth / A100.bandwidth, H100.peak("fp16") / A100.peak("fp16")
-    passes = {(c, batch): resnet.forward("resnet-50", c, batch) for c in (chip("v100-sxm2"), A100, H100) for batch in (1, 256)}
+    passes = {
+        (c, batch): resnet.forward("resnet-50", c, batch)
+        for c in (chip("v100-sxm2"), A100, H100)
+        for batch in (1, 256)
+    }
     for batch in (1, 256):
-        assert min((c for c, b in passes if b == batch), key=lambda c: passes[c, batch].lower) is H100
+        assert (
+            min((c for c, b in passes if b == batch), key=lambda c: passes[c, batch].lower) is H100
+        )
     gains = {batch: passes[A100, batch].lower / passes[H100, batch].lower for batch in (1, 256)}
     assert bandwidths < gains[1] < 1.1 * bandwidths
     assert gains[1] < gains[256] < peaks
-    waiting = {key: sum(part.bound == "memory-bound" for part in one.parts.values()) for key, one in passes.items()}
+    waiting = {
+        key: sum(part.bound == "memory-bound" for part in one.parts.values())
+        for key, one in passes.items()
+    }
     layers = len(passes[A100, 1].parts)
     assert all(count > layers / 2 for (_, batch), count in waiting.items() if batch == 1)
     assert waiting[A100, 256] < layers / 2 < waiting[H100, 256]
 
 
 def test_answers_of_the_first_chapter():
-    ways = {counted: lambda batch, counted=counted: resnet.work("resnet-50", batch, counted=counted) for counted in resnet.BYTES}
+    ways = {
+        counted: lambda batch, counted=counted: resnet.work("resnet-50", batch, counted=counted)
+        for counted in resnet.BYTES
+    }
     ridges = A100.ridge("fp16"), A100.peak("fp16") / H100.bandwidth
-    changed = [counted for counted, work in ways.items() if ridges[1] <= work(64).intensity < ridges[0]]
+    changed = [
+        counted for counted, work in ways.items() if ridges[1] <= work(64).intensity < ridges[0]
+    ]
     assert changed == ["fused"]  # only Q3
     per_image = ways["operands"](2).bytes - ways["operands"](1).bytes
     assert ways["operands"](1).flops / 2 / per_image < ridges[0]  # half the operations: never
     weights = ways["weights"](1).bytes
     widest = max(2 * (layer.inputs + layer.outputs) for layer in resnet.layers("resnet-50"))
     assert A100.llc < weights < H100.llc < weights + widest
-    rows = [row for row in measured.table("resnet50_a100") if row["precision"] in ("fp16", "mixed fp16")]
-    assert all(int(row["batch"]) / (float(row["ms"]) / 1e3) < 20_000 for row in rows)  # no published row is the service's
+    rows = [
+        row for row in measured.table("resnet50_a100") if row["precision"] in ("fp16", "mixed fp16")
+    ]
+    assert all(
+        int(row["batch"]) / (float(row["ms"]) / 1e3) < 20_000 for row in rows
+    )  # no published row is the service's
     assert 1 / resnet.forward("resnet-50", A100, 1).lower > 20_000
 
 
@@ -75,7 +102,9 @@ def costs(key, context=1024, batch=64, length=2048):
 
 
 def test_no_winner_is_named_where_a_disputed_bandwidth_decides():
-    """memory-wall: what the chapter says of two chips' costs holds for every bandwidth in print, or it says that it does not."""
+    """memory-wall: what the chapter says of two chips' costs holds for every bandwidth in print, or
+    it says that it does not.
+    """
     a100, h100, b200 = (costs(key) for key in ("a100-sxm-80", "h100-sxm", "b200-sxm"))
     assert min(h100[0]) > max(a100[0])  # said outright: decode is cheaper on the A100,
     assert max(h100[2]) < min(a100[2])  # prefill on the H100
@@ -92,11 +121,19 @@ def test_the_h200_moved_both_walls_and_no_peak():
 
 def test_a_single_user_gained_less_than_the_bound_and_more_than_nothing():
     """memory-wall: the opening question, by torchao's rows."""
-    rows = {(run.w, run.chip): run for run in published.runs("decode_torchao_bs1") if run.model == "llama-3-8b"}
+    rows = {
+        (run.w, run.chip): run
+        for run in published.runs("decode_torchao_bs1")
+        if run.model == "llama-3-8b"
+    }
     for w, gain in (("bf16", 1.33), ("int8", 1.30), ("int4/64", 1.34)):
         old, new = rows[w, "a100-sxm-80"], rows[w, "h100-sxm"]
         assert old.measured / new.measured == pytest.approx(gain, abs=0.005)
-        assert old.measured / new.measured < old.predicted / new.predicted < H100.peak("bf16") / A100.peak("bf16")
+        assert (
+            old.measured / new.measured
+            < old.predicted / new.predicted
+            < H100.peak("bf16") / A100.peak("bf16")
+        )
     wide = [rows["bf16", key] for key in ("a100-sxm-80", "h100-sxm")]
     assert wide[1].measured - wide[1].predicted > wide[0].measured - wide[0].predicted
 
@@ -105,19 +142,36 @@ def test_one_step_changes_its_bottleneck_on_the_older_chip_first():
     def peak_share(c, batch):
         return sensitivity(llm.decode("llama-3-8b", c, batch, 128))["peak"]
 
-    assert [peak_share(A100, batch) > 0.5 for batch in (1, 128, 256, 512)] == [False, False, True, True]
-    assert [peak_share(H100, batch) > 0.5 for batch in (1, 128, 256, 512)] == [False, False, False, True]
+    assert [peak_share(A100, batch) > 0.5 for batch in (1, 128, 256, 512)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert [peak_share(H100, batch) > 0.5 for batch in (1, 128, 256, 512)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert peak_share(H100, 1) == 0
 
 
 def test_answers_of_the_memory_wall():
     longest = llm.first_compute_bound_batch("llama-3-8b", H100, 1).max_context
-    assert 1.9 * longest < llm.first_compute_bound_batch("llama-3-8b", H100, 1, kv="fp8").max_context < 2.1 * longest
+    assert (
+        1.9 * longest
+        < llm.first_compute_bound_batch("llama-3-8b", H100, 1, kv="fp8").max_context
+        < 2.1 * longest
+    )
     mixtral = [llm.decode("mixtral-8x7b", H200, users, 1024).lower for users in (1, 64)]
     llama = [llm.decode("llama-3-70b", H200, users, 1024, w="int4/32").lower for users in (1, 64)]
     assert mixtral[0] < llama[0]
     assert llama[1] < mixtral[1]
-    possible = {w: llm.check_claim("llama-3-8b", H100, 400, w=w).possible for w in ("bf16", "fp8", "int4/32")}
+    possible = {
+        w: llm.check_claim("llama-3-8b", H100, 400, w=w).possible
+        for w in ("bf16", "fp8", "int4/32")
+    }
     assert possible == {"bf16": False, "fp8": True, "int4/32": True}
     assert (
         max(one.usd_per_hour for one in rent.quotes("mi300x"))
@@ -126,12 +180,20 @@ def test_answers_of_the_memory_wall():
 
 
 def test_mlperf_ratios_are_those_of_the_bounds_and_its_images_were_not_fp16():
-    found = {(row["benchmark"], row["accelerator"][7:11]): float(row["result"]) for row in measured.table("mlperf_inference_v31")}
+    found = {
+        (row["benchmark"], row["accelerator"][7:11]): float(row["result"])
+        for row in measured.table("mlperf_inference_v31")
+    }
     flops = resnet.work("resnet-50", 1).flops
     assert found["resnet50", "A100"] > 8 * A100.peak("fp16") / flops
-    bounds = {c.short: 8 * 1024 / resnet.forward("resnet-50", c, 1024, w="int8").lower for c in (A100, H100)}
+    bounds = {
+        c.short: 8 * 1024 / resnet.forward("resnet-50", c, 1024, w="int8").lower
+        for c in (A100, H100)
+    }
     assert all(found["resnet50", name] < bound for name, bound in bounds.items())
     ratio = found["resnet50", "H100"] / found["resnet50", "A100"]
     assert ratio == pytest.approx(bounds["H100"] / bounds["A100"], rel=0.02)
-    above = [name for name, of in found if of == "H100" and found[name, of] / found[name, "A100"] > 3.171]
+    above = [
+        name for name, of in found if of == "H100" and found[name, of] / found[name, "A100"] > 3.171
+    ]
     assert sorted(above) == ["bert-99.9", "gptj-99", "gptj-99.9"]

@@ -13,9 +13,21 @@ import course_lib
 
 FOLDER = Path(course_lib.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
-NAMES = [".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__") for file in FILES]
+NAMES = [
+    ".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__")
+    for file in FILES
+]
 MODULES = [import_module(name) for name in NAMES]
-HEAVY = {"matplotlib", "torch", "pandas", "IPython", "altair", "ipywidgets", "scipy", "course_press"}
+HEAVY = {
+    "matplotlib",
+    "torch",
+    "pandas",
+    "IPython",
+    "altair",
+    "ipywidgets",
+    "scipy",
+    "course_press",
+}
 
 
 def public(*, classes):
@@ -32,12 +44,16 @@ def public(*, classes):
 
 def modules_after(code):
     printed = f"import sys; {code}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", printed], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", printed], capture_output=True, text=True, check=True
+    )
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
 def test_the_import_is_light_until_something_is_plotted():
-    assert not HEAVY & modules_after("import course_lib; course_lib.chip('h100-sxm'); course_lib.n(1.5)")
+    assert not HEAVY & modules_after(
+        "import course_lib; course_lib.chip('h100-sxm'); course_lib.n(1.5)"
+    )
     assert HEAVY & modules_after("import course_lib; course_lib.plot") == {"matplotlib"}
 
 
@@ -52,10 +68,17 @@ def test_all_is_what_there_is():
 
 def test_the_error_is_one_and_is_named_as_users_meet_it():
     assert issubclass(course_lib.CourseError, ValueError)
-    assert f"{course_lib.CourseError.__module__}.{course_lib.CourseError.__name__}" == "course_lib.CourseError"
+    assert (
+        f"{course_lib.CourseError.__module__}.{course_lib.CourseError.__name__}"
+        == "course_lib.CourseError"
+    )
     for file in FILES:
-        classes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
-        assert [node.name for node in classes if node.name.endswith("Error")] == ["CourseError"] * (file.stem == "checks")
+        classes = [
+            node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)
+        ]
+        assert [node.name for node in classes if node.name.endswith("Error")] == ["CourseError"] * (
+            file.stem == "checks"
+        )
 
 
 @pytest.mark.parametrize("function", public(classes=False))
@@ -70,5 +93,7 @@ def test_every_public_function_has_examples(function):
 def test_every_public_class_and_method_has_a_docstring(cls):
     assert cls.__doc__
     for name, method in vars(cls).items():
-        if not name.startswith("_") and (inspect.isfunction(method) or isinstance(method, property | classmethod)):
+        if not name.startswith("_") and (
+            inspect.isfunction(method) or isinstance(method, property | classmethod)
+        ):
             assert inspect.getdoc(method) or cls.__name__ == "Chip", name

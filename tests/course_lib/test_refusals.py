@@ -1,4 +1,6 @@
-"""What was once answered with a wrong number, without a word: a class each. `test_arguments` spoils everything else."""
+"""What was once answered with a wrong number, without a word: a class each. `test_arguments` spoils
+everything else.
+"""
 
 import numpy as np
 import pytest
@@ -26,24 +28,51 @@ MATMUL = roofline(ops.matmul(4096, 8192, 8192), H100)
     ("call", "said"),
     [
         (lambda: llm.distinct(3, 8, 16), "active must be at most experts 8 .got 16"),
-        (lambda: calibrate.predict(MATMUL, "a100-sxm-80"), "estimate is of h100-sxm, and chip is a100-sxm-80"),
-        (lambda: calibrate.predict(total(one=MATMUL), "t4"), "estimate is of h100-sxm, and chip is t4"),
-        (lambda: train.tokens_per_second("llama-3-8b", H100, 40, 8192), "utilised must be a fraction.*40 % is 0.4"),
-        (lambda: network.all_gather(8e9, 50e9, (16, 16)), "torus of several axes.*algorithm='torus'"),
+        (
+            lambda: calibrate.predict(MATMUL, "a100-sxm-80"),
+            "estimate is of h100-sxm, and chip is a100-sxm-80",
+        ),
+        (
+            lambda: calibrate.predict(total(one=MATMUL), "t4"),
+            "estimate is of h100-sxm, and chip is t4",
+        ),
+        (
+            lambda: train.tokens_per_second("llama-3-8b", H100, 40, 8192),
+            "utilised must be a fraction.*40 % is 0.4",
+        ),
+        (
+            lambda: network.all_gather(8e9, 50e9, (16, 16)),
+            "torus of several axes.*algorithm='torus'",
+        ),
         (lambda: network.critical_contraction(1e15, 5e10, (4, 4)), "torus of several axes"),
-        (lambda: ops.matmul(np.ma.array([1, 2], mask=[0, 1]), 64, 64), "B must have no masked elements"),
+        (
+            lambda: ops.matmul(np.ma.array([1, 2], mask=[0, 1]), 64, 64),
+            "B must have no masked elements",
+        ),
         (lambda: llm.formats(w="nonsense", compute="bf16"), "unknown dtype 'nonsense'.*argument w"),
-        (lambda: llm.decode("llama-2-7b", H100, 1, 10**7), "context must be at most the 4096 tokens.*extended"),
-        (lambda: llm.prefill("gpt2-xl", H100, 1, 100_000), "prompt must be at most the 1024 tokens.*extended"),
+        (
+            lambda: llm.decode("llama-2-7b", H100, 1, 10**7),
+            "context must be at most the 4096 tokens.*extended",
+        ),
+        (
+            lambda: llm.prefill("gpt2-xl", H100, 1, 100_000),
+            "prompt must be at most the 1024 tokens.*extended",
+        ),
         (lambda: llm.decode("llama-3-8b", H100, 1, 64, link="nvlink"), "link joins several chips"),
-        (lambda: llm.fits("llama-2-70b", H100, 1, 4096, tp=[1, 2]), "tp must be one positive whole number"),
+        (
+            lambda: llm.fits("llama-2-70b", H100, 1, 4096, tp=[1, 2]),
+            "tp must be one positive whole number",
+        ),
         (lambda: ops.matmul(2**53 + 1, 64, 64), r"B must be below 2\*\*53"),
         (lambda: ops.matmul([1, 2], [1, 2, 3], 4), r"B and D must broadcast.*B \(2,\), D \(3,\)"),
         (lambda: ops.gelu(np.array([4, 8])), r"shape must be a tuple of sizes"),
         (lambda: roofline("x", H100), "work must be a Work"),
         (lambda: roofline(MATMUL, H100), "it is bounded already"),
         (lambda: calibrate.mean_error([], []), "expected must hold at least one number"),
-        (lambda: calibrate.coverage(calibrate.Prediction(1, 1, 1, ""), -1.0), "measured must be positive"),
+        (
+            lambda: calibrate.coverage(calibrate.Prediction(1, 1, 1, ""), -1.0),
+            "measured must be positive",
+        ),
         (lambda: bench.cpu_peak(4, 1e9, -256), "simd_bits"),
         (lambda: bench.matmul(np.float16(64.5), 64, 64), "M must be one positive whole number"),
     ],
@@ -58,7 +87,9 @@ def test_narrow_types_reach_no_sum_and_no_product():
     twice = total(a=roofline(half, H100), b=roofline(half, H100))
     assert twice.flops.tolist() == [2.0 * (2**31 - 1)]
     assert twice.flops.dtype == np.float64
-    assert roofline(Work(flops=np.float16(60000), bytes=np.float16(64), dtype="bf16"), H100).t_math > 0
+    assert (
+        roofline(Work(flops=np.float16(60000), bytes=np.float16(64), dtype="bf16"), H100).t_math > 0
+    )
     assert ops.kv_read(1, 1024, np.int8(64), 8, 128).flops == ops.kv_read(1, 1024, 64, 8, 128).flops
     assert Work(flops=[1, 2], bytes=[3, 4], dtype="bf16").intensity.tolist() == [1 / 3, 0.5]
     exact, narrow = (llm.fits("llama-2-70b", H100, 1, 4096, tp=tp) for tp in (2, np.float16(2)))

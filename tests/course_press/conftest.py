@@ -15,7 +15,9 @@ from tests.conftest import once
 SHEBANG = f"""#!/bin/sh
 '''exec' "{sys.executable}" "$0" "$@"
 ' '''"""
-"""What makes a file a program of this Python, in whatever folder that is: a shebang of its own ends at the first space."""
+"""What makes a file a program of this Python, in whatever folder that is: a shebang of its own ends
+at the first space.
+"""
 FIXTURE = Path(__file__).parent.parent / "fixture"
 
 

@@ -19,8 +19,8 @@ from course_lib.book.exercises.problem import (
 
 __all__ = [
     "CHAPTERS",
-    "Exercise",
     "FOLDER",
+    "Exercise",
     "Feedback",
     "Form",
     "Group",

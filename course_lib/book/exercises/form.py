@@ -1,4 +1,6 @@
-"""An exercise as something to fill in: HTML for the site, widgets for a live notebook, text for everything else."""
+"""An exercise as something to fill in: HTML for the site, widgets for a live notebook, text for
+everything else.
+"""
 
 import json
 import os
@@ -31,9 +33,18 @@ class Form:
         if os.environ.get("COURSE_PRINT") == "site":
             return dict(html_block(self.html()))
         bundle: dict[str, Any] = {"text/markdown": self.markdown()}
-        # A notebook without widgets, or a printed one, shows the text; what is printed must not depend on a live kernel.
-        if "COURSE_PRINT" not in os.environ and "ipykernel" in sys.modules and find_spec("ipywidgets"):
-            bundle[_WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": self.widget().model_id}
+        # A notebook without widgets, or a printed one, shows the text; what is printed must not
+        # depend on a live kernel.
+        if (
+            "COURSE_PRINT" not in os.environ
+            and "ipykernel" in sys.modules
+            and find_spec("ipywidgets")
+        ):
+            bundle[_WIDGET] = {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self.widget().model_id,
+            }
         return bundle
 
     def _call(self) -> str:
@@ -42,14 +53,19 @@ class Form:
 
     def markdown(self) -> str:
         """The question, and how to have an answer checked."""
-        return f"**{plain(self.variant.text('title'))}.** {plain(self.variant.text('question'))}\n\n{code(self._call())}"
+        return (
+            f"**{plain(self.variant.text('title'))}.** "
+            f"{plain(self.variant.text('question'))}\n\n{code(self._call())}"
+        )
 
     def widget(self) -> Any:
         """A form of ipywidgets: a field, a button, hints one by one, and the solution."""
         import ipywidgets as widgets
 
         one = self.variant
-        field = widgets.Text(placeholder=phrases()["example"], description=t("answer"), continuous_update=False)
+        field = widgets.Text(
+            placeholder=phrases()["example"], description=t("answer"), continuous_update=False
+        )
         button = widgets.Button(description=_capital(t("check-answer")))
         said = widgets.HTML()
 
@@ -60,18 +76,28 @@ class Form:
                 said.value = escape(str(error))
 
         button.on_click(answered)
-        steps = widgets.Accordion([widgets.HTML(escape(text)) for _, text in self._steps()], selected_index=None)
+        steps = widgets.Accordion(
+            [widgets.HTML(escape(text)) for _, text in self._steps()], selected_index=None
+        )
         steps.titles = tuple(title for title, _ in self._steps())
-        head = widgets.HTML(f"<p><strong>{escape(one.text('title'))}.</strong> {escape(one.text('question'))}</p>")
+        head = widgets.HTML(
+            f"<p><strong>{escape(one.text('title'))}.</strong> {escape(one.text('question'))}</p>"
+        )
         return widgets.VBox([head, widgets.HBox([field, button]), said, steps])
 
     def _steps(self) -> list[tuple[str, str]]:
-        hints = [(f"{_capital(t('hint'))} {i}", hint) for i, hint in enumerate(self.variant.hints, 1)]
-        answer = f"{_capital(t('answer'))}: {self.variant.shown_answer}. {self.variant.text('solution')}"
+        hints = [
+            (f"{_capital(t('hint'))} {i}", hint) for i, hint in enumerate(self.variant.hints, 1)
+        ]
+        answer = (
+            f"{_capital(t('answer'))}: {self.variant.shown_answer}. {self.variant.text('solution')}"
+        )
         return [*hints, (_capital(t("show-solution")), answer)]
 
     def data(self) -> dict[str, Any]:
-        """All that a page without a kernel needs to judge an answer: Python has computed every number and every text."""
+        """All that a page without a kernel needs to judge an answer: Python has computed every
+        number and every text.
+        """
         one, said = self.variant, phrases()
         fixed = (
             "right",
@@ -106,10 +132,15 @@ class Form:
         }
 
     def html(self) -> str:
-        """A form that works without a kernel; without a script the question, hints and the solution can still be read."""
+        """A form that works without a kernel; without a script the question, hints and the solution
+        can still be read.
+        """
         name, one = f"exercise-{self.variant.exercise.id}", self.variant
         unit = f" ({escape(one.exercise.unit)})" if one.exercise.unit else ""
-        steps = "\n".join(f"<details><summary>{escape(s)}</summary><p>{_prose(text)}</p></details>" for s, text in self._steps())
+        steps = "\n".join(
+            f"<details><summary>{escape(s)}</summary><p>{_prose(text)}</p></details>"
+            for s, text in self._steps()
+        )
         # The script block may hold no "<": "</script>" would end it.
         data = json.dumps(self.data(), ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
         return f"""<div class="exercise" id="{name}" role="group" aria-labelledby="{name}-title">
@@ -123,7 +154,7 @@ class Form:
 <p class="exercise-said" role="status"></p>
 {steps}
 <script type="application/json">{data}</script>
-</div>"""
+</div>"""  # noqa: E501
 
 
 def _prose(text: str) -> str:

@@ -1,7 +1,9 @@
-"""Exercises that recognise a mistake: the answer and each misconception are functions of figures from the spec tables.
+"""Exercises that recognise a mistake: the answer and each misconception are functions of figures
+from the spec tables.
 
-The functions stand in `course_lib.book.exercises.bank`, one module a chapter; the texts in `data/exercises`, one file a chapter and
-language. `check` says what an answer is, and where it is wrong in a way that others were wrong before, what was probably done.
+The functions stand in `course_lib.book.exercises.bank`, one module a chapter; the texts in
+`data/exercises`, one file a chapter and language. `check` says what an answer is, and where it is
+wrong in a way that others were wrong before, what was probably done.
 
 >>> from course_lib.book.exercises import check
 >>> check("int8-p2", 121).verdict, check("int8-p2", 120).names
@@ -34,13 +36,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CHAPTERS",
     "CLOSE",
-    "Exercise",
     "FOLDER",
+    "WHOLE",
+    "Exercise",
     "Feedback",
     "Group",
     "Variant",
     "Verdict",
-    "WHOLE",
     "all",
     "check",
     "exercise",
@@ -51,9 +53,14 @@ __all__ = [
 ]
 
 CHAPTERS = (
-    "hello-roofline", "rooflines", "memory-wall", "int8-problems", "bandwidth-and-profiling", "network-rooflines",
+    "hello-roofline",
+    "rooflines",
+    "memory-wall",
+    "int8-problems",
+    "bandwidth-and-profiling",
+    "network-rooflines",
     "measured-predicted",
-)  # fmt: skip
+)
 """The chapters that have exercises, in the book's order."""
 CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""
@@ -65,7 +72,9 @@ Verdict = Literal["right", "close", "misconception", "wrong"]
 
 
 class Group(NamedTuple):
-    """Misconceptions that give the same number: their names, the number, and the range that is taken for it."""
+    """Misconceptions that give the same number: their names, the number, and the range that is
+    taken for it.
+    """
 
     names: tuple[str, ...]
     value: float
@@ -81,12 +90,15 @@ class Exercise:
     ----------
     id, chapter : its name, and where it belongs: one of `CHAPTERS`.
     unit : of the answer, a key of `course_lib.book.text.parsing.UNITS`.
-    choices : what parameters may be; several that belong together share a key, ``"chip link"``. The first of each is what
-        the page shows. ``chip`` and ``other`` are keys of chips, and the functions get the chips.
+    choices : what parameters may be; several that belong together share a key, ``"chip link"``. The
+        first of each is what the page shows. ``chip`` and ``other`` are keys of chips, and the
+        functions get the chips.
     answer : the answer in SI base units.
-    misconceptions : by name, what somebody gets who thinks so; `None` where the parameters leave no room for it.
+    misconceptions : by name, what somebody gets who thinks so; `None` where the parameters leave no
+        room for it.
     units : of the parameters that texts show.
-    facts : other figures that texts show: a number with its unit, and how many digits of it if not three; or a word.
+    facts : other figures that texts show: a number with its unit, and how many digits of it if not
+        three; or a word.
     tolerance : how far from the answer, as a fraction of it, a number is still right.
     whole : whether the answer is a count that must be met exactly.
     """
@@ -116,13 +128,18 @@ class Exercise:
             return self._with({names: choices[0] for names, choices in self.choices.items()}, None)
         draw = Random(f"{self.id} {seed}")  # noqa: S311 - a sheet of exercises, and it must repeat
         for _ in range(100):
-            picks = {names: choices[int(draw.random() * len(choices))] for names, choices in self.choices.items()}
+            picks = {
+                names: choices[int(draw.random() * len(choices))]
+                for names, choices in self.choices.items()
+            }
             found = self._with(picks, seed)
-            # Where a misconception happens to give the right number, there is nothing to recognise: draw again.
+            # Where a misconception happens to give the right number, there is nothing to recognise:
+            # draw again.
             if found.told_apart:
                 return found
         raise CourseError(
-            f"exercise {self.id!r} has no variant whose misconceptions differ from its answer: give it more choices"
+            f"exercise {self.id!r} has no variant whose misconceptions differ from its "
+            f"answer: give it more choices"
         )
 
     def _with(self, picks: Mapping[str, Any], seed: int | None) -> "Variant":
@@ -140,7 +157,9 @@ class Exercise:
             else:
                 groups.append(Group((name,), value, value - room, value + room))
         order = list(self.misconceptions)
-        return tuple(group._replace(names=tuple(sorted(group.names, key=order.index))) for group in groups)
+        return tuple(
+            group._replace(names=tuple(sorted(group.names, key=order.index))) for group in groups
+        )
 
     def room(self, value: float) -> float:
         """How far from `value` another number may lie and still be taken for it."""
@@ -148,15 +167,25 @@ class Exercise:
 
 
 @cache
-def _solved(one: Exercise, picks: tuple[tuple[str, Any], ...]) -> tuple[Mapping[str, Any], float, tuple[Group, ...]]:
-    """Parameters, answer and groups. Seeds share few choices, and some answers take a whole network to compute."""
+def _solved(
+    one: Exercise, picks: tuple[tuple[str, Any], ...]
+) -> tuple[Mapping[str, Any], float, tuple[Group, ...]]:
+    """Parameters, answer and groups. Seeds share few choices, and some answers take a whole network
+    to compute.
+    """
     given: dict[str, Any] = {}
     for names, value in picks:
         several = names.split()
         given |= dict(zip(several, value if len(several) > 1 else (value,), strict=True))
-    given = {name: chip(value) if name in ("chip", "other") else value for name, value in given.items()}
+    given = {
+        name: chip(value) if name in ("chip", "other") else value for name, value in given.items()
+    }
     values = {name: _called(wrong, given) for name, wrong in one.misconceptions.items()}
-    numbers = {name: float(value) for name, value in values.items() if value is not None and isfinite(value)}
+    numbers = {
+        name: float(value)
+        for name, value in values.items()
+        if value is not None and isfinite(value)
+    }
     return MappingProxyType(given), float(_called(one.answer, given)), one.groups(numbers)
 
 
@@ -194,7 +223,9 @@ class Variant:
     def told_apart(self) -> bool:
         """Whether no misconception can be taken for the answer."""
         low, high = self.right
-        return isfinite(self.answer) and not any(group.low <= high and low <= group.high for group in self.groups)
+        return isfinite(self.answer) and not any(
+            group.low <= high and low <= group.high for group in self.groups
+        )
 
     def judge(self, value: float) -> tuple[Verdict, Group | None]:
         """What a number in SI base units is, and the misconceptions that give it."""
@@ -206,7 +237,9 @@ class Variant:
         return ("close" if self.near[0] <= value <= self.near[1] else "wrong"), None
 
     def text(self, name: str) -> str:
-        """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this variant's figures."""
+        """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this
+        variant's figures.
+        """
         found: str = self._texts()[name]
         return self._filled(found)
 
@@ -219,15 +252,23 @@ class Variant:
     def shown_answer(self) -> str:
         """The answer as the page's language writes it."""
         unit = self.exercise.unit
-        return n(self.answer, unit) if self.exercise.whole else n(self.answer, unit, digits=3 if unit else 4)
+        return (
+            n(self.answer, unit)
+            if self.exercise.whole
+            else n(self.answer, unit, digits=3 if unit else 4)
+        )
 
     def explained(self, group: Group) -> str:
-        """What to say to somebody whose number is this group's: the candidates by name, and what is wrong with each."""
+        """What to say to somebody whose number is this group's: the candidates by name, and what is
+        wrong with each.
+        """
         common, ratio = _common(language()), group.value / self.answer
         known_ones = [common["misconceptions"][name] for name in group.names]
         names = common["phrases"]["or"].join(one["name"] for one in known_ones)
         nearly = {2.0: "twice", 0.5: "half"}
-        exact = next((phrase for number, phrase in nearly.items() if abs(ratio / number - 1) < 0.005), "")
+        exact = next(
+            (phrase for number, phrase in nearly.items() if abs(ratio / number - 1) < 0.005), ""
+        )
         phrase = "near" if 0.8 < ratio < 1.25 else exact or "times"
         opening = common["phrases"][phrase].format(ratio=n(ratio, "×", digits=3), names=names)
         return " ".join([opening, *(one["text"] for one in known_ones)])
@@ -240,14 +281,22 @@ class Variant:
         ex = self.exercise
         plain = {name: value for name, value in self.given.items() if not isinstance(value, tuple)}
         figures: dict[str, Any] = {
-            name: (value, ex.units.get(name, "")) if isinstance(value, int | float) else value for name, value in plain.items()
+            name: (value, ex.units.get(name, "")) if isinstance(value, int | float) else value
+            for name, value in plain.items()
         }
-        figures |= {**(_called(ex.facts, self.given) if ex.facts else {}), "answer": self.shown_answer}
-        return " ".join(text.split()).format(**{name: _shown(figure) for name, figure in figures.items()})
+        figures |= {
+            **(_called(ex.facts, self.given) if ex.facts else {}),
+            "answer": self.shown_answer,
+        }
+        return " ".join(text.split()).format(
+            **{name: _shown(figure) for name, figure in figures.items()}
+        )
 
 
 def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    return function(**{name: given[name] for name in signature(function).parameters if name in given})
+    return function(
+        **{name: given[name] for name in signature(function).parameters if name in given}
+    )
 
 
 def _shown(figure: Any) -> str:
@@ -282,7 +331,7 @@ class Feedback:
         return {"text/markdown": f"**{mark}** {plain(self.text)}", "text/plain": self.text}
 
 
-def all() -> tuple[Exercise, ...]:  # noqa: A001 - the name that readers look for
+def all() -> tuple[Exercise, ...]:
     """Every exercise, chapter by chapter.
 
     Examples
@@ -297,9 +346,14 @@ def all() -> tuple[Exercise, ...]:  # noqa: A001 - the name that readers look fo
 def _bank() -> Mapping[str, Exercise]:
     found: dict[str, Exercise] = {}
     for chapter in CHAPTERS:
-        for one in import_module(f"course_lib.book.exercises.bank.{chapter.replace('-', '_')}").EXERCISES:
+        for one in import_module(
+            f"course_lib.book.exercises.bank.{chapter.replace('-', '_')}"
+        ).EXERCISES:
             if one.id in found or one.chapter != chapter or one.unit not in UNITS:
-                raise CourseError(f"exercise {one.id!r} of {chapter}: its id must be new, its chapter this one, its unit known")
+                raise CourseError(
+                    f"exercise {one.id!r} of {chapter}: its id must be new, its chapter "
+                    f"this one, its unit known"
+                )
             found[one.id] = one
     return found
 
@@ -326,7 +380,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     Parameters
     ----------
     id : of the exercise.
-    value : the answer: a number in the exercise's unit, or text with a unit of its own, ``"1.01 ms"``.
+    value : the answer: a number in the exercise's unit, or text with a unit of its own, ``"1.01
+        ms"``.
     seed : of the variant; the page's own when not given.
 
     Returns
@@ -351,21 +406,32 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         number = parsed(value, unit, language())
     else:
         try:
-            number = float(value.item() if isinstance(value, np.generic | np.ndarray) else value) * UNITS[unit][""]
+            number = (
+                float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+                * UNITS[unit][""]
+            )
             if isinstance(value, bool | np.bool_) or not isfinite(number):
                 raise TypeError
         except (TypeError, ValueError, OverflowError):
-            said = f"value must be your answer: a finite number, or text such as '1.01 ms' (got {shown(value)})"
+            said = (
+                f"value must be your answer: a finite number, or text such as '1.01 ms' (got "
+                f"{shown(value)})"
+            )
             raise CourseError(said) from None
     verdict, group = variant.judge(number)
-    said = variant.explained(group) if group else phrases()[verdict].format(answer=variant.shown_answer)
+    said = (
+        variant.explained(group)
+        if group
+        else phrases()[verdict].format(answer=variant.shown_answer)
+    )
     if isinstance(value, str) and verdict != "right" and (either := ambiguous(value, language())):
         said += " " + phrases()["read-as"].format(read=either[0], other=either[1])
     return Feedback(verdict, group.names if group else (), said)
 
 
 def exercise(id: str, seed: int | None = None) -> "Form":  # noqa: A002
-    """An exercise to be answered: a form on the site and in a live notebook, its question elsewhere.
+    """An exercise to be answered: a form on the site and in a live notebook, its question
+    elsewhere.
 
     Parameters
     ----------
@@ -382,14 +448,15 @@ def exercise(id: str, seed: int | None = None) -> "Form":  # noqa: A002
     A trillion operations, or so
     How long does the arithmetic alone take when one H100 performs 1 TFLOP in bf16? Its dense peak is 989.4 TFLOP/s.
     check("rooflines-trillion", "…")
-    """
+    """  # noqa: E501
     from course_lib.book.exercises.form import Form
 
     return Form(get(id).variant(seed))
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
-    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet filled in.
+    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet
+    filled in.
 
     Examples
     --------
@@ -423,7 +490,8 @@ def _decoded(file: str) -> Mapping[str, Any]:
 
 
 def untranslated() -> Iterator[tuple[str, str]]:
-    """Texts that a language lacks, has too many of, or gives other figures than the English: file, and what is wrong.
+    """Texts that a language lacks, has too many of, or gives other figures than the English: file,
+    and what is wrong.
 
     Examples
     --------
@@ -434,14 +502,25 @@ def untranslated() -> Iterator[tuple[str, str]]:
     for lang in languages():
         common = _common(lang)
         yield from _lacks(f"common.{lang}.toml", set(common["misconceptions"]), wanted)
-        yield from _lacks(f"common.{lang}.toml", set(common["phrases"]), set(_common("en")["phrases"]))
+        yield from _lacks(
+            f"common.{lang}.toml", set(common["phrases"]), set(_common("en")["phrases"])
+        )
         for chapter in CHAPTERS:
             here, english = texts(chapter, lang), texts(chapter, "en")
-            yield from _lacks(f"{chapter}.{lang}.toml", set(here), {one.id for one in all() if one.chapter == chapter})
+            yield from _lacks(
+                f"{chapter}.{lang}.toml",
+                set(here),
+                {one.id for one in all() if one.chapter == chapter},
+            )
             for id_ in sorted(set(here) & set(english)):
                 for name in ("title", "question", "hints", "solution"):
-                    if _figures(here[id_].get(name, "")) != _figures(english[id_].get(name, "")) or not here[id_].get(name):
-                        yield f"{chapter}.{lang}.toml", f"{id_}: {name} has not the {{figures}} of the English"
+                    if _figures(here[id_].get(name, "")) != _figures(
+                        english[id_].get(name, "")
+                    ) or not here[id_].get(name):
+                        yield (
+                            f"{chapter}.{lang}.toml",
+                            f"{id_}: {name} has not the {{figures}} of the English",
+                        )
 
 
 def _lacks(file: str, has: set[str], wanted: set[str]) -> Iterator[tuple[str, str]]:

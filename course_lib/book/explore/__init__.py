@@ -1,18 +1,20 @@
-"""Explorers: figures with controls that a page shows without a kernel and a notebook with one computes live."""
+"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
+computes live.
+"""
 
 from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
 from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
 from course_lib.book.explore.operators import CHIPS, DTYPES, batch, network, roofline
 
 __all__ = [
-    "Axis",
     "CHIPS",
     "CONTEXT",
     "DTYPES",
+    "MODELS",
+    "Axis",
     "Explorer",
     "Field",
     "Layer",
-    "MODELS",
     "Row",
     "batch",
     "decode",

@@ -1,7 +1,8 @@
-"""An explorer: quantities computed for every choice, the controls that choose, and what is shown of a choice.
+"""An explorer: quantities computed for every choice, the controls that choose, and what is shown of
+a choice.
 
-Nothing here knows a formula: `course_lib.explore` says what is computed. What a page holds is this table; what a notebook with
-a live kernel offers computes the same quantities for any other value.
+Nothing here knows a formula: `course_lib.explore` says what is computed. What a page holds is this
+table; what a notebook with a live kernel offers computes the same quantities for any other value.
 """
 
 import hashlib
@@ -34,11 +35,14 @@ class Axis:
     Parameters
     ----------
     values : what is computed for.
-    label : what the control is called; empty where no control chooses, because a line runs along the axis.
+    label : what the control is called; empty where no control chooses, because a line runs along
+        the axis.
     texts : how the values are shown; numbers as `n` writes them where not given.
     start : the value chosen at first.
-    of : the axis whose values this control chooses from as well: a second chip, say. It has no values of its own.
-    more : further values and how they are shown, which are too many for a page's table: live widgets offer them too.
+    of : the axis whose values this control chooses from as well: a second chip, say. It has no
+        values of its own.
+    more : further values and how they are shown, which are too many for a page's table: live
+        widgets offer them too.
     """
 
     values: Sequence[Any] = ()
@@ -50,7 +54,9 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Whether any whole number would do: a slider on the page, a field to type into in a notebook."""
+        """Whether any whole number would do: a slider on the page, a field to type into in a
+        notebook.
+        """
         return bool(self.values) and all(isinstance(value, int) for value in self.values)
 
 
@@ -73,18 +79,20 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What is drawn: a mark for each place along `along`, or a line through them all where it is a line.
+    """What is drawn: a mark for each place along `along`, or a line through them all where it is a
+    line.
 
     Parameters
     ----------
-    mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound changes), ``"rule"``
-        (upright) or ``"level"``.
+    mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound
+        changes), ``"rule"`` (upright) or ``"level"``.
     x, y : the quantities drawn; a rule has no `y`, a level no `x`.
     along : axes that it runs along; of several, a line for each place on the first ones.
     at : for an axis, the control that chooses its value, where that is not its own.
     color : place in the page's colours; that of the first axis of `along` where not given.
     name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
-    bend : the quantities `x` and `y` of a further point of the line, where it bends between the values of its axis.
+    bend : the quantities `x` and `y` of a further point of the line, where it bends between the
+        values of its axis.
     """
 
     mark: Literal["line", "dash", "dot", "turn", "rule", "level"]
@@ -104,7 +112,8 @@ class Row:
     Parameters
     ----------
     cells : ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity.
-    along, at, color : as in `Layer`; with a color, or something to run along, the row is marked as its line is.
+    along, at, color : as in `Layer`; with a color, or something to run along, the row is marked as
+        its line is.
     """
 
     cells: Sequence[str]
@@ -114,9 +123,11 @@ class Row:
 
 
 class Explorer:
-    """A figure with controls. A page shows it without a kernel; a notebook with one computes whatever is chosen.
+    """A figure with controls. A page shows it without a kernel; a notebook with one computes
+    whatever is chosen.
 
-    Printed into a committed notebook, and wherever there is no live kernel, it is a picture of its first state.
+    Printed into a committed notebook, and wherever there is no live kernel, it is a picture of its
+    first state.
 
     Attributes
     ----------
@@ -136,14 +147,22 @@ class Explorer:
         x_label: str,
         y_label: str,
     ) -> None:
-        self.name, self.axes, self.compute, self.layers, self.rows = name, axes, compute, layers, rows
+        self.name, self.axes, self.compute, self.layers, self.rows = (
+            name,
+            axes,
+            compute,
+            layers,
+            rows,
+        )
         self.head, self.x_label, self.y_label = head, x_label, y_label
         self.state()  # raises where a control cannot stand at its start
 
     def with_axes(self, axes: Mapping[str, Axis]) -> "Explorer":
         """The same explorer over other values."""
         labels = {"x_label": self.x_label, "y_label": self.y_label}
-        return Explorer(self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels)
+        return Explorer(
+            self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
+        )
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
@@ -177,7 +196,10 @@ class Explorer:
         for name, value in picked.items():
             if value not in self.values(name):
                 offered = ", ".join(map(str, self.values(name)))
-                raise CourseError(f"{name} must be one that the explorer {self.name!r} offers: {offered} (got {value!r})")
+                raise CourseError(
+                    f"{name} must be one that the explorer {self.name!r} offers: "
+                    f"{offered} (got {value!r})"
+                )
         return {name: list(self.values(name)).index(value) for name, value in picked.items()}
 
     def shown(self, **chosen: Any) -> list[list[str]]:
@@ -188,12 +210,18 @@ class Explorer:
         **chosen : a value by control; the others stay where they start.
         """
         state = self.state(**chosen)
-        return [[self.text(cell, place) for cell in row.cells] for row in self.rows for place in self.places(row, state)]
+        return [
+            [self.text(cell, place) for cell in row.cells]
+            for row in self.rows
+            for place in self.places(row, state)
+        ]
 
     def places(
         self, shown: Layer | Row, state: Mapping[str, int], along: Sequence[str] | None = None
     ) -> Iterator[dict[str, int]]:
-        """An index by axis for each place along the axes that a layer runs along, the others as the controls stand."""
+        """An index by axis for each place along the axes that a layer runs along, the others as the
+        controls stand.
+        """
         free = shown.along if along is None else along
         fixed = {**state, **{axis: state[control] for axis, control in shown.at.items()}}
         for place in product(*(range(len(self.axes[axis].values)) for axis in free)):
@@ -219,7 +247,9 @@ class Explorer:
 
     @cached_property
     def payload(self) -> dict[str, Any]:
-        """What a page needs to show any state: controls, table, layers, rows. Numbers have the three digits that are shown."""
+        """What a page needs to show any state: controls, table, layers, rows. Numbers have the
+        three digits that are shown.
+        """
         return {
             "texts": {name: list(self.texts(name)) for name in self.axes if self.texts(name)},
             "start": self.state(),
@@ -234,7 +264,9 @@ class Explorer:
 
     @property
     def id(self) -> str:
-        """A name that its content decides, so that several share a page and a rebuild changes nothing."""
+        """A name that its content decides, so that several share a page and a rebuild changes
+        nothing.
+        """
         content = json.dumps([self.name, self.payload], ensure_ascii=False)
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
@@ -245,13 +277,16 @@ class Explorer:
         return drawn(self, self.state(**chosen))
 
     def html(self) -> str:
-        """The explorer as an element of a page, complete without a script; `explore.html` of the press brings it to life."""
+        """The explorer as an element of a page, complete without a script; `explore.html` of the
+        press brings it to life.
+        """
         from course_lib.book.explore.views import printed
 
         return printed(self)
 
     def widget(self) -> Any:
-        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and computes it.
+        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
+        computes it.
 
         Raises
         ------
@@ -277,7 +312,8 @@ class Explorer:
 
 
 def short(value: float, unit: str) -> str:
-    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that it was rounded.
+    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that
+    it was rounded.
 
     Examples
     --------
@@ -292,7 +328,8 @@ def short(value: float, unit: str) -> str:
 
 
 def _packed(one: Field) -> dict[str, Any]:
-    # One string: half the size of a JSON array, whose encoder would write 9.89e14 as 989000000000000.0.
+    # One string: half the size of a JSON array, whose encoder would write 9.89e14 as
+    # 989000000000000.0.
     flat = np.asarray(one.values, dtype=float).ravel()
     if one.words:  # a digit is enough for few words
         numbers = "".join("-" if value != value else str(int(value)) for value in flat)
@@ -308,4 +345,8 @@ def _number(value: float, unit: str) -> str:
 
 
 def _plain(shown: Layer | Row) -> dict[str, Any]:
-    return {name: value for name in shown.__slots__ if (value := getattr(shown, name)) not in ("", (), {}, None)}
+    return {
+        name: value
+        for name in shown.__slots__
+        if (value := getattr(shown, name)) not in ("", (), {}, None)
+    }

@@ -1,8 +1,10 @@
-"""Explorers: figures with controls that a page shows without a kernel and a notebook with one computes live.
+"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
+computes live.
 
-Each function says what can be chosen and asks the rest of the library for every choice; none has a formula of its own. On the
-site the figure is drawn by Vega from the table that was computed here; elsewhere it is a picture of its first state, and in a
-notebook with a live kernel a set of widgets that take any number.
+Each function says what can be chosen and asks the rest of the library for every choice; none has a
+formula of its own. On the site the figure is drawn by Vega from the table that was computed here;
+elsewhere it is a picture of its first state, and in a notebook with a live kernel a set of widgets
+that take any number.
 
 >>> from course_lib import explore
 >>> explore.decode().shown(batch=1, context=1024)[0]
@@ -38,9 +40,21 @@ from course_lib.specs.resolve import transformer
 from course_lib.workloads import llm
 
 __all__ = [
-    "CHIPS", "CONTEXT", "DTYPES", "MODELS", "Axis", "Explorer", "Field", "Layer", "Row", "batch", "decode", "network",
-    "roofline", "upgrade",
-]  # fmt: skip
+    "CHIPS",
+    "CONTEXT",
+    "DTYPES",
+    "MODELS",
+    "Axis",
+    "Explorer",
+    "Field",
+    "Layer",
+    "Row",
+    "batch",
+    "decode",
+    "network",
+    "roofline",
+    "upgrade",
+]
 
 MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
 CONTEXT = 1024
@@ -48,10 +62,11 @@ CONTEXT = 1024
 
 
 def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3-8b") -> Explorer:
-    """How much faster one chip decodes than another, against the ratios of their speed and of their bandwidth.
+    """How much faster one chip decodes than another, against the ratios of their speed and of their
+    bandwidth.
 
-    Formats are bf16 (fp16 where a chip has no bf16), each sequence has 1024 tokens of context, and what does not fit into a
-    chip's memory says so.
+    Formats are bf16 (fp16 where a chip has no bf16), each sequence has 1024 tokens of context, and
+    what does not fit into a chip's memory says so.
 
     Parameters
     ----------
@@ -82,8 +97,12 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     def compute(at: Choices) -> Mapping[str, Field]:
         sizes = np.asarray(at["batch"], dtype=float)
         time, to_time = (_steps(at[side], at["model"], sizes) for side in ("chip", "to"))
-        rates, to_rates = (np.asarray([peak_of(chip(key)) for key in at[side]]) for side in ("chip", "to"))
-        widths, to_widths = (np.asarray([chip(key).bandwidth for key in at[side]]) for side in ("chip", "to"))
+        rates, to_rates = (
+            np.asarray([peak_of(chip(key)) for key in at[side]]) for side in ("chip", "to")
+        )
+        widths, to_widths = (
+            np.asarray([chip(key).bandwidth for key in at[side]]) for side in ("chip", "to")
+        )
         pair = ("chip", "to")
         return {
             "batch": Field(("batch",), sizes),
@@ -122,10 +141,11 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
 
 
 def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Explorer:
-    """Tokens per second against the time of a step, as the batch grows, up to what the chip's memory holds.
+    """Tokens per second against the time of a step, as the batch grows, up to what the chip's
+    memory holds.
 
-    Weights, cache and arithmetic are in bf16. The line is dashed where the batch does not fit; upright is the step's time at
-    the largest batch that does.
+    Weights, cache and arithmetic are in bf16. The line is dashed where the batch does not fit;
+    upright is the step's time at the largest batch that does.
 
     Parameters
     ----------
@@ -155,14 +175,17 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
 
     def compute(at: Choices) -> Mapping[str, Field]:
         by = ("chip", "model", "context", "batch")
-        time, rate, inside, outside, bound, needed = (np.full(shape(at, *by), np.nan) for _ in range(6))
+        time, rate, inside, outside, bound, needed = (
+            np.full(shape(at, *by), np.nan) for _ in range(6)
+        )
         most, limit = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
         available = np.asarray([chip(key).memory for key in at["chip"]], dtype=float)
         sizes, contexts = np.meshgrid(np.asarray(at["batch"], dtype=float), at["context"])
         for i, where in enumerate(map(chip, at["chip"])):
             for j, what in enumerate(at["model"]):
                 form = format_of(where)
-                # The control goes to contexts that some models were not released for: what they would cost is shown all the same.
+                # The control goes to contexts that some models were not released for: what they
+                # would cost is shown all the same.
                 longer = transformer(what).extended(int(np.max(contexts)))
                 step = llm.decode(longer, where, sizes, contexts, w=form)
                 fit = llm.fits(what, where, sizes, contexts, w=form)
@@ -170,11 +193,15 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
                 needed[i, j], most[i, j] = fit.needed, np.asarray(fit.max_batch)[:, 0]
                 some = most[i, j] > 0
                 if some.any():
-                    limit[i, j, some] = llm.decode(longer, where, most[i, j, some], contexts[some, 0], w=form).lower
+                    limit[i, j, some] = llm.decode(
+                        longer, where, most[i, j, some], contexts[some, 0], w=form
+                    ).lower
                 inside[i, j] = np.where(fit.fits, rate[i, j], np.nan)
                 # One point more on the dashed side, so that no gap is left between the two.
                 gone = ~np.asarray(fit.fits)
-                outside[i, j] = np.where(gone | np.column_stack([gone[:, 1:], gone[:, -1:]]), rate[i, j], np.nan)
+                outside[i, j] = np.where(
+                    gone | np.column_stack([gone[:, 1:], gone[:, -1:]]), rate[i, j], np.nan
+                )
         return {
             "time": Field(by, time, "s"),
             "rate": Field(by, rate, "tokens/s"),
@@ -211,18 +238,32 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
 
 
 def _models(start: str) -> Axis:
-    decoders = [one for one in map(model, models()) if isinstance(one, Transformer) and one.kind == "decoder"]
+    decoders = [
+        one
+        for one in map(model, models())
+        if isinstance(one, Transformer) and one.kind == "decoder"
+    ]
     more = tuple((one.key, one.name) for one in decoders if one.key not in MODELS)
     return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)
 
 
-def _steps(keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]) -> tuple[Any, Any]:
+def _steps(
+    keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]
+) -> tuple[Any, Any]:
     """Seconds of a decode step, and the place of its bound, by chip, model and batch."""
-    steps = [[llm.decode(name, key, sizes, CONTEXT, w=format_of(chip(key))) for name in names] for key in keys]
+    steps = [
+        [llm.decode(name, key, sizes, CONTEXT, w=format_of(chip(key))) for name in names]
+        for key in keys
+    ]
     times = np.asarray([[step.lower for step in row] for row in steps])
     return times, np.asarray([[places(step) for step in row] for row in steps])
 
 
-def _fit(by: tuple[str, ...], keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]) -> Field:
-    inside = [[llm.fits(name, key, sizes, CONTEXT, w=format_of(chip(key))).fits for name in names] for key in keys]
+def _fit(
+    by: tuple[str, ...], keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]
+) -> Field:
+    inside = [
+        [llm.fits(name, key, sizes, CONTEXT, w=format_of(chip(key))).fits for name in names]
+        for key in keys
+    ]
     return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

@@ -1,4 +1,6 @@
-"""Explorers of single operators: the roofline, the batch of a matrix product, a product split over chips; and what all share."""
+"""Explorers of single operators: the roofline, the batch of a matrix product, a product split over
+chips; and what all share.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -17,19 +19,32 @@ from course_lib.specs.accelerators import Accelerator, chip, chips
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
 INTENSITIES = (0.1, 10_000.0)
-CHIPS = ("v100-sxm2", "a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "l4", "mi300x", "tpu-v5e", "tpu-v5p", "tpu-v6e")
+CHIPS = (
+    "v100-sxm2",
+    "a100-sxm-80",
+    "h100-sxm",
+    "h200-sxm",
+    "b200-sxm",
+    "l4",
+    "mi300x",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+)
 """The chips that explorers offer where every pair of them is computed."""
 
 Choices: TypeAlias = Mapping[str, Sequence[Any]]
 """The values of each axis that quantities are to be computed for."""
 
 
-def roofline(first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str = "bf16") -> Explorer:
+def roofline(
+    first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str = "bf16"
+) -> Explorer:
     """Two chips' rooflines for a number format, with an operator on them.
 
-    Operators of the matrix unit meet the roof of that unit; elementwise ones that of the vector unit, in fp32. Matrix products
-    are of B tokens by 8192 by 8192; attention has 8192 tokens, 32 heads and 8 heads of keys and values; the elementwise
-    operators take 4096 vectors of 8192.
+    Operators of the matrix unit meet the roof of that unit; elementwise ones that of the vector
+    unit, in fp32. Matrix products are of B tokens by 8192 by 8192; attention has 8192 tokens, 32
+    heads and 8 heads of keys and values; the elementwise operators take 4096 vectors of 8192.
 
     Parameters
     ----------
@@ -60,12 +75,20 @@ def roofline(first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str 
         "chip": Axis(keys, t("chip"), names(keys), first),
         "other": Axis((), t("other-chip"), start=other, of="chip"),
         "dtype": Axis(DTYPES, t("format"), start=dtype),
-        "kernel": Axis(tuple(kernels), t("operator"), tuple(label for label, _ in kernels.values()), "matmul-256"),
+        "kernel": Axis(
+            tuple(kernels),
+            t("operator"),
+            tuple(label for label, _ in kernels.values()),
+            "matmul-256",
+        ),
         "corner": Axis((0, 1, 2)),
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        grid = {name: np.full(shape(at, "chip", "dtype", "kernel"), np.nan) for name in ("ridge", "I", "rate", "time", "bound")}
+        grid = {
+            name: np.full(shape(at, "chip", "dtype", "kernel"), np.nan)
+            for name in ("ridge", "I", "rate", "time", "bound")
+        }
         x, y = (np.full((*grid["I"].shape, 3), np.nan) for _ in range(2))
         for j, format_ in enumerate(at["dtype"]):
             for k, key in enumerate(at["kernel"]):
@@ -79,13 +102,21 @@ def roofline(first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str 
                     x[i, j, k] = INTENSITIES[0], bend, INTENSITIES[1]
                     y[i, j, k] = attainable(x[i, j, k], peak, on.bandwidth)
                     step = bound_of(work, on)
-                    found = {"ridge": bend, "rate": step.attainable, "time": step.lower, "bound": BOUNDS.index(step.bound)}
+                    found = {
+                        "ridge": bend,
+                        "rate": step.attainable,
+                        "time": step.lower,
+                        "bound": BOUNDS.index(step.bound),
+                    }
                     for name, value in found.items():
                         grid[name][i, j, k] = value
         by = ("chip", "dtype", "kernel")
         units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
         fields = {name: Field(by, grid[name], unit) for name, unit in units.items()}
-        corners = {"x": Field((*by, "corner"), x, "FLOP/B"), "y": Field((*by, "corner"), y, "FLOP/s")}
+        corners = {
+            "x": Field((*by, "corner"), x, "FLOP/B"),
+            "y": Field((*by, "corner"), y, "FLOP/s"),
+        }
         return fields | corners | {"bound": bounds(by, grid["bound"])}
 
     sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
@@ -103,11 +134,13 @@ def roofline(first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str 
     )
 
 
-def batch(keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e"), *, B: int = 64) -> Explorer:
+def batch(
+    keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e"), *, B: int = 64
+) -> Explorer:
     """Attainable speed of a matrix product against its batch, on several chips.
 
-    X[B, D] and the result are in the format of the arithmetic, W[D, F] in its own. Marked is where the bound changes: the
-    first batch that is compute-bound.
+    X[B, D] and the result are in the format of the arithmetic, W[D, F] in its own. Marked is where
+    the bound changes: the first batch that is compute-bound.
 
     Parameters
     ----------
@@ -152,7 +185,9 @@ def batch(keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e
                     step = bound_of(ops.matmul(B, D, F, x=format_, w=w, compute=format_), on)
                     rate[i, :, :, k, m], time[i, :, :, k, m] = step.attainable, step.lower
                     bound[i, :, :, k, m] = places(step)
-                    first[i, :, :, k, m] = critical_batch(_product(D[..., 0], F[..., 0], format_, w), on)
+                    first[i, :, :, k, m] = critical_batch(
+                        _product(D[..., 0], F[..., 0], format_, w), on
+                    )
                     peaks[i, :, :, k, m] = on.peak(format_)
         peaks[np.isinf(first)] = np.nan
         return {
@@ -181,10 +216,12 @@ def batch(keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e
 
 
 def network(*, B: int = 512) -> Explorer:
-    """The three times of a matrix product whose contracted size is split over chips, against its batch.
+    """The three times of a matrix product whose contracted size is split over chips, against its
+    batch.
 
-    X[B, D] W[D, F] in bf16 (fp16 where a chip has no bf16) with D = F; each chip multiplies its part, and an all-reduce over a
-    ring adds the results. The tables publish no latency of a link: choose one.
+    X[B, D] W[D, F] in bf16 (fp16 where a chip has no bf16) with D = F; each chip multiplies its
+    part, and an all-reduce over a ring adds the results. The tables publish no latency of a link:
+    choose one.
 
     Parameters
     ----------
@@ -206,9 +243,13 @@ def network(*, B: int = 512) -> Explorer:
     """
     links = _links()
     axes = {
-        "link": Axis(tuple(links), t("link"), tuple(label for label, _ in links.values()), "h100-sxm.nvlink"),
+        "link": Axis(
+            tuple(links), t("link"), tuple(label for label, _ in links.values()), "h100-sxm.nvlink"
+        ),
         "chips": Axis((2, 4, 8, 16, 32, 64), t("chips"), start=8),
-        "latency": Axis((0.0, 1e-6, 1e-5), t("latency-of-a-hop"), ("0", n(1e-6, "s"), n(1e-5, "s")), 1e-6),
+        "latency": Axis(
+            (0.0, 1e-6, 1e-5), t("latency-of-a-hop"), ("0", n(1e-6, "s"), n(1e-5, "s")), 1e-6
+        ),
         "D": Axis((2048, 8192, 16384, 32768), "D = F", start=16384),
         "B": Axis(tuple(2**i for i in range(3, 16)), "B", start=B),
     }
@@ -228,7 +269,9 @@ def network(*, B: int = 512) -> Explorer:
                 width[i, j] = net.critical_contraction(peak_of(on), bandwidth, count)
                 for k, latency in enumerate(at["latency"]):
                     link = Link(bandwidth, latency=latency)
-                    step = net.sharded_matmul(B, D, D, on, link, {"X": count}, x=form, w=form, **halves).estimate
+                    step = net.sharded_matmul(
+                        B, D, D, on, link, {"X": count}, x=form, w=form, **halves
+                    ).estimate
                     alone["math"][i, j], alone["memory"][i, j] = step.t_math, step.t_memory
                     comms[k, i, j], bound[k, i, j] = step.t_network, places(step)
         return {
@@ -239,16 +282,25 @@ def network(*, B: int = 512) -> Explorer:
             "width": Field(("link", "chips"), width),
         }
 
-    parts = {"math": (t("compute-time"), "$T_{math}$"), "memory": (t("memory-time"), "$T_{memory}$"),
-             "comms": (t("network-time"), "$T_{network}$")}  # fmt: skip
-    drawn = [Layer("line", "size", name, ("B",), color=i, name=symbol) for i, (name, (_, symbol)) in enumerate(parts.items())]
+    parts = {
+        "math": (t("compute-time"), "$T_{math}$"),
+        "memory": (t("memory-time"), "$T_{memory}$"),
+        "comms": (t("network-time"), "$T_{network}$"),
+    }
+    drawn = [
+        Layer("line", "size", name, ("B",), color=i, name=symbol)
+        for i, (name, (_, symbol)) in enumerate(parts.items())
+    ]
     return Explorer(
         "network",
         axes,
         compute,
         [*drawn, *(Layer("dot", "size", name, color=i) for i, name in enumerate(parts))],
         [
-            *(Row((f"={word}", name), color=i) for i, (name, (word, _)) in enumerate(parts.items())),
+            *(
+                Row((f"={word}", name), color=i)
+                for i, (name, (word, _)) in enumerate(parts.items())
+            ),
             Row((f"={t('bound')}", "bound")),
             Row((f"={t('enough-width')}", "width")),
         ],
@@ -286,7 +338,9 @@ def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
 def _links() -> dict[str, tuple[str, Accelerator]]:
     """Links by key: what each is called, and the chip that it belongs to."""
     found = {
-        f"{one.key}.{name}": (f"{one.short}: {link.name}", one) for one in map(chip, CHIPS) for name, link in one.links.items()
+        f"{one.key}.{name}": (f"{one.short}: {link.name}", one)
+        for one in map(chip, CHIPS)
+        for name, link in one.links.items()
     }
     h100 = chip("h100-sxm")
     rate = f"{h100.figures['node.per_direction'].value:g} {h100.figures['node.per_direction'].unit}"
@@ -295,7 +349,9 @@ def _links() -> dict[str, tuple[str, Accelerator]]:
 
 
 def _one_way(on: Accelerator, name: str, count: int) -> Any:
-    """Byte/s in one direction of what joins so many chips: all links of a kind, or the ports of as few nodes as there can be."""
+    """Byte/s in one direction of what joins so many chips: all links of a kind, or the ports of as
+    few nodes as there can be.
+    """
     if name != "nodes":
         return on.links[name].total_per_direction
     each = max(1, min(count // 2, on.node.chips if on.node else 1))
@@ -334,7 +390,9 @@ def bounds(by: tuple[str, ...], places: Any) -> Field:
 
 def with_matrix_unit() -> tuple[str, ...]:
     """The chips that have one, by vendor and year."""
-    found = [one for one in map(chip, chips()) if any(name.startswith("matrix.") for name in one.peaks)]
+    found = [
+        one for one in map(chip, chips()) if any(name.startswith("matrix.") for name in one.peaks)
+    ]
     return tuple(one.key for one in sorted(found, key=lambda one: (one.vendor, one.year, one.key)))
 
 

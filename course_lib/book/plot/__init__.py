@@ -15,16 +15,16 @@ from course_lib.book.plot.diagram import Diagram, flow
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
 
 __all__ = [
-    "Diagram",
     "GRID",
     "INK",
     "LINES",
     "MARKERS",
     "MUTED",
     "NARROW",
-    "Plot",
     "SHADES",
     "WIDE",
+    "Diagram",
+    "Plot",
     "flow",
     "parity",
     "roofline",

@@ -21,7 +21,7 @@ from course_lib.book.text.writing import html_block, n
 from course_lib.core.bounds import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 
-__all__ = ["LINES", "MARKERS", "Plot", "SHADES", "parity", "roofline", "sweep"]
+__all__ = ["LINES", "MARKERS", "SHADES", "Plot", "parity", "roofline", "sweep"]
 
 INK, GRID = "#1f2430", "#d9dde3"
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
@@ -29,29 +29,46 @@ MARKERS = "osD^vP"
 SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
 # The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
 _TOKENS = {
-    INK: "ink", MUTED: "muted", GRID: "grid",
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
     **{color: str(i) for i, color in enumerate(LINES, 1)},
     **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
-}  # fmt: skip
+}
 _STYLE: dict[Any, Any] = {
-    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.spines.right": False, "axes.spines.top": False,
-    "figure.facecolor": "none", "axes.facecolor": "none", "font.family": "DejaVu Sans", "font.size": 10,
-    "grid.color": GRID, "grid.linewidth": 0.7, "lines.linewidth": 2, "svg.fonttype": "none", "svg.hashsalt": "course",
-    "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED,
-}  # fmt: skip
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 2,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "course",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+}
 _DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
 _DOT_STYLE = re.compile(r' style="([^"]*)"')
 
 
 class Plot:
-    """A finished figure. A notebook shows it as PNG; on the site it is an SVG in the page's colours, and a narrow twin.
+    """A finished figure. A notebook shows it as PNG; on the site it is an SVG in the page's
+    colours, and a narrow twin.
 
     Attributes
     ----------
     figure : the matplotlib figure, to change or save.
     """
 
-    def __init__(self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()
+    ) -> None:
         self.figure, self._labels = figure, Labels(figure, names, marks)
         self._labels.place(WIDE)
 
@@ -64,7 +81,9 @@ class Plot:
         return "Plot()"
 
     def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
-        """Name the dot at this place, where no other name, dot or line is in the way; with a line to it from further off."""
+        """Name the dot at this place, where no other name, dot or line is in the way; with a line
+        to it from further off.
+        """
         self._labels.dots.append((label, x, y, fontsize))
         self._labels.place(WIDE)
 
@@ -73,11 +92,15 @@ class Plot:
         with mpl.rc_context(_STYLE):
             self._labels.place(WIDE)
             buffer = io.BytesIO()
-            self.figure.savefig(buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None})
+            self.figure.savefig(
+                buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None}
+            )
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
-        """The figure as an `<svg>` element whose colours and font are CSS variables of the page; for a phone if narrow."""
+        """The figure as an `<svg>` element whose colours and font are CSS variables of the page;
+        for a phone if narrow.
+        """
         with mpl.rc_context(_STYLE), self._labels.narrow() if narrow else nullcontext():
             self._labels.place(NARROW if narrow else WIDE)
             buffer = io.StringIO()
@@ -85,25 +108,47 @@ class Plot:
             FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         svg = buffer.getvalue()
         svg = svg[svg.index("<svg") :]
-        # A rule for every element would hold for the whole page; the root's own style is inherited just as well.
-        svg = re.sub(r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
+        # A rule for every element would hold for the whole page; the root's own style is inherited
+        # just as well.
+        svg = re.sub(
+            r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL
+        )
         size = "narrow" if narrow else "wide"
-        svg = svg.replace("<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1)
-        # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits would be half of the page.
-        svg = re.sub(r"<use [^>]*>", lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]), re.sub(r"\n\s+<", "\n<", svg))
+        svg = svg.replace(
+            "<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1
+        )
+        # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits
+        # would be half of the page.
+        svg = re.sub(
+            r"<use [^>]*>",
+            lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]),
+            re.sub(r"\n\s+<", "\n<", svg),
+        )
         svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
         svg = _DOTS.sub(_styled_together, svg)
         svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
         svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
-        # Several figures share a page: only ids that are pointed at stay, under a name of the figure's own.
-        used = {name: str(i) for i, name in enumerate(dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg)))}
-        svg = re.sub(r' id="([^"]+)"', lambda name: f' id="@{used[name[1]]}"' if name[1] in used else "", svg)
+        # Several figures share a page: only ids that are pointed at stay, under a name of the
+        # figure's own.
+        used = {
+            name: str(i)
+            for i, name in enumerate(
+                dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
+            )
+        }
+        svg = re.sub(
+            r' id="([^"]+)"', lambda name: f' id="@{used[name[1]]}"' if name[1] in used else "", svg
+        )
         svg = re.sub(r"(url\(#|href=\"#)([^\")]+)", lambda name: f"{name[1]}@{used[name[2]]}", svg)
-        own = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]  # an id that starts with a digit is no XML name
+        own = (
+            "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
+        )  # an id that starts with a digit is no XML name
         svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
         svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
-        return re.sub("|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg)
+        return re.sub(
+            "|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg
+        )
 
 
 def _styled_together(dots: re.Match[str]) -> str:
@@ -149,7 +194,9 @@ def roofline(
     if not roofs:
         raise CourseError("roofs must hold at least one label: (peak, bandwidth)")
     low, high = (float(positive("intensity", limit)) for limit in intensity)
-    marks = {label: float(positive(f"marks[{label!r}]", value)) for label, value in (marks or {}).items()}
+    marks = {
+        label: float(positive(f"marks[{label!r}]", value)) for label, value in (marks or {}).items()
+    }
     with mpl.rc_context(_STYLE):
         figure, axes = _axes("I (FLOP/B)", "FLOP/s")
         tops, floors = [], []
@@ -157,11 +204,24 @@ def roofline(
         for i, (peak, bandwidth) in enumerate(roofs.values()):
             color = LINES[i % len(LINES)]
             corners = [low, float(ridge(peak, bandwidth)), high]
-            axes.plot(corners, attainable(np.array(corners), peak, bandwidth), color=color, zorder=3, solid_joinstyle="round")
+            axes.plot(
+                corners,
+                attainable(np.array(corners), peak, bandwidth),
+                color=color,
+                zorder=3,
+                solid_joinstyle="round",
+            )
             tops.append(peak)
             floors.append(float(attainable(low, peak, bandwidth)))
             for value in marks.values():
-                axes.plot(value, attainable(value, peak, bandwidth), "o", color=color, markersize=7, zorder=4)
+                axes.plot(
+                    value,
+                    attainable(value, peak, bandwidth),
+                    "o",
+                    color=color,
+                    markersize=7,
+                    zorder=4,
+                )
         bottom, top = min(floors) * 0.8, max(tops) * 3
         axes.set(xlim=(low, high), ylim=(bottom, top))
         if shade:
@@ -172,7 +232,13 @@ def roofline(
         feet = []
         for label, value in marks.items():
             axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            upright: dict[str, Any] = {"textcoords": "offset points", "rotation": 90, "va": "bottom", "ha": "left", "color": INK}
+            upright: dict[str, Any] = {
+                "textcoords": "offset points",
+                "rotation": 90,
+                "va": "bottom",
+                "ha": "left",
+                "color": INK,
+            }
             feet.append(axes.annotate(label, (value, bottom), (5, 6), **upright))
     return Plot(figure, names, feet)
 
@@ -205,7 +271,8 @@ def sweep(
     Raises
     ------
     CourseError
-        If a value is not positive and finite, a line has another length than `x`, or dots belong to no line.
+        If a value is not positive and finite, a line has another length than `x`, or dots belong to
+        no line.
 
     Examples
     --------
@@ -219,22 +286,32 @@ def sweep(
         for i, (label, values) in enumerate(lines.items()):
             y = np.asarray(positive(f"lines[{label!r}]", values))
             if y.shape != xs.shape:
-                raise CourseError(f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})")
+                raise CourseError(
+                    f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})"
+                )
             axes.plot(xs, y, color=LINES[i % len(LINES)], zorder=3)
             ends.append((float(y[-1]), label, LINES[i % len(LINES)]))
         for label, points in (dots or {}).items():
-            color = LINES[list(lines).index(known("line", label, lines, "dots belong to a line")) % len(LINES)]
+            color = LINES[
+                list(lines).index(known("line", label, lines, "dots belong to a line")) % len(LINES)
+            ]
             dot_x, dot_y = (positive(f"dots[{label!r}]", side) for side in points)
             axes.plot(dot_x, dot_y, "o", color=color, markersize=5, alpha=0.75, zorder=4)
         for label, value in (levels or {}).items():
             positive(f"levels[{label!r}]", value)
             axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            axes.annotate(label, (xs[0], value), (4, 4), textcoords="offset points", color=MUTED, va="bottom")
+            axes.annotate(
+                label, (xs[0], value), (4, 4), textcoords="offset points", color=MUTED, va="bottom"
+            )
         feet = []
         for label, value in (marks or {}).items():
             positive(f"marks[{label!r}]", value)
             axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            upright: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "rotation": 90}
+            upright: dict[str, Any] = {
+                "xycoords": ("data", "axes fraction"),
+                "textcoords": "offset points",
+                "rotation": 90,
+            }
             feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
         axes.set_xlim(xs[0], xs[-1])
         axes.margins(y=0.12)
@@ -243,7 +320,9 @@ def sweep(
 
 
 class _Rounded(LogTransform):
-    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a figure in its pixels."""
+    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a
+    figure in its pixels.
+    """
 
     def transform_non_affine(self, values: Any) -> Any:
         return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
@@ -276,11 +355,21 @@ def _tick(value: float, _: int) -> str:
 
 def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
     """Name lines, by where they end, what they are called and their colour, right of their ends."""
-    beside: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center", "fontweight": "bold"}
-    return [Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end) for end, label, color in ends]
+    beside: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "va": "center",
+        "fontweight": "bold",
+    }
+    return [
+        Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end)
+        for end, label, color in ends
+    ]
 
 
-def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float) -> list[Name]:
+def _label_roofs(
+    axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float
+) -> list[Name]:
     """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
     peaks = [peak for peak, _ in roofs.values()]
     names = []
@@ -289,18 +378,30 @@ def _label_roofs(axes: Any, roofs: Mapping[str, tuple[float, float]], low: float
         if peaks.count(peak) == 1:
             names += _label_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
             continue
-        # The steepest roof is named above its slope and the others below theirs, clear of one another.
+        # The steepest roof is named above its slope and the others below theirs, clear of one
+        # another.
         above = bandwidth == max(other for _, other in roofs.values())
         x = float(np.sqrt(low * min(float(ridge(peak, bandwidth)), high)))
-        place: dict[str, Any] = {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+        place: dict[str, Any] = (
+            {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+        )
         at = (-6, 4) if above else (6, -5)
-        slope = axes.annotate(label, (x, x * bandwidth), at, textcoords="offset points", color=color, fontweight="bold", **place)
+        slope = axes.annotate(
+            label,
+            (x, x * bandwidth),
+            at,
+            textcoords="offset points",
+            color=color,
+            fontweight="bold",
+            **place,
+        )
         names.append(Name(label, color, [slope]))
     return names
 
 
 def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> Plot:
-    """Predictions on the horizontal axis (ŷ) beside measurements on the vertical one (y), log-log, with lines of equal ratio.
+    """Predictions on the horizontal axis (ŷ) beside measurements on the vertical one (y), log-log,
+    with lines of equal ratio.
 
     Parameters
     ----------
@@ -314,35 +415,66 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     Raises
     ------
     CourseError
-        If there are no points, a value is not positive and finite, or a label has more of one kind than of the other.
+        If there are no points, a value is not positive and finite, or a label has more of one kind
+        than of the other.
 
     Examples
     --------
     >>> from course_lib import plot
     >>> _ = plot.parity({"A100": ([1.0, 2.0], [1.4, 2.6])}, unit="ms")
     """
-    values = {label: [np.ravel(positive(f"points[{label!r}]", side)) for side in pair] for label, pair in points.items()}
+    values = {
+        label: [np.ravel(positive(f"points[{label!r}]", side)) for side in pair]
+        for label, pair in points.items()
+    }
     for label, (predicted, measured) in values.items():
         if predicted.shape != measured.shape:
             raise CourseError(
-                f"points[{label!r}] must have one measurement for each prediction: {predicted.size} (got {measured.size})"
+                f"points[{label!r}] must have one measurement for each prediction: "
+                f"{predicted.size} (got {measured.size})"
             )
-    every = np.concatenate([side for pair in values.values() for side in pair]) if values else np.empty(0)
+    every = (
+        np.concatenate([side for pair in values.values() for side in pair])
+        if values
+        else np.empty(0)
+    )
     if not every.size:
         raise CourseError("points must hold at least one label: (predicted, measured)")
     with mpl.rc_context(_STYLE):
         place: dict[str, Any]
         figure, axes = _axes(f"ŷ ({unit})", f"y ({unit})")
         low, high = float(every.min()) / 2, float(every.max()) * 2
-        for ratio, name, dash in ((0.5, "½×", (0, (3, 3))), (1, "1×", "solid"), (2, "2×", (0, (3, 3)))):
-            axes.plot([low, high], [ratio * low, ratio * high], color=MUTED, linewidth=1, linestyle=dash, zorder=1)
+        for ratio, name, dash in (
+            (0.5, "½×", (0, (3, 3))),
+            (1, "1×", "solid"),
+            (2, "2×", (0, (3, 3))),
+        ):
+            axes.plot(
+                [low, high],
+                [ratio * low, ratio * high],
+                color=MUTED,
+                linewidth=1,
+                linestyle=dash,
+                zorder=1,
+            )
             x = min(high, high / ratio)
             # Over many decades the three ends are one: their names go to three sides of it.
-            at, ha, va = {0.5: ((4, -2), "left", "top"), 1: ((4, 2), "left", "bottom"), 2: ((-3, 2), "right", "bottom")}[ratio]
-            place = {"textcoords": "offset points", "color": MUTED, "annotation_clip": False, "ha": ha, "va": va}
+            at, ha, va = {
+                0.5: ((4, -2), "left", "top"),
+                1: ((4, 2), "left", "bottom"),
+                2: ((-3, 2), "right", "bottom"),
+            }[ratio]
+            place = {
+                "textcoords": "offset points",
+                "color": MUTED,
+                "annotation_clip": False,
+                "ha": ha,
+                "va": va,
+            }
             axes.annotate(name, (x, ratio * x), at, **place)
         names = []
-        # Names stand where a prediction would have to be off by orders of magnitude: there are no points.
+        # Names stand where a prediction would have to be off by orders of magnitude: there are no
+        # points.
         for i, (label, (predicted, measured)) in enumerate(values.items()):
             color, marker = LINES[i % len(LINES)], MARKERS[i % len(MARKERS)]
             axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)

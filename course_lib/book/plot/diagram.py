@@ -1,4 +1,6 @@
-"""A decision diagram: questions down the side, a remedy beside each. Its words come from `t`, in the page's language."""
+"""A decision diagram: questions down the side, a remedy beside each. Its words come from `t`, in
+the page's language.
+"""
 
 import hashlib
 import os
@@ -15,9 +17,13 @@ from course_lib.core.checks import CourseError
 __all__ = ["Diagram", "flow"]
 
 WIDTH, LEFT, RIGHT = 580, 275, 225
-"""Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at full size."""
+"""Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at
+full size.
+"""
 NARROW, INDENT = 340, 62
-"""Width of the figure for a phone, where remedies stand below their questions, and how far in they stand."""
+"""Width of the figure for a phone, where remedies stand below their questions, and how far in they
+stand.
+"""
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
 _WIDE, _NARROW = 1.0, 0.53
@@ -25,11 +31,13 @@ _WIDE, _NARROW = 1.0, 0.53
 
 
 class Diagram:
-    """A finished diagram: an SVG with its text as text, a title, and a description that says it in a sentence a fork.
+    """A finished diagram: an SVG with its text as text, a title, and a description that says it in
+    a sentence a fork.
 
     Attributes
     ----------
-    markup, narrow : the `<svg>` element, in the colours of the page where it has some, and its twin for a phone.
+    markup, narrow : the `<svg>` element, in the colours of the page where it has some, and its twin
+        for a phone.
     """
 
     def __init__(self, markup: str, narrow: str) -> None:
@@ -41,17 +49,26 @@ class Diagram:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         if os.environ.get("COURSE_PRINT") == "site":
             return html_block(f'<div class="sizes">{self.markup}{self.narrow}</div>')
-        # A notebook may be dark and has no colours of the page: dark letters need paper of their own.
-        return {"image/svg+xml": self.markup.replace("<!--paper-->", '<rect width="100%" height="100%" fill="white"/>')}
+        # A notebook may be dark and has no colours of the page: dark letters need paper of their
+        # own.
+        return {
+            "image/svg+xml": self.markup.replace(
+                "<!--paper-->", '<rect width="100%" height="100%" fill="white"/>'
+            )
+        }
 
 
-def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, title: str, again: str) -> Diagram:
-    """Questions one after another: one answer leads to a remedy, from which one begins again, the other to the next question.
+def flow(
+    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, title: str, again: str
+) -> Diagram:
+    """Questions one after another: one answer leads to a remedy, from which one begins again, the
+    other to the next question.
 
     Parameters
     ----------
     start : what to begin with.
-    forks : for each question, itself, the answer that asks for a remedy, the remedy, and the answer that leads on.
+    forks : for each question, itself, the answer that asks for a remedy, the remedy, and the answer
+        that leads on.
     end : where those arrive whose every answer led on.
     title : of the diagram, for those who hear it.
     again : what stands at the way back from the remedies.
@@ -67,13 +84,18 @@ def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, ti
 
     Examples
     --------
-    >>> svg = flow("Measure.", [("Near a bound?", "no", "Fuse.", "yes")], "Done.", title="A slow step", again="again").markup
+    >>> svg = flow("Measure.", [("Near a bound?", "no", "Fuse.", "yes")], "Done.",
+    ...     title="A slow step", again="again").markup
     >>> "<desc" in svg and "<script" not in svg
     True
     """
     if not forks:
-        raise CourseError("forks must hold at least one question: (question, answer, remedy, other answer)")
-    says = " ".join([start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end])
+        raise CourseError(
+            "forks must hold at least one question: (question, answer, remedy, other answer)"
+        )
+    says = " ".join(
+        [start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end]
+    )
     return Diagram(
         _svg(*_side_by_side(start, forks, end, again), title, says, "wide", WIDTH),
         _svg(*_one_below_another(start, forks, end, again), title, says, "narrow", NARROW),
@@ -81,16 +103,22 @@ def flow(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, ti
 
 
 def _svg(body: str, height: float, title: str, says: str, size: str, width: float) -> str:
-    own = "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]  # an id begins with a letter
+    own = (
+        "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]
+    )  # an id begins with a letter
     style = f"max-width: {width / 16:g}rem; font: {_FONT}px var(--font-sans, sans-serif)"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{size}" viewBox="-2 0 {width} {height:g}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{size}" viewBox="-2 0 {width} '
+        f'{height:g}" role="img" '
         f'aria-labelledby="{own}-title {own}-desc" style="{style}">'
-        f'<title id="{own}-title">{escape(title)}</title><desc id="{own}-desc">{escape(says)}</desc><!--paper-->{body}</svg>'
+        f'<title id="{own}-title">{escape(title)}</title><desc '
+        f'id="{own}-desc">{escape(says)}</desc><!--paper-->{body}</svg>'
     )
 
 
-def _side_by_side(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str) -> tuple[str, float]:
+def _side_by_side(
+    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
+) -> tuple[str, float]:
     """The drawing and its height."""
     parts: list[str] = []
     y = _TOP
@@ -105,7 +133,9 @@ def _side_by_side(start: str, forks: Sequence[tuple[str, str, str, str]], end: s
         _box(parts, _REMEDY, y, remedy, RIGHT, shade=2, height=height)
         middle = y + height / 2
         _arrow(parts, LEFT, middle, _REMEDY, middle)
-        parts.append(_text((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=("muted", MUTED)))
+        parts.append(
+            _text((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=("muted", MUTED))
+        )
         parts.append(_text(LEFT / 2 + 9, y + height + _GAP / 2 + 5, other, color=("muted", MUTED)))
         parts.append(_line(f"M{_REMEDY + RIGHT} {middle:g}H{_LOOP}"))
         joins.append(middle)
@@ -117,8 +147,12 @@ def _side_by_side(start: str, forks: Sequence[tuple[str, str, str, str]], end: s
     return "".join(parts), y + _TOP
 
 
-def _one_below_another(start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str) -> tuple[str, float]:
-    """The drawing for a phone and its height: the way on runs down the left, the way back up the right."""
+def _one_below_another(
+    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
+) -> tuple[str, float]:
+    """The drawing for a phone and its height: the way on runs down the left, the way back up the
+    right.
+    """
     parts: list[str] = []
     down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
     remedy_at = (INDENT, wide - INDENT)
@@ -137,7 +171,9 @@ def _one_below_another(start: str, forks: Sequence[tuple[str, str, str, str]], e
         top, y = y, y + _GAP
         height = _box(parts, left, y, remedy, width, shade=2)
         last = y + height / 2
-        parts.append(_line(f"M{left + width:g} {last:g}H{loop}") + _line(f"M{down:g} {top:g}V{y + height:g}"))
+        parts.append(
+            _line(f"M{left + width:g} {last:g}H{loop}") + _line(f"M{down:g} {top:g}V{y + height:g}")
+        )
         y += height
     parts.append(_line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + _head(wide, begin, "left"))
     _arrow(parts, down, y, down, y + _GAP)
@@ -155,7 +191,9 @@ def _em(text: str) -> float:
 
 
 def _wrapped(text: str, width: float) -> list[str]:
-    """The text in lines that fit a box of this width; a word longer than that has a line of its own."""
+    """The text in lines that fit a box of this width; a word longer than that has a line of its
+    own.
+    """
     lines: list[str] = []
     for word in text.split():
         if lines and _em(f"{lines[-1]} {word}") * _FONT <= width - 2 * _PAD:
@@ -170,30 +208,54 @@ def _tall(text: str, width: float) -> float:
 
 
 def _box(
-    parts: list[str], x: float, y: float, text: str, width: float, *, shade: int | None = None, rounded: bool = False,
+    parts: list[str],
+    x: float,
+    y: float,
+    text: str,
+    width: float,
+    *,
+    shade: int | None = None,
+    rounded: bool = False,
     height: float = 0,
-) -> float:  # fmt: skip
+) -> float:
     lines, own = _wrapped(text, width), _tall(text, width)
     height = max(height, own)
     fill = "none" if shade is None else _color((f"shade-{shade + 1}", SHADES[shade]))
-    shape = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{16 if rounded else 5}" '
-    parts.append(f'{shape}style="fill: {fill}; stroke: {_color(("muted" if rounded else "grid", MUTED if rounded else GRID))}"/>')
+    shape = (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+        f'rx="{16 if rounded else 5}" '
+    )
+    parts.append(
+        f'{shape}style="fill: {fill}; stroke: '
+        f'{_color(("muted" if rounded else "grid", MUTED if rounded else GRID))}"/>'
+    )
     first = y + (height - own) / 2 + _PAD + _FONT * 0.8
     parts.extend(_text(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
     return height
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", color: tuple[str, str] = ("ink", INK)) -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: {_color(color)}">{escape(text)}</text>'
+def _text(
+    x: float, y: float, text: str, *, anchor: str = "start", color: tuple[str, str] = ("ink", INK)
+) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: '
+        f'{_color(color)}">{escape(text)}</text>'
+    )
 
 
 def _line(path: str) -> str:
-    return f'<path d="{path}" style="fill: none; stroke: {_color(("muted", MUTED))}; stroke-width: 1.3"/>'
+    return (
+        f'<path d="{path}" style="fill: none; stroke: {_color(("muted", MUTED))}; '
+        f'stroke-width: 1.3"/>'
+    )
 
 
 def _head(x: float, y: float, side: str) -> str:
     turned = {"right": "-8,-4 -8,4", "left": "8,-4 8,4", "down": "-4,-8 4,-8"}[side]
-    return f'<polygon transform="translate({x:g} {y:g})" points="0,0 {turned}" style="fill: {_color(("muted", MUTED))}"/>'
+    return (
+        f'<polygon transform="translate({x:g} {y:g})" points="0,0 {turned}" style="fill: '
+        f'{_color(("muted", MUTED))}"/>'
+    )
 
 
 def _arrow(parts: list[str], x: float, y: float, to_x: float, to_y: float) -> None:

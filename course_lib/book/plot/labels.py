@@ -1,4 +1,6 @@
-"""Where the names in a figure stand: beside what they name, clear of one another, on a page and on a phone."""
+"""Where the names in a figure stand: beside what they name, clear of one another, on a page and on
+a phone.
+"""
 
 import itertools
 import textwrap
@@ -15,7 +17,9 @@ from matplotlib.ticker import LogLocator
 
 MUTED = "#5b6472"
 WIDE, NARROW = (7.2, 4.3), (3.6, 3.3)
-"""Width and height in inches: of a figure, and of its twin for a phone, whose letters are as large."""
+"""Width and height in inches: of a figure, and of its twin for a phone, whose letters
+are as large.
+"""
 _LEAST = 9
 """Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more."""
 _UPRIGHT = 14.5
@@ -69,14 +73,20 @@ class Labels:
         to_points = axes.transData - axes.transAxes
 
         def at(x: Any, y: Any) -> Any:
-            return to_points.transform(np.column_stack(np.broadcast_arrays(np.atleast_1d(x), y))) * inside
+            return (
+                to_points.transform(np.column_stack(np.broadcast_arrays(np.atleast_1d(x), y)))
+                * inside
+            )
 
         # Right of its line's end, moved apart where two would collide.
         placed = -1.0
-        for name in sorted((name for name in self.names if name.end is not None), key=lambda name: name.end or 0):
+        for name in sorted(
+            (name for name in self.names if name.end is not None), key=lambda name: name.end or 0
+        ):
             placed = max(at(axes.get_xlim()[1], name.end)[0][1], placed + 14.5)
             name.artists[0].xy = (1, placed / inside[1])
-        # Upright at the foot of its line: at its right where the next line leaves room, else at its left, else higher up.
+        # Upright at the foot of its line: at its right where the next line leaves room, else at its
+        # left, else higher up.
         feet = sorted(self.marks, key=lambda mark: mark.xy[0])
         places = [*(at(mark.xy[0], axes.get_ylim()[0])[0][0] for mark in feet), np.inf]
         before, top = -np.inf, 0.0
@@ -85,7 +95,10 @@ class Labels:
             low = top + 4 if x - before < 0 else 6.0
             mark.xyann = (-3 if left else 4, low)
             mark.set_horizontalalignment("right" if left else "left")
-            before, top = x + (0 if left else _UPRIGHT), low + _width(mark.get_text(), mark.get_fontsize())
+            before, top = (
+                x + (0 if left else _UPRIGHT),
+                low + _width(mark.get_text(), mark.get_fontsize()),
+            )
         self._place_dots(at, inside)
 
     def _place_dots(self, at: Any, inside: Any) -> None:
@@ -105,24 +118,55 @@ class Labels:
             size = max(given, least)
             width, blocked = _width(label, size), np.concatenate(taken)
             tried: list[tuple[float, int, int, int, Any]] = []
-            for down, side in itertools.product((0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)):
+            for down, side in itertools.product(
+                (0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)
+            ):
                 left = center[0] + 7 if side > 0 else center[0] - 7 - width
-                box = np.array([left, center[1] + down - 0.6 * size, left + width, center[1] + down + 0.6 * size])
+                box = np.array(
+                    [
+                        left,
+                        center[1] + down - 0.6 * size,
+                        left + width,
+                        center[1] + down + 0.6 * size,
+                    ]
+                )
                 over = np.minimum(box[2:], blocked[:, 2:]) - np.maximum(box[:2], blocked[:, :2])
                 outside = (box[:2] < 0).any() or (box[2:] > inside).any()
-                tried.append((float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside), len(tried), down, side, box))
+                tried.append(
+                    (
+                        float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside),
+                        len(tried),
+                        down,
+                        side,
+                        box,
+                    )
+                )
                 if not tried[-1][0]:
                     break
             _, _, down, side, box = min(tried)
             taken.append(box[None])
-            leader = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4, "relpos": (side < 0, 0.5)}
-            style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "color": MUTED, "fontsize": size}
+            leader = {
+                "arrowstyle": "-",
+                "color": MUTED,
+                "linewidth": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 4,
+                "relpos": (side < 0, 0.5),
+            }
+            style: dict[str, Any] = {
+                "ha": "left" if side > 0 else "right",
+                "va": "center",
+                "color": MUTED,
+                "fontsize": size,
+            }
             style |= {"textcoords": "offset points", "arrowprops": leader if down else None}
             self._drawn.append(axes.annotate(label, (x, y), (7 * side, down), **style))
 
     @contextmanager
     def narrow(self) -> Iterator[None]:
-        """The figure for a phone while it is drawn: fewer ticks, and long names above instead of beside."""
+        """The figure for a phone while it is drawn: fewer ticks, and long names above instead of
+        beside.
+        """
         figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
         with undo:
             undo.callback(figure.set_size_inches, *figure.get_size_inches())
@@ -157,10 +201,19 @@ class Labels:
         ]
         columns = max(1, int((72 * NARROW[0] - 50) // (widest + 30)))
         return axes.legend(
-            handles=handles, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=columns, frameon=False, borderaxespad=0.2,
-            handlelength=1, handletextpad=0.5, columnspacing=1, labelspacing=0.3, labelcolor="linecolor",
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1),
+            ncols=columns,
+            frameon=False,
+            borderaxespad=0.2,
+            handlelength=1,
+            handletextpad=0.5,
+            columnspacing=1,
+            labelspacing=0.3,
+            labelcolor="linecolor",
             prop={"weight": "bold", "size": 10},
-        )  # fmt: skip
+        )
 
 
 def _width(text: str, size: float, weight: str = "normal") -> float:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from course_lib.book.plot.charts import Plot
 
 FUNCTIONS = {
-    "all-reduce": network.all_reduce, "all-gather": network.all_gather, "reduce-scatter": network.reduce_scatter,
-    "all-to-all": network.all_to_all, "send": network.send,
-}  # fmt: skip
+    "all-reduce": network.all_reduce,
+    "all-gather": network.all_gather,
+    "reduce-scatter": network.reduce_scatter,
+    "all-to-all": network.all_to_all,
+    "send": network.send,
+}
 ABOUT = "all-reduce"
 """The collective whose fit predicts all the others."""
 
@@ -28,13 +31,17 @@ def world(row: Row) -> int:
 
     Examples
     --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1024", timing="warm", data="random", status="ok")
+    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1024", timing="warm",
+    ...     data="random", status="ok")
     >>> world(Row(**about, op="all-reduce", settings="world=4 backend=gloo"))
     4
     """
     found = re.search(r"\bworld=(\d+)", row.settings)
     if row.op in LOCAL or not found:
-        raise CourseError(f"row must be of a collective, with settings 'world=2 …' (got {row.op!r}, {row.settings!r})")
+        raise CourseError(
+            f"row must be of a collective, with settings 'world=2 …' (got {row.op!r}, "
+            f"{row.settings!r})"
+        )
     return int(found[1])
 
 
@@ -52,11 +59,16 @@ def fits(rows: Iterable[Row]) -> dict[str, network.Fit]:
     """
     measured = _last(rows)
     if len({(row.device, row.settings) for row in measured}) > 1:
-        raise CourseError("rows must be of one device and one number of processes: fit each by itself")
+        raise CourseError(
+            "rows must be of one device and one number of processes: fit each by itself"
+        )
     found = {}
     for op in FUNCTIONS:
         these = [row for row in measured if row.op == op]
-        sizes, times = [row.bytes or 0.0 for row in these], [row.seconds_median or 0.0 for row in these]
+        sizes, times = (
+            [row.bytes or 0.0 for row in these],
+            [row.seconds_median or 0.0 for row in these],
+        )
         if len(these) >= 3 and world(these[0]) > 1 and max(times) > 2 * min(times):
             found[op] = network.fit(sizes, times, world(these[0]), collective=op)
     return found
@@ -67,7 +79,8 @@ def predicted(row: Row, link: network.Link) -> float:
 
     Examples
     --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1e9", timing="warm", data="random", status="ok")
+    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1e9", timing="warm",
+    ...     data="random", status="ok")
     >>> row = Row(**about, op="all-reduce", bytes=1e9, settings="world=2 backend=gloo")
     >>> predicted(row, network.Link(1e9))
     1.0
@@ -88,20 +101,31 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
     Nothing was measured.
     <BLANKLINE>
     """
-    parts = [f"# {manifest.lab}", f"`{manifest.command}`" + (f", started {manifest.started}" if manifest.started else "")]
+    parts = [
+        f"# {manifest.lab}",
+        f"`{manifest.command}`" + (f", started {manifest.started}" if manifest.started else ""),
+    ]
     groups = _groups(rows)
     for (device, settings), here in groups.items():
         found = fits(here)
         parts += [f"## {plain(device, f', {settings}')}", _constants(found)]
         if ABOUT in found:
-            text = f"The last two columns use the constants of {ABOUT} for every collective: a prediction for all but that one."
+            text = (
+                f"The last two columns use the constants of {ABOUT} for every collective: a "
+                f"prediction for all but that one."
+            )
             parts += [text, _times(here, found[ABOUT].link)]
-        parts += [f"{row.op} of {row.shape} B: {row.status}, {row.note}." for row in here if row.status != "ok"]
+        parts += [
+            f"{row.op} of {row.shape} B: {row.status}, {row.note}."
+            for row in here
+            if row.status != "ok"
+        ]
     return "\n\n".join(parts if groups else [*parts, "Nothing was measured."]) + "\n"
 
 
 def plot(rows: Sequence[Row]) -> "Plot":
-    """Measured times as dots, and as lines what the model gives with the constants fitted to the all-reduce.
+    """Measured times as dots, and as lines what the model gives with the constants fitted to the
+    all-reduce.
 
     Parameters
     ----------
@@ -116,8 +140,13 @@ def plot(rows: Sequence[Row]) -> "Plot":
 
     found, measured = fits(rows), _last(rows)
     if ABOUT not in found:
-        raise CourseError(f"rows must hold at least three sizes of {ABOUT} to plot: measure with a larger budget")
-    link, here = found[ABOUT].link, [op for op in FUNCTIONS if any(row.op == op for row in measured)]
+        raise CourseError(
+            f"rows must hold at least three sizes of {ABOUT} to plot: measure with a larger budget"
+        )
+    link, here = (
+        found[ABOUT].link,
+        [op for op in FUNCTIONS if any(row.op == op for row in measured)],
+    )
     dots = {
         op: (
             np.array([row.bytes or 0.0 for row in measured if row.op == op]),
@@ -134,7 +163,13 @@ def plot(rows: Sequence[Row]) -> "Plot":
 
 def _last(rows: Iterable[Row]) -> list[Row]:
     """The last row of each collective that has a time."""
-    return list({row.key: row for row in rows if row.op not in LOCAL and row.status == "ok" and row.seconds_median}.values())
+    return list(
+        {
+            row.key: row
+            for row in rows
+            if row.op not in LOCAL and row.status == "ok" and row.seconds_median
+        }.values()
+    )
 
 
 def _groups(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
@@ -147,14 +182,25 @@ def _groups(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
 def _constants(found: Mapping[str, network.Fit]) -> str:
     if not found:
         return "Too few sizes were measured to fit a latency and a bandwidth."
-    header = ["op", "latency of a hop", "95 % interval", "bandwidth one way", "95 % interval", "median error"]
+    header = [
+        "op",
+        "latency of a hop",
+        "95 % interval",
+        "bandwidth one way",
+        "95 % interval",
+        "median error",
+    ]
     cells = [
         [
-            op, n(one.latency, "s"), f"{n(one.latency_low, 's')} to {n(one.latency_high, 's')}",
-            n(one.bandwidth, "B/s"), f"{n(one.bandwidth_low, 'B/s')} {_up_to(one.bandwidth_high)}", n(one.error, "%"),
+            op,
+            n(one.latency, "s"),
+            f"{n(one.latency_low, 's')} to {n(one.latency_high, 's')}",
+            n(one.bandwidth, "B/s"),
+            f"{n(one.bandwidth_low, 'B/s')} {_up_to(one.bandwidth_high)}",
+            n(one.error, "%"),
         ]
         for op, one in found.items()
-    ]  # fmt: skip
+    ]
     return repr(table(header, cells, "lrrrrr"))
 
 
@@ -163,11 +209,31 @@ def _up_to(bandwidth: float) -> str:
 
 
 def _times(rows: Iterable[Row], link: network.Link) -> str:
-    header = ["op", "bytes", "median", "95 % interval", "bus bandwidth", "predicted", "measured / predicted"]
+    header = [
+        "op",
+        "bytes",
+        "median",
+        "95 % interval",
+        "bus bandwidth",
+        "predicted",
+        "measured / predicted",
+    ]
     cells = []
     for row in _last(rows):
         time, foretold = row.seconds_median or 0.0, predicted(row, link)
-        interval = f"{n(row.ci_low, 's')} to {n(row.ci_high, 's')}" if row.ci_low and row.ci_high else ""
+        interval = (
+            f"{n(row.ci_low, 's')} to {n(row.ci_high, 's')}" if row.ci_low and row.ci_high else ""
+        )
         bus = n((row.achieved_bw_gbps or 0.0) * 1e9, "B/s")
-        cells.append([row.op, n(row.bytes or 0, "B"), n(time, "s"), interval, bus, n(foretold, "s"), n(time / foretold)])
+        cells.append(
+            [
+                row.op,
+                n(row.bytes or 0, "B"),
+                n(time, "s"),
+                interval,
+                bus,
+                n(foretold, "s"),
+                n(time / foretold),
+            ]
+        )
     return repr(table(header, cells, "lrrrrrr"))

@@ -17,26 +17,37 @@ if TYPE_CHECKING:
     from course_lib.book.plot.charts import Plot
 
 NO_GAP = 0.85
-"""Fraction of the peak from which nothing is left to explain: the best shape found on an A100 reaches 0.87 of it in bf16."""
+"""Fraction of the peak from which nothing is left to explain: the best shape found on an A100
+reaches 0.87 of it in bf16.
+"""
 CLOCK_GAIN = 0.05
-"""MFU that the clock must explain to be named: less cannot be told from the scatter of clock readings within one run."""
+"""MFU that the clock must explain to be named: less cannot be told from the scatter of clock
+readings within one run.
+"""
 WRONG_PATH = 0.05
-"""MFU that a large 16-bit matmul exceeds even without the matrix unit: an A100's fp32 vector peak is 0.06 of its bf16 peak."""
+"""MFU that a large 16-bit matmul exceeds even without the matrix unit: an A100's fp32 vector peak
+is 0.06 of its bf16 peak.
+"""
 LAUNCH_SECONDS = 50e-6
 """Below this, launching one kernel (5 to 10 µs) is a tenth of the time or more."""
 TILE = 128
-"""Rows and columns of the result that one multiprocessor computes at a time in the common kernels for large matmuls."""
+"""Rows and columns of the result that one multiprocessor computes at a time in the common kernels
+for large matmuls.
+"""
 WAVE_EFFICIENCY = 0.9
-"""Filled part of the multiprocessors' waves below which the last one costs more than a measurement scatters."""
+"""Filled part of the multiprocessors' waves below which the last one costs more than a measurement
+scatters.
+"""
 ABSENT = "not measured"
 
 
 def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> str:
     """The measured cause of what a row lacks to its peak.
 
-    The first that its numbers show: ``"above-peak"`` (MFU over 1), ``"none"`` (`NO_GAP`), ``"clock"`` (`CLOCK_GAIN`),
-    ``"throttled"`` (the driver said so), ``"launch"`` (`LAUNCH_SECONDS`), ``"dtype-path"`` (a narrow format not faster than fp32
-    beyond noise, or below `WRONG_PATH`), ``"wave"`` (`WAVE_EFFICIENCY`); ``"unknown"`` when they show none.
+    The first that its numbers show: ``"above-peak"`` (MFU over 1), ``"none"`` (`NO_GAP`),
+    ``"clock"`` (`CLOCK_GAIN`), ``"throttled"`` (the driver said so), ``"launch"``
+    (`LAUNCH_SECONDS`), ``"dtype-path"`` (a narrow format not faster than fp32 beyond noise, or
+    below `WRONG_PATH`), ``"wave"`` (`WAVE_EFFICIENCY`); ``"unknown"`` when they show none.
 
     Parameters
     ----------
@@ -51,7 +62,8 @@ def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> st
 
     Examples
     --------
-    >>> about = dict(device="gpu", kind="cuda", op="matmul", dtype="bf16", timing="warm", data="random", status="ok")
+    >>> about = dict(device="gpu", kind="cuda", op="matmul", dtype="bf16", timing="warm",
+    ...     data="random", status="ok")
     >>> gap(Row(**about, shape="8192x8192x8192", mfu=0.7, mfu_at_clock=0.9), [])
     'clock'
     >>> gap(Row(**about, shape="1408x8192x1408", mfu=0.7), [], multiprocessors=132)
@@ -70,17 +82,25 @@ def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> st
         return "clock"
     if row.throttle:
         return "throttled"
-    # Before the formats are compared: where launching takes the time, it takes as long in each of them.
+    # Before the formats are compared: where launching takes the time, it takes as long in each of
+    # them.
     if row.seconds_median is not None and row.seconds_median < LAUNCH_SECONDS:
         return "launch"
     if _slow_path(row) or _no_faster(row, _fp32_of(row, rows)):
         return "dtype-path"
-    if row.kind == "cuda" and row.op == "matmul" and multiprocessors and _waves(row, multiprocessors)[2] < WAVE_EFFICIENCY:
+    if (
+        row.kind == "cuda"
+        and row.op == "matmul"
+        and multiprocessors
+        and _waves(row, multiprocessors)[2] < WAVE_EFFICIENCY
+    ):
         return "wave"
     return "unknown"
 
 
-def report(rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[str, int] | None = None) -> str:
+def report(
+    rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[str, int] | None = None
+) -> str:
     """REPORT.md: what was measured on each device, and what shows the cause of its gap to the peak.
 
     Parameters
@@ -106,27 +126,40 @@ def report(rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[
     took, cost = _number(manifest.wall_seconds, "s"), _number(manifest.cost_usd, "USD")
     parts = [
         f"# {manifest.lab}",
-        f"`{manifest.command}`, started {manifest.started or 'not recorded'}, took {took}, cost {cost}.",
+        f"`{manifest.command}`, started {manifest.started or 'not recorded'}, took "
+        f"{took}, cost {cost}.",
     ]
     last = list({row.key: row for row in rows}.values())
     for device in dict.fromkeys(row.device for row in last):
         here = [row for row in last if row.device == device]
-        sentences = [_sentence(row, here, (multiprocessors or {}).get(device), _ceiling(row, manifest)) for row in _best(here)]
-        parts += [f"## {plain(device)}", _table(here), " ".join(sentences) or "No matmul was measured."]
+        sentences = [
+            _sentence(row, here, (multiprocessors or {}).get(device), _ceiling(row, manifest))
+            for row in _best(here)
+        ]
+        parts += [
+            f"## {plain(device)}",
+            _table(here),
+            " ".join(sentences) or "No matmul was measured.",
+        ]
     return "\n\n".join(parts if last else [*parts, "Nothing was measured."]) + "\n"
 
 
-def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float, float]] | None = None) -> "Plot":
-    """Every measured device on one roofline, with a dot where each matmul came out, hollow where its data were zeros.
+def plot(
+    rows: Sequence[Row], published: Mapping[str, tuple[float, float, float, float]] | None = None
+) -> "Plot":
+    """Every measured device on one roofline, with a dot where each matmul came out, hollow where
+    its data were zeros.
 
-    A roof is the best bandwidth that copy and triad measured, cold where there is such a row, and the highest peak known
-    of the device, or its best matmul where that is higher or no peak is known. Without a bandwidth there are dots only.
+    A roof is the best bandwidth that copy and triad measured, cold where there is such a row, and
+    the highest peak known of the device, or its best matmul where that is higher or no peak is
+    known. Without a bandwidth there are dots only.
 
     Parameters
     ----------
     rows : the rows of one or more devices.
-    published : by label, for devices that are not in `rows`: peak in FLOP/s and bandwidth in byte/s of the datasheet, and
-        intensity and FLOP/s of a product that somebody published, drawn as a square.
+    published : by label, for devices that are not in `rows`: peak in FLOP/s and bandwidth in byte/s
+        of the datasheet, and intensity and FLOP/s of a product that somebody published, drawn as a
+        square.
 
     Raises
     ------
@@ -135,30 +168,56 @@ def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float,
 
     Examples
     --------
-    >>> about = dict(device="gpu", kind="cuda", dtype="bf16", timing="cold", data="random", status="ok")
+    >>> about = dict(device="gpu", kind="cuda", dtype="bf16", timing="cold", data="random",
+    ...     status="ok")
     >>> plot([
     ...     Row(**about, op="triad", shape="1000000000", achieved_bw_gbps=3000),
-    ...     Row(**about, op="matmul", shape="8192x8192x8192", achieved_tflops=700, peak_tflops=989, intensity=2731),
+    ...     Row(**about, op="matmul", shape="8192x8192x8192", achieved_tflops=700,
+    ...     peak_tflops=989, intensity=2731),
     ... ])
     Plot()
     """
     from course_lib.book.plot.charts import LINES, roofline
 
     # A name is no formula, whatever it holds.
-    measured = [structs.replace(row, device=row.device.replace("$", r"\$")) for row in rows if row.status == "ok"]
+    measured = [
+        structs.replace(row, device=row.device.replace("$", r"\$"))
+        for row in rows
+        if row.status == "ok"
+    ]
     devices = list(dict.fromkeys(row.device for row in measured))
-    roofs = {device: roof for device in devices if (roof := _roof([row for row in measured if row.device == device]))}
-    others = {label: (peak, bandwidth) for label, (peak, bandwidth, *_) in (published or {}).items()}
+    roofs = {
+        device: roof
+        for device in devices
+        if (roof := _roof([row for row in measured if row.device == device]))
+    }
+    others = {
+        label: (peak, bandwidth) for label, (peak, bandwidth, *_) in (published or {}).items()
+    }
     if not roofs and not others:
-        raise CourseError("rows must hold a device with a measured copy or triad and a matmul: measure both, then plot")
+        raise CourseError(
+            "rows must hold a device with a measured copy or triad and a matmul: measure "
+            "both, then plot"
+        )
     matmuls = [row for row in measured if row.op == "matmul"]
-    dots = [(row, row.intensity, row.achieved_tflops * 1e12) for row in matmuls if row.intensity and row.achieved_tflops]
+    dots = [
+        (row, row.intensity, row.achieved_tflops * 1e12)
+        for row in matmuls
+        if row.intensity and row.achieved_tflops
+    ]
     reach = [intensity for _, intensity, _ in dots]
-    base = roofline({**roofs, **others}, intensity=(min([0.1, *reach]), max([10_000.0, *(2 * x for x in reach)])))
+    base = roofline(
+        {**roofs, **others},
+        intensity=(min([0.1, *reach]), max([10_000.0, *(2 * x for x in reach)])),
+    )
     axes = base.figure.axes[0]
     # roofline colours the roofs in their order
     order = [*roofs, *others, *(device for device in devices if device not in roofs)]
-    best = {id(row) for device in devices for row in _best([row for row in measured if row.device == device])}
+    best = {
+        id(row)
+        for device in devices
+        for row in _best([row for row in measured if row.device == device])
+    }
     for row, intensity, speed in dots:
         style: Any = "none" if row.data == "zeros" else "full"
         color = LINES[order.index(row.device) % len(LINES)]
@@ -167,13 +226,25 @@ def plot(rows: Sequence[Row], published: Mapping[str, tuple[float, float, float,
             label = row.dtype if row.device in roofs else f"{row.device} {row.dtype}"
             base.name_dot(label, intensity, speed, fontsize=8)
     for label, (*_, intensity, speed) in (published or {}).items():
-        axes.plot(intensity, speed, "s", color=LINES[order.index(label) % len(LINES)], markersize=6, zorder=4)
+        axes.plot(
+            intensity,
+            speed,
+            "s",
+            color=LINES[order.index(label) % len(LINES)],
+            markersize=6,
+            zorder=4,
+        )
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed * 0.5 for _, _, speed in dots)]))
     return base
 
 
 def _slow_path(row: Row) -> bool:
-    return row.op == "matmul" and BITS.get(row.dtype) == 16 and row.mfu is not None and row.mfu < WRONG_PATH
+    return (
+        row.op == "matmul"
+        and BITS.get(row.dtype) == 16
+        and row.mfu is not None
+        and row.mfu < WRONG_PATH
+    )
 
 
 def _fp32_of(row: Row, rows: Iterable[Row]) -> Row | None:
@@ -181,7 +252,10 @@ def _fp32_of(row: Row, rows: Iterable[Row]) -> Row | None:
     if row.op != "matmul" or (BITS.get(row.dtype, 32) >= 32 and row.dtype != "tf32"):
         return None
     device, op, _, *rest = row.key
-    return next((found for key, (found, _) in timed(rows).items() if key == (device, op, "fp32", *rest)), None)
+    return next(
+        (found for key, (found, _) in timed(rows).items() if key == (device, op, "fp32", *rest)),
+        None,
+    )
 
 
 def _no_faster(row: Row, fp32: Row | None) -> bool:
@@ -194,7 +268,9 @@ def _waves(row: Row, multiprocessors: int) -> tuple[int, int, float]:
     """Tiles of the result, the waves they take, and how full those are."""
     sizes = row.shape.split("x")
     if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
-        raise CourseError(f"shape must be BxDxF, three whole numbers, to count waves (got {row.shape!r})")
+        raise CourseError(
+            f"shape must be BxDxF, three whole numbers, to count waves (got {row.shape!r})"
+        )
     tiles = ceil(int(sizes[0]) / TILE) * ceil(int(sizes[2]) / TILE)
     waves = ceil(tiles / multiprocessors)
     return tiles, waves, tiles / (waves * multiprocessors)
@@ -206,7 +282,11 @@ def _best(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         if row.op == "matmul" and row.status == "ok" and row.achieved_tflops:
             # Zeros run faster than real data and must not stand for it.
-            best[row.dtype] = max(best.get(row.dtype, row), row, key=lambda one: (one.data == "random", one.achieved_tflops or 0))
+            best[row.dtype] = max(
+                best.get(row.dtype, row),
+                row,
+                key=lambda one: (one.data == "random", one.achieved_tflops or 0),
+            )
     return list(best.values())
 
 
@@ -215,7 +295,9 @@ def _roof(rows: Sequence[Row]) -> tuple[float, float] | None:
     moved = [row for row in rows if row.op in ("copy", "triad") and row.achieved_bw_gbps]
     cold = [row for row in moved if row.timing == "cold"]
     bandwidth = [row.achieved_bw_gbps or 0 for row in cold or moved]
-    peaks = [row.peak_tflops for row in rows if row.peak_tflops] + [row.achieved_tflops or 0 for row in _best(rows)]
+    peaks = [row.peak_tflops for row in rows if row.peak_tflops] + [
+        row.achieved_tflops or 0 for row in _best(rows)
+    ]
     return (max(peaks) * 1e12, max(bandwidth) * 1e9) if peaks and bandwidth else None
 
 
@@ -224,39 +306,75 @@ def _number(value: float | None, unit: str, scale: float = 1) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    header = ["op", "dtype", "shape", "timing", "data", "FLOP/s", "B/s", "of peak", "at clock", "noisy", "status"]
+    header = [
+        "op",
+        "dtype",
+        "shape",
+        "timing",
+        "data",
+        "FLOP/s",
+        "B/s",
+        "of peak",
+        "at clock",
+        "noisy",
+        "status",
+    ]
     return repr(table(header, [_cells(row) for row in rows], "lllllrrrrll"))
 
 
 def _cells(row: Row) -> list[str]:
-    compute = [_number(row.achieved_tflops, "FLOP/s", 1e12), _number(row.mfu, "%"), _number(row.mfu_at_clock, "%")]
+    compute = [
+        _number(row.achieved_tflops, "FLOP/s", 1e12),
+        _number(row.mfu, "%"),
+        _number(row.mfu_at_clock, "%"),
+    ]
     if row.op != "matmul":
         compute = ["–"] * 3  # no peak in FLOP/s is asked of what only moves bytes
     moved = _number(row.achieved_bw_gbps, "B/s", 1e9)
     noisy = {True: "yes", False: "no", None: ABSENT}[row.noisy]
-    return [row.op, row.dtype, row.shape, row.timing, row.data, compute[0], moved, *compute[1:], noisy, row.status]
+    return [
+        row.op,
+        row.dtype,
+        row.shape,
+        row.timing,
+        row.data,
+        compute[0],
+        moved,
+        *compute[1:],
+        noisy,
+        row.status,
+    ]
 
 
 def _ceiling(row: Row, manifest: Manifest) -> str:
-    """What the fastest single sample shows, where the run that the manifest is of took one in this format."""
+    """What the fastest single sample shows, where the run that the manifest is of took one in this
+    format.
+    """
     best = manifest.host.get(f"{row.dtype}_best_sample_tflops")
     if row.device != manifest.device or not isinstance(best, float) or not row.achieved_tflops:
         return ""
     share, fastest = n(row.achieved_tflops / best, "%"), n(best * 1e12, "FLOP/s")
     assumed = manifest.host.get(f"{row.dtype}_peak_assumes")
     return f"it is {share} of the fastest single sample of any size, {fastest}" + (
-        f", so what is missing is missing from the assumptions of the peak: {assumed}" if assumed else ""
+        f", so what is missing is missing from the assumptions of the peak: {assumed}"
+        if assumed
+        else ""
     )
 
 
 def _sentence(row: Row, rows: Sequence[Row], multiprocessors: int | None, ceiling: str) -> str:
     """What a row reached, and the number that shows why not more."""
-    speed, peak = _number(row.achieved_tflops, "FLOP/s", 1e12), _number(row.peak_tflops, "FLOP/s", 1e12)
+    speed, peak = (
+        _number(row.achieved_tflops, "FLOP/s", 1e12),
+        _number(row.peak_tflops, "FLOP/s", 1e12),
+    )
     against = f"a peak of {peak}" if row.peak_tflops else "a peak that is not known"
     of_peak = f"against {against}" if row.mfu is None else f"{n(row.mfu, '%')} of {against}"
     cause = gap(row, rows, multiprocessors)
     why = ceiling if cause == "unknown" and ceiling else _shown(cause, row, rows, multiprocessors)
-    return f"{row.dtype} reached {speed} at {row.shape} ({row.timing}, {row.data}), {of_peak}: {why}."
+    return (
+        f"{row.dtype} reached {speed} at {row.shape} ({row.timing}, {row.data}), {of_peak}: {why}."
+    )
 
 
 def _shown(cause: str, row: Row, rows: Sequence[Row], multiprocessors: int | None) -> str:
@@ -264,10 +382,16 @@ def _shown(cause: str, row: Row, rows: Sequence[Row], multiprocessors: int | Non
     if cause == "none":
         return f"no gap from {n(NO_GAP, '%')} up"
     if cause == "above-peak":
-        return "more than there is, so the peak is stated too low, the clock ran higher, or the work is counted wrong"
+        return (
+            "more than there is, so the peak is stated too low, the clock ran higher, or the "
+            "work is counted wrong"
+        )
     if cause == "clock":
         why = f" (the driver reported {row.throttle})" if row.throttle else ""
-        return f"the clock was {clock}{why}, and of the peak at that clock it is {_number(row.mfu_at_clock, '%')}"
+        return (
+            f"the clock was {clock}{why}, and of the peak at that clock it is "
+            f"{_number(row.mfu_at_clock, '%')}"
+        )
     if cause == "throttled":
         power, temperature = _number(row.power_w, "W"), _number(row.temperature_c, "°C")
         return f"the driver reported {row.throttle}; power {power}, temperature {temperature}"
@@ -276,9 +400,18 @@ def _shown(cause: str, row: Row, rows: Sequence[Row], multiprocessors: int | Non
     if cause == "dtype-path":
         fp32 = _fp32_of(row, rows)
         if fp32 is not None and _no_faster(row, fp32):
-            return f"it took {seconds} where fp32 took {_number(fp32.seconds_median, 's')}, so it has no faster path here"
-        return f"less than {n(WRONG_PATH, '%')}, so it did not run on the unit that the peak belongs to"
+            return (
+                f"it took {seconds} where fp32 took {_number(fp32.seconds_median, 's')}, so "
+                f"it has no faster path here"
+            )
+        return (
+            f"less than {n(WRONG_PATH, '%')}, so it did not run on the unit that the peak "
+            f"belongs to"
+        )
     if cause == "wave":
         tiles, waves, full = _waves(row, multiprocessors or 0)
-        return f"its {n(tiles)} tiles fill {n(waves)} waves of {n(multiprocessors)} multiprocessors to {n(full, '%')} only"
+        return (
+            f"its {n(tiles)} tiles fill {n(waves)} waves of {n(multiprocessors)} "
+            f"multiprocessors to {n(full, '%')} only"
+        )
     return "the cause of the gap was not measured"

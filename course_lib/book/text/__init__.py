@@ -15,4 +15,17 @@ from course_lib.book.text.writing import (
     words,
 )
 
-__all__ = ["Markdown", "Table", "code", "glossary", "html_block", "language", "languages", "n", "plain", "t", "table", "words"]
+__all__ = [
+    "Markdown",
+    "Table",
+    "code",
+    "glossary",
+    "html_block",
+    "language",
+    "languages",
+    "n",
+    "plain",
+    "t",
+    "table",
+    "words",
+]

@@ -1,4 +1,6 @@
-"""Numbers as people type them: with the separators of their language, powers of ten, SI prefixes and units."""
+"""Numbers as people type them: with the separators of their language, powers of ten, SI prefixes
+and units.
+"""
 
 import re
 from math import isfinite
@@ -9,11 +11,26 @@ _RATES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18
 _SMALL = {"": 1.0, "m": 1e-3, "µ": 1e-6, "u": 1e-6, "n": 1e-9, "p": 1e-12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _FLOPS = ("FLOP/s", "FLOPs/s", "FLOPS", "OP/s", "OPs/s", "OPS")
-_PER_BYTE = tuple(f"{rate}/{byte}" for rate in ("FLOP", "FLOPs", "OP", "OPs") for byte in ("B", "byte"))
-_COUNTED = ("tokens", "token", "토큰", "sequences", "secuencias", "시퀀스", "images", "imágenes", "이미지", "개")
+_PER_BYTE = tuple(
+    f"{rate}/{byte}" for rate in ("FLOP", "FLOPs", "OP", "OPs") for byte in ("B", "byte")
+)
+_COUNTED = (
+    "tokens",
+    "token",
+    "토큰",
+    "sequences",
+    "secuencias",
+    "시퀀스",
+    "images",
+    "imágenes",
+    "이미지",
+    "개",
+)
 
 
-def _prefixed(stems: tuple[str, ...], prefixes: dict[str, float], scale: float = 1.0) -> dict[str, float]:
+def _prefixed(
+    stems: tuple[str, ...], prefixes: dict[str, float], scale: float = 1.0
+) -> dict[str, float]:
     return {prefix + stem: scale * factor for stem in stems for prefix, factor in prefixes.items()}
 
 
@@ -23,31 +40,43 @@ UNITS: dict[str, dict[str, float]] = {
     "×": dict.fromkeys(("", "×", "x", "times", "veces", "배"), 1.0),
     "s": {"": 1.0, **_prefixed(("s",), _SMALL | _RATES)},
     "B": {"": 1.0, **_prefixed(("B",), _RATES | _BINARY)},
-    "B/s": {"": 1.0, **_prefixed(("B/s",), _RATES | _BINARY), **_prefixed(("b/s", "bit/s", "bps"), _RATES, 1 / 8)},
+    "B/s": {
+        "": 1.0,
+        **_prefixed(("B/s",), _RATES | _BINARY),
+        **_prefixed(("b/s", "bit/s", "bps"), _RATES, 1 / 8),
+    },
     "FLOP/s": {"": 1.0, **_prefixed(_FLOPS, _RATES)},
     "FLOP/B": dict.fromkeys(("", *_PER_BYTE), 1.0),
 }
-"""For each unit that an answer may have: what may be typed after its number, and its value in SI base units."""
+"""For each unit that an answer may have: what may be typed after its number, and its value in SI
+base units.
+"""
 
 SEPARATORS = {"es": (",", ".")}
-"""Decimal mark and mark between thousands, where a language does not write 1,200.5. Spaces may part thousands in all."""
+"""Decimal mark and mark between thousands, where a language does not write 1,200.5. Spaces may part
+thousands in all.
+"""
 _SPACES = " \u00a0\u2009\u202f"
 EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
 """A number whose one mark may part thousands or decimals."""
 _SUPERSCRIPTS = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
-_POWER = rf"(?:e([+-]?[0-9]+)|[{_SPACES}]*[×x*·][{_SPACES}]*10(?:(?:\^|\*\*)([+-]?[0-9]+)|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))?"
+_POWER = rf"(?:e([+-]?[0-9]+)|[{_SPACES}]*[×x*·][{_SPACES}]*10(?:(?:\^|\*\*)([+-]?[0-9]+)|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))?"  # noqa: E501
 
 
 def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
     # A number that starts with zero has no thousands: 0.125 is an eighth everywhere.
-    grouped = rf"[1-9][0-9]{{0,2}}(?:[{re.escape(thousands)}{_SPACES}][0-9]{{3}})+(?![0-9])(?:{re.escape(decimal)}[0-9]+)?"
-    # A point that cannot part thousands is a decimal point in Spanish too: much of America writes one.
+    grouped = rf"[1-9][0-9]{{0,2}}(?:[{re.escape(thousands)}{_SPACES}][0-9]{{3}})+(?![0-9])(?:{re.escape(decimal)}[0-9]+)?"  # noqa: E501
+    # A point that cannot part thousands is a decimal point in Spanish too: much of America writes
+    # one.
     marks = "[.,]" if decimal == "," else re.escape(decimal)
-    return re.compile(rf"([+-]?)(?:({grouped})|([0-9]+(?:{marks}[0-9]+)?|{marks}[0-9]+)){_POWER}", re.IGNORECASE)
+    return re.compile(
+        rf"([+-]?)(?:({grouped})|([0-9]+(?:{marks}[0-9]+)?|{marks}[0-9]+)){_POWER}", re.IGNORECASE
+    )
 
 
 def page_grammar(lang: str) -> dict[str, str]:
-    """What a page needs to read numbers as `parsed` does: the pattern, in a syntax that JavaScript shares, and the marks.
+    """What a page needs to read numbers as `parsed` does: the pattern, in a syntax that JavaScript
+    shares, and the marks.
 
     Examples
     --------
@@ -56,9 +85,12 @@ def page_grammar(lang: str) -> dict[str, str]:
     """
     decimal, thousands = SEPARATORS.get(lang, (".", ","))
     return {
-        "number": _pattern(decimal, thousands).pattern, "decimal": decimal, "thousands": thousands,
-        "either": EITHER, "both": decimal + thousands if lang in SEPARATORS else thousands,
-    }  # fmt: skip
+        "number": _pattern(decimal, thousands).pattern,
+        "decimal": decimal,
+        "thousands": thousands,
+        "either": EITHER,
+        "both": decimal + thousands if lang in SEPARATORS else thousands,
+    }
 
 
 def parsed(text: str, unit: str, lang: str) -> float:
@@ -66,9 +98,11 @@ def parsed(text: str, unit: str, lang: str) -> float:
 
     Parameters
     ----------
-    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and 1.200 or 1 200; a point
-        that parts no group of exactly three digits is a decimal point there too. `ambiguous` says which may be either.
-    unit : of the answer, a key of `UNITS`. A number without one is in this unit; a bare number for ``"%"`` is per cent.
+    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and
+        1.200 or 1 200; a point that parts no group of exactly three digits is a decimal point there
+        too. `ambiguous` says which may be either.
+    unit : of the answer, a key of `UNITS`. A number without one is in this unit; a bare number for
+        ``"%"`` is per cent.
     lang : whose separators are meant.
 
     Raises
@@ -78,7 +112,8 @@ def parsed(text: str, unit: str, lang: str) -> float:
 
     Examples
     --------
-    >>> parsed("1.01 ms", "s", "en"), parsed("1,200", "", "en"), parsed("1,200", "", "es"), parsed("1.200", "", "es")
+    >>> parsed("1.01 ms", "s", "en"), parsed("1,200", "", "en"), parsed("1,200", "",
+    ...     "es"), parsed("1.200", "", "es")
     (0.00101, 1200.0, 1.2, 1200.0)
     >>> parsed("1.0107", "", "es")
     1.0107
@@ -88,7 +123,10 @@ def parsed(text: str, unit: str, lang: str) -> float:
     plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
-        raise CourseError(f"value {text!r} does not start with a number: write 1.2e3 or 1{thousands}200, and then its unit")
+        raise CourseError(
+            f"value {text!r} does not start with a number: write 1.2e3 or "
+            f"1{thousands}200, and then its unit"
+        )
     sign, grouped, digits, *powers = found.groups()
     if grouped:
         whole, mark, fraction = grouped.partition(decimal)
@@ -101,10 +139,11 @@ def parsed(text: str, unit: str, lang: str) -> float:
 
 
 def ambiguous(text: str, lang: str) -> tuple[str, str] | None:
-    """How `parsed` reads a lone mark before three digits, and how others would; `None` where only one thing can be meant.
+    """How `parsed` reads a lone mark before three digits, and how others would; `None` where only
+    one thing can be meant.
 
-    Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark between thousands is read as one, and what was read
-    is said where the answer is not right.
+    Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark between thousands is read as
+    one, and what was read is said where the answer is not right.
 
     Examples
     --------
@@ -124,7 +163,9 @@ def ambiguous(text: str, lang: str) -> tuple[str, str] | None:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", text.strip().replace("−", "-"))
+    return re.sub(
+        r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", text.strip().replace("−", "-")
+    )
 
 
 def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float:
@@ -134,5 +175,8 @@ def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float
     # In another case only where nothing else can be meant: tflop/s, but not mB for MB.
     meant = {factor for name, factor in factors.items() if name.lower() == typed.lower()}
     if len(meant) != 1:
-        raise CourseError(f"value {text!r} has no unit of this answer: write it in {unit or 'plain numbers'}, with any SI prefix")
+        raise CourseError(
+            f"value {text!r} has no unit of this answer: write it in "
+            f"{unit or 'plain numbers'}, with any SI prefix"
+        )
     return meant.pop()

@@ -1,4 +1,5 @@
-"""Numbers and words as the page's language writes them. The language is `COURSE_LANG`, English by default.
+"""Numbers and words as the page's language writes them. The language is `COURSE_LANG`, English by
+default.
 
 What `n` and `t` return goes straight into prose: plain text with ordinary spaces and no Markdown.
 """
@@ -18,8 +19,8 @@ import numpy as np
 from course_lib.core.checks import CourseError, count, flag, known, shown
 
 __all__ = [
-    "Markdown",
     "PREFIXED",
+    "Markdown",
     "Table",
     "code",
     "glossary",
@@ -42,7 +43,19 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
 _MOST_DIGITS = 17
-_PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_PREFIXES = {
+    -12: "p",
+    -9: "n",
+    -6: "µ",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+    18: "E",
+}
 
 
 def language() -> str:
@@ -73,8 +86,9 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     Parameters
     ----------
     value : a number in SI base units.
-    unit : its unit. Seconds, bytes, FLOP, watts, hertz and their rates get an SI prefix; ``"%"`` turns a
-        fraction into per cent; ``"×"`` is set close; any other unit, FLOP/B say, is put as it is.
+    unit : its unit. Seconds, bytes, FLOP, watts, hertz and their rates get an SI prefix; ``"%"``
+        turns a fraction into per cent; ``"×"`` is set close; any other unit, FLOP/B say, is put as
+        it is.
     digits : significant digits. Whole numbers are written out and others get three when not given.
     sci : write a power of ten instead of an SI prefix.
 
@@ -98,16 +112,23 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     try:
         number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-        if isinstance(number, bool) or not isfinite(number) or (unit == "%" and not isfinite(100 * number)):
+        if (
+            isinstance(number, bool)
+            or not isfinite(number)
+            or (unit == "%" and not isfinite(100 * number))
+        ):
             raise TypeError
         if not isinstance(number, int | float):
             number = float(number)
     except (OverflowError, TypeError, ValueError):
         raise CourseError(
-            f"value must be one finite number (got {shown(value)}); for a batch that is never reached use t('never')"
+            f"value must be one finite number (got {shown(value)}); for a batch that is "
+            f"never reached use t('never')"
         ) from None
     if digits is not None and (count("digits", digits) > _MOST_DIGITS):
-        raise CourseError(f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})")
+        raise CourseError(
+            f"digits must be {_MOST_DIGITS} at most: a number holds no more (got {digits})"
+        )
     digits, sci = None if digits is None else int(digits), flag("sci", sci)
     number = number or 0  # no minus before a zero
     lang = language()
@@ -132,7 +153,9 @@ def _exponent(number: float, digits: int) -> int:
 
 
 def _rounded(number: float, digits: int, lang: str, step: int = 0) -> str:
-    """A number over 10**step, rounded once to its significant digits and only then moved: 1234567 is 1,230,000."""
+    """A number over 10**step, rounded once to its significant digits and only then moved: 1234567
+    is 1,230,000.
+    """
     rounded = f"{number:.{digits - 1}e}"
     mantissa, _, power = rounded.partition("e")
     exponent = int(power) - step
@@ -183,7 +206,8 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
     Parameters
     ----------
     lang : a language that the file has a column for.
-    kind : ``"term"`` (the glossary), ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all when not given.
+    kind : ``"term"`` (the glossary), ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all
+        when not given.
 
     Raises
     ------
@@ -203,7 +227,9 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
 @cache
 def _words() -> Mapping[str, Mapping[str, str]]:
     rows = _rows("words.csv")
-    return MappingProxyType({"": {column: column for column in rows[0]}, **{row["term"]: row for row in rows}})
+    return MappingProxyType(
+        {"": {column: column for column in rows[0]}, **{row["term"]: row for row in rows}}
+    )
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -227,7 +253,8 @@ class Markdown(str):
 
 
 def plain(*parts: str) -> Markdown:
-    r"""Text on one line in which nothing is read as Markdown or HTML, so that it may come from anywhere.
+    r"""Text on one line in which nothing is read as Markdown or HTML, so that it may come from
+    anywhere.
 
     Parameters
     ----------
@@ -238,7 +265,12 @@ def plain(*parts: str) -> Markdown:
     >>> plain("<b> 2*3*4", Markdown(" *sic*"))
     '\\<b\\> 2\\*3\\*4 *sic*'
     """
-    return Markdown("".join(part if isinstance(part, Markdown) else _MARKS.sub(r"\\\g<0>", _line(part)) for part in parts))
+    return Markdown(
+        "".join(
+            part if isinstance(part, Markdown) else _MARKS.sub(r"\\\g<0>", _line(part))
+            for part in parts
+        )
+    )
 
 
 def code(text: str) -> Markdown:
@@ -255,7 +287,8 @@ def code(text: str) -> Markdown:
 
 
 def html_block(markup: str) -> dict[str, str]:
-    r"""Markup as an output that stands on a page as it is; what it holds of text must be escaped already.
+    r"""Markup as an output that stands on a page as it is; what it holds of text must be escaped
+    already.
 
     Examples
     --------
@@ -279,7 +312,9 @@ class Table:
 
     def __repr__(self) -> str:
         def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(_line(plain(cell)).replace("|", "\\|") for cell in cells) + " |"
+            return (
+                "| " + " | ".join(_line(plain(cell)).replace("|", "\\|") for cell in cells) + " |"
+            )
 
         rule = "|" + "|".join({"l": ":--", "r": "--:"}[side] for side in self.align) + "|"
         return "\n".join([line(self.header), rule, *map(line, self.rows)])
@@ -294,10 +329,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
     Parameters
     ----------
     header : the columns' names.
-    rows : one sequence of strings a row, as long as the header: shown as they are, whatever they hold, except that
-        `Markdown` is read as such.
-    align : ``l`` or ``r`` for each column; not given, columns with figures stand flush right, except the first,
-        which names the row.
+    rows : one sequence of strings a row, as long as the header: shown as they are, whatever they
+        hold, except that `Markdown` is read as such.
+    align : ``l`` or ``r`` for each column; not given, columns with figures stand flush right,
+        except the first, which names the row.
 
     Raises
     ------
@@ -318,20 +353,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
         if not isinstance(row, list | tuple):
             raise CourseError(f"row must be a list of cells (got {shown(row)})")
         if len(row) != len(header):
-            raise CourseError(f"row must have {len(header)} cells, one per column (got {len(row)}: {row!r})")
+            raise CourseError(
+                f"row must have {len(header)} cells, one per column (got {len(row)}: {row!r})"
+            )
         for cell in row:
             if not isinstance(cell, str):
                 raise CourseError(f"cell must be text: write {shown(cell)} with n(), t() or str()")
     if align is None:
-        align = "l" + "".join("r" if any(map(_FIGURE.match, column)) else "l" for column in list(zip(*rows, strict=True))[1:])
+        align = "l" + "".join(
+            "r" if any(map(_FIGURE.match, column)) else "l"
+            for column in list(zip(*rows, strict=True))[1:]
+        )
         align = align.ljust(len(header), "r")
     if not isinstance(align, str) or len(align) != len(header) or not set(align) <= {"l", "r"}:
-        raise CourseError(f"align must have one letter, l or r, for each of {len(header)} columns (got {shown(align)})")
+        raise CourseError(
+            f"align must have one letter, l or r, for each of {len(header)} columns (got "
+            f"{shown(align)})"
+        )
     return Table(header, rows, align)
 
 
 def glossary() -> Table:
-    """The terms of the book in the page's language: what each means, and what the other languages call it.
+    """The terms of the book in the page's language: what each means, and what the other languages
+    call it.
 
     Examples
     --------
@@ -344,7 +388,14 @@ def glossary() -> Table:
     others = [other for other in languages() if other != lang]
     meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
     rows = [
-        [_entry(row, lang), Markdown(" ".join([plain(meanings[term]), *(_in_language(row[other], other) for other in others)]))]
+        [
+            _entry(row, lang),
+            Markdown(
+                " ".join(
+                    [plain(meanings[term]), *(_in_language(row[other], other) for other in others)]
+                )
+            ),
+        ]
         for term, row in _words().items()
         if row.get("kind") == "term"
     ]
@@ -353,12 +404,18 @@ def glossary() -> Table:
 
 
 def _entry(row: Mapping[str, str], lang: str) -> Markdown:
-    """A term with its symbol; on the site also the place that its uses lead to, which a notebook would show as it is written."""
+    """A term with its symbol; on the site also the place that its uses lead to, which a notebook
+    would show as it is written.
+    """
     symbol = f" ({row['symbol']})" if row["symbol"] else ""
     site = os.environ.get("COURSE_PRINT") == "site"
-    return plain(Markdown(f"[{plain(row[lang])}]{{#term-{row['term']}}}") if site else row[lang], symbol)
+    return plain(
+        Markdown(f"[{plain(row[lang])}]{{#term-{row['term']}}}") if site else row[lang], symbol
+    )
 
 
 def _in_language(text: str, lang: str) -> Markdown:
     said = Markdown(f"*{words(lang, 'ui')['ui-language']}:* {plain(text)}.")
-    return Markdown(f"[{said}]{{lang={lang}}}") if os.environ.get("COURSE_PRINT") == "site" else said
+    return (
+        Markdown(f"[{said}]{{lang={lang}}}") if os.environ.get("COURSE_PRINT") == "site" else said
+    )

@@ -26,7 +26,9 @@ def _attempt(job: dict[str, Any]) -> dict[str, Any]:
         if measure is None:
             said = "the file defines no function measure(n, dtype, device, repeats): keep its name"
             return {"op": "failed", "failure": "no-measure", "said": said}
-        return _told(measure(job["size"], dtype="fp32", device=job["device"], repeats=job["repeats"]))
+        return _told(
+            measure(job["size"], dtype="fp32", device=job["device"], repeats=job["repeats"])
+        )
     except BaseException as error:  # noqa: BLE001
         return learner.failed(error, job, IN_THE_CALL)
 
@@ -34,7 +36,9 @@ def _attempt(job: dict[str, Any]) -> dict[str, Any]:
 def _told(returned: Any) -> dict[str, Any]:
     """What was returned, in plain words: what it is worth is not for this process to say."""
     if not isinstance(returned, Mapping):
-        what = "nothing: is a return missing?" if returned is None else f"a {type(returned).__name__}"
+        what = (
+            "nothing: is a return missing?" if returned is None else f"a {type(returned).__name__}"
+        )
         return {"op": "returned", "other": what[: learner.LONGEST]}
     values = {key: _value(returned[key]) for key in KEYS if key in returned}
     keys = [f"{key!r:.60}" for key in list(returned)[:20]]

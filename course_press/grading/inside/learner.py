@@ -1,7 +1,8 @@
-"""A learner's process: bounded, in a folder with nothing but its own file, and without the rest of this press.
+"""A learner's process: bounded, in a folder with nothing but its own file, and without the rest of
+this press.
 
-The limits keep an honest mistake from taking the computer with it. They are no sandbox: the file runs with the rights of whoever
-grades it, and can read what that person can read.
+The limits keep an honest mistake from taking the computer with it. They are no sandbox: the file
+runs with the rights of whoever grades it, and can read what that person can read.
 """
 
 import contextlib
@@ -25,9 +26,13 @@ LONGEST = 2000
 
 
 def main(job: dict[str, Any], talk: int, trace: int) -> None:
-    """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands when its time is over."""
+    """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands
+    when its time is over.
+    """
     os.chdir(job["folder"])
-    job["text"] = Path(job["file"]).read_text(encoding="utf-8", errors="replace") if job.get("file") else ""
+    job["text"] = (
+        Path(job["file"]).read_text(encoding="utf-8", errors="replace") if job.get("file") else ""
+    )
     sys.path[:] = [entry for entry in sys.path if entry != job["without"]]  # no other submission
     os.environ.update({"HOME": job["folder"], "TMPDIR": job["folder"]})
     with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
@@ -35,7 +40,9 @@ def main(job: dict[str, Any], talk: int, trace: int) -> None:
             os.dup2(nothing.fileno(), fd)
     _limit()
     faulthandler.dump_traceback_later(job["limit"], file=trace)
-    importlib.import_module(f"course_press.grading.inside.{job['kind']}").main(job, socket.socket(fileno=talk))
+    importlib.import_module(f"course_press.grading.inside.{job['kind']}").main(
+        job, socket.socket(fileno=talk)
+    )
 
 
 def _limit() -> None:
@@ -59,12 +66,16 @@ def _threads() -> int:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
             if entry.stat().st_uid == os.getuid():
-                total += int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[17])
+                total += int(
+                    (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[17]
+                )
     return total
 
 
 def load(job: dict[str, Any], name: str) -> Any:
-    """Execute the learner's file and return its function of that name; None where it defines none."""
+    """Execute the learner's file and return its function of that name; None where it
+    defines none.
+    """
     import types
 
     module = types.ModuleType("learner")
@@ -77,7 +88,9 @@ def load(job: dict[str, Any], name: str) -> Any:
 
 
 def failed(error: BaseException, job: dict[str, Any], elsewhere: str = "") -> dict[str, str]:
-    """What the grader is told of an error: its kind, and the line of the learner's file with what went wrong there."""
+    """What the grader is told of an error: its kind, and the line of the learner's file with what
+    went wrong there.
+    """
     line = where(error, job)
     if isinstance(error, SyntaxError) and line:
         return {"op": "failed", "failure": "syntax", "said": f"{line}: {error.msg}"}
@@ -88,20 +101,33 @@ def failed(error: BaseException, job: dict[str, Any], elsewhere: str = "") -> di
     said = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
-        kind = ("unsupported" if "." in (error.name or "") else "no-package") if package in ("torch", "numpy") else "crash"
-        said = f"{error.name}" if kind != "crash" else f"{said}. The grader gives a file nothing of its folder: keep all in one"
+        kind = (
+            ("unsupported" if "." in (error.name or "") else "no-package")
+            if package in ("torch", "numpy")
+            else "crash"
+        )
+        said = (
+            f"{error.name}"
+            if kind != "crash"
+            else f"{said}. The grader gives a file nothing of its folder: keep all in one"
+        )
     elif isinstance(error, MemoryError):
         said = f"MemoryError: more than {MEMORY >> 30} GiB"
     return {"op": "failed", "failure": str(kind), "said": (at + said)[:LONGEST]}
 
 
 def where(error: BaseException, job: dict[str, Any]) -> str:
-    """The last line of the learner's file that an error passed through, with its text; empty where it passed through none."""
+    """The last line of the learner's file that an error passed through, with its text; empty where
+    it passed through none.
+    """
     file = job["file"]
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"line {error.lineno}: {(error.text or '').strip()!r}"[:LONGEST]
-    numbers = [frame.f_lineno if number is None else number for frame, number in traceback.walk_tb(error.__traceback__)
-               if frame.f_code.co_filename == file]  # fmt: skip
+    numbers = [
+        frame.f_lineno if number is None else number
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == file
+    ]
     if not numbers:
         return ""
     lines = job["text"].splitlines()

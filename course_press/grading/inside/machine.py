@@ -1,4 +1,6 @@
-"""The learner's end of the simulated machine: whatever it is asked goes to the grader, who has the clock and keeps the record."""
+"""The learner's end of the simulated machine: whatever it is asked goes to the grader, who has the
+clock and keeps the record.
+"""
 
 import json
 import socket
@@ -19,7 +21,9 @@ class UnsupportedError(AttributeError):
 
 
 class NotReadyError(RuntimeError):
-    """The code under test asks for a time before the GPU has come to it; torch raises a RuntimeError too."""
+    """The code under test asks for a time before the GPU has come to it; torch raises a
+    RuntimeError too.
+    """
 
     kind = "not-ready"
 
@@ -49,7 +53,9 @@ class Machine:
         """Wait until the GPU has done all it was given."""
         self._ask("synchronize")
 
-    def multiply(self, a: np.ndarray, b: np.ndarray, device: str, dtype: str, *, torch: bool) -> None:
+    def multiply(
+        self, a: np.ndarray, b: np.ndarray, device: str, dtype: str, *, torch: bool
+    ) -> None:
         """Take the time of a product, and show what the operands hold."""
         if a.ndim < 2 or b.ndim < 2:
             return

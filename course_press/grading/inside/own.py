@@ -1,4 +1,6 @@
-"""Multiplies for the grader, beside a learner's process and in the same surroundings, to compare its times with."""
+"""Multiplies for the grader, beside a learner's process and in the same surroundings, to compare
+its times with.
+"""
 
 import json
 import socket

@@ -1,4 +1,6 @@
-"""Runs a learner's all-reduce as one rank: a torch.distributed whose messages the grader carries."""
+"""Runs a learner's all-reduce as one rank: a torch.distributed whose messages the
+grader carries.
+"""
 
 import json
 import socket
@@ -88,7 +90,11 @@ class _Work:
         if wrong := about.get("wrong"):
             raise RuntimeError(wrong)
         if self.into is not None:
-            found = torch.frombuffer(bytearray(payload), dtype=torch.uint8) if payload else torch.empty(0, dtype=torch.uint8)
+            found = (
+                torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+                if payload
+                else torch.empty(0, dtype=torch.uint8)
+            )
             self.into.copy_(found.view(self.into.dtype).reshape(self.into.shape))
         self.source, self.done = about.get("from"), True
         return True
@@ -116,15 +122,25 @@ class _Distributed(types.ModuleType):
         self.__spec__ = ModuleSpec("torch.distributed", None, is_package=True)
         self.__path__: list[str] = []
 
-        def isend(tensor: Any, dst: int | None = None, *_: Any, group_dst: int | None = None, **__: Any) -> _Work:
+        def isend(
+            tensor: Any, dst: int | None = None, *_: Any, group_dst: int | None = None, **__: Any
+        ) -> _Work:
             to = group_dst if dst is None else dst
             data = _flat(tensor).detach().numpy().tobytes()
-            return _Work(post, post.tell("send", data, to=_peer(to, rank, world), dtype=str(tensor.dtype)))
+            return _Work(
+                post, post.tell("send", data, to=_peer(to, rank, world), dtype=str(tensor.dtype))
+            )
 
-        def irecv(tensor: Any, src: int | None = None, *_: Any, group_src: int | None = None, **__: Any) -> _Work:
+        def irecv(
+            tensor: Any, src: int | None = None, *_: Any, group_src: int | None = None, **__: Any
+        ) -> _Work:
             of = group_src if src is None else src
             about = {"bytes": _flat(tensor).numel(), "dtype": str(tensor.dtype)}
-            return _Work(post, post.tell("receive", peer=-1 if of is None else _peer(of, rank, world), **about), tensor)
+            return _Work(
+                post,
+                post.tell("receive", peer=-1 if of is None else _peer(of, rank, world), **about),
+                tensor,
+            )
 
         def send(tensor: Any, dst: int | None = None, *rest: Any, **named: Any) -> None:
             isend(tensor, dst, *rest, **named).wait()
@@ -139,11 +155,22 @@ class _Distributed(types.ModuleType):
 
         ready = _Group()
         self.__dict__.update(
-            isend=isend, irecv=irecv, send=send, recv=recv, batch_isend_irecv=batch_isend_irecv, P2POp=P2POp,
-            get_rank=lambda *_, **__: rank, get_world_size=lambda *_, **__: world, get_backend=lambda *_, **__: "gloo",
-            is_initialized=lambda: True, is_available=lambda: True, group=SimpleNamespace(WORLD=ready), GroupMember=ready,
-            ReduceOp=SimpleNamespace(SUM="sum", AVG="avg", MAX="max", MIN="min", PRODUCT="product"), Work=_Work,
-        )  # fmt: skip
+            isend=isend,
+            irecv=irecv,
+            send=send,
+            recv=recv,
+            batch_isend_irecv=batch_isend_irecv,
+            P2POp=P2POp,
+            get_rank=lambda *_, **__: rank,
+            get_world_size=lambda *_, **__: world,
+            get_backend=lambda *_, **__: "gloo",
+            is_initialized=lambda: True,
+            is_available=lambda: True,
+            group=SimpleNamespace(WORLD=ready),
+            GroupMember=ready,
+            ReduceOp=SimpleNamespace(SUM="sum", AVG="avg", MAX="max", MIN="min", PRODUCT="product"),
+            Work=_Work,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -160,7 +187,9 @@ class _Group:
 
 def _ready_made(name: str, whole: str) -> Callable[..., Any]:
     if not name.lstrip("_").startswith(READY_MADE):
-        raise UnsupportedError(f"{whole} is not known to the grader: use send, isend, recv and irecv")
+        raise UnsupportedError(
+            f"{whole} is not known to the grader: use send, isend, recv and irecv"
+        )
 
     def call(*_: Any, **__: Any) -> Any:
         raise ReadyMadeError(whole)
@@ -173,13 +202,17 @@ def _flat(tensor: Any) -> Any:
     import torch
 
     if not tensor.is_contiguous():
-        raise ValueError("Tensors must be contiguous: call contiguous() first, or send a chunk of tensor_split")
+        raise ValueError(
+            "Tensors must be contiguous: call contiguous() first, or send a chunk of tensor_split"
+        )
     return tensor.reshape(-1).view(torch.uint8)
 
 
 def _peer(other: Any, rank: int, world: int) -> int:
     if not isinstance(other, int) or not 0 <= other < world or other == rank:
-        raise ValueError(f"rank {rank} of {world} cannot exchange with rank {other}: take numbers modulo world")
+        raise ValueError(
+            f"rank {rank} of {world} cannot exchange with rank {other}: take numbers modulo world"
+        )
     return other
 
 

@@ -1,4 +1,6 @@
-"""A NumPy whose products take time on the simulated machine, and how it, the clock and torch take the place of the real ones."""
+"""A NumPy whose products take time on the simulated machine, and how it, the clock and torch take
+the place of the real ones.
+"""
 
 import functools
 import importlib
@@ -15,14 +17,17 @@ from course_press.grading.inside.machine import Machine
 
 
 def install(machine: Machine, *, with_torch: bool) -> None:
-    """Put the simulated clock, NumPy and torch in place of the real ones, for all that is imported from now on."""
+    """Put the simulated clock, NumPy and torch in place of the real ones, for all that is imported
+    from now on.
+    """
     for name in ("perf_counter", "time", "monotonic", "process_time", "thread_time"):
         setattr(time, name, machine.read)
         setattr(time, f"{name}_ns", lambda: round(machine.read() * 1e9))
     setattr(time, "sleep", machine.sleep)  # noqa: B010
     # timeit keeps the clock that it found when it was imported.
     sys.modules.pop("timeit", None)
-    # NumPy imports parts of itself when they are first used, np.median this one: they must find the real one.
+    # NumPy imports parts of itself when they are first used, np.median this one: they must find the
+    # real one.
     importlib.import_module("numpy.ma")
     Array.machine = machine
     torch = simulated_torch.module(machine) if with_torch else None
@@ -37,7 +42,9 @@ class Array(np.ndarray):
 
     machine: ClassVar[Machine]
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: Any, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: Any, *inputs: Any, out: Any = None, **kwargs: Any
+    ) -> Any:
         """Compute with plain arrays; a matmul is put on the machine's account first."""
         if ufunc is np.matmul and method == "__call__":
             self._account(inputs)
@@ -50,7 +57,9 @@ class Array(np.ndarray):
         if func not in (np.dot, np.einsum, np.inner, np.tensordot):
             return super().__array_function__(func, types, args, kwargs)
         self._account(args)
-        return _tracked(func(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()}))
+        return _tracked(
+            func(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+        )
 
     def dot(self, b: Any, out: Any = None) -> Any:
         """`a.dot(b)` is a product too."""
@@ -96,7 +105,9 @@ class _Random:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, or `numpy.random`, with arrays that are the machine's. Its other classes and its ufuncs are the real ones."""
+    """NumPy, or `numpy.random`, with arrays that are the machine's. Its other classes and its
+    ufuncs are the real ones.
+    """
 
     def __init__(self, real: types.ModuleType) -> None:
         super().__init__(real.__name__)
@@ -109,4 +120,8 @@ class _NumPy(types.ModuleType):
         if value is np.random:
             return sys.modules["numpy.random"]
         real = isinstance(value, type) and value not in GENERATORS
-        return value if real or isinstance(value, np.ufunc) or not callable(value) else _tracking(value)
+        return (
+            value
+            if real or isinstance(value, np.ufunc) or not callable(value)
+            else _tracking(value)
+        )

@@ -1,4 +1,6 @@
-"""The torch of a simulated machine: what a matmul benchmark uses of it, with a GPU that works on after a call returns."""
+"""The torch of a simulated machine: what a matmul benchmark uses of it, with a GPU that works on
+after a call returns.
+"""
 
 import contextlib
 import types
@@ -35,7 +37,13 @@ DTYPES = {
         DType("int64", 8, np.int64),
     )
 }
-ALIASES = {"double": "float64", "float": "float32", "half": "float16", "long": "int64", "int": "int32"}
+ALIASES = {
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+}
 
 
 class Device:
@@ -59,7 +67,9 @@ class Device:
 
 
 class Tensor:
-    """A tensor of the simulated torch: values in NumPy, time on the machine. Looking at values on the GPU waits for it."""
+    """A tensor of the simulated torch: values in NumPy, time on the machine. Looking at values on
+    the GPU waits for it.
+    """
 
     def __init__(self, machine: Machine, data: Any, dtype: DType, device: Any = None) -> None:
         self.machine, self.dtype, self.device = machine, dtype, Device(device or "cpu")
@@ -74,7 +84,9 @@ class Tensor:
     def matmul(self, other: "Tensor") -> "Tensor":
         """`a @ b`: takes time on the device that holds both."""
         if self.device.type != other.device.type:
-            raise RuntimeError("Expected all tensors to be on the same device, but found cpu and cuda")
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found cpu and cuda"
+            )
         self.machine.multiply(self.data, other.data, self.device.type, self.dtype.name, torch=True)
         wide = np.float64 if self.dtype.itemsize == 8 else np.float32
         return self._like(self.data.astype(wide, copy=False) @ other.data.astype(wide, copy=False))
@@ -139,7 +151,9 @@ class Tensor:
         return self._like(getattr(self.data, name)())
 
     def _binary(self, name: str, other: Any) -> "Tensor":
-        return self._like(getattr(self.data, name)(other.data if isinstance(other, Tensor) else other))
+        return self._like(
+            getattr(self.data, name)(other.data if isinstance(other, Tensor) else other)
+        )
 
 
 for _name in ("sum", "mean", "min", "max"):
@@ -218,9 +232,13 @@ def _nothing(*_: Any, **__: Any) -> None: ...
 def _makers(machine: Machine) -> dict[str, Callable[..., Tensor]]:
     rng = np.random.default_rng(0)
 
-    def maker(values: Callable[[tuple[int, ...]], Any], usual: str = "float32") -> Callable[..., Tensor]:
+    def maker(
+        values: Callable[[tuple[int, ...]], Any], usual: str = "float32"
+    ) -> Callable[..., Tensor]:
         def make(*size: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
-            sizes = kwargs.get("size") or (size[0] if size and isinstance(size[0], tuple | list) else size)
+            sizes = kwargs.get("size") or (
+                size[0] if size and isinstance(size[0], tuple | list) else size
+            )
             return Tensor(machine, values(tuple(sizes)), dtype or DTYPES[usual], device)
 
         return make
@@ -263,7 +281,9 @@ def _cuda(machine: Machine) -> _Module:
         "current_stream": lambda *_: stream,
         "get_device_name": lambda *_: "simulated GPU",
         "device": _Guard,
-        **dict.fromkeys(("empty_cache", "manual_seed", "manual_seed_all", "set_device", "init"), _nothing),
+        **dict.fromkeys(
+            ("empty_cache", "manual_seed", "manual_seed_all", "set_device", "init"), _nothing
+        ),
     }
     return _Module("torch.cuda", members)
 
@@ -275,7 +295,10 @@ def module(machine: Machine) -> _Module:
         **DTYPES,
         **{alias: DTYPES[name] for alias, name in ALIASES.items()},
         **_makers(machine),
-        **dict.fromkeys(("manual_seed", "set_num_threads", "set_grad_enabled", "set_float32_matmul_precision"), _nothing),
+        **dict.fromkeys(
+            ("manual_seed", "set_num_threads", "set_grad_enabled", "set_float32_matmul_precision"),
+            _nothing,
+        ),
         **dict.fromkeys(("matmul", "mm"), lambda a, b, **_: a @ b),
         **dict.fromkeys(("no_grad", "inference_mode"), _Guard),
         "median": lambda x: x.median(),

@@ -1,6 +1,8 @@
-"""Starts learners' processes, watches them, and in the end ends them and everything that they started.
+"""Starts learners' processes, watches them, and in the end ends them and everything that they
+started.
 
-It imports first what they need, and forks, so that a learner's process begins at once. It runs none of a learner's code.
+It imports first what they need, and forks, so that a learner's process begins at once. It runs none
+of a learner's code.
 """
 
 import contextlib
@@ -86,8 +88,14 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
 
 def _start(job: dict[str, Any], fds: list[int], control: socket.socket) -> int:
     if not FORKS:
-        call = [*sys.orig_argv[: sys.orig_argv.index("-c") + 2], "alone", json.dumps([job, fds, sys.path])]
-        return subprocess.Popen(call, pass_fds=fds, start_new_session=True, stdout=subprocess.DEVNULL).pid
+        call = [
+            *sys.orig_argv[: sys.orig_argv.index("-c") + 2],
+            "alone",
+            json.dumps([job, fds, sys.path]),
+        ]
+        return subprocess.Popen(
+            call, pass_fds=fds, start_new_session=True, stdout=subprocess.DEVNULL
+        ).pid
     pid = os.fork()
     if pid == 0:
         try:
@@ -125,7 +133,9 @@ def _too_much() -> str:
 
 
 def descendants() -> dict[int, int]:
-    """The processes below this one that still run, each with its resident pages; none where there is no /proc."""
+    """The processes below this one that still run, each with its resident pages; none where there
+    is no /proc.
+    """
     parents, pages = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):

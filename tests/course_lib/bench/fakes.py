@@ -1,12 +1,16 @@
-"""An array library on a simulated clock: its products take a known time, whatever this computer is busy with."""
+"""An array library on a simulated clock: its products take a known time, whatever this computer is
+busy with.
+"""
 
 import numpy as np
 
 
 class FakeArrays:
-    """Multiplies for real, each pair of operands once, and takes `rate` operations per simulated second for it.
+    """Multiplies for real, each pair of operands once, and takes `rate` operations per simulated
+    second for it.
 
-    `first` is how many times slower the first call is. `order` records which operands each product took.
+    `first` is how many times slower the first call is. `order` records which operands each product
+    took.
     """
 
     label = "fake 1.0"
@@ -31,7 +35,9 @@ class FakeArrays:
         self.calls += 1
         self.order.append(id(a))
         slow = self.first if self.calls == 1 else 1.0
-        self.now += 2 * a.shape[0] * a.shape[1] * b.shape[1] / self.rate * slow * self.noise(self.calls)
+        self.now += (
+            2 * a.shape[0] * a.shape[1] * b.shape[1] / self.rate * slow * self.noise(self.calls)
+        )
         if (id(a), id(b)) not in self.products:
             self.products[id(a), id(b)] = a @ b
         return self.products[id(a), id(b)]

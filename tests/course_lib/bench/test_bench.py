@@ -13,7 +13,9 @@ from course_lib.bench.timing import FEWEST, MOST
 from tests.course_lib.bench.fakes import FakeArrays
 
 H100 = Machine(name="NVIDIA H100 80GB HBM3", kind="cuda", key="h100-sxm", cache=1e6)
-STRANGER = Machine(name="NVIDIA H900", kind="cuda", cache=1e6, note="not in the spec table under this name")
+STRANGER = Machine(
+    name="NVIDIA H900", kind="cuda", cache=1e6, note="not in the spec table under this name"
+)
 
 
 @pytest.fixture
@@ -69,9 +71,13 @@ def test_short_calls_are_timed_in_bundles_longer_than_the_clock_can_blur():
     assert max(bundles) * 1e-6 >= 1e-3
 
 
-@pytest.mark.parametrize("marks", [lambda calls: 1, lambda calls: calls], ids=["clock around all", "mark at each"])
+@pytest.mark.parametrize(
+    "marks", [lambda calls: 1, lambda calls: calls], ids=["clock around all", "mark at each"]
+)
 def test_short_calls_spend_the_budget_with_every_one_of_their_bundle(marks):
-    """Warm-up and samples together: no more than the budget and what the last bundle takes beyond it."""
+    """Warm-up and samples together: no more than the budget and what the last bundle takes beyond
+    it.
+    """
     made = []
     timing = bench.sample(lambda calls: made.append(calls) or [1e-4] * marks(calls), budget=0.008)
     assert timing.median == pytest.approx(1e-4)
@@ -128,12 +134,18 @@ def test_a_gpu_is_timed_launch_by_launch_and_waited_for(monkeypatch):
 
 def test_work_is_counted_by_its_formats(fake):
     fake(FakeArrays())
-    rows = {dtype: bench.matmul(16, 32, 8, dtype, "cuda", budget=1.0) for dtype in ("bf16", "fp32", "int8", "fp8")}
+    rows = {
+        dtype: bench.matmul(16, 32, 8, dtype, "cuda", budget=1.0)
+        for dtype in ("bf16", "fp32", "int8", "fp8")
+    }
     assert {row.flops for row in rows.values()} == {2 * 16 * 32 * 8}
     a, b, c = 16 * 8, 8 * 32, 16 * 32
     assert {dtype: row.bytes for dtype, row in rows.items()} == {
-        "bf16": 2 * (a + b + c), "fp32": 4 * (a + b + c), "int8": a + b + 4 * c, "fp8": a + b + 2 * c,
-    }  # fmt: skip
+        "bf16": 2 * (a + b + c),
+        "fp32": 4 * (a + b + c),
+        "int8": a + b + 4 * c,
+        "fp8": a + b + 2 * c,
+    }
     assert rows["bf16"].intensity == rows["bf16"].flops / rows["bf16"].bytes
 
 
@@ -158,7 +170,9 @@ def test_operands_are_seeded_random_numbers_unless_zeros_are_asked_for(fake):
 @pytest.mark.parametrize("library", [backends.NumpyArrays, lambda: backends.arrays("cpu")])
 def test_real_operands_vary_and_repeat(library):
     one = library()
-    first, again, other = (np.asarray(one.operand(32, 32, "fp32", "random", seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        np.asarray(one.operand(32, 32, "fp32", "random", seed)) for seed in (1, 1, 2)
+    )
     assert len(np.unique(first)) > 1000
     assert (first == again).all()
     assert (first != other).any()
@@ -218,7 +232,11 @@ def test_out_of_memory_is_a_row(fake):
 
 def test_another_failure_is_not_taken_for_want_of_memory(fake, monkeypatch):
     library = fake(FakeArrays())
-    monkeypatch.setattr(library, "multiply", lambda *_: (_ for _ in ()).throw(RuntimeError("CUBLAS_STATUS_INTERNAL_ERROR")))
+    monkeypatch.setattr(
+        library,
+        "multiply",
+        lambda *_: (_ for _ in ()).throw(RuntimeError("CUBLAS_STATUS_INTERNAL_ERROR")),
+    )
     with pytest.raises(RuntimeError, match="CUBLAS"):
         bench.matmul(8, 8, 8, "bf16", "cuda", budget=1.0)
 
@@ -252,7 +270,10 @@ def test_more_than_the_peak_is_flagged(fake):
 
 def test_the_peak_at_the_observed_clock_stands_beside_the_datasheets(fake):
     one = chip("h100-sxm")
-    fake(FakeArrays(rate=0.5 * one.peak("bf16")), seen=Observed(clock_mhz=one.clock / 2e6, power_w=700.0, throttle="power cap"))
+    fake(
+        FakeArrays(rate=0.5 * one.peak("bf16")),
+        seen=Observed(clock_mhz=one.clock / 2e6, power_w=700.0, throttle="power cap"),
+    )
     row = bench.matmul(512, 512, 512, "bf16", "cuda", budget=1e-5)
     assert (row.mfu, row.mfu_at_clock) == (pytest.approx(0.5), pytest.approx(1.0))
     assert (row.power_w, row.throttle) == (700.0, "power cap")
@@ -273,7 +294,9 @@ def test_a_wrong_product_shows_in_its_error(fake, monkeypatch):
     assert bench.matmul(32, 32, 32, "bf16", "cuda", budget=1.0).error == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 5e-3), ("int8", 0.0)])
+@pytest.mark.parametrize(
+    ("dtype", "most"), [("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 5e-3), ("int8", 0.0)]
+)
 def test_real_products_are_as_exact_as_their_format(dtype, most):
     row = bench.matmul(96, 64, 128, dtype, budget=1.0)
     if row.status == "unsupported":
@@ -297,10 +320,14 @@ def test_without_torch_numpy_measures_and_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"M": 0}, "M must"), ({"dtype": "fp13"}, "dtype 'fp13'"), ({"device": "tpu"}, "device 'tpu'"),
-        ({"timing": "hot"}, "timing 'hot'"), ({"data": "ones"}, "data 'ones'"), ({"budget": -1.0}, "budget must"),
+        ({"M": 0}, "M must"),
+        ({"dtype": "fp13"}, "dtype 'fp13'"),
+        ({"device": "tpu"}, "device 'tpu'"),
+        ({"timing": "hot"}, "timing 'hot'"),
+        ({"data": "ones"}, "data 'ones'"),
+        ({"budget": -1.0}, "budget must"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(CourseError, match=message):
         bench.matmul(**{"M": 8, "N": 8, "K": 8, **arguments})
@@ -348,11 +375,17 @@ def smi(tmp_path, monkeypatch):
 def test_the_driver_is_asked_for_clock_power_temperature_and_reasons(smi):
     smi("1410, 398.55, 61, 0x0000000000000024, 550.54.15")
     assert bench.observe("cuda") == Observed(
-        clock_mhz=1410.0, power_w=398.55, temperature_c=61.0, throttle="power cap, thermal", driver="550.54.15"
+        clock_mhz=1410.0,
+        power_w=398.55,
+        temperature_c=61.0,
+        throttle="power cap, thermal",
+        driver="550.54.15",
     )
 
 
-@pytest.mark.parametrize("text", ["", "1410, [N/A], 61, 0x0, 550", "Unable to determine the device handle"])
+@pytest.mark.parametrize(
+    "text", ["", "1410, [N/A], 61, 0x0, 550", "Unable to determine the device handle"]
+)
 def test_a_driver_that_does_not_answer_leaves_blanks(smi, text):
     smi(text)
     assert bench.observe("cuda") == Observed()

@@ -16,9 +16,18 @@ HERE = bench.machine("cpu").name
 def row(case, device="cpu", *, budget=1.0, seed=0, status="ok"):
     shape = "x".join([str(case.size)] * 3) if case.op == "matmul" else "4096"
     return results.Row(
-        device=HERE, kind="cpu", op=case.op, dtype=case.dtype, shape=shape, timing=case.timing, data=case.data, status=status,
-        achieved_tflops=1.0, achieved_bw_gbps=1.0, seconds_median=1.0,
-    )  # fmt: skip
+        device=HERE,
+        kind="cpu",
+        op=case.op,
+        dtype=case.dtype,
+        shape=shape,
+        timing=case.timing,
+        data=case.data,
+        status=status,
+        achieved_tflops=1.0,
+        achieved_bw_gbps=1.0,
+        seconds_median=1.0,
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -26,7 +35,11 @@ def test_a_plan_has_no_case_twice_and_begins_with_what_matters(device):
     cases = plan(device)
     assert len(set(cases)) == len(cases)
     assert [case.op for case in cases[:3]] == ["copy", "triad", "matmul"]
-    assert {(case.timing, case.data) for case in cases} == {("cold", "random"), ("warm", "random"), ("cold", "zeros")}
+    assert {(case.timing, case.data) for case in cases} == {
+        ("cold", "random"),
+        ("warm", "random"),
+        ("cold", "zeros"),
+    }
     largest_first = next(case.size for case in cases if case.op == "matmul")
     assert largest_first == {"cpu": 1024, "cuda": 8192}[device]
 
@@ -49,7 +62,14 @@ def test_a_rerun_measures_only_what_is_missing(tmp_path):
         results.append(file, row(case, status="unsupported" if case is cases[2] else "ok"))
     results.append(file, row(cases[4], status="over-budget"))
     measured = []
-    run(cases, file, "cpu", budget=60, measure=lambda case, *_, **__: measured.append(case) or row(case), say=said.append)
+    run(
+        cases,
+        file,
+        "cpu",
+        budget=60,
+        measure=lambda case, *_, **__: measured.append(case) or row(case),
+        say=said.append,
+    )
     assert measured == cases[4:]
     assert said[0] == f"4 of {len(cases)} are measured already"
     assert run(cases, file, "cpu", budget=60, measure=None, say=said.append) == 0
@@ -59,7 +79,13 @@ def test_rows_of_another_device_are_no_reason_to_skip(tmp_path, monkeypatch):
     file, measured = tmp_path / "results.csv", []
     results.append(file, row(Case("copy", "fp32")))
     monkeypatch.setattr(planning.bench, "machine", lambda device: _Named("another"))
-    run([Case("copy", "fp32")], file, "cpu", budget=1, measure=lambda case, *_, **__: measured.append(case) or row(case))
+    run(
+        [Case("copy", "fp32")],
+        file,
+        "cpu",
+        budget=1,
+        measure=lambda case, *_, **__: measured.append(case) or row(case),
+    )
     assert measured
 
 
@@ -77,7 +103,15 @@ def test_the_budget_is_shared_and_what_it_does_not_reach_is_said(tmp_path):
         return row(case)
 
     cases = plan("cpu")[:6]
-    left = run(cases, tmp_path / "r.csv", "cpu", budget=30, measure=measure, clock=lambda: now[0], say=said.append)
+    left = run(
+        cases,
+        tmp_path / "r.csv",
+        "cpu",
+        budget=30,
+        measure=measure,
+        clock=lambda: now[0],
+        say=said.append,
+    )
     assert left == 3
     assert shares == [5.0, 4.0, 2.5]
     assert said[-1] == "the budget is spent: 3 of 6 are left for another run"
@@ -86,7 +120,13 @@ def test_the_budget_is_shared_and_what_it_does_not_reach_is_said(tmp_path):
 def test_a_row_that_failed_does_not_stop_the_run(tmp_path):
     file = tmp_path / "results.csv"
     statuses = iter(["out-of-memory", "ok", "unsupported"])
-    run(plan("cpu")[:3], file, "cpu", budget=9, measure=lambda case, *_, **__: row(case, status=next(statuses)))
+    run(
+        plan("cpu")[:3],
+        file,
+        "cpu",
+        budget=9,
+        measure=lambda case, *_, **__: row(case, status=next(statuses)),
+    )
     assert [one.status for one in results.read(file)] == ["out-of-memory", "ok", "unsupported"]
 
 
@@ -100,7 +140,9 @@ run([Case("matmul", "fp32", size) for size in range(32, 400)], Path(sys.argv[1])
 
 def test_a_killed_run_loses_the_row_in_flight_and_goes_on(tmp_path):
     file = tmp_path / "results.csv"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(file)], stdout=subprocess.DEVNULL, cwd=Path.cwd())
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(file)], stdout=subprocess.DEVNULL, cwd=Path.cwd()
+    )
     deadline = time.monotonic() + 60
     while len(results.read(file)) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)

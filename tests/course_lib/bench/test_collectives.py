@@ -16,7 +16,14 @@ from course_lib.measured import Manifest, Row
 
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[3] / "labs" / "01-collectives" / "collectives.py"
-ABOUT = {"device": "cpu", "kind": "cpu", "dtype": "fp32", "timing": "warm", "data": "random", "status": "ok"}
+ABOUT = {
+    "device": "cpu",
+    "kind": "cpu",
+    "dtype": "fp32",
+    "timing": "warm",
+    "data": "random",
+    "status": "ok",
+}
 
 
 def launched(file, *arguments, world=2):
@@ -36,7 +43,11 @@ def finished(file, count, *arguments, world=2):
 def rows_of(link, world=2, ops=collectives.OPS):
     """Rows as they would be measured on a link that the model describes."""
     sizes = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
-    return [collectives_row(op, size, network_time(op, size, link, world), world) for op in ops for size in sizes]
+    return [
+        collectives_row(op, size, network_time(op, size, link, world), world)
+        for op in ops
+        for size in sizes
+    ]
 
 
 def network_time(op, size, link, world):
@@ -46,9 +57,16 @@ def network_time(op, size, link, world):
 def collectives_row(op, size, seconds, world=2):
     bus = network.bus_bandwidth(size, seconds, world, collective=op) / 1e9
     return Row(
-        **ABOUT, op=op, shape=str(int(size)), bytes=size, seconds_median=seconds, ci_low=0.9 * seconds, ci_high=1.1 * seconds,
-        achieved_bw_gbps=bus, settings=f"world={world} backend=gloo",
-    )  # fmt: skip
+        **ABOUT,
+        op=op,
+        shape=str(int(size)),
+        bytes=size,
+        seconds_median=seconds,
+        ci_low=0.9 * seconds,
+        ci_high=1.1 * seconds,
+        achieved_bw_gbps=bus,
+        settings=f"world={world} backend=gloo",
+    )
 
 
 def test_two_processes_measure_and_go_on_where_they_stopped(tmp_path):
@@ -62,9 +80,16 @@ def test_two_processes_measure_and_go_on_where_they_stopped(tmp_path):
     rows = results.read(file)
     assert rows[: len(begun)] == begun
     measured = {row.key: row for row in rows if row.status == "ok"}.values()
-    assert {(row.op, row.bytes) for row in measured} == {(op, size) for op in collectives.OPS for size in (1000, 65536, 262144)}
+    assert {(row.op, row.bytes) for row in measured} == {
+        (op, size) for op in collectives.OPS for size in (1000, 65536, 262144)
+    }
     for row in measured:
-        assert (row.settings, row.kind, row.data, row.dtype) == ("world=2 backend=gloo", "cpu", "random", "fp32")
+        assert (row.settings, row.kind, row.data, row.dtype) == (
+            "world=2 backend=gloo",
+            "cpu",
+            "random",
+            "fp32",
+        )
         assert int(row.shape) == row.bytes
         assert row.error < collectives.WRONG
         assert 0 < row.seconds_min <= row.seconds_median <= row.seconds_p80
@@ -74,7 +99,9 @@ def test_two_processes_measure_and_go_on_where_they_stopped(tmp_path):
 
 
 def test_three_processes(tmp_path):
-    """Another number of ranks is another measurement, in the same file; and an odd one has other parts to check."""
+    """Another number of ranks is another measurement, in the same file; and an odd one has other
+    parts to check.
+    """
     file = tmp_path / "results.csv"
     results.append(file, collectives_row("all-reduce", 1200.0, 1.0))
     finished(file, 1 + len(collectives.OPS), "--sizes", "1200", world=3)
@@ -87,7 +114,10 @@ def pid_of(rank, out):
     """The process of a rank, by its command and its environment."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            command, environment = (
+                (folder / "cmdline").read_bytes(),
+                (folder / "environ").read_bytes(),
+            )
         except OSError:
             continue
         if os.fsencode(out) in command and f"\0RANK={rank}\0".encode() in b"\0" + environment:
@@ -110,7 +140,9 @@ def test_a_killed_rank_is_named_and_the_rows_are_kept(tmp_path, rank):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(CourseError, match=rf"^rank {rank} was killed by signal 9.*rows measured before are kept"):
+    with pytest.raises(
+        CourseError, match=rf"^rank {rank} was killed by signal 9.*rows measured before are kept"
+    ):
         launched(file, "--budget", "100", "--ops", "all-reduce")
     killer.join()
     before = results.read(file)
@@ -126,17 +158,24 @@ def test_a_rank_that_fails_is_named(tmp_path):
 
 
 def test_a_wrong_result_is_never_timed(tmp_path):
-    """A collective that loses an operand in one rank: the message names the rank, and no row is written."""
+    """A collective that loses an operand in one rank: the message names the rank, and no row is
+    written.
+    """
     script = tmp_path / "wrong.py"
     script.write_text(
-        "import os, sys\nfrom pathlib import Path\nimport torch.distributed as dist\nfrom course_lib.bench import collectives\n"
+        "import os, sys\nfrom pathlib import Path\nimport torch.distributed as dist\nfrom "
+        "course_lib.bench import collectives\n"
         "right = dist.all_to_all_single\n"
-        "def wrong(to, of):\n    right(to, of)\n    if os.environ['RANK'] == '1':\n        to[-1] += 1\n"
+        "def wrong(to, of):\n    right(to, of)\n    if os.environ['RANK'] == '1':\n       "
+        " to[-1] += 1\n"
         "dist.all_to_all_single = wrong\n"
-        "collectives.sweep(Path(sys.argv[1]), budget=2, sizes=[4096], ops=['all-reduce', 'all-to-all'])\n"
+        "collectives.sweep(Path(sys.argv[1]), budget=2, sizes=[4096], ops=['all-reduce', "
+        "'all-to-all'])\n"
     )
     file = tmp_path / "results.csv"
-    with pytest.raises(CourseError, match=r"^rank 1 got a wrong result from all-to-all of 4096 B: relative error"):
+    with pytest.raises(
+        CourseError, match=r"^rank 1 got a wrong result from all-to-all of 4096 B: relative error"
+    ):
         collectives.launch(script, str(file), say=lambda _: None)
     assert [row.op for row in results.read(file)] == ["all-reduce"]
 
@@ -153,14 +192,22 @@ def test_fits_and_predictions():
         assert collectives.predicted(row, link) == pytest.approx(row.seconds_median)
     assert collectives.fits(rows[:2]) == {}
     # What failed, and what was measured again, does not count.
-    stale = [msgspec.structs.replace(rows[0], seconds_median=99.0), msgspec.structs.replace(rows[0], status="over-budget")]
-    assert collectives.fits([stale[0], *rows, stale[1]])["all-reduce"].latency == pytest.approx(3e-5, rel=1e-3)
+    stale = [
+        msgspec.structs.replace(rows[0], seconds_median=99.0),
+        msgspec.structs.replace(rows[0], status="over-budget"),
+    ]
+    assert collectives.fits([stale[0], *rows, stale[1]])["all-reduce"].latency == pytest.approx(
+        3e-5, rel=1e-3
+    )
 
 
 def test_settings_tell_measurements_apart():
     two, four = (collectives_row("all-reduce", 1e6, 1.0, world) for world in (2, 4))
     assert two.key != four.key
-    copies = [Row(**ABOUT, op="copy", shape="1", settings=settings) for settings in ("threads=1", "threads=2")]
+    copies = [
+        Row(**ABOUT, op="copy", shape="1", settings=settings)
+        for settings in ("threads=1", "threads=2")
+    ]
     assert copies[0].key == copies[1].key
     assert (collectives.world(two), collectives.world(four)) == (2, 4)
     with pytest.raises(CourseError, match="fit each by itself"):
@@ -172,7 +219,9 @@ def test_settings_tell_measurements_apart():
 def test_the_report_and_the_figure():
     link = network.Link(2e9, latency=3e-5)
     rows = [*rows_of(link), *rows_of(link, world=4)]
-    skipped = msgspec.structs.replace(rows[0], shape="7", status="over-budget", seconds_median=None, note="too long")
+    skipped = msgspec.structs.replace(
+        rows[0], shape="7", status="over-budget", seconds_median=None, note="too long"
+    )
     text = collectives.report([*rows, skipped], Manifest(lab="01", command="course lab run 01"))
     assert "## cpu, world=2 backend=gloo" in text
     assert "## cpu, world=4 backend=gloo" in text
@@ -195,8 +244,14 @@ def test_the_report_and_the_figure():
         (lambda: collectives.launch(SCRIPT, world=0), "world must be a positive whole number"),
         (lambda: collectives.sweep(Path("r.csv"), device="tpu"), "unknown device 'tpu'"),
         (lambda: collectives.sweep(Path("r.csv"), budget=0), "budget must be positive"),
-        (lambda: collectives.sweep(Path("r.csv"), ops=["all-reduc"]), "unknown op 'all-reduc': did you mean 'all-reduce'"),
-        (lambda: collectives.sweep(Path("r.csv")), "RANK is not set: start the script with torchrun"),
+        (
+            lambda: collectives.sweep(Path("r.csv"), ops=["all-reduc"]),
+            "unknown op 'all-reduc': did you mean 'all-reduce'",
+        ),
+        (
+            lambda: collectives.sweep(Path("r.csv")),
+            "RANK is not set: start the script with torchrun",
+        ),
     ],
 )
 def test_errors(call, message):

@@ -1,4 +1,6 @@
-"""Measuring operators: on a small machine for real, and what is said where a path, a compiler or memory is missing."""
+"""Measuring operators: on a small machine for real, and what is said where a path, a compiler or
+memory is missing.
+"""
 
 import math
 from types import SimpleNamespace
@@ -13,19 +15,37 @@ from course_lib.measured import Manifest, Row
 
 torch = pytest.importorskip("torch")
 CACHE = 2**16
-ABOUT = {"device": "small", "kind": "cpu", "dtype": "fp32", "timing": "cold", "data": "random", "status": "ok"}
+ABOUT = {
+    "device": "small",
+    "kind": "cpu",
+    "dtype": "fp32",
+    "timing": "cold",
+    "data": "random",
+    "status": "ok",
+}
 OWN = [case for case in plan("cpu") if case.op not in ("copy", "triad", "matmul")]
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A CPU with a small cache: its arrays are small, and all else is real."""
-    monkeypatch.setattr(operators, "machine", lambda device: Machine(name="small", kind=device, cache=CACHE))
+    monkeypatch.setattr(
+        operators, "machine", lambda device: Machine(name="small", kind=device, cache=CACHE)
+    )
     monkeypatch.setattr(operators, "ATTENTION", {"cpu": (1, 2, 64, 16), "cuda": (4, 16, 4096, 128)})
 
 
 def row(op, settings="", seconds=1.0, **more):
-    return Row(**{**ABOUT, "op": op, "shape": "8x8", "settings": settings, "seconds_median": seconds, **more})
+    return Row(
+        **{
+            **ABOUT,
+            "op": op,
+            "shape": "8x8",
+            "settings": settings,
+            "seconds_median": seconds,
+            **more,
+        }
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -55,7 +75,9 @@ def test_arrays_are_beyond_the_cache_and_bytes_are_those_of_ops():
 @pytest.mark.parametrize(("chain", "ratio"), [(CHAINS[0], 3.0), (CHAINS[1], 7 / 3)])
 def test_what_fusion_saves_is_foretold_from_bytes(chain, ratio):
     here = operators.machine("cpu")
-    eager, compiled = (work(Case("chain", "fp32", chain, path), here)[0] for path in ("eager", "compiled"))
+    eager, compiled = (
+        work(Case("chain", "fp32", chain, path), here)[0] for path in ("eager", "compiled")
+    )
     assert eager.bytes / compiled.bytes == pytest.approx(ratio, rel=0.03)
     assert eager.flops == compiled.flops
     assert (eager.kernels, compiled.kernels) == (3, 1)
@@ -63,15 +85,23 @@ def test_what_fusion_saves_is_foretold_from_bytes(chain, ratio):
 
 def test_attention_that_stores_its_scores_moves_them_four_times():
     here = operators.machine("cuda")
-    (math_, shape), (flash, same) = (work(Case("attention", "bf16", path=path), here) for path in ("math", "flash"))
+    (math_, shape), (flash, same) = (
+        work(Case("attention", "bf16", path=path), here) for path in ("math", "flash")
+    )
     batch, heads, tokens, dim = (int(size) for size in shape.split("x"))
     assert shape == same
     assert math_.bytes - flash.bytes == 4 * batch * heads * tokens**2 * 2
     assert math_.flops == flash.flops == 4 * batch * heads * tokens**2 * dim
-    assert flash.bytes == ops.attention(batch, tokens, tokens, heads, heads, dim, causal=False).bytes
+    assert (
+        flash.bytes == ops.attention(batch, tokens, tokens, heads, heads, dim, causal=False).bytes
+    )
 
 
-@pytest.mark.parametrize("case", [case for case in OWN if case.path != "compiled"], ids=lambda case: f"{case.op} {case.settings}")
+@pytest.mark.parametrize(
+    "case",
+    [case for case in OWN if case.path != "compiled"],
+    ids=lambda case: f"{case.op} {case.settings}",
+)
 def test_each_operator_is_measured_and_its_result_checked(case):
     found = measure(case, "cpu", budget=3)
     assert (found.status, found.op, found.dtype, found.device) == ("ok", case.op, "fp32", "small")
@@ -87,24 +117,35 @@ def test_each_operator_is_measured_and_its_result_checked(case):
 
 def test_a_roof_is_measured_as_in_lab_00(monkeypatch):
     asked = []
-    monkeypatch.setattr(operators.products, "measure", lambda case, device, **more: asked.append((case, device, more)))
+    monkeypatch.setattr(
+        operators.products,
+        "measure",
+        lambda case, device, **more: asked.append((case, device, more)),
+    )
     measure(Case("matmul", "fp32"), "cpu", budget=2, seed=3)
     measure(Case("copy", "fp32"), "cpu", budget=2, seed=3)
-    assert [(case.op, case.size) for case, *_ in asked] == [("matmul", operators.PRODUCT["cpu"]), ("copy", 0)]
+    assert [(case.op, case.size) for case, *_ in asked] == [
+        ("matmul", operators.PRODUCT["cpu"]),
+        ("copy", 0),
+    ]
     assert asked[0][1:] == ("cpu", {"budget": 2, "seed": 3})
 
 
 def test_a_wrong_result_shows_in_its_error(monkeypatch):
     case = Case("softmax", "fp32")
     right = torch.softmax
-    monkeypatch.setattr(torch, "softmax", lambda x, dim: right(x, dim) * (1.5 if x.dtype == torch.float32 else 1))
+    monkeypatch.setattr(
+        torch, "softmax", lambda x, dim: right(x, dim) * (1.5 if x.dtype == torch.float32 else 1)
+    )
     assert measure(case, budget=3).error == pytest.approx(0.5, rel=0.01)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
 def test_a_dropout_that_drops_too_little_or_too_much_is_an_error(monkeypatch, kept):
     monkeypatch.setattr(
-        torch.nn.functional, "dropout", lambda x, p, training: x * (torch.arange(x.shape[-1]) < kept * x.shape[-1]) / (1 - p)
+        torch.nn.functional,
+        "dropout",
+        lambda x, p, training: x * (torch.arange(x.shape[-1]) < kept * x.shape[-1]) / (1 - p),
     )
     assert measure(Case("chain", "fp32", CHAINS[0]), budget=3).error > 0.9
 
@@ -113,7 +154,10 @@ def test_compiled_work_counts_its_fused_bytes(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     found = measure(Case("chain", "fp32", CHAINS[1], "compiled"), budget=3)
     assert (found.status, found.settings) == ("ok", f"{CHAINS[1]} path=compiled")
-    assert found.bytes == work(Case("chain", "fp32", CHAINS[1], "compiled"), operators.machine("cpu"))[0].bytes
+    assert (
+        found.bytes
+        == work(Case("chain", "fp32", CHAINS[1], "compiled"), operators.machine("cpu"))[0].bytes
+    )
     assert found.note.startswith("compiling and the first call took")
 
 
@@ -125,21 +169,38 @@ def raises(failure):
 
 
 def test_where_nothing_compiles_the_row_says_so(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda *_, **__: raises(RuntimeError("InvalidCxxCompiler: no compiler found\nmore")))
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda *_, **__: raises(RuntimeError("InvalidCxxCompiler: no compiler found\nmore")),
+    )
     found = measure(Case("norm", "fp32", "rms", "compiled"), budget=3)
     assert found.status == "unsupported"
-    assert found.note == "torch.compile does not work here: RuntimeError: InvalidCxxCompiler: no compiler found"
+    assert (
+        found.note
+        == "torch.compile does not work here: RuntimeError: InvalidCxxCompiler: no compiler found"
+    )
 
 
 @pytest.mark.parametrize(
     ("message", "status", "note"),
     [
-        ("No available kernel. Aborting execution.", "unsupported", "this device has no flash attention in fp32"),
-        ("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to", "out-of-memory", "can't allocate"),
+        (
+            "No available kernel. Aborting execution.",
+            "unsupported",
+            "this device has no flash attention in fp32",
+        ),
+        (
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to",
+            "out-of-memory",
+            "can't allocate",
+        ),
     ],
 )
 def test_what_a_device_lacks_is_said(monkeypatch, message, status, note):
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", raises(RuntimeError(message)))
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", raises(RuntimeError(message))
+    )
     found = measure(Case("attention", "fp32", path="flash"), budget=3)
     assert found.status == status
     assert note in found.note
@@ -184,8 +245,15 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
 
     about = {"cases": cases, "measure": fake, "clock": lambda: now[0], "say": said.append}
     assert run(file, "cpu", budget=30, **about) == len(cases) - 3
-    assert shares == [pytest.approx(30 / len(cases)), pytest.approx(20 / (len(cases) - 1)), pytest.approx(10 / (len(cases) - 2))]
-    assert said[-1] == f"the budget is spent: {len(cases) - 3} of {len(cases)} are left for another run"
+    assert shares == [
+        pytest.approx(30 / len(cases)),
+        pytest.approx(20 / (len(cases) - 1)),
+        pytest.approx(10 / (len(cases) - 2)),
+    ]
+    assert (
+        said[-1]
+        == f"the budget is spent: {len(cases) - 3} of {len(cases)} are left for another run"
+    )
     said.clear()
     assert run(file, "cpu", budget=1000, **about) == 0
     assert said[0] == f"3 of {len(cases)} are measured already"
@@ -202,31 +270,50 @@ def test_eager_and_compiled_are_two_measurements():
 def measured():
     """Rows of a device of 100 GFLOP/s and 10 GB/s, and operators that reach half of its roof."""
     made = [
-        row("copy", achieved_bw_gbps=9.0), row("triad", achieved_bw_gbps=10.0, intensity=0.17, achieved_tflops=0.0017),
+        row("copy", achieved_bw_gbps=9.0),
+        row("triad", achieved_bw_gbps=10.0, intensity=0.17, achieved_tflops=0.0017),
         row("matmul", shape="64x64x64", achieved_tflops=0.1, intensity=100.0),
-    ]  # fmt: skip
+    ]
     for op, which, path, moved, flops in (
-        ("chain", CHAINS[0], "eager", 3e9, 2e9), ("chain", CHAINS[0], "compiled", 1e9, 2e9), ("softmax", "", "eager", 1e9, 1e9),
-        ("attention", "", "math", 4e9, 4e9), ("attention", "", "flash", 1e9, 4e9),
-    ):  # fmt: skip
+        ("chain", CHAINS[0], "eager", 3e9, 2e9),
+        ("chain", CHAINS[0], "compiled", 1e9, 2e9),
+        ("softmax", "", "eager", 1e9, 1e9),
+        ("attention", "", "math", 4e9, 4e9),
+        ("attention", "", "flash", 1e9, 4e9),
+    ):
         seconds = 2 * max(moved / 10e9, flops / 100e9)
-        made.append(row(
-            op, f"{which} path={path}".strip(), seconds, bytes=moved, flops=flops, intensity=flops / moved, error=1e-7,
-            achieved_bw_gbps=moved / seconds / 1e9, achieved_tflops=flops / seconds / 1e12,
-        ))  # fmt: skip
+        made.append(
+            row(
+                op,
+                f"{which} path={path}".strip(),
+                seconds,
+                bytes=moved,
+                flops=flops,
+                intensity=flops / moved,
+                error=1e-7,
+                achieved_bw_gbps=moved / seconds / 1e9,
+                achieved_tflops=flops / seconds / 1e12,
+            )
+        )
     return made
 
 
 def test_roofs_gains_report_and_figure():
     rows = measured()
     assert operators.roofs(rows) == (100e9, 10e9)
-    gains = {(one.name, one.path): (one.predicted, one.measured) for one in operators.speedups(rows)}
+    gains = {
+        (one.name, one.path): (one.predicted, one.measured) for one in operators.speedups(rows)
+    }
     assert gains == {
         (f"chain {CHAINS[0]}", "compiled"): (3.0, pytest.approx(3.0)),
         ("attention", "flash"): (4.0, pytest.approx(4.0)),
     }
     missing = msgspec.structs.replace(
-        rows[4], settings="x path=compiled", status="unsupported", note="no compiler", seconds_median=None
+        rows[4],
+        settings="x path=compiled",
+        status="unsupported",
+        note="no compiler",
+        seconds_median=None,
     )
     text = operators.report([*rows, missing], Manifest(lab="02", command="course lab run 02"))
     for line in (line for line in text.splitlines() if "| 1.0e-07 |" in line):
@@ -234,7 +321,11 @@ def test_roofs_gains_report_and_figure():
     assert text.count("| 1.0e-07 |") == 5
     assert "chain x, x path=compiled: unsupported, no compiler." in text
     axes = operators.plot(rows).figure.axes[0]
-    dots = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"}
+    dots = {
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_marker() == "o"
+    }
     assert dots == {(one.intensity, one.achieved_tflops * 1e12) for one in rows[3:]}
 
 
@@ -271,8 +362,13 @@ def test_without_torch_the_message_says_how_to_get_it(monkeypatch):
 
 
 def test_a_format_that_the_device_lacks_is_recorded(monkeypatch):
-    monkeypatch.setattr(operators, "TorchArrays", lambda *_: SimpleNamespace(
-        supports=lambda dtype: f"no {dtype} here", settings=lambda dtype: "", label="torch"))  # fmt: skip
+    monkeypatch.setattr(
+        operators,
+        "TorchArrays",
+        lambda *_: SimpleNamespace(
+            supports=lambda dtype: f"no {dtype} here", settings=lambda dtype: "", label="torch"
+        ),
+    )
     found = measure(Case("softmax", "bf16"))
     assert (found.status, found.note) == ("unsupported", "no bf16 here")
 

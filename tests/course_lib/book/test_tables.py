@@ -37,9 +37,14 @@ def test_json_carries_every_figure_and_every_source_it_cites():
 def test_every_figure_in_a_table_leads_to_the_row_that_says_where_it_is_from(site):
     import re
 
-    shown = "".join(repr(make()) for make in (tables.chip_table, tables.peak_table, tables.link_table, tables.dispute_table))
+    shown = "".join(
+        repr(make())
+        for make in (tables.chip_table, tables.peak_table, tables.link_table, tables.dispute_table)
+    )
     rows = tables.figure_tables()._repr_mimebundle_()["text/markdown"]
-    targets = set(re.findall(r"\{#(spec-[\w-]+)\}", rows)) | set(re.findall(r'id="(spec-[\w-]+)"', rows))
+    targets = set(re.findall(r"\{#(spec-[\w-]+)\}", rows)) | set(
+        re.findall(r'id="(spec-[\w-]+)"', rows)
+    )
     links = set(re.findall(r"\(#(spec-[\w-]+)\)", shown))
     assert links
     assert links <= targets
@@ -50,13 +55,21 @@ def test_a_figure_carries_its_value_in_si_units_for_the_page_to_sort_by(site):
     import re
 
     shown = repr(tables.chip_table()) + repr(tables.link_table())
-    figures = {re.sub(r"[^a-z0-9-]", "-", f"spec-{key}-{name}"): f.si for key in chips() for name, f in chip(key).figures.items()}
+    figures = {
+        re.sub(r"[^a-z0-9-]", "-", f"spec-{key}-{name}"): f.si
+        for key in chips()
+        for name, f in chip(key).figures.items()
+    }
     carried = re.findall(r'\(#(spec-[\w-]+)\)\{data-v="([^"]+)"\}', shown)
     assert len(carried) > 5 * len(chips())
-    assert all(float(value) == pytest.approx(figures[anchor], rel=1e-9) for anchor, value in carried)
+    assert all(
+        float(value) == pytest.approx(figures[anchor], rel=1e-9) for anchor, value in carried
+    )
 
 
-def test_on_the_site_each_chip_folds_and_rows_are_cards_and_a_notebook_has_plain_tables(site, monkeypatch):
+def test_on_the_site_each_chip_folds_and_rows_are_cards_and_a_notebook_has_plain_tables(
+    site, monkeypatch
+):
     def shown():
         return [
             made()._repr_mimebundle_()["text/markdown"]
@@ -70,7 +83,12 @@ def test_on_the_site_each_chip_folds_and_rows_are_cards_and_a_notebook_has_plain
 
 
 def test_disputes_are_marked_and_listed(site):
-    disputed = [(key, name) for key in chips() for name, f in chip(key).figures.items() if f.status == "disputed"]
+    disputed = [
+        (key, name)
+        for key in chips()
+        for name, f in chip(key).figures.items()
+        if f.status == "disputed"
+    ]
     assert len(tables.dispute_table().rows) == len(disputed)
     assert "†" in next(row for row in tables.peak_table().rows if row[0] == "B300")[6]
 

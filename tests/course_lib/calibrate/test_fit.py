@@ -1,19 +1,15 @@
-"""The fit: it finds constants that are known, sees nothing that is held out, and its report counts honestly."""
+"""The fit: it finds constants that are known, sees nothing that is held out, and its report counts
+honestly.
+"""
 
 import msgspec
 import numpy as np
 import pytest
 
 from course_lib import CourseError, calibrate, chip, ops, roofline
-from course_lib.calibrate import (
-    fit as calibrate_fit,
-)
-from course_lib.calibrate import (
-    own as calibrate_own,
-)
-from course_lib.calibrate import (
-    report as calibrate_report,
-)
+from course_lib.calibrate import fit as calibrate_fit
+from course_lib.calibrate import own as calibrate_own
+from course_lib.calibrate import report as calibrate_report
 from course_lib.calibrate.constants import FOLDER, from_file, to_toml
 from course_lib.calibrate.kernels import Kernel, seconds
 from course_lib.core import Work
@@ -29,29 +25,48 @@ def test_a_robust_fit_passes_over_outliers():
     rng = np.random.default_rng(1)
     sizes = rng.uniform(1, 100, 200)
     times = (5 + 3 * sizes) * np.where(np.arange(200) % 10, 1.0, 4.0)
-    found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / times), {"a": 1.0, "b": 1.0})
+    found = least_absolute(
+        lambda c: np.log((c["a"] + c["b"] * sizes) / times), {"a": 1.0, "b": 1.0}
+    )
     assert found == pytest.approx({"a": 5.0, "b": 3.0}, rel=5e-3)
 
 
 def test_a_ceiling_is_kept():
     sizes = np.linspace(1, 10, 20)
-    found = least_absolute(lambda c: np.log(sizes / c["share"] / (sizes / 1.3)), {"share": 0.5}, {"share": 1.0})
+    found = least_absolute(
+        lambda c: np.log(sizes / c["share"] / (sizes / 1.3)), {"share": 0.5}, {"share": 1.0}
+    )
     assert found["share"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("true", "start"), [((0.25, 0.015), (1e-5, 10.0)), ((5.0, 3.0), (1e5, 1e-5))])
+@pytest.mark.parametrize(
+    ("true", "start"), [((0.25, 0.015), (1e-5, 10.0)), ((5.0, 3.0), (1e5, 1e-5))]
+)
 def test_a_fit_that_begins_far_away_loses_no_constant(true, start):
-    """Where a constant hardly shows at first, a whole step would take it to nothing, whence no slope leads back."""
+    """Where a constant hardly shows at first, a whole step would take it to nothing, whence no
+    slope leads back.
+    """
     sizes = np.geomspace(1, 1e4, 30)
     times = true[0] + true[1] * sizes
-    found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / times), dict(zip("ab", start, strict=True)))
+    found = least_absolute(
+        lambda c: np.log((c["a"] + c["b"] * sizes) / times), dict(zip("ab", start, strict=True))
+    )
     assert (found["a"], found["b"]) == pytest.approx(true)
 
 
 def test_constants_of_products_are_found_again():
-    true = msgspec.structs.replace(CONSTANTS, compute=0.65, bandwidth=0.9, overhead=8e-6, overlap=3.0, reload=20.0)
+    true = msgspec.structs.replace(
+        CONSTANTS, compute=0.65, bandwidth=0.9, overhead=8e-6, overlap=3.0, reload=20.0
+    )
     rng = np.random.default_rng(0)
-    sizes = np.stack([2 ** rng.integers(0, 14, 300), 128 * rng.integers(4, 128, 300), 128 * rng.integers(4, 128, 300)], axis=1)
+    sizes = np.stack(
+        [
+            2 ** rng.integers(0, 14, 300),
+            128 * rng.integers(4, 128, 300),
+            128 * rng.integers(4, 128, 300),
+        ],
+        axis=1,
+    )
     shapes = calibrate_fit.Products(sizes, np.ones(300))
     bound = shapes.bound(A100)
     times = seconds(Kernel(bound, bound.work), A100, true) * np.exp(rng.laplace(0, 0.03, 300))
@@ -77,7 +92,9 @@ def test_the_split_is_by_shape_and_fixed():
 
 
 def test_what_is_held_out_does_not_touch_the_constants():
-    """The fit of the products that it sees is the file's, and others' times being doubled would change the file's error only."""
+    """The fit of the products that it sees is the file's, and others' times being doubled would
+    change the file's error only.
+    """
     shapes = calibrate_fit.products("matmul_a100_transformer_gemms")
     unseen = calibrate_fit.held_out(len(shapes.seconds))
     found = calibrate_fit.fit_products(shapes.some(~unseen), A100, CONSTANTS)
@@ -95,7 +112,9 @@ def test_other_products_of_the_laboratory_are_as_near_by_matrix():
     found = calibrate_fit.fit_products(shapes.some(~marks), A100, CONSTANTS)
     test = shapes.some(marks)
     bound = test.bound(A100)
-    assert calibrate.mean_error(seconds(Kernel(bound, bound.work), A100, found), test.seconds) <= 0.08
+    assert (
+        calibrate.mean_error(seconds(Kernel(bound, bound.work), A100, found), test.seconds) <= 0.08
+    )
 
 
 def test_the_fit_beats_what_it_would_be_without_tiles():
@@ -105,13 +124,18 @@ def test_the_fit_beats_what_it_would_be_without_tiles():
 
     def plain(c, some):
         bound = some.bound(A100)
-        return c["overhead"] + np.maximum(bound.t_math / c["compute"], bound.t_memory / c["bandwidth"])
+        return c["overhead"] + np.maximum(
+            bound.t_math / c["compute"], bound.t_memory / c["bandwidth"]
+        )
 
     seen, test = shapes.some(~unseen), shapes.some(unseen)
     start = {"compute": 0.7, "bandwidth": 0.8, "overhead": 4e-6}
     found = least_absolute(lambda c: np.log(plain(c, seen) / seen.seconds), start)
     tiled = calibrate.predict(test.bound(A100), A100).expected
-    assert calibrate.mean_error(tiled, test.seconds) < calibrate.mean_error(plain(found, test), test.seconds) - 0.01
+    assert (
+        calibrate.mean_error(tiled, test.seconds)
+        < calibrate.mean_error(plain(found, test), test.seconds) - 0.01
+    )
 
 
 def test_misalignment_is_what_the_table_shows():
@@ -126,12 +150,16 @@ def test_files_are_written_and_read_again(tmp_path):
         again, shipped = from_file(path, "bf16"), from_file(FOLDER / path.name, "bf16")
         for name in again.constants.__struct_fields__:
             # Another machine's arithmetic may round the last step of a fit another way.
-            assert getattr(again.constants, name) == pytest.approx(getattr(shipped.constants, name), rel=5e-2), (path.name, name)
+            assert getattr(again.constants, name) == pytest.approx(
+                getattr(shipped.constants, name), rel=5e-2
+            ), (path.name, name)
         assert "2026-01-01" in again.source
 
 
 def test_scaled_chips_keep_the_order_of_the_published_bests():
-    best = {key: calibrate.achieved(key)[0] for key in ("a100-sxm-80", "h100-sxm", "b200-sxm", "mi300x")}
+    best = {
+        key: calibrate.achieved(key)[0] for key in ("a100-sxm-80", "h100-sxm", "b200-sxm", "mi300x")
+    }
     assert list(best) == sorted(best, key=best.__getitem__, reverse=True)
 
 
@@ -157,15 +185,42 @@ def rows(true, dtype="bf16", noise=0.0):
     """What lab 0 would measure on a chip of these constants."""
     rng = np.random.default_rng(0)
     found = []
-    shapes = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192, 12_288)] + [(m, 8192, 8192) for m in (1, 16, 128)]
-    common = {"device": "NVIDIA A100-SXM4-80GB", "kind": "cuda", "timing": "cold", "data": "random", "status": "ok"}
+    shapes = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192, 12_288)] + [
+        (m, 8192, 8192) for m in (1, 16, 128)
+    ]
+    common = {
+        "device": "NVIDIA A100-SXM4-80GB",
+        "kind": "cuda",
+        "timing": "cold",
+        "data": "random",
+        "status": "ok",
+    }
     for b, d, f in shapes:
         bound = roofline(ops.matmul(b, d, f, x=dtype, w=dtype), A100)
-        time = float(seconds(Kernel(bound, bound.work), A100, true)) * np.exp(noise * rng.standard_normal())
-        found.append(Row(op="matmul", dtype=dtype, shape=f"{b}x{d}x{f}", seconds_median=time, date="2026-05-01T10:00", **common))
+        time = float(seconds(Kernel(bound, bound.work), A100, true)) * np.exp(
+            noise * rng.standard_normal()
+        )
+        found.append(
+            Row(
+                op="matmul",
+                dtype=dtype,
+                shape=f"{b}x{d}x{f}",
+                seconds_median=time,
+                date="2026-05-01T10:00",
+                **common,
+            )
+        )
     for size in (2**20, 2**24, 2**30):
-        time = (true.overhead + size / A100.bandwidth / true.bandwidth) * np.exp(noise * rng.standard_normal())
-        more = {"op": "copy", "dtype": "fp32", "shape": str(size), "bytes": float(size), "flops": 0.0}
+        time = (true.overhead + size / A100.bandwidth / true.bandwidth) * np.exp(
+            noise * rng.standard_normal()
+        )
+        more = {
+            "op": "copy",
+            "dtype": "fp32",
+            "shape": str(size),
+            "bytes": float(size),
+            "flops": 0.0,
+        }
         found.append(Row(**more, seconds_median=time, **common))
     return found
 
@@ -176,7 +231,9 @@ TRUE = msgspec.structs.replace(CONSTANTS, compute=0.62, bandwidth=0.88, overhead
 def test_own_measurements_give_own_constants():
     found = calibrate_own.fit(rows(TRUE))
     for name in calibrate_own.FITTED:
-        assert getattr(found.constants["bf16"], name) == pytest.approx(getattr(TRUE, name), rel=0.02), name
+        assert getattr(found.constants["bf16"], name) == pytest.approx(
+            getattr(TRUE, name), rel=0.02
+        ), name
     assert found.date == "2026-05-01"
     assert "NVIDIA A100-SXM4-80GB" in found.source
 
@@ -192,9 +249,16 @@ def test_the_readers_range_holds_four_in_five_of_the_rows(tmp_path):
     file.write_text(to_toml(found))
     sizes = [[int(size) for size in row.shape.split("x")] for row in measured if row.op == "matmul"]
     works = [ops.matmul(*shape) for shape in sizes]
-    works += [Work(row.flops, row.bytes, row.dtype, "vector") for row in measured if row.op == "copy"]
-    expected = [float(calibrate.predict(roofline(work, A100), A100, constants=file).expected) for work in works]
-    away = np.abs(np.log([time / row.seconds_median for time, row in zip(expected, measured, strict=True)]))
+    works += [
+        Work(row.flops, row.bytes, row.dtype, "vector") for row in measured if row.op == "copy"
+    ]
+    expected = [
+        float(calibrate.predict(roofline(work, A100), A100, constants=file).expected)
+        for work in works
+    ]
+    away = np.abs(
+        np.log([time / row.seconds_median for time, row in zip(expected, measured, strict=True)])
+    )
     assert np.mean(away <= found.widen) == pytest.approx(0.8, abs=1 / len(measured))
 
 
@@ -223,7 +287,10 @@ def test_what_rows_leave_open_stays_as_published():
         (lambda all_: [*all_, msgspec.structs.replace(all_[0], device="other")], "one device"),
         (lambda all_: [msgspec.structs.replace(row, device="other") for row in all_], "--chip"),
         (lambda all_: [msgspec.structs.replace(row, data="zeros") for row in all_], "random"),
-        (lambda all_: [msgspec.structs.replace(row, dtype="fp8") for row in all_], "no matmul in a format"),
+        (
+            lambda all_: [msgspec.structs.replace(row, dtype="fp8") for row in all_],
+            "no matmul in a format",
+        ),
         (lambda all_: [msgspec.structs.replace(all_[0], shape="8192"), *all_[1:]], "BxDxF"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Predictions: between the bound and what was measured, explainable, honest about whose constants they are."""
+"""Predictions: between the bound and what was measured, explainable, honest about whose constants
+they are.
+"""
 
 import math
 import re
@@ -41,7 +43,9 @@ def product(*sizes, on=A100, **formats):
     return roofline(ops.matmul(*sizes, **formats), on)
 
 
-@given(SIZES, SIZES, SIZES, st.sampled_from(["a100-sxm-80", "h100-sxm", "l40s", "mi300x", "b200-sxm"]))
+@given(
+    SIZES, SIZES, SIZES, st.sampled_from(["a100-sxm-80", "h100-sxm", "l40s", "mi300x", "b200-sxm"])
+)
 @settings(max_examples=60)
 def test_the_range_lies_above_the_bound(b, d, f, key):
     step = product(b, d, f, on=chip(key))
@@ -53,7 +57,9 @@ def test_the_range_lies_above_the_bound(b, d, f, key):
 def test_every_chip_gets_a_prediction_that_names_its_source(key):
     one = chip(key)
     unit = "matrix" if any(name.startswith("matrix.") for name in one.peaks) else "vector"
-    dtype = next(name.partition(".")[2] for name in one.peaks if name.startswith(unit) and "/" not in name)
+    dtype = next(
+        name.partition(".")[2] for name in one.peaks if name.startswith(unit) and "/" not in name
+    )
     step = roofline(Work(1e12, 1e9, dtype, unit), one)
     likely = calibrate.predict(step, one)
     assert step.lower <= likely.low < likely.expected < likely.high
@@ -83,19 +89,31 @@ def test_with_perfect_constants_the_expected_time_is_the_bound():
     perfect = msgspec.structs.replace(
         calibrate.calibration(A100, "bf16"),
         constants=calibrate.Constants(
-            compute=1.0, bandwidth=1.0, overhead=0.0, overlap=1e3, reload=0.0, misaligned=1.0, unpack=0.0, gap=0.0, launch=0.0
+            compute=1.0,
+            bandwidth=1.0,
+            overhead=0.0,
+            overlap=1e3,
+            reload=0.0,
+            misaligned=1.0,
+            unpack=0.0,
+            gap=0.0,
+            launch=0.0,
         ),
-    )  # fmt: skip
+    )
     # One full wave of the largest tiles, and a product so thin that memory decides.
     for sizes in ((256 * 9, 65_536, 128 * 12), (1, 8192, 65_536)):
         step = product(*sizes)
-        assert calibrate.predict(step, A100, constants=perfect).expected == pytest.approx(step.lower, rel=1e-3)
+        assert calibrate.predict(step, A100, constants=perfect).expected == pytest.approx(
+            step.lower, rel=1e-3
+        )
 
 
 @given(
-    st.sampled_from(["llama-3-8b", "mixtral-8x7b"]), st.sampled_from(["a100-sxm-80", "h100-sxm", "mi300x"]),
-    st.sampled_from(["bf16", "int8", "int4/32"]), st.sampled_from([1, 64]),
-)  # fmt: skip
+    st.sampled_from(["llama-3-8b", "mixtral-8x7b"]),
+    st.sampled_from(["a100-sxm-80", "h100-sxm", "mi300x"]),
+    st.sampled_from(["bf16", "int8", "int4/32"]),
+    st.sampled_from([1, 64]),
+)
 @settings(max_examples=12)
 def test_a_breakdown_adds_up_and_takes_nothing_back(model, key, w, batch):
     step = llm.decode(model, key, batch, 512, w=w)
@@ -107,11 +125,16 @@ def test_a_breakdown_adds_up_and_takes_nothing_back(model, key, w, batch):
 
 
 def test_what_is_missing_of_three_formats_is_no_single_constant():
-    """A nearly constant difference between measurement and bound, of one part that shrinks, one that grows and one that stays."""
+    """A nearly constant difference between measurement and bound, of one part that shrinks, one
+    that grows and one that stays.
+    """
     rows = {r.w: r for r in published.runs("decode_gptfast_bs1") if r.model == "llama-2-7b"}
     missing = [rows[w].measured - rows[w].predicted for w in ("bf16", "int8", "int4/32")]
     assert max(missing) / min(missing) < 1.1
-    spent = [calibrate.breakdown(llm.decode("llama-2-7b", A100, 1, 1, w=w), A100) for w in ("bf16", "int8", "int4/32")]
+    spent = [
+        calibrate.breakdown(llm.decode("llama-2-7b", A100, 1, 1, w=w), A100)
+        for w in ("bf16", "int8", "int4/32")
+    ]
     wide, half, narrow = spent
     assert wide["bandwidth"] > 1.5 * half["bandwidth"] > 2 * narrow["bandwidth"] > 0
     assert wide["unpack"] == 0 < half["unpack"] < narrow["unpack"] / 2
@@ -123,9 +146,13 @@ def test_a_breakdown_takes_the_readers_constants_and_names_what_is_wrong():
     step = llm.decode("llama-3-8b", A100, 1, 512)
     own = msgspec.structs.replace(
         calibrate.calibration(A100, "bf16"),
-        constants=msgspec.structs.replace(calibrate.calibration(A100, "bf16").constants, bandwidth=0.5),
+        constants=msgspec.structs.replace(
+            calibrate.calibration(A100, "bf16").constants, bandwidth=0.5
+        ),
     )
-    assert calibrate.breakdown(step, A100, constants=own)["bandwidth"] == pytest.approx(step.lower, rel=0.02)
+    assert calibrate.breakdown(step, A100, constants=own)["bandwidth"] == pytest.approx(
+        step.lower, rel=0.02
+    )
     with pytest.raises(CourseError, match="estimate must be an Estimate"):
         calibrate.breakdown(3.0, A100)
 
@@ -137,7 +164,9 @@ def tiles_by_hand(b, f, rows, columns, units):
     return len(waves) * units * rows * columns / (b * f)
 
 
-@given(st.integers(1, 3000), st.integers(1, 3000), st.sampled_from(achieved.TILES), st.integers(1, 140))
+@given(
+    st.integers(1, 3000), st.integers(1, 3000), st.sampled_from(achieved.TILES), st.integers(1, 140)
+)
 @settings(max_examples=50)
 def test_waves_against_laying_the_tiles_out(b, f, tile, units):
     counted = achieved.tiled((b, 64, f, 1), tile, 1, units, reload=0)
@@ -146,21 +175,28 @@ def test_waves_against_laying_the_tiles_out(b, f, tile, units):
 
 
 def test_one_tile_more_than_a_wave_costs_a_second_one():
-    one, more = (achieved.tiled((256, 32_768, 128 * n, 1), (256, 128), 1, 108, reload=0) for n in (108, 109))
+    one, more = (
+        achieved.tiled((256, 32_768, 128 * n, 1), (256, 128), 1, 108, reload=0) for n in (108, 109)
+    )
     assert (one, more * 109 / 108) == pytest.approx((1, 2))
     # A library takes smaller tiles then, or splits, and loses less; but it loses.
-    whole, beyond = (float(calibrate.predict(product(256, 32_768, 128 * n), A100).expected) for n in (108, 109))
+    whole, beyond = (
+        float(calibrate.predict(product(256, 32_768, 128 * n), A100).expected) for n in (108, 109)
+    )
     assert 1.05 * whole < beyond < 2 * whole
 
 
 def test_a_crooked_row_costs():
-    straight, crooked = (calibrate.predict(product(8192, 4096, f), A100).expected for f in (10_944, 10_922))
+    straight, crooked = (
+        calibrate.predict(product(8192, 4096, f), A100).expected for f in (10_944, 10_922)
+    )
     assert crooked > 1.2 * straight
 
 
 def test_narrow_weights_are_faster_but_less_than_their_bytes():
     bf16, int8, int4 = (
-        float(calibrate.predict(product(1, 8192, 28_672, w=w), A100).expected) for w in ("bf16", "int8", "int4/32")
+        float(calibrate.predict(product(1, 8192, 28_672, w=w), A100).expected)
+        for w in ("bf16", "int8", "int4/32")
     )
     assert bf16 / 2 < int8 < bf16
     assert int8 / 2 < int4 < int8
@@ -170,10 +206,16 @@ def test_unpacking_needs_weights_narrower_than_the_arithmetic():
     """Integers multiplied as integers are not widened."""
     slow = msgspec.structs.replace(calibrate.calibration(A100, "bf16").constants, unpack=1e6)
     found = msgspec.structs.replace(calibrate.calibration(A100, "bf16"), constants=slow)
-    for formats in ({"x": "int8", "w": "int8"}, {"x": "bf16", "w": "bf16"}, {"x": "bf16", "w": "bf16", "out": "fp32"}):
+    for formats in (
+        {"x": "int8", "w": "int8"},
+        {"x": "bf16", "w": "bf16"},
+        {"x": "bf16", "w": "bf16", "out": "fp32"},
+    ):
         step = product(1, 8192, 8192, **formats)
         assert calibrate.predict(step, A100, constants=found).expected < 1e-3
-    assert calibrate.predict(product(1, 8192, 8192, w="int8"), A100, constants=found).expected > 1e-3
+    assert (
+        calibrate.predict(product(1, 8192, 8192, w="int8"), A100, constants=found).expected > 1e-3
+    )
 
 
 def test_unpacking_fits_into_the_instructions_that_there_are():
@@ -182,7 +224,8 @@ def test_unpacking_fits_into_the_instructions_that_there_are():
         on = chip(key)
         in_a_clock = 1 / calibrate.calibration(on, "bf16").constants.unpack
         assert in_a_clock < 2 * on.integer_lanes <= 2 * on.lanes
-    # What an H100's memory brings of four-bit weights outruns it, so the bytes alone do not tell the gain of a single token.
+    # What an H100's memory brings of four-bit weights outruns it, so the bytes alone do not tell
+    # the gain of a single token.
     h100 = chip("h100-sxm")
     assert h100.multiprocessors * h100.clock * in_a_clock < h100.bandwidth / itemsize("int4/32")
     step, wide = (product(1, 8192, 28_672, w=w, on=h100) for w in ("int4/32", "bf16"))
@@ -195,10 +238,15 @@ def test_widening_grows_with_multiprocessors_not_with_the_vector_unit():
     times = []
     for key in ("a100-sxm-80", "h100-sxm"):
         on = chip(key)
-        step, known = product(1, 8192, 28_672, w="int4/32", on=on), calibrate.calibration(on, "bf16")
+        step, known = (
+            product(1, 8192, 28_672, w="int4/32", on=on),
+            calibrate.calibration(on, "bf16"),
+        )
         added = msgspec.structs.replace(known.constants, overlap=1.0)
         wide, hidden = (
-            calibrate.predict(step, on, constants=msgspec.structs.replace(known, constants=constants)).expected
+            calibrate.predict(
+                step, on, constants=msgspec.structs.replace(known, constants=constants)
+            ).expected
             for constants in (added, msgspec.structs.replace(added, unpack=0.0))
         )
         times.append((wide - hidden) * on.multiprocessors * on.clock)
@@ -206,12 +254,18 @@ def test_widening_grows_with_multiprocessors_not_with_the_vector_unit():
 
 
 def test_widening_on_a_chip_of_few_cores_is_not_known():
-    one, other = (calibrate.predict(product(1, 8192, 28_672, w=w, on=chip("tpu-v5e")), "tpu-v5e") for w in ("int8", "int4"))
+    one, other = (
+        calibrate.predict(product(1, 8192, 28_672, w=w, on=chip("tpu-v5e")), "tpu-v5e")
+        for w in ("int8", "int4")
+    )
     assert "widen" not in one.source + other.source
 
 
 def test_an_engine_may_hide_what_widening_takes():
-    wide, narrow = (calibrate.predict(llm.decode("llama-2-7b", A100, 1, 128, w=w), A100) for w in ("bf16", "int4/32"))
+    wide, narrow = (
+        calibrate.predict(llm.decode("llama-2-7b", A100, 1, 128, w=w), A100)
+        for w in ("bf16", "int4/32")
+    )
     assert narrow.low / narrow.expected < wide.low / wide.expected
     assert narrow.high / narrow.expected == pytest.approx(wide.high / wide.expected)
     assert "hides it" in narrow.source
@@ -244,9 +298,16 @@ def test_kernels_add_their_overhead():
 
 def test_products_of_one_input_run_as_one():
     def names(step):
-        return sorted(kernel.work.shape[2] for kernel in achieved.kernels(step) if achieved.product(kernel.work) is not None)
+        return sorted(
+            kernel.work.shape[2]
+            for kernel in achieved.kernels(step)
+            if achieved.product(kernel.work) is not None
+        )
 
-    parts = {name: product(64, 4096, f) for name, f in {"q": 4096, "k": 1024, "v": 1024, "out": 4096}.items()}
+    parts = {
+        name: product(64, 4096, f)
+        for name, f in {"q": 4096, "k": 1024, "v": 1024, "out": 4096}.items()
+    }
     together = total(**parts)
     assert names(together) == [4096, 4096 + 1024 + 1024]
     flops = sum(kernel.bound.flops for kernel in achieved.kernels(together))
@@ -261,7 +322,9 @@ def test_kernels_lose_nothing_of_a_step(key):
     step = llm.decode(key, "h100-sxm", 4, 1024)
     every = list(achieved.kernels(step))
     for name in ("flops", "bytes", "t_math", "t_memory"):
-        assert sum(getattr(kernel.bound, name) for kernel in every) == pytest.approx(getattr(step, name))
+        assert sum(getattr(kernel.bound, name) for kernel in every) == pytest.approx(
+            getattr(step, name)
+        )
 
 
 def test_a_product_is_known_by_its_flops_not_by_its_shape():
@@ -277,17 +340,25 @@ def test_a_product_is_known_by_its_flops_not_by_its_shape():
 def test_steps_launched_one_by_one_are_further_apart():
     prompt, token = llm.prefill("llama-2-7b", A100, 1, 128), llm.decode("llama-2-7b", A100, 1, 128)
     graph = calibrate.calibration(A100, "bf16")
-    launched = msgspec.structs.replace(graph, constants=msgspec.structs.replace(graph.constants, launch=1e-3))
+    launched = msgspec.structs.replace(
+        graph, constants=msgspec.structs.replace(graph.constants, launch=1e-3)
+    )
     kernels = 7 * 32
     assert calibrate.predict(prompt, A100, constants=launched).expected > 0.9e-3 * kernels
-    assert calibrate.predict(token, A100, constants=launched).expected == calibrate.predict(token, A100, constants=graph).expected
+    assert (
+        calibrate.predict(token, A100, constants=launched).expected
+        == calibrate.predict(token, A100, constants=graph).expected
+    )
 
 
 def test_tensor_parallel_steps_pay_for_their_collectives():
     slow = msgspec.structs.replace(calibrate.calibration(A100, "bf16"))
     slow = msgspec.structs.replace(slow, links=msgspec.structs.replace(slow.links, latency=1e-3))
     step = llm.decode("llama-2-70b", A100, 1, 128, tp=4, link="nvlink")
-    extra = calibrate.predict(step, A100, constants=slow).expected - calibrate.predict(step, A100).expected
+    extra = (
+        calibrate.predict(step, A100, constants=slow).expected
+        - calibrate.predict(step, A100).expected
+    )
     assert extra > 0.9e-3 * 2 * 80
 
 
@@ -302,11 +373,15 @@ def test_all_reduce_of_one_chip_is_free_and_large_ones_reach_the_links():
     assert calibrate.all_reduce(1e9, A100, 1).expected == 0
     links = calibrate.calibration(A100).links
     huge = calibrate.all_reduce(1e15, A100, 8).expected
-    assert huge == pytest.approx(all_reduce(1e15, A100.links["nvlink"], 8) / links.bandwidth, rel=1e-3)
+    assert huge == pytest.approx(
+        all_reduce(1e15, A100.links["nvlink"], 8) / links.bandwidth, rel=1e-3
+    )
 
 
 def test_pieces_of_the_best_number_give_the_time_of_a_collective():
-    """The formula is the least, over how many pieces a message is cut into, of what pieces over two hops take."""
+    """The formula is the least, over how many pieces a message is cut into, of what pieces over two
+    hops take.
+    """
     latency, bytes_time = 2e-5, 5e-4
     counts = np.arange(1, 10_000)
     # The second hop starts when the first piece has arrived, so there is one turn more than pieces.
@@ -326,14 +401,22 @@ def test_predictions_broadcast():
 
 
 def test_less_power_never_gives_more():
-    assert calibrate.calibration(chip("h100-pcie")).constants.compute < calibrate.calibration(chip("h100-sxm")).constants.compute
-    assert calibrate.calibration(chip("a100-sxm-40")).constants == calibrate.calibration(A100).constants
+    assert (
+        calibrate.calibration(chip("h100-pcie")).constants.compute
+        < calibrate.calibration(chip("h100-sxm")).constants.compute
+    )
+    assert (
+        calibrate.calibration(chip("a100-sxm-40")).constants
+        == calibrate.calibration(A100).constants
+    )
 
 
 def test_whose_constants(tmp_path):
     assert nearest(chip("l40s"))[0] == "a100-sxm-80"
     assert nearest(chip("mi250x"))[0] == "mi300x"
-    assert nearest(chip("tpu-v5e"))[0] == "a100-sxm-80"  # nobody of its vendor's: the one measured most
+    assert (
+        nearest(chip("tpu-v5e"))[0] == "a100-sxm-80"
+    )  # nobody of its vendor's: the one measured most
     own = tmp_path / "h300.toml"
     own.write_text((FOLDER.parent / "chips" / "h100-sxm.toml").read_text())
     assert nearest(Accelerator.from_toml(own))[0] in calibrate.calibrations()
@@ -350,16 +433,27 @@ def test_a_format_that_lends_its_constants_is_surer_than_the_one_that_takes_them
 
 
 @pytest.mark.parametrize(
-    ("year", "like"), [(1999, {"a100-sxm-80"}), (2021, {"a100-sxm-80", "h100-sxm"}), (2022, {"h100-sxm"}), (2099, {"b300-sxm"})]
+    ("year", "like"),
+    [
+        (1999, {"a100-sxm-80"}),
+        (2021, {"a100-sxm-80", "h100-sxm"}),
+        (2022, {"h100-sxm"}),
+        (2099, {"b300-sxm"}),
+    ],
 )
-def test_a_readers_own_chip_takes_the_constants_of_its_vendors_nearest_in_years(year, like, tmp_path, monkeypatch):
+def test_a_readers_own_chip_takes_the_constants_of_its_vendors_nearest_in_years(
+    year, like, tmp_path, monkeypatch
+):
     text = (FOLDER.parent / "chips" / "h100-sxm.toml").read_text()
     (tmp_path / "mine.toml").write_text(text.replace("year = 2022", f"year = {year}"))
     monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
     found, why = nearest(chip("mine"))
     assert found in like
     assert why == "of NVIDIA's the nearest in years"
-    assert f"{found}'s constants, for nobody measured mine" in calibrate.calibration("mine", "bf16").source
+    assert (
+        f"{found}'s constants, for nobody measured mine"
+        in calibrate.calibration("mine", "bf16").source
+    )
 
 
 @pytest.mark.parametrize("key", calibrate.calibrations())
@@ -384,7 +478,9 @@ def test_ranges_widen_as_independent_doubts_add():
 
 
 def test_coverage_and_error_are_counted_right():
-    likely = calibrate.Prediction(np.array([1.0, 2.0]), np.array([0.5, 1.9]), np.array([1.5, 2.1]), "")
+    likely = calibrate.Prediction(
+        np.array([1.0, 2.0]), np.array([0.5, 1.9]), np.array([1.5, 2.1]), ""
+    )
     assert calibrate.coverage(likely, [1.0, 3.0]) == 0.5
     assert calibrate.mean_error([1.0, 2.0], [2.0, 1.0]) == pytest.approx(0.75)
 
@@ -395,7 +491,10 @@ def test_coverage_and_error_are_counted_right():
         (lambda: calibrate.predict(3.0, A100), "estimate must be an Estimate"),
         (lambda: calibrate.predict(product(1, 1, 1), "h10"), "did you mean 'h100-sxm'"),
         (lambda: calibrate.predict(product(1, 1, 1), A100, dtype="fp17"), "unknown dtype"),
-        (lambda: calibrate.predict(product(1, 1, 1), A100, constants="nowhere.toml"), "nowhere.toml"),
+        (
+            lambda: calibrate.predict(product(1, 1, 1), A100, constants="nowhere.toml"),
+            "nowhere.toml",
+        ),
         (lambda: calibrate.all_reduce(1.0, A100, 8, link="ici"), "unknown link"),
     ],
 )
@@ -416,7 +515,9 @@ def test_a_decode_step_is_its_bytes_at_what_a_stream_reaches_and_its_gaps(key, c
     """The page's prediction by hand, which leaves overlap and tiles out."""
     step = llm.decode(key, A100, 1, context)
     c = calibrate.calibration(A100, "bf16").constants
-    kernels = step.kernels - 3 * model(key).layers  # queries, keys and values as one, gate and up as one
+    kernels = (
+        step.kernels - 3 * model(key).layers
+    )  # queries, keys and values as one, gate and up as one
     by_hand = step.lower / c.bandwidth + kernels * (c.overhead + c.gap)
     assert calibrate.predict(step, A100).expected == pytest.approx(by_hand, rel=0.01)
 
@@ -431,5 +532,8 @@ def test_every_measurement_names_its_chip():
 
 def test_no_page_quotes_a_figure_that_its_reader_cannot_compute_again():
     said = r"outside this book|not among this book|this book does not carry|cannot rerun"
-    for file in [*(ROOT / "chapters" / "cells").rglob("*.qmd"), *(ROOT / "chapters" / "en").glob("*.qmd")]:
+    for file in [
+        *(ROOT / "chapters" / "cells").rglob("*.qmd"),
+        *(ROOT / "chapters" / "en").glob("*.qmd"),
+    ]:
         assert not re.search(said, file.read_text(encoding="utf-8")), file

@@ -44,7 +44,9 @@ def test_bounds_of_one_operator(flops, moved, peak, bandwidth, comms):
     assert max(times) <= step.lower <= step.upper <= 3 * step.lower
     assert step.attainable <= peak * (1 + 1e-12)
     assert step.attainable <= step.intensity * bandwidth * (1 + 1e-12)
-    assert times[("compute-bound", "memory-bound", "communication-bound").index(step.bound)] == max(times)
+    assert times[("compute-bound", "memory-bound", "communication-bound").index(step.bound)] == max(
+        times
+    )
 
 
 @given(flops=positive, moved=positive, peak=positive, bandwidth=positive)
@@ -87,10 +89,18 @@ def test_total_adds_and_is_not_the_maximum_of_sums(parts):
     assert whole.kernels == len(parts)
     assert whole.parts == steps
     for field in ("t_math", "t_memory", "t_network", "flops", "bytes"):
-        assert getattr(whole, field) == pytest.approx(sum(getattr(s, field) for s in steps.values()))
+        assert getattr(whole, field) == pytest.approx(
+            sum(getattr(s, field) for s in steps.values())
+        )
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(1e-3, 1e6), st.floats(0, 1e6)), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.floats(1e-3, 1e6), st.floats(0, 1e6)),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_total_with_three_ceilings(parts):
     steps = [roofline(Work(f, b, "bf16"), Machine(1.0, 1.0), comms=c) for f, b, c in parts]
     whole = total(**{f"part{i}": step for i, step in enumerate(steps)})
@@ -100,9 +110,9 @@ def test_total_with_three_ceilings(parts):
     assert whole.lower <= whole.upper * (1 + 1e-12)
     assert whole.upper <= 3 * whole.lower * (1 + 1e-12)
     assert whole.upper == pytest.approx(sum(step.upper for step in steps))
-    assert ("compute-bound", "memory-bound", "communication-bound").index(whole.bound) in np.flatnonzero(
-        np.isclose(sums, max(sums))
-    )
+    assert ("compute-bound", "memory-bound", "communication-bound").index(
+        whole.bound
+    ) in np.flatnonzero(np.isclose(sums, max(sums)))
 
 
 def test_totals_of_totals_keep_their_parts():
@@ -118,17 +128,24 @@ def test_totals_of_totals_keep_their_parts():
 def test_total_names_the_longest_sum():
     machine = Machine(1e12, 1e12)
     long_memory, short_math = Work(1, 1e12, "bf16"), Work(1e10, 1, "bf16")
-    assert total(a=roofline(long_memory, machine), b=roofline(short_math, machine)).bound == "memory-bound"
+    assert (
+        total(a=roofline(long_memory, machine), b=roofline(short_math, machine)).bound
+        == "memory-bound"
+    )
 
 
 def test_operators_do_not_hide_each_others_traffic():
     reads, computes = Work(1.0, 10.0, "bf16"), Work(10.0, 1.0, "bf16")
-    both = total(reads=roofline(reads, Machine(1.0, 1.0)), computes=roofline(computes, Machine(1.0, 1.0)))
+    both = total(
+        reads=roofline(reads, Machine(1.0, 1.0)), computes=roofline(computes, Machine(1.0, 1.0))
+    )
     assert (both.lower, both.t_math, both.t_memory) == (20, 11, 11)
 
 
 def test_a_tie_is_compute_bound():
-    assert roofline(Work(10.0, 10.0, "bf16"), Machine(1.0, 1.0), comms=10.0).bound == "compute-bound"
+    assert (
+        roofline(Work(10.0, 10.0, "bf16"), Machine(1.0, 1.0), comms=10.0).bound == "compute-bound"
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,13 +161,19 @@ def test_a_tie_is_compute_bound():
 def test_a_tie_goes_to_the_earlier_ceiling(times, bound):
     flops, moved, comms = times
     assert roofline(Work(flops, moved, "bf16"), Machine(1.0, 1.0), comms=comms).bound == bound
-    in_array = roofline(Work(np.array([flops]), np.array([moved]), "bf16"), Machine(1.0, 1.0), comms=[comms]).bound
+    in_array = roofline(
+        Work(np.array([flops]), np.array([moved]), "bf16"), Machine(1.0, 1.0), comms=[comms]
+    ).bound
     assert list(in_array) == [bound]
 
 
 def test_work_scales_with_a_number_and_with_an_array():
     work = ops.matmul(4, 8, 16)
-    assert ((3 * work).flops, (3 * work).bytes, (3 * work).kernels) == (3 * work.flops, 3 * work.bytes, 3)
+    assert ((3 * work).flops, (3 * work).bytes, (3 * work).kernels) == (
+        3 * work.flops,
+        3 * work.bytes,
+        3,
+    )
     assert np.array_equal((np.array([1, 2]) * work).flops, [work.flops, 2 * work.flops])
     assert isinstance(np.float64(3) * work, Work)
     assert ((work * 3).bytes, (np.int64(3) * work).bytes) == (3 * work.bytes, 3 * work.bytes)
@@ -172,17 +195,30 @@ def test_zero_times_work_names_the_factor():
         0 * Work(1, 1, "bf16")
 
 
-@given(st.lists(st.tuples(positive, positive, st.floats(0, 1e3)), min_size=1, max_size=5), st.sampled_from([0.99, 1.01]))
+@given(
+    st.lists(st.tuples(positive, positive, st.floats(0, 1e3)), min_size=1, max_size=5),
+    st.sampled_from([0.99, 1.01]),
+)
 def test_sensitivity_is_the_slope_of_the_bound(parts, faster):
     def bound(peak=1.0, bandwidth=1.0, link=1.0):
         steps = [
-            roofline(Work(1e15 * f, 1e12 * b, "bf16"), Machine(1e15 * peak, 1e12 * bandwidth), comms=c / link)
+            roofline(
+                Work(1e15 * f, 1e12 * b, "bf16"),
+                Machine(1e15 * peak, 1e12 * bandwidth),
+                comms=c / link,
+            )
             for f, b, c in parts
         ]
         return total(**{f"part{i}": step for i, step in enumerate(steps)})
 
     # Away from ridges, where the slope has two sides.
-    assume(all(abs(np.log(one / other)) > 0.05 for f, b, c in parts for one, other in ((f, b), (f, c or 1e-9), (b, c or 1e-9))))
+    assume(
+        all(
+            abs(np.log(one / other)) > 0.05
+            for f, b, c in parts
+            for one, other in ((f, b), (f, c or 1e-9), (b, c or 1e-9))
+        )
+    )
     slopes = sensitivity(bound())
     assert sum(slopes.values()) == pytest.approx(1)
     for rate in RATES:
@@ -193,15 +229,21 @@ def test_sensitivity_is_the_slope_of_the_bound(parts, faster):
 def test_sensitivity_of_parts_of_parts_weighs_each_by_its_time():
     times = {"peak": (3.0, 1.0, 0.0), "bandwidth": (1.0, 2.0, 0.0), "link": (1.0, 1.0, 5.0)}
     steps = {name: Estimate(*seconds, flops=1.0, bytes=1.0) for name, seconds in times.items()}
-    nested = total(inner=total(peak=steps["peak"], bandwidth=steps["bandwidth"]), link=steps["link"])
+    nested = total(
+        inner=total(peak=steps["peak"], bandwidth=steps["bandwidth"]), link=steps["link"]
+    )
     assert sensitivity(nested) == pytest.approx({"peak": 0.3, "bandwidth": 0.2, "link": 0.5})
     assert [sensitivity(step)[name] for name, step in steps.items()] == [1.0, 1.0, 1.0]
 
 
 def test_sensitivity_broadcasts_and_gives_a_tie_to_the_earlier():
-    steps = Estimate(np.array([1.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0]), 0.0, flops=1.0, bytes=1.0)
+    steps = Estimate(
+        np.array([1.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0]), 0.0, flops=1.0, bytes=1.0
+    )
     assert sensitivity(steps)["peak"].tolist() == [0.0, 1.0, 1.0]
-    assert [BOUNDS[i] for i, rate in enumerate(RATES) if sensitivity(steps)[rate][0]] == ["memory-bound"]
+    assert [BOUNDS[i] for i, rate in enumerate(RATES) if sensitivity(steps)[rate][0]] == [
+        "memory-bound"
+    ]
 
 
 def test_work_and_estimates_do_not_change():
@@ -218,11 +260,23 @@ def test_broadcasting_equals_a_loop(batches, key):
     dtype = "fp16" if "matrix.fp16" in machine.peaks else "bf16"
     at_once = roofline(ops.matmul(np.array(batches), 512, 1024, x=dtype, w=dtype), machine)
     singly = [roofline(ops.matmul(b, 512, 1024, x=dtype, w=dtype), machine) for b in batches]
-    for field in ("t_math", "t_memory", "lower", "upper", "attainable", "intensity", "flops", "bytes"):
+    for field in (
+        "t_math",
+        "t_memory",
+        "lower",
+        "upper",
+        "attainable",
+        "intensity",
+        "flops",
+        "bytes",
+    ):
         assert np.array_equal(getattr(at_once, field), [getattr(step, field) for step in singly])
     assert list(at_once.bound) == [step.bound for step in singly]
     assert np.array_equal(ridge(np.array([1.0, 2.0]), 4.0), [ridge(1.0, 4.0), ridge(2.0, 4.0)])
-    assert np.array_equal(attainable(np.array([1.0, 9.0]), 4.0, 2.0), [attainable(1.0, 4.0, 2.0), attainable(9.0, 4.0, 2.0)])
+    assert np.array_equal(
+        attainable(np.array([1.0, 9.0]), 4.0, 2.0),
+        [attainable(1.0, 4.0, 2.0), attainable(9.0, 4.0, 2.0)],
+    )
 
 
 lists = st.lists(positive, min_size=1, max_size=3)
@@ -231,7 +285,9 @@ lists = st.lists(positive, min_size=1, max_size=3)
 @given(lists, lists, lists)
 def test_roofs_broadcast_over_every_argument(intensities, peaks, bandwidths):
     column = [[intensity] for intensity in intensities]
-    assert ridge([[peak] for peak in peaks], bandwidths).tolist() == [[ridge(p, b) for b in bandwidths] for p in peaks]
+    assert ridge([[peak] for peak in peaks], bandwidths).tolist() == [
+        [ridge(p, b) for b in bandwidths] for p in peaks
+    ]
     for bandwidth in bandwidths:
         expected = [[attainable(i, p, bandwidth) for p in peaks] for i in intensities]
         assert attainable(column, peaks, bandwidth).tolist() == expected
@@ -241,7 +297,9 @@ def test_roofs_broadcast_over_every_argument(intensities, peaks, bandwidths):
 def test_estimates_broadcast_over_every_argument(flops, moved, comms):
     machine = Machine(1e12, 1e11)
     other = roofline(Work(1e12, 1e12, "bf16"), machine)
-    step = roofline(Work(np.array(flops)[:, None, None], np.array(moved)[:, None], "bf16"), machine, comms=comms)
+    step = roofline(
+        Work(np.array(flops)[:, None, None], np.array(moved)[:, None], "bf16"), machine, comms=comms
+    )
     both = total(step=step, other=other)
     for i, j, k in np.ndindex(len(flops), len(moved), len(comms)):
         one = roofline(Work(flops[i], moved[j], "bf16"), machine, comms=comms[k])
@@ -254,7 +312,13 @@ def test_estimates_broadcast_over_every_argument(flops, moved, comms):
 
 def test_a_single_number_stays_a_plain_float():
     step = roofline(ops.matmul(np.int64(2), 3, 4), chip("h100-sxm"))
-    for value in (step.lower, step.upper, step.attainable, ridge(np.float64(1), 2), critical_batch(ops.dot, Machine(1.0, 1.0))):
+    for value in (
+        step.lower,
+        step.upper,
+        step.attainable,
+        ridge(np.float64(1), 2),
+        critical_batch(ops.dot, Machine(1.0, 1.0)),
+    ):
         assert type(value) is float
     assert type(step.bound) is str
 
@@ -266,16 +330,27 @@ def exact_batch(D, F, x, w, out, ridge):
     return max(1, ceil(ridge * D * F * BITS[w] / gain)) if gain > 0 else inf
 
 
-near_the_ridge = st.integers(100, 700)  # here some sizes never get there and others only at large batches
+near_the_ridge = st.integers(
+    100, 700
+)  # here some sizes never get there and others only at large batches
 
 
 @settings(max_examples=300)
-@given(D=sizes | near_the_ridge, F=sizes | near_the_ridge, x=dtypes, w=dtypes, out=dtypes, key=st.sampled_from(WITH_16_BITS))
+@given(
+    D=sizes | near_the_ridge,
+    F=sizes | near_the_ridge,
+    x=dtypes,
+    w=dtypes,
+    out=dtypes,
+    key=st.sampled_from(WITH_16_BITS),
+)
 def test_critical_batch_is_where_brute_force_finds_it(D, F, x, w, out, key):
     machine = chip(key)
     compute = "fp16" if "matrix.fp16" in machine.peaks else "bf16"
     ridge = Fraction(machine.peak(compute)) / Fraction(machine.bandwidth)
-    batch = critical_batch(lambda B: ops.matmul(B, D, F, x=x, w=w, out=out, compute=compute), machine)
+    batch = critical_batch(
+        lambda B: ops.matmul(B, D, F, x=x, w=w, out=out, compute=compute), machine
+    )
     assert batch == exact_batch(D, F, x, w, out, ridge)
 
     def bound(B):
@@ -314,47 +389,67 @@ def test_a_limit_equal_to_the_ridge_is_never_reached(D, F):
 
 @pytest.mark.parametrize(
     ("D", "F", "w", "batch"),
-    [(1275, 1500, "bf16", 3000), (1275, 1500, "int8", 1500), (900, 1500, "bf16", 153_000), (895, 1500, "bf16", 3_043_000)],
+    [
+        (1275, 1500, "bf16", 3000),
+        (1275, 1500, "int8", 1500),
+        (900, 1500, "bf16", 153_000),
+        (895, 1500, "bf16", 3_043_000),
+    ],
 )
 def test_a_batch_at_which_both_times_are_equal_is_compute_bound(D, F, w, batch):
     v6e = chip("tpu-v6e")
     work = ops.matmul(batch, D, F, w=w)
-    assert Fraction(work.flops) / Fraction(work.bytes) == Fraction(v6e.peak("bf16")) / Fraction(v6e.bandwidth)
+    assert Fraction(work.flops) / Fraction(work.bytes) == Fraction(v6e.peak("bf16")) / Fraction(
+        v6e.bandwidth
+    )
     assert critical_batch(lambda B: ops.matmul(B, D, F, w=w), v6e) == batch
 
 
 def test_critical_batch_of_work_that_is_never_or_always_compute_bound():
     assert critical_batch(lambda B: Work(B, 2.0 * B, "bf16"), Machine(1.0, 1.0)) == inf
     assert critical_batch(lambda B: Work(2.0 * B, B, "bf16"), Machine(1.0, 1.0)) == 1
-    assert critical_batch(lambda B: Work(0.0, 5.0 + B, "bf16"), Machine(1.0, 1.0), exact=False) == inf
+    assert (
+        critical_batch(lambda B: Work(0.0, 5.0 + B, "bf16"), Machine(1.0, 1.0), exact=False) == inf
+    )
 
 
 def test_critical_batch_broadcasts_and_says_never():
     widths = np.array([256, 1024, 8192])
     at_once = critical_batch(lambda B: ops.matmul(B, widths, widths), chip("tpu-v5e"))
-    assert list(at_once) == [critical_batch(lambda B, w=w: ops.matmul(B, w, w), chip("tpu-v5e")) for w in widths]
+    assert list(at_once) == [
+        critical_batch(lambda B, w=w: ops.matmul(B, w, w), chip("tpu-v5e")) for w in widths
+    ]
     assert at_once[0] == inf
 
 
 @pytest.mark.parametrize(
-    ("key", "w", "expected"), [("tpu-v5e", "bf16", 241), ("h100-sxm", "bf16", 296), ("tpu-v5e", "int8", 121)]
+    ("key", "w", "expected"),
+    [("tpu-v5e", "bf16", 241), ("h100-sxm", "bf16", 296), ("tpu-v5e", "int8", 121)],
 )
 def test_rule_of_thumb_is_the_ridge_times_half_the_bytes_of_a_weight(key, w, expected):
     batch = critical_batch(lambda B: ops.matmul(B, 8192, 8192, w=w), chip(key), exact=False)
     assert batch == expected == ceil(chip(key).ridge("bf16") * {"bf16": 2, "int8": 1}[w] / 2)
 
 
-@given(D=sizes, F=sizes, w=dtypes, key=st.sampled_from(["a100-sxm-80", "h100-sxm", "tpu-v5e", "tpu-v5p"]))
+@given(
+    D=sizes,
+    F=sizes,
+    w=dtypes,
+    key=st.sampled_from(["a100-sxm-80", "h100-sxm", "tpu-v5e", "tpu-v5p"]),
+)
 def test_rule_of_thumb_does_not_ask_for_the_widths(D, F, w, key):
     ridge = Fraction(chip(key).peak("bf16")) / Fraction(chip(key).bandwidth)
-    batch = critical_batch(lambda B: ops.matmul(B, D, F, w=w, compute="bf16"), chip(key), exact=False)
+    batch = critical_batch(
+        lambda B: ops.matmul(B, D, F, w=w, compute="bf16"), chip(key), exact=False
+    )
     assert batch == ceil(ridge * Fraction(BITS[w], 8) / 2)
 
 
 def test_exact_needs_at_least_the_rule_of_thumb():
     widths = np.array([600, 1000, 5000, 10**5, 10**7])
     rule, exact = (
-        critical_batch(lambda B: ops.matmul(B, widths, widths), chip("h100-sxm"), exact=exact) for exact in (False, True)
+        critical_batch(lambda B: ops.matmul(B, widths, widths), chip("h100-sxm"), exact=exact)
+        for exact in (False, True)
     )
     assert list(rule) == [296] * 5
     assert list(exact) == sorted(exact, reverse=True)
@@ -367,7 +462,8 @@ def test_exact_needs_at_least_the_rule_of_thumb():
         lambda B: Work(float(B) ** 2, 1e3, "bf16"),
         lambda B: Work(1.0 * B, 1e3 + float(B) ** 1.5, "bf16"),
         lambda B: ops.matmul(-(-B // 8) * 8, 512, 512),  # padded to eight rows
-        # One row of tiles up to a batch of 2048, two above: the straight line says 2939, which is memory-bound.
+        # One row of tiles up to a batch of 2048, two above: the straight line says 2939, which is
+        # memory-bound.
         lambda B: ops.tiled_matmul(B, 65536, 33000, 2048, 330),
     ],
     ids=["square", "power", "padded", "tiles-larger-than-the-batches-tried"],
@@ -382,7 +478,9 @@ def test_published_numbers_come_out():
     assert 1e12 / h100.peak("bf16") == pytest.approx(1.01e-3, rel=5e-3)
     assert 1e12 / v6e.peak("bf16") == pytest.approx(1.1e-3, rel=2e-2)
     assert v5e.ridge("bf16") == pytest.approx(240.5, abs=0.05)
-    assert chip("tpu-v5p").classic["vector"].si / chip("tpu-v5p").bandwidth == pytest.approx(2.5, abs=0.05)
+    assert chip("tpu-v5p").classic["vector"].si / chip("tpu-v5p").bandwidth == pytest.approx(
+        2.5, abs=0.05
+    )
     # D = F = 512 never gets there on an H100; on a v5e only just, at thousands of tokens.
     assert critical_batch(lambda B: ops.matmul(B, 512, 512), h100) == inf
     assert critical_batch(lambda B: ops.matmul(B, 480, 480), v5e) == inf
@@ -409,14 +507,29 @@ def test_published_numbers_come_out():
         (lambda: Work(1, 1, "bf16") * float("nan"), ["times", "nan"]),
         (lambda: roofline(Work(1, 1, "bf16"), Machine(0.0, 1.0)), ["peak", "positive", "got 0"]),
         (lambda: roofline(Work(1, 1, "bf16"), Machine(1.0, float("nan"))), ["bandwidth", "nan"]),
-        (lambda: roofline(Work(1, 1, "bf16"), chip("h100-sxm"), comms="fast"), ["comms", "number", "'fast'"]),
-        (lambda: roofline(Work(1, 1, "bf16", unit="vector"), chip("l4")), ["'bf16'", "vector unit", "it has fp32, fp64"]),
-        (lambda: critical_batch(ops.dot, chip("tpu-v5e")), ["tpu-v5e", "'fp32'", "vector unit", "nothing is published"]),
+        (
+            lambda: roofline(Work(1, 1, "bf16"), chip("h100-sxm"), comms="fast"),
+            ["comms", "number", "'fast'"],
+        ),
+        (
+            lambda: roofline(Work(1, 1, "bf16", unit="vector"), chip("l4")),
+            ["'bf16'", "vector unit", "it has fp32, fp64"],
+        ),
+        (
+            lambda: critical_batch(ops.dot, chip("tpu-v5e")),
+            ["tpu-v5e", "'fp32'", "vector unit", "nothing is published"],
+        ),
         (total, ["total", "at least one part"]),
         (lambda: total(a=3), ["a must be an Estimate", "got 3", "roofline(work, chip)"]),
-        (lambda: roofline(Work(1, 1, "bf16"), "h100-sxm"), ["chip", "'h100-sxm'", "chip('h100-sxm')"]),
+        (
+            lambda: roofline(Work(1, 1, "bf16"), "h100-sxm"),
+            ["chip", "'h100-sxm'", "chip('h100-sxm')"],
+        ),
         (lambda: roofline(Work(1, 1, "bf16"), chip("h100-sxm"), comms=-1), ["comms", "-1"]),
-        (lambda: roofline(Work(1, 1, "fp8"), chip("a100-sxm-80")), ["a100-sxm-80", "'fp8'", "matrix unit", "bf16"]),
+        (
+            lambda: roofline(Work(1, 1, "fp8"), chip("a100-sxm-80")),
+            ["a100-sxm-80", "'fp8'", "matrix unit", "bf16"],
+        ),
         (lambda: 2j * Work(1, 1, "bf16"), ["times", "2j"]),
         (
             lambda: critical_batch(lambda B: ops.tiled_matmul(B, 300, 300, 7, 7), chip("h100-sxm")),

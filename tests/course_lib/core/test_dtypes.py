@@ -6,10 +6,18 @@ from course_lib import CourseError
 from course_lib.core import BITS, itemsize, widest
 
 dtypes = st.sampled_from(sorted(BITS))
-WIDTHS = {8: ["fp64"], 4: ["fp32", "tf32"], 2: ["bf16", "fp16"], 1: ["fp8", "int8"], 0.5: ["fp4", "int4"]}
+WIDTHS = {
+    8: ["fp64"],
+    4: ["fp32", "tf32"],
+    2: ["bf16", "fp16"],
+    1: ["fp8", "int8"],
+    0.5: ["fp4", "int4"],
+}
 
 
-@pytest.mark.parametrize(("size", "dtype"), [(size, dtype) for size, dtypes in WIDTHS.items() for dtype in dtypes])
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(size, dtype) for size, dtypes in WIDTHS.items() for dtype in dtypes]
+)
 def test_bytes_of_an_element(size, dtype):
     assert itemsize(dtype) == size
 

@@ -12,15 +12,15 @@ import pytest
 from course_lib import CourseError, results
 from course_lib.book.reports.products import gap, plot, report
 from course_lib.measured import Manifest, Row
-from course_lib.measured.results import (
-    append,
-    compare,
-    done,
-    read,
-    write_manifest,
-)
+from course_lib.measured.results import append, compare, done, read, write_manifest
 
-GPU = {"device": "NVIDIA H200", "kind": "cuda", "op": "matmul", "dtype": "bf16", "shape": "8192x8192x8192"}
+GPU = {
+    "device": "NVIDIA H200",
+    "kind": "cuda",
+    "op": "matmul",
+    "dtype": "bf16",
+    "shape": "8192x8192x8192",
+}
 SHAPED = {"timing": "cold", "data": "random", "status": "ok"}
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and limits")
 
@@ -65,9 +65,17 @@ def path(tmp_path):
 
 def test_a_row_comes_back_as_it_was(path):
     full = a_row(
-        achieved_tflops=1 / 3, mfu=0.1 + 0.2, seconds_median=1e-300, repeats=7, noisy=False, flops=2 * 8192.0**3,
-        temperature_c=-3.5, throttle="sw power cap, hw thermal", settings='tf32=off "x"', note="coma, ñ, 한국어",
-    )  # fmt: skip
+        achieved_tflops=1 / 3,
+        mfu=0.1 + 0.2,
+        seconds_median=1e-300,
+        repeats=7,
+        noisy=False,
+        flops=2 * 8192.0**3,
+        temperature_c=-3.5,
+        throttle="sw power cap, hw thermal",
+        settings='tf32=off "x"',
+        note="coma, ñ, 한국어",
+    )
     bare = a_row(status="out-of-memory", dtype="fp16")
     append(path, full)
     append(path, bare)
@@ -86,7 +94,14 @@ def test_a_row_stays_on_one_line(path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("mfu", float("nan")), ("error", float("inf")), ("kind", "gpu"), ("status", "Ok"), ("repeats", 1.5), ("power_w", -1.0)],
+    [
+        ("mfu", float("nan")),
+        ("error", float("inf")),
+        ("kind", "gpu"),
+        ("status", "Ok"),
+        ("repeats", 1.5),
+        ("power_w", -1.0),
+    ],
 )
 def test_what_could_not_be_read_back_is_refused_before_it_is_written(path, field, value):
     with pytest.raises(CourseError, match=field):
@@ -100,13 +115,22 @@ def test_a_file_that_is_not_there_has_no_rows(path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"device,kind\n", b"\n", b"notes of mine", b"\xff\xfe\n", b"x" + results.HEADER.encode() + b"\n"]
+    "content",
+    [
+        b"device,kind\n",
+        b"\n",
+        b"notes of mine",
+        b"\xff\xfe\n",
+        b"x" + results.HEADER.encode() + b"\n",
+    ],
 )
 def test_a_damaged_header_is_an_error_and_the_file_stays(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
     for use in (read, done, lambda path: append(path, a_row())):
-        with pytest.raises(CourseError, match=r"results\.csv: line 1 is not the header .* move the file aside"):
+        with pytest.raises(
+            CourseError, match=r"results\.csv: line 1 is not the header .* move the file aside"
+        ):
             use(path)
     assert path.read_bytes() == content
 
@@ -230,14 +254,18 @@ append(Path(sys.argv[1]), row('cpu', 99))
 
 @POSIX
 def test_two_writers_at_once_lose_and_tear_nothing(path):
-    both = [writer("appended(sys.argv[1], sys.argv[2], 100)", path, device) for device in ("one", "two")]
+    both = [
+        writer("appended(sys.argv[1], sys.argv[2], 100)", path, device) for device in ("one", "two")
+    ]
     for process in both:
         _, errors = process.communicate()
         assert process.returncode == 0, errors
     assert path.read_bytes().count(results.HEADER.encode()) == 1
     assert path.read_bytes().count(b"\n") == 201
     for device in ("one", "two"):
-        assert [row.shape for row in read(path) if row.device == device] == [str(number) for number in range(100)]
+        assert [row.shape for row in read(path) if row.device == device] == [
+            str(number) for number in range(100)
+        ]
 
 
 @POSIX
@@ -255,7 +283,9 @@ except CourseError as error:
 """
     said, errors = writer(limited, path, len(before) + spare).communicate()
     assert not errors
-    assert said.decode().startswith("cannot append to results.csv: File too large; 3 rows before it are safe")
+    assert said.decode().startswith(
+        "cannot append to results.csv: File too large; 3 rows before it are safe"
+    )
     assert path.read_bytes() == before
     append(path, a_row())
     assert read(path) == [*rows, a_row()]
@@ -277,7 +307,9 @@ def test_a_disk_that_fills_within_a_line_keeps_the_rows_before(path, monkeypatch
         with pytest.raises(CourseError) as caught:
             append(path, a_row())
     safe = "1 row before it is safe" if count == 1 else f"{count} rows before it are safe"
-    assert str(caught.value).startswith(f"cannot append to results.csv: {os.strerror(code)}; {safe}")
+    assert str(caught.value).startswith(
+        f"cannot append to results.csv: {os.strerror(code)}; {safe}"
+    )
     assert path.read_bytes() == before
     assert read(path) == rows
     append(path, a_row())
@@ -337,7 +369,14 @@ def test_a_rerun_skips_all_but_what_ran_out_of_budget(path):
 
 
 def test_a_key_tells_apart_what_is_measured_apart():
-    other = {"device": "x", "op": "copy", "dtype": "fp32", "shape": "1x1x1", "timing": "warm", "data": "zeros"}
+    other = {
+        "device": "x",
+        "op": "copy",
+        "dtype": "fp32",
+        "shape": "1x1x1",
+        "timing": "warm",
+        "data": "zeros",
+    }
     assert len({a_row(**{name: value}).key for name, value in other.items()} | {a_row().key}) == 7
     assert a_row(status="over-budget", note="x", settings="tf32=off").key == a_row().key
 
@@ -349,7 +388,11 @@ def manifest(**more):
 def test_a_manifest_is_written_whole_and_comes_back(tmp_path):
     path = tmp_path / "local" / "manifest.json"
     whole = manifest(
-        seed=7, packages={"torch": "2.9.1"}, clocks={"sm_max_mhz": 1980.0}, host={"cores": 2, "cpu": "x"}, cost_usd=0.5
+        seed=7,
+        packages={"torch": "2.9.1"},
+        clocks={"sm_max_mhz": 1980.0},
+        host={"cores": 2, "cpu": "x"},
+        cost_usd=0.5,
     )
     write_manifest(path, manifest())
     write_manifest(path, whole)
@@ -367,13 +410,17 @@ def test_a_manifest_that_cannot_be_written_leaves_the_one_before(tmp_path, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os if name == "fsync" else Path, name, full)
-    with pytest.raises(CourseError, match=r"cannot write manifest\.json: No space left on device; .* untouched"):
+    with pytest.raises(
+        CourseError, match=r"cannot write manifest\.json: No space left on device; .* untouched"
+    ):
         write_manifest(path, manifest(seed=2))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("host", [{"hostname": "x"}, {"User": "x"}, {"cpu": "ada"}, {"machine": "babbage"}])
+@pytest.mark.parametrize(
+    "host", [{"hostname": "x"}, {"User": "x"}, {"cpu": "ada"}, {"machine": "babbage"}]
+)
 def test_a_manifest_names_neither_the_machine_nor_its_user(tmp_path, monkeypatch, host):
     monkeypatch.setenv("USER", "ada")
     monkeypatch.setattr("platform.node", lambda: "babbage")
@@ -401,12 +448,21 @@ def test_a_difference_is_told_from_noise(before, after, beyond):
     (change,) = compare([before], [after])
     assert change.beyond_noise is beyond
     assert change.ratio == pytest.approx(after.seconds_median / before.seconds_median)
-    assert (change.key, change.before, change.after) == (before.key, before.seconds_median, after.seconds_median)
+    assert (change.key, change.before, change.after) == (
+        before.key,
+        before.seconds_median,
+        after.seconds_median,
+    )
 
 
 def test_only_what_both_runs_measured_is_compared():
     before = [timed(1.0, shape="1"), timed(1.0, shape="2"), timed(1.0, shape="3"), a_row(shape="4")]
-    after = [timed(2.0, shape="3"), timed(4.0, shape="3"), timed(1.0, shape="2", status="out-of-memory"), timed(1.0, shape="4")]
+    after = [
+        timed(2.0, shape="3"),
+        timed(4.0, shape="3"),
+        timed(1.0, shape="2", status="out-of-memory"),
+        timed(1.0, shape="4"),
+    ]
     assert [(change.key[3], change.ratio) for change in compare(before, after)] == [("3", 4.0)]
 
 
@@ -414,8 +470,14 @@ FP32 = {"dtype": "fp32", "seconds_median": 1e-3, "mfu": 0.5}
 CAUSES = {
     "above-peak": ({"mfu": 1.02, "throttle": "thermal"}, "102%"),
     "none": ({"mfu": 0.85, "mfu_at_clock": 0.95}, "85%"),
-    "clock": ({"mfu": 0.7, "mfu_at_clock": 0.88, "clock_mhz": 1575.0, "throttle": "sw power cap"}, "1,575 MHz"),
-    "throttled": ({"mfu": 0.7, "mfu_at_clock": 0.72, "throttle": "hw thermal", "temperature_c": 87.0}, "87 °C"),
+    "clock": (
+        {"mfu": 0.7, "mfu_at_clock": 0.88, "clock_mhz": 1575.0, "throttle": "sw power cap"},
+        "1,575 MHz",
+    ),
+    "throttled": (
+        {"mfu": 0.7, "mfu_at_clock": 0.72, "throttle": "hw thermal", "temperature_c": 87.0},
+        "87 °C",
+    ),
     "launch": ({"mfu": 0.02, "seconds_median": 2e-5}, "20 µs"),
     "dtype-path": ({"seconds_median": 1.1e-3, "mfu": 0.3}, "1.1 ms"),
     "wave": ({"shape": "1664x8192x1664", "mfu": 0.6, "seconds_median": 1e-4}, "169 tiles"),
@@ -465,7 +527,9 @@ def test_waves_need_a_shape():
 
 
 def test_a_report_says_what_was_not_measured_and_nothing_more():
-    gpu = a_row(achieved_tflops=700.0, mfu=0.7075, peak_tflops=989.4, noisy=False, achieved_bw_gbps=300.0)
+    gpu = a_row(
+        achieved_tflops=700.0, mfu=0.7075, peak_tflops=989.4, noisy=False, achieved_bw_gbps=300.0
+    )
     cpu = {**SHAPED, "device": "CPU", "kind": "cpu", "dtype": "fp32"}
     rows = [
         gpu,
@@ -476,12 +540,27 @@ def test_a_report_says_what_was_not_measured_and_nothing_more():
     ]
     text = report(rows, manifest(started="2026-01-01T00:00:00Z", wall_seconds=90.0, cost_usd=0.25))
     assert "`course lab run 00`, started 2026-01-01T00:00:00Z, took 90 s, cost 0.25 USD." in text
-    assert "| matmul | bf16 | 8192x8192x8192 | cold | random | 700 TFLOP/s | 300 GB/s | 70.8% | not measured | no | ok |" in text
-    assert "bf16 reached 700 TFLOP/s at 8192x8192x8192 (cold, random), 70.8% of a peak of 989 TFLOP/s" in text
-    assert "fp32 reached 200 GFLOP/s at 1024x1024x1024 (cold, random), against a peak that is not known" in text
-    assert "| triad | fp32 | 1000 | cold | random | – | 20 GB/s | – | – | not measured | ok |" in text
+    assert (
+        "| matmul | bf16 | 8192x8192x8192 | cold | random | 700 TFLOP/s | 300 GB/s | "
+        "70.8% | not measured | no | ok |" in text
+    )
+    assert (
+        "bf16 reached 700 TFLOP/s at 8192x8192x8192 (cold, random), 70.8% of a peak of 989 TFLOP/s"
+        in text
+    )
+    assert (
+        "fp32 reached 200 GFLOP/s at 1024x1024x1024 (cold, random), against a peak that "
+        "is not known" in text
+    )
+    assert (
+        "| triad | fp32 | 1000 | cold | random | – | 20 GB/s | – | – | not measured | ok |" in text
+    )
     assert "No matmul was measured." in text.partition("## bare")[2]
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## NVIDIA H200", "## CPU", "## bare"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## NVIDIA H200",
+        "## CPU",
+        "## bare",
+    ]
     assert "None" not in text
     assert "nan" not in text
 
@@ -501,14 +580,25 @@ def devices():
     bandwidth = {**GPU, "dtype": "fp32", "shape": "4000000000"}
     return [
         Row(**{**bandwidth, **SHAPED, "op": "copy"}, achieved_bw_gbps=4000.0),
-        Row(**{**bandwidth, **SHAPED, "op": "triad"}, achieved_bw_gbps=4200.0, achieved_tflops=0.7, intensity=0.17),
+        Row(
+            **{**bandwidth, **SHAPED, "op": "triad"},
+            achieved_bw_gbps=4200.0,
+            achieved_tflops=0.7,
+            intensity=0.17,
+        ),
         Row(**{**bandwidth, **SHAPED, "op": "triad", "timing": "warm"}, achieved_bw_gbps=9000.0),
         a_row(achieved_tflops=700.0, peak_tflops=989.4, intensity=2731.0),
         a_row(achieved_tflops=50.0, peak_tflops=67.0, intensity=1365.0, dtype="fp32"),
         a_row(achieved_tflops=750.0, peak_tflops=989.4, intensity=2731.0, data="zeros"),
         Row(**cpu, op="copy", shape="400000000", achieved_bw_gbps=20.0),
         Row(**cpu, op="matmul", shape="1024x1024x1024", achieved_tflops=0.1, intensity=171.0),
-        Row(**{**cpu, "device": "dots only"}, op="matmul", shape="1024x1024x1024", achieved_tflops=0.01, intensity=20_000.0),
+        Row(
+            **{**cpu, "device": "dots only"},
+            op="matmul",
+            shape="1024x1024x1024",
+            achieved_tflops=0.01,
+            intensity=20_000.0,
+        ),
     ]
 
 
@@ -519,28 +609,55 @@ def test_every_device_is_on_one_roofline_with_its_measured_roof_and_dots():
     roofs = [line.get_ydata() for line in axes.lines if line.get_marker() == "None"]
     assert [max(roof) for roof in roofs] == [989.4e12, 0.1e12]
     assert [min(roof) / axes.get_xlim()[0] for roof in roofs] == pytest.approx([4200e9, 20e9])
-    dots = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"}
-    assert dots == {(row.intensity, row.achieved_tflops * 1e12) for row in devices() if row.op == "matmul"}
+    dots = {
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_marker() == "o"
+    }
+    assert dots == {
+        (row.intensity, row.achieved_tflops * 1e12) for row in devices() if row.op == "matmul"
+    }
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     assert all(low < x < high and bottom < y < top for x, y in dots)
-    assert {text.get_text() for text in axes.texts} >= {"NVIDIA H200", "CPU", "bf16", "fp32", "dots only fp32"}
+    assert {text.get_text() for text in axes.texts} >= {
+        "NVIDIA H200",
+        "CPU",
+        "bf16",
+        "fp32",
+        "dots only fp32",
+    }
 
 
 def test_a_roofline_needs_a_measured_roof():
     for rows in ([], devices()[-1:], devices()[:1]):
-        with pytest.raises(CourseError, match="rows must hold a device with a measured copy or triad"):
+        with pytest.raises(
+            CourseError, match="rows must hold a device with a measured copy or triad"
+        ):
             plot(rows)
 
 
 def test_a_gap_that_nothing_else_explains_is_set_against_the_fastest_sample():
-    row = Row(**{**ABOUT_CPU, "shape": "512x512x512"}, achieved_tflops=0.18, peak_tflops=0.33, mfu=0.18 / 0.33)
+    row = Row(
+        **{**ABOUT_CPU, "shape": "512x512x512"},
+        achieved_tflops=0.18,
+        peak_tflops=0.33,
+        mfu=0.18 / 0.33,
+    )
     host = {"fp32_best_sample_tflops": 0.2, "fp32_peak_assumes": "2 cores x 512 bit"}
     text = report([row], Manifest(lab="00", command="c", device="this cpu", host=host))
     assert "it is 90% of the fastest single sample of any size, 200 GFLOP/s" in text
     assert "the assumptions of the peak: 2 cores x 512 bit" in text
-    assert "was not measured" in report([row], Manifest(lab="00", command="c", device="another", host=host))
+    assert "was not measured" in report(
+        [row], Manifest(lab="00", command="c", device="another", host=host)
+    )
 
 
 ABOUT_CPU = {
-    "device": "this cpu", "kind": "cpu", "op": "matmul", "dtype": "fp32", "timing": "cold", "data": "random", "status": "ok",
-}  # fmt: skip
+    "device": "this cpu",
+    "kind": "cpu",
+    "op": "matmul",
+    "dtype": "fp32",
+    "timing": "cold",
+    "data": "random",
+    "status": "ok",
+}

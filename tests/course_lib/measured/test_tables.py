@@ -39,13 +39,17 @@ def test_an_unknown_table_is_refused_with_the_nearest_name():
 
 
 @pytest.mark.parametrize(
-    "file", sorted(FOLDER.glob("lab-*/*/results.csv")), ids=lambda file: f"{file.parts[-3]}/{file.parts[-2]}"
+    "file",
+    sorted(FOLDER.glob("lab-*/*/results.csv")),
+    ids=lambda file: f"{file.parts[-3]}/{file.parts[-2]}",
 )
 def test_committed_results_are_those_of_the_run_that_the_manifest_tells_of(file):
     import msgspec
 
     rows = results.read(file)
-    manifest = msgspec.json.decode((file.parent / "manifest.json").read_bytes(), type=results.Manifest)
+    manifest = msgspec.json.decode(
+        (file.parent / "manifest.json").read_bytes(), type=results.Manifest
+    )
     assert {row.device for row in rows} == {manifest.device}
     assert all(manifest.started <= row.date <= manifest.finished for row in rows)
     assert re.fullmatch(r"[0-9a-f]{40}\+?", manifest.git_commit)
@@ -60,7 +64,14 @@ def test_committed_results_are_those_of_the_run_that_the_manifest_tells_of(file)
 
 def test_the_readers_own_rows_join_on_the_site_only(tmp_path, monkeypatch):
     own = results.Row(
-        device="mine", kind="cpu", op="copy", dtype="fp32", shape="8", timing="cold", data="random", status="unsupported"
+        device="mine",
+        kind="cpu",
+        op="copy",
+        dtype="fp32",
+        shape="8",
+        timing="cold",
+        data="random",
+        status="unsupported",
     )
     results.append(tmp_path / "labs" / "00-three" / "results" / "local" / "results.csv", own)
     monkeypatch.chdir(tmp_path)

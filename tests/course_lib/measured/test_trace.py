@@ -12,7 +12,16 @@ from course_lib.measured.trace import Event, Hot
 
 
 def op(name, ts, dur, dims=(), types=(), strides=(), **more):
-    return Event(name=name, cat="cpu_op", ts=ts, dur=dur, dims=list(dims), types=list(types), strides=list(strides), **more)
+    return Event(
+        name=name,
+        cat="cpu_op",
+        ts=ts,
+        dur=dur,
+        dims=list(dims),
+        types=list(types),
+        strides=list(strides),
+        **more,
+    )
 
 
 @st.composite
@@ -50,13 +59,18 @@ def test_threads_do_not_nest_in_one_another():
 def test_a_kernels_time_is_that_of_the_operator_that_launched_it():
     """On a GPU the host's time says nothing: the launch returns before the work is done."""
     events = [
-        op("aten::linear", 0.0, 10.0, id=1), op("aten::mm", 1.0, 8.0, [[64, 32], [32, 16]], ["float", "float"], id=2),
+        op("aten::linear", 0.0, 10.0, id=1),
+        op("aten::mm", 1.0, 8.0, [[64, 32], [32, 16]], ["float", "float"], id=2),
         op("aten::gelu", 20.0, 90.0, [[64, 16]], ["float"], id=3),
         Event(name="sgemm", cat="kernel", ts=50.0, dur=70.0, tid=7, id=2),
         Event(name="gelu", cat="kernel", ts=130.0, dur=30.0, tid=7, id=3),
-    ]  # fmt: skip
+    ]
     found = {one.name: one for one in trace.hot(events)}
-    assert {name: round(one.share, 9) for name, one in found.items()} == {"aten::mm": 0.7, "aten::gelu": 0.3, "aten::linear": 0}
+    assert {name: round(one.share, 9) for name, one in found.items()} == {
+        "aten::mm": 0.7,
+        "aten::gelu": 0.3,
+        "aten::linear": 0,
+    }
     assert found["aten::mm"].flops == ops.matmul(64, 32, 16).flops
     assert found["aten::linear"].bytes == 0
 
@@ -78,8 +92,16 @@ F = "float"
     ("event", "flops", "moved"),
     [
         (op("aten::mm", 0, 1, [[8, 16], [16, 4]], [F, F]), 2 * 8 * 16 * 4, 4 * (128 + 64 + 32)),
-        (op("aten::addmm", 0, 1, [[4], [8, 16], [16, 4]], [F] * 3), 2 * 8 * 16 * 4, 4 * (4 + 128 + 64 + 32)),
-        (op("aten::bmm", 0, 1, [[3, 8, 16], [3, 16, 4]], ["c10::Half"] * 2), 3 * 2 * 8 * 16 * 4, 3 * 2 * (128 + 64 + 32)),
+        (
+            op("aten::addmm", 0, 1, [[4], [8, 16], [16, 4]], [F] * 3),
+            2 * 8 * 16 * 4,
+            4 * (4 + 128 + 64 + 32),
+        ),
+        (
+            op("aten::bmm", 0, 1, [[3, 8, 16], [3, 16, 4]], ["c10::Half"] * 2),
+            3 * 2 * 8 * 16 * 4,
+            3 * 2 * (128 + 64 + 32),
+        ),
         (op("aten::add", 0, 1, [[8, 16], [16], []], [F, F, "Scalar"]), 128, 4 * (128 + 16 + 128)),
         (op("aten::add_", 0, 1, [[8, 16], [8, 16]], [F, F]), 128, 4 * 3 * 128),
         (op("aten::mul", 0, 1, [[8, 1], [1, 16]], [F, F]), 128, 4 * (8 + 16 + 128)),
@@ -91,7 +113,13 @@ F = "float"
         (op("aten::zeros", 0, 1, [[]], ["ScalarList"]), 0, 0),
         (op("aten::cat", 0, 1, [[[8, 16], [8, 16]], []], ["TensorList", "Scalar"]), 0, 0),
         (
-            op("aten::_scaled_dot_product_flash_attention_for_cpu", 0, 1, [[2, 4, 32, 8], [2, 4, 64, 8], [2, 4, 64, 8]], [F] * 3),
+            op(
+                "aten::_scaled_dot_product_flash_attention_for_cpu",
+                0,
+                1,
+                [[2, 4, 32, 8], [2, 4, 64, 8], [2, 4, 64, 8]],
+                [F] * 3,
+            ),
             ops.attention(2, 32, 64, 4, 4, 8, causal=False, x="fp32").flops,
             ops.attention(2, 32, 64, 4, 4, 8, causal=False, x="fp32").bytes,
         ),
@@ -113,10 +141,15 @@ def test_an_operator_that_only_calls_others_moves_nothing():
 @pytest.mark.parametrize(
     ("dims", "strides", "strided"),
     [
-        ([8, 16], [16, 1], False), ([8, 16], [1, 8], True), ([8, 16], [0, 1], False), ([1, 16], [1, 1], False),
-        ([2, 8, 16], [128, 16, 1], False), ([2, 8, 16], [128, 1, 8], True), ([8, 16], [32, 1], True),
+        ([8, 16], [16, 1], False),
+        ([8, 16], [1, 8], True),
+        ([8, 16], [0, 1], False),
+        ([1, 16], [1, 1], False),
+        ([2, 8, 16], [128, 16, 1], False),
+        ([2, 8, 16], [128, 1, 8], True),
+        ([8, 16], [32, 1], True),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_read_row_by_row(dims, strides, strided):
     (one,) = trace.hot([op("aten::copy_", 0.0, 1.0, [dims, dims], [F, F], [[], strides])])
     assert one.strided == strided
@@ -129,7 +162,16 @@ def test_formats_are_those_of_arrays_not_of_numbers():
 
 @given(st.floats(1e-9, 1e3), st.floats(0, 1e15), st.floats(1, 1e12))
 def test_the_ceiling_named_is_the_one_that_takes_longer(seconds, flops, moved):
-    one = Hot(name="x", calls=1, seconds=seconds, share=1, flops=flops, bytes=moved, types=(), strided=False)
+    one = Hot(
+        name="x",
+        calls=1,
+        seconds=seconds,
+        share=1,
+        flops=flops,
+        bytes=moved,
+        types=(),
+        strided=False,
+    )
     t_math, t_memory = flops / 1e12, moved / 1e11
     said = trace.bound(one, 1e12, 1e11)
     if seconds > trace.FAR * max(t_math, t_memory):
@@ -158,7 +200,9 @@ def test_a_recorded_trace_names_what_ran_and_not_the_machine(tmp_path):
 
     a, b = torch.randn(64, 256), torch.randn(256, 128)
     file = tmp_path / "trace.json"
-    events = profiling.record(lambda: torch.nn.functional.gelu((a @ b).t().contiguous()).double(), file, tries=2)
+    events = profiling.record(
+        lambda: torch.nn.functional.gelu((a @ b).t().contiguous()).double(), file, tries=2
+    )
     assert trace.read(Path(file)) == events
     assert f'"{platform.node()}"' not in file.read_text()
     found = {one.name: one for one in trace.hot(events)}

@@ -1,4 +1,6 @@
-"""Times of collectives against identities, against simulations that move every byte, and against published measurements."""
+"""Times of collectives against identities, against simulations that move every byte, and against
+published measurements.
+"""
 
 import sys
 from collections import defaultdict
@@ -15,9 +17,12 @@ from course_lib.network import ALGORITHMS, Link
 from course_lib.specs import model
 
 COLLECTIVES = {
-    "all-gather": network.all_gather, "reduce-scatter": network.reduce_scatter, "all-reduce": network.all_reduce,
-    "all-to-all": network.all_to_all, "send": network.send,
-}  # fmt: skip
+    "all-gather": network.all_gather,
+    "reduce-scatter": network.reduce_scatter,
+    "all-reduce": network.all_reduce,
+    "all-to-all": network.all_to_all,
+    "send": network.send,
+}
 EVERY = [(name, algorithm) for name, algorithms in ALGORITHMS.items() for algorithm in algorithms]
 SIZES = st.floats(1, 1e12)
 CHIPS = st.integers(1, 1024)
@@ -35,7 +40,10 @@ def near(a, b):
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(size, link, n):
     for algorithm in ("ring", "torus", "tree", "switched"):
         whole = network.all_reduce(size, link, n, algorithm=algorithm)
-        halves = [one(size, link, n, algorithm=algorithm) for one in (network.reduce_scatter, network.all_gather)]
+        halves = [
+            one(size, link, n, algorithm=algorithm)
+            for one in (network.reduce_scatter, network.all_gather)
+        ]
         assert near(whole, sum(halves))
 
 
@@ -50,7 +58,11 @@ def test_it_broadcasts(name, algorithm):
     table = COLLECTIVES[name](sizes, Link(np.array(1e9), latency=1e-6), chips, algorithm=algorithm)
     assert table.shape == (3, 4)
     one_by_one = [
-        [COLLECTIVES[name](float(s), Link(1e9, latency=1e-6), int(n), algorithm=algorithm) for n in chips] for s in sizes[:, 0]
+        [
+            COLLECTIVES[name](float(s), Link(1e9, latency=1e-6), int(n), algorithm=algorithm)
+            for n in chips
+        ]
+        for s in sizes[:, 0]
     ]
     assert np.allclose(table, one_by_one, rtol=1e-12)
     assert isinstance(one_by_one[1][1], float)
@@ -70,7 +82,10 @@ def test_many_chips(size, n):
 def test_the_bus_bandwidth_of_a_ring_is_its_link(size, n):
     for name in ("all-reduce", "all-gather", "reduce-scatter"):
         if n > 1:
-            assert near(network.bus_bandwidth(size, COLLECTIVES[name](size, 7e9, n), n, collective=name), 7e9)
+            assert near(
+                network.bus_bandwidth(size, COLLECTIVES[name](size, 7e9, n), n, collective=name),
+                7e9,
+            )
     if n > 1:
         direct = network.all_to_all(size, 7e9, n, algorithm="switched")
         assert near(network.bus_bandwidth(size, direct, n, collective="all-to-all"), 7e9)
@@ -78,10 +93,16 @@ def test_the_bus_bandwidth_of_a_ring_is_its_link(size, n):
 
 @given(SIZES, LINKS, st.integers(2, 512))
 def test_no_algorithm_beats_what_a_chip_must_receive(size, link, n):
-    for name, least in (("all-gather", 1 - 1 / n), ("reduce-scatter", 1 - 1 / n), ("all-reduce", 1.0), ("all-to-all", 1 - 1 / n)):
+    for name, least in (
+        ("all-gather", 1 - 1 / n),
+        ("reduce-scatter", 1 - 1 / n),
+        ("all-reduce", 1.0),
+        ("all-to-all", 1 - 1 / n),
+    ):
         for algorithm in ALGORITHMS[name]:
             ways = 2 if algorithm == "torus" else 1
-            # Half of an all-reduce's bytes where the switch adds: there each chip still receives the whole array once.
+            # Half of an all-reduce's bytes where the switch adds: there each chip still receives
+            # the whole array once.
             seconds = COLLECTIVES[name](size, link, n, algorithm=algorithm)
             assert seconds >= (1 - 1e-9) * least * size / (ways * link.bandwidth)
     hops = {a: network.cost("all-reduce", n, a).hops for a in ALGORITHMS["all-reduce"]}
@@ -97,7 +118,10 @@ def test_a_torus_of_one_axis_and_of_flat_axes(size, link, n):
         assert near(one, COLLECTIVES[name](size, link, (n,), algorithm="torus"))
     # Both ways round in half of the hops: exactly half of a ring's bandwidth term.
     bytes_only = Link(link.per_direction)
-    assert near(2 * network.all_gather(size, bytes_only, n, algorithm="torus"), network.all_gather(size, bytes_only, n))
+    assert near(
+        2 * network.all_gather(size, bytes_only, n, algorithm="torus"),
+        network.all_gather(size, bytes_only, n),
+    )
     square = network.all_gather(size, bytes_only, (n, n), algorithm="torus")
     assert near(square, (1 - 1 / n**2) * size / (4 * link.per_direction))
 
@@ -107,8 +131,12 @@ def test_links_count():
     assert network.all_reduce(1e9, nvlink, 8) == network.all_reduce(1e9, 450e9, 8)
     ici = chip("tpu-v5e").links["ici"]
     # A torus uses two links an axis and no more, however many the chip has.
-    assert network.all_gather(1e9, ici, 16, algorithm="torus") == network.all_gather(1e9, 50e9, 16, algorithm="torus")
-    with pytest.raises(CourseError, match=r"link must have 2 links a torus axis, 6 in all \(got count=4\)"):
+    assert network.all_gather(1e9, ici, 16, algorithm="torus") == network.all_gather(
+        1e9, 50e9, 16, algorithm="torus"
+    )
+    with pytest.raises(
+        CourseError, match=r"link must have 2 links a torus axis, 6 in all \(got count=4\)"
+    ):
         network.all_gather(1e9, ici, (4, 4, 4), algorithm="torus")
     with pytest.raises(CourseError, match="link must have 2 links a torus axis"):
         network.all_to_all(1e9, ici, (4, 4, 4), algorithm="torus")
@@ -118,7 +146,9 @@ def test_links_count():
 @given(st.floats(1e6, 1e12), st.floats(1e-9, 1e-3), st.integers(2, 512), st.sampled_from(EVERY))
 def test_where_latency_binds(bandwidth, latency, n, case):
     name, algorithm = case
-    size = network.latency_bound_size(Link(bandwidth, latency=latency), n, collective=name, algorithm=algorithm)
+    size = network.latency_bound_size(
+        Link(bandwidth, latency=latency), n, collective=name, algorithm=algorithm
+    )
     whole = COLLECTIVES[name](size, Link(bandwidth, latency=latency), n, algorithm=algorithm)
     assert near(whole, 2 * COLLECTIVES[name](size, Link(bandwidth), n, algorithm=algorithm))
 
@@ -127,13 +157,18 @@ def test_where_latency_binds(bandwidth, latency, n, case):
 
 
 def ring_all_reduce(n):
-    """Chips that hold sets of contributions, step by step: the steps, and the chunks that each link carried."""
+    """Chips that hold sets of contributions, step by step: the steps, and the chunks that each link
+    carried.
+    """
     held = [[{rank} for _ in range(n)] for rank in range(n)]
     steps, carried = 0, 0
     for phase in ("reduce-scatter", "all-gather"):
         for step in range(n - 1):
             offset = 0 if phase == "reduce-scatter" else 1
-            sent = [((rank + offset - step) % n, set(held[rank][(rank + offset - step) % n])) for rank in range(n)]
+            sent = [
+                ((rank + offset - step) % n, set(held[rank][(rank + offset - step) % n]))
+                for rank in range(n)
+            ]
             for rank in range(n):
                 chunk, content = sent[(rank - 1) % n]
                 if phase == "reduce-scatter":
@@ -150,19 +185,28 @@ def ring_all_reduce(n):
 def test_a_ring_simulated(n):
     steps, share = ring_all_reduce(n)
     link = Link(3e9, latency=2e-6)
-    assert network.all_reduce(6e9, link, n) == pytest.approx(steps * 2e-6 + float(share) * 6e9 / 3e9)
+    assert network.all_reduce(6e9, link, n) == pytest.approx(
+        steps * 2e-6 + float(share) * 6e9 / 3e9
+    )
 
 
 def flood(n):
-    """An all-gather round a ring both ways at once: every link forwards what it got last, the farthest shard in halves."""
+    """An all-gather round a ring both ways at once: every link forwards what it got last, the
+    farthest shard in halves.
+    """
     has = [{rank: Fraction(1)} for rank in range(n)]
     busy = Fraction(0)
     steps = 0
-    right, left = [{rank: Fraction(1)} for rank in range(n)], [{rank: Fraction(1)} for rank in range(n)]
+    right, left = (
+        [{rank: Fraction(1)} for rank in range(n)],
+        [{rank: Fraction(1)} for rank in range(n)],
+    )
     while any(sum(shards.values()) < n for shards in has):
         steps += 1
         if n % 2 == 0 and steps == n // 2:
-            right, left = ([{s: f / 2 for s, f in moving.items()} for moving in way] for way in (right, left))
+            right, left = (
+                [{s: f / 2 for s, f in moving.items()} for moving in way] for way in (right, left)
+            )
         load = max(sum(moving.values()) for way in (right, left) for moving in way)
         right = [right[(rank - 1) % n] for rank in range(n)]
         left = [left[(rank + 1) % n] for rank in range(n)]
@@ -171,7 +215,9 @@ def flood(n):
                 for shard, part in moving.items():
                     has[rank][shard] = has[rank].get(shard, Fraction(0)) + part
         busy += load
-    assert all(set(shards) == set(range(n)) and set(shards.values()) == {Fraction(1)} for shards in has)
+    assert all(
+        set(shards) == set(range(n)) and set(shards.values()) == {Fraction(1)} for shards in has
+    )
     return steps, busy / n
 
 
@@ -184,12 +230,18 @@ def test_a_ring_both_ways_simulated(n):
 
 
 def ways(sizes, source, target):
-    """Each hop of the shorter way along each axis in turn, with its weight: both ways, by halves, where they are as long."""
+    """Each hop of the shorter way along each axis in turn, with its weight: both ways, by halves,
+    where they are as long.
+    """
     at = list(source)
     for axis, n in enumerate(sizes):
         distance = (target[axis] - at[axis]) % n
         routes = (
-            [(1, distance)] if 2 * distance < n else [(-1, n - distance)] if 2 * distance > n else [(1, distance), (-1, distance)]
+            [(1, distance)]
+            if 2 * distance < n
+            else [(-1, n - distance)]
+            if 2 * distance > n
+            else [(1, distance), (-1, distance)]
         )
         for sign, hops in routes:
             place = list(at)
@@ -245,7 +297,9 @@ def test_two_chips():
     assert network.critical_contraction(peak, link) == 7880
     B, F = 512, 4096
     for D, bound in ((7878, "communication-bound"), (7880, "compute-bound")):
-        step = network.sharded_matmul(B, D, F, v5e, link, {"X": 2}, x_axes={"D": "X"}, w_axes={"D": "X"})
+        step = network.sharded_matmul(
+            B, D, F, v5e, link, {"X": 2}, x_axes={"D": "X"}, w_axes={"D": "X"}
+        )
         assert step.bound == bound
         assert step.estimate.t_math == pytest.approx(B * D * F / 1.97e14)
         assert step.estimate.t_network == pytest.approx(2 * B * F / 5e10)
@@ -258,11 +312,29 @@ def test_tokens_that_hide_the_gradients():
     peak = h100.peak("bf16")
     assert network.data_parallel_tokens(peak, h100.links["nvlink"]) == 2199
     # Eight GPUs share eight ports of 400 Gb/s; with one GPU a node, its port is all there is.
-    assert network.data_parallel_tokens(peak, network.between_nodes(h100.node, h100.links["nvlink"])) == 2474
-    assert network.data_parallel_tokens(peak, network.between_nodes(h100.node, h100.links["nvlink"], each=1)) == 19788
-    assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.links["ici"], algorithm="torus") == 2295
-    assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.classic["link"].si, algorithm="torus") == 2550
-    assert network.data_parallel_tokens(v5p.peak("bf16"), v5p.classic["link"].si, (inf, inf, inf), algorithm="torus") == 850
+    assert (
+        network.data_parallel_tokens(peak, network.between_nodes(h100.node, h100.links["nvlink"]))
+        == 2474
+    )
+    assert (
+        network.data_parallel_tokens(
+            peak, network.between_nodes(h100.node, h100.links["nvlink"], each=1)
+        )
+        == 19788
+    )
+    assert (
+        network.data_parallel_tokens(v5p.peak("bf16"), v5p.links["ici"], algorithm="torus") == 2295
+    )
+    assert (
+        network.data_parallel_tokens(v5p.peak("bf16"), v5p.classic["link"].si, algorithm="torus")
+        == 2550
+    )
+    assert (
+        network.data_parallel_tokens(
+            v5p.peak("bf16"), v5p.classic["link"].si, (inf, inf, inf), algorithm="torus"
+        )
+        == 850
+    )
 
 
 @given(st.integers(2, 64), st.floats(1e9, 1e12), st.integers(1, 10**6))
@@ -274,7 +346,13 @@ def test_gradients_by_brute_force(n, bandwidth, weights):
     assert tokens == 1 or 4 * weights * (tokens - 1) / peak < comms
 
 
-@given(st.integers(2, 16), st.sampled_from([1024, 8192]), st.integers(128, 65536), st.sampled_from([2, 3]), st.floats(0, 1e-5))
+@given(
+    st.integers(2, 16),
+    st.sampled_from([1024, 8192]),
+    st.integers(128, 65536),
+    st.sampled_from([2, 3]),
+    st.floats(0, 1e-5),
+)
 def test_tensor_parallel_tokens_by_brute_force(n, D, F, matrices, latency):
     peak, link = 1e15, Link(4e11, latency=latency)
 
@@ -297,7 +375,9 @@ def test_tensor_parallel_tokens_by_brute_force(n, D, F, matrices, latency):
 
 
 def by_ports(nodes, each):
-    """An all-reduce over nodes in three steps, counted: bytes through the busiest port and the busiest GPU, over the array's."""
+    """An all-reduce over nodes in three steps, counted: bytes through the busiest port and the
+    busiest GPU, over the array's.
+    """
     inside = 2 * Fraction(each - 1, each)  # a reduce-scatter inside, and at the end an all-gather
     return 2 * Fraction(nodes - 1, nodes) / each, inside
 
@@ -311,7 +391,8 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
     assert link.bandwidth == each * h100.node.ports.per_direction <= nvlink
     ring = network.all_reduce(1e9, link, nodes * each)
     port, inside = (float(share) * 1e9 for share in by_ports(nodes, each))
-    # Adding up inside first sends no more through a port than rings through all of them; over many nodes, as much.
+    # Adding up inside first sends no more through a port than rings through all of them; over many
+    # nodes, as much.
     assert port / 50e9 <= ring * (1 + 1e-12)
     assert nodes < 10**6 or max(port / 50e9, inside / nvlink) == pytest.approx(ring, rel=1e-5)
     # One port for the whole array would take as many times as long as there are GPUs to share it.
@@ -321,23 +402,41 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
 def test_the_slower_of_ports_and_links_sets_the_pace():
     h100 = chip("h100-sxm")
     assert network.between_nodes(h100.node, 25e9).bandwidth == 25e9
-    assert network.between_nodes(h100.node, 25e9, each=1).bandwidth == 50e9  # nothing goes over the links inside
-    assert list(network.between_nodes(h100.node, 450e9, each=np.array([1, 2, 8])).bandwidth) == [50e9, 100e9, 400e9]
+    assert (
+        network.between_nodes(h100.node, 25e9, each=1).bandwidth == 50e9
+    )  # nothing goes over the links inside
+    assert list(network.between_nodes(h100.node, 450e9, each=np.array([1, 2, 8])).bandwidth) == [
+        50e9,
+        100e9,
+        400e9,
+    ]
 
 
 def least_out_of_a_node(nodes, each, bus):
-    """Byte/s that leave a node at least where a bus bandwidth was measured: no algorithm can send less of the array."""
-    return bus * network.cost("all-reduce", nodes).share / network.cost("all-reduce", nodes * each).share
+    """Byte/s that leave a node at least where a bus bandwidth was measured: no algorithm can send
+    less of the array.
+    """
+    return (
+        bus
+        * network.cost("all-reduce", nodes).share
+        / network.cost("all-reduce", nodes * each).share
+    )
 
 
 def test_one_port_a_node_cannot_explain_what_was_measured():
-    """More GPUs a node carry more bytes out of it than one GPU, and than the fastest port on its own."""
+    """More GPUs a node carry more bytes out of it than one GPU, and than the fastest port on its
+    own.
+    """
     points = by_group()
-    found = {each: network.fit(*points["a100_dgx", 2 * each, each], 2 * each, resamples=200) for each in (1, 4)}
+    found = {
+        each: network.fit(*points["a100_dgx", 2 * each, each], 2 * each, resamples=200)
+        for each in (1, 4)
+    }
     assert found[4].bandwidth / found[1].bandwidth == pytest.approx(3.7, abs=0.05)
     one, four = (least_out_of_a_node(2, each, found[each].bandwidth_low) for each in (1, 4))
     assert four > 1.9 * found[1].bandwidth_high > 1.9 * one
-    # Four nodes of eight: more left each than a port of 400 Gb/s carries, whichever algorithm it was.
+    # Four nodes of eight: more left each than a port of 400 Gb/s carries, whichever algorithm it
+    # was.
     unit = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     rows = [row for row in measured.table("collectives_ml_engineering") if row["algbw_GBps"]]
     sizes = np.array([float(row["payload"][:-3]) * unit[row["payload"][-3:]] for row in rows])
@@ -347,7 +446,9 @@ def test_one_port_a_node_cannot_explain_what_was_measured():
 
 
 def test_tensor_parallelism_over_two_nodes():
-    """One port a node would ask for an F of about 300,000; a node's ports together leave room for models that exist."""
+    """One port a node would ask for an F of about 300,000; a node's ports together leave room for
+    models that exist.
+    """
     h100, llama = chip("h100-sxm"), model("llama-3-70b")
     across = network.between_nodes(h100.node, h100.links["nvlink"])
     peak = h100.peak("bf16")
@@ -363,9 +464,27 @@ MESH = {"X": 4, "Y": 2}
 CASES = {
     "neither": ({"B": "X"}, {"F": "Y"}, [], {"B": "X", "F": "Y"}, (1 / 4, 1, 1 / 2)),
     "one in x": ({"D": "X"}, {}, [("all-gather", "x", "X", 1.0)], {}, (1, 1, 1)),
-    "one in w": ({"B": "X"}, {"D": "X", "F": "Y"}, [("all-gather", "w", "X", 0.5)], {"B": "X", "F": "Y"}, (1 / 4, 1, 1 / 2)),
-    "both": ({"B": "Y", "D": "X"}, {"D": "X"}, [("all-reduce", "result", "X", 0.5)], {"B": "Y"}, (1 / 2, 1 / 4, 1)),
-    "same-axis": ({"B": "X"}, {"F": "X"}, [("all-gather", "w", "X", 1.0)], {"B": "X"}, (1 / 4, 1, 1)),
+    "one in w": (
+        {"B": "X"},
+        {"D": "X", "F": "Y"},
+        [("all-gather", "w", "X", 0.5)],
+        {"B": "X", "F": "Y"},
+        (1 / 4, 1, 1 / 2),
+    ),
+    "both": (
+        {"B": "Y", "D": "X"},
+        {"D": "X"},
+        [("all-reduce", "result", "X", 0.5)],
+        {"B": "Y"},
+        (1 / 2, 1 / 4, 1),
+    ),
+    "same-axis": (
+        {"B": "X"},
+        {"F": "X"},
+        [("all-gather", "w", "X", 1.0)],
+        {"B": "X"},
+        (1 / 4, 1, 1),
+    ),
 }
 
 
@@ -377,7 +496,9 @@ def test_cases(name):
     sizes = {"x": 2 * B * D, "w": 2 * D * F, "result": 2 * B * F}
     assert found.case == name.split()[0]
     assert found.out == out
-    assert [(s.collective, s.array, s.axis, s.bytes) for s in found.steps] == [(*s[:3], s[3] * sizes[s[1]]) for s in steps]
+    assert [(s.collective, s.array, s.axis, s.bytes) for s in found.steps] == [
+        (*s[:3], s[3] * sizes[s[1]]) for s in steps
+    ]
     local = ops.matmul(*(int(size * part) for size, part in zip((B, D, F), parts, strict=True)))
     assert (found.work.flops, found.work.bytes) == (local.flops, local.bytes)
     assert found.bytes_sent == sum(s.bytes for s in found.steps)
@@ -413,7 +534,10 @@ def test_the_blocks_make_the_product(name):
         if step[0] == "all-reduce":
             across = 0 if step[2] == "X" else 1
             partial = {
-                place: sum(partial[other] for other in partial if other[1 - across] == place[1 - across]) for place in partial
+                place: sum(
+                    partial[other] for other in partial if other[1 - across] == place[1 - across]
+                )
+                for place in partial
             }
     for (i, j), result in partial.items():
         assert np.array_equal(result, block(x @ w, "BF", out, "result", {"X": i, "Y": j}))
@@ -438,13 +562,26 @@ def test_which_operand_is_gathered():
 
 def test_sharded_products_broadcast():
     D = np.array([1024, 4096, 65536])
-    found = network.sharded_matmul(512, D, 4096, H100, 5e10, {"X": 8}, x_axes={"D": "X"}, w_axes={"D": "X"})
+    found = network.sharded_matmul(
+        512, D, 4096, H100, 5e10, {"X": 8}, x_axes={"D": "X"}, w_axes={"D": "X"}
+    )
     assert found.estimate.lower.shape == (3,)
-    assert list(found.bound) == ["communication-bound", "communication-bound", "communication-bound"]
+    assert list(found.bound) == [
+        "communication-bound",
+        "communication-bound",
+        "communication-bound",
+    ]
     critical = network.critical_contraction(H100.peak("bf16"), 5e10, 8)
     at = 8 * np.ceil(critical / 8)
     edge = network.sharded_matmul(
-        512, np.array([at - 8, at]), 4096, H100, 5e10, {"X": 8}, x_axes={"D": "X"}, w_axes={"D": "X"}
+        512,
+        np.array([at - 8, at]),
+        4096,
+        H100,
+        5e10,
+        {"X": 8},
+        x_axes={"D": "X"},
+        w_axes={"D": "X"},
     ).estimate
     assert list(edge.t_math >= edge.t_network) == [False, True]
 
@@ -477,12 +614,18 @@ def test_published_all_reduces(capsys):
     assert max(errors.values()) < 0.25
     assert np.median(list(errors.values())) < 0.1
     # NVLink of an A100 carries 300 GB/s one way: no ring inside one node may come out faster.
-    inside = [network.fit(*points, key[1], resamples=50).bandwidth for key, points in by_group().items() if key[1] == key[2]]
+    inside = [
+        network.fit(*points, key[1], resamples=50).bandwidth
+        for key, points in by_group().items()
+        if key[1] == key[2]
+    ]
     assert max(inside) < chip("a100-sxm-80").links["nvlink"].total_per_direction
 
 
 def test_published_bus_bandwidths(capsys):
-    """The bus bandwidths as printed come out of sizes and algorithm bandwidths; and a fit reproduces the times."""
+    """The bus bandwidths as printed come out of sizes and algorithm bandwidths; and a fit
+    reproduces the times.
+    """
     unit = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     rows = [row for row in measured.table("collectives_ml_engineering") if row["algbw_GBps"]]
     sizes = np.array([float(row["payload"][:-3]) * unit[row["payload"][-3:]] for row in rows])
@@ -490,7 +633,9 @@ def test_published_bus_bandwidths(capsys):
     printed = np.array([float(row["busbw_GBps"]) * 1e9 for row in rows])
     ours = network.bus_bandwidth(sizes, seconds, 32)  # four nodes of eight
     assert np.allclose(ours, printed, rtol=0.012)
-    assert np.allclose(ours[5:], printed[5:], rtol=1.5e-3)  # the small ones are printed with two digits
+    assert np.allclose(
+        ours[5:], printed[5:], rtol=1.5e-3
+    )  # the small ones are printed with two digits
     found = network.fit(sizes, seconds, 32)
     error = float(np.median(np.abs(network.all_reduce(sizes, found.link, 32) / seconds - 1)))
     with capsys.disabled():
@@ -501,23 +646,31 @@ def test_published_bus_bandwidths(capsys):
 
 def test_in_switch_reduction_exceeds_a_ring():
     rows = [
-        row for row in measured.table("collectives_ml_engineering") if row["algo"] and row["collective"].startswith("all-reduce")
+        row
+        for row in measured.table("collectives_ml_engineering")
+        if row["algo"] and row["collective"].startswith("all-reduce")
     ]
     ring = chip("h200-sxm").links["nvlink"].total_per_direction
     assert ring == 450e9
     by_algorithm = defaultdict(list)
     for row in rows:
         if "H200" in row["node"]:
-            by_algorithm[row["algo"]].append((int(float(row["n_gpus"])), float(row["busbw_GBps"]) * 1e9))
+            by_algorithm[row["algo"]].append(
+                (int(float(row["n_gpus"])), float(row["busbw_GBps"]) * 1e9)
+            )
     assert max(bus for _, bus in by_algorithm["Ring"]) < ring
     best = max(bus for _, bus in by_algorithm["NVLS"])
     assert best == 480e9 > ring
     for n, bus in by_algorithm["NVLS"]:
         # What the switch could reach at most, as a bus bandwidth: above every measured one.
-        limit = network.bus_bandwidth(1e9, network.all_reduce(1e9, ring, n, algorithm="in-switch"), n)
+        limit = network.bus_bandwidth(
+            1e9, network.all_reduce(1e9, ring, n, algorithm="in-switch"), n
+        )
         assert bus < limit == pytest.approx(2 * (1 - 1 / n) * ring)
     # The other two gain nothing from the switch in this model, and were measured as rings.
-    assert network.all_gather(1e9, ring, 8, algorithm="in-switch") == network.all_gather(1e9, ring, 8)
+    assert network.all_gather(1e9, ring, 8, algorithm="in-switch") == network.all_gather(
+        1e9, ring, 8
+    )
 
 
 # The fit
@@ -525,7 +678,12 @@ def test_in_switch_reduction_exceeds_a_ring():
 SWEEP = 4.0 ** np.arange(5, 16)
 
 
-@given(st.floats(1e-7, 1e-3), st.floats(1e8, 1e12), st.integers(2, 64), st.sampled_from(list(COLLECTIVES)))
+@given(
+    st.floats(1e-7, 1e-3),
+    st.floats(1e8, 1e12),
+    st.integers(2, 64),
+    st.sampled_from(list(COLLECTIVES)),
+)
 def test_a_fit_finds_what_made_the_times(latency, bandwidth, n, name):
     sizes = np.concatenate([[1.0, 2.0, 3.0], SWEEP, 1e15 * np.array([1.0, 2.0, 3.0])])
     times = COLLECTIVES[name](sizes, Link(bandwidth, latency=latency), n)
@@ -537,7 +695,9 @@ def test_a_fit_finds_what_made_the_times(latency, bandwidth, n, name):
 
 def test_outliers_do_not_move_a_fit():
     link = Link(1e10, latency=1e-5)
-    times = network.all_reduce(SWEEP, link, 4) * np.random.default_rng(1).normal(1, 0.02, SWEEP.size)
+    times = network.all_reduce(SWEEP, link, 4) * np.random.default_rng(1).normal(
+        1, 0.02, SWEEP.size
+    )
     times[[2, 8]] *= 20
     found = network.fit(SWEEP, times, 4)
     assert found.latency == pytest.approx(1e-5, rel=0.05)
@@ -548,7 +708,12 @@ def test_intervals_cover_the_truth_most_of_the_time():
     link, rng, sizes = Link(1e10, latency=1e-5), np.random.default_rng(2), np.repeat(SWEEP, 4)
     inside = 0
     for _ in range(40):
-        found = network.fit(sizes, network.all_reduce(sizes, link, 4) * rng.lognormal(0, 0.1, sizes.size), 4, resamples=200)
+        found = network.fit(
+            sizes,
+            network.all_reduce(sizes, link, 4) * rng.lognormal(0, 0.1, sizes.size),
+            4,
+            resamples=200,
+        )
         inside += found.bandwidth_low <= 1e10 <= found.bandwidth_high
     assert inside >= 34
 
@@ -556,7 +721,9 @@ def test_intervals_cover_the_truth_most_of_the_time():
 def test_a_fit_of_a_torus_gives_one_link():
     link = Link(5e10, latency=1e-6)
     times = network.all_gather(SWEEP, link, (4, 4), algorithm="torus")
-    found = network.fit(SWEEP, times, (4, 4), collective="all-gather", algorithm="torus", resamples=20)
+    found = network.fit(
+        SWEEP, times, (4, 4), collective="all-gather", algorithm="torus", resamples=20
+    )
     assert found.bandwidth == pytest.approx(5e10, rel=1e-3)
     assert found.link.latency == pytest.approx(1e-6, rel=1e-3)
 
@@ -569,45 +736,88 @@ BOTH = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: network.all_reduce(-1, 1e9, 2), r"bytes must be zero or more, and finite \(got -1\)"),
+        (
+            lambda: network.all_reduce(-1, 1e9, 2),
+            r"bytes must be zero or more, and finite \(got -1\)",
+        ),
         (lambda: network.all_reduce(1, 0, 2), r"link must be positive and finite \(got 0\)"),
         (lambda: network.all_reduce(1, "nvlink", 2), "link must be byte/s"),
         (lambda: network.all_reduce(1, float("nan"), 2), "link must be positive"),
         (lambda: network.all_reduce(1, 1e9, 0), "n must be a positive whole number"),
         (lambda: network.all_reduce(1, 1e9, 2.5), "n must be a positive whole number"),
         (lambda: network.all_reduce(1, 1e9, inf), "n must be a positive whole number"),
-        (lambda: network.all_reduce(1, 1e9, 2, algorithm="rings"), "unknown algorithm 'rings': did you mean 'ring'"),
-        (lambda: network.all_to_all(1, 1e9, 2, algorithm="tree"), "unknown algorithm 'tree'.*of all-to-all"),
-        (lambda: network.all_gather(1, 1e9, (), algorithm="torus"), "n must name at least one axis"),
-        (lambda: network.all_gather(1, 1e9, (4, 0), algorithm="torus"), r"n\[1\] must be a positive whole number"),
-        (lambda: network.bus_bandwidth(1, 1, 2, collective="gather"), "unknown collective 'gather'"),
+        (
+            lambda: network.all_reduce(1, 1e9, 2, algorithm="rings"),
+            "unknown algorithm 'rings': did you mean 'ring'",
+        ),
+        (
+            lambda: network.all_to_all(1, 1e9, 2, algorithm="tree"),
+            "unknown algorithm 'tree'.*of all-to-all",
+        ),
+        (
+            lambda: network.all_gather(1, 1e9, (), algorithm="torus"),
+            "n must name at least one axis",
+        ),
+        (
+            lambda: network.all_gather(1, 1e9, (4, 0), algorithm="torus"),
+            r"n\[1\] must be a positive whole number",
+        ),
+        (
+            lambda: network.bus_bandwidth(1, 1, 2, collective="gather"),
+            "unknown collective 'gather'",
+        ),
         (lambda: network.latency_bound_size(1e9, 1), "n must be two or more"),
         (lambda: Link(-1), "per_direction must be positive"),
         (lambda: Link(1, count=1.5), "count must be a positive whole number"),
         (lambda: Link(1, latency=-1), "latency must be zero or more"),
-        (lambda: network.between_nodes(H100.node, 1e9, each=9), r"each must be at most the 8 chips of a machine \(got 9\)"),
-        (lambda: network.between_nodes(H100.node, 1e9, each=0), "each must be a positive whole number"),
+        (
+            lambda: network.between_nodes(H100.node, 1e9, each=9),
+            r"each must be at most the 8 chips of a machine \(got 9\)",
+        ),
+        (
+            lambda: network.between_nodes(H100.node, 1e9, each=0),
+            "each must be a positive whole number",
+        ),
         (lambda: network.between_nodes(chip("t4").node, 1e9), "node must be a chip's machine"),
         (lambda: network.fit([1, 2], [1, 2], 2), "at least|three measurements or more"),
         (lambda: network.fit([5, 5, 5], [1, 2, 3], 2), "two sizes or more"),
         (lambda: network.fit([1, 2, 3], [1, 2, 3], 1), "n must be two or more"),
         (lambda: network.fit([1, 2, 3], [3, 2, 1], 2), "bytes must hold sizes large enough"),
         (lambda: network.fit([1, 2, 3], [3, -2, 1], 2), "seconds must be positive"),
-        (lambda: network.sharded_matmul(6, 6, 6, H100, 1e9, {"X": 4}, **BOTH), r"D must divide by the chips of axis 'X'"),
-        (lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"Y": 4}, **BOTH), "unknown axis in x_axes 'X'"),
-        (lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, x_axes={"F": "X"}), "unknown size in x_axes 'F'"),
         (
-            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, x_axes={"B": "X", "D": "X"}),
+            lambda: network.sharded_matmul(6, 6, 6, H100, 1e9, {"X": 4}, **BOTH),
+            r"D must divide by the chips of axis 'X'",
+        ),
+        (
+            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"Y": 4}, **BOTH),
+            "unknown axis in x_axes 'X'",
+        ),
+        (
+            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, x_axes={"F": "X"}),
+            "unknown size in x_axes 'F'",
+        ),
+        (
+            lambda: network.sharded_matmul(
+                8, 8, 8, H100, 1e9, {"X": 4}, x_axes={"B": "X", "D": "X"}
+            ),
             "x_axes shards two sizes of one array over one axis",
         ),
         (
-            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, MESH, x_axes={"D": "X"}, w_axes={"D": "Y"}),
+            lambda: network.sharded_matmul(
+                8, 8, 8, H100, 1e9, MESH, x_axes={"D": "X"}, w_axes={"D": "Y"}
+            ),
             "x_axes shards D over 'X' and w_axes over 'Y'",
         ),
-        (lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, scatter="B"), "scatter='B' needs D sharded in both"),
-        (lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, gather="y"), "unknown gather 'y'"),
+        (
+            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, scatter="B"),
+            "scatter='B' needs D sharded in both",
+        ),
+        (
+            lambda: network.sharded_matmul(8, 8, 8, H100, 1e9, {"X": 4}, gather="y"),
+            "unknown gather 'y'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(call, message):
     with pytest.raises(CourseError, match=message):
         call()

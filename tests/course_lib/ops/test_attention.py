@@ -12,8 +12,20 @@ small = st.integers(1, 6)
 dtypes = st.sampled_from(["fp32", "bf16", "fp8"])
 
 
-@given(small, small, st.integers(0, 5), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.booleans(), dtypes, dtypes)
-def test_attention_counts_what_a_loop_does(batch, q_len, before, kv_heads, group, dim, causal, x, kv):
+@given(
+    small,
+    small,
+    st.integers(0, 5),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.booleans(),
+    dtypes,
+    dtypes,
+)
+def test_attention_counts_what_a_loop_does(
+    batch, q_len, before, kv_heads, group, dim, causal, x, kv
+):
     heads, kv_len, flops, bits = kv_heads * group, before + q_len, 0, 0
     for _, _, i, j in product(range(batch), range(heads), range(q_len), range(kv_len)):
         if not causal or j <= before + i:
@@ -37,18 +49,24 @@ def test_without_a_cache_everything_is_an_activation(batch, tokens, heads, dim):
 
 def test_one_token_attends_at_heads_over_kv_heads_however_long_the_context():
     for heads, kv_heads in ((32, 8), (32, 32), (8, 1)):
-        work = ops.attention(1, 1, np.array([10**5, 10**7]), heads, kv_heads, 128, causal=True, kv="bf16")
+        work = ops.attention(
+            1, 1, np.array([10**5, 10**7]), heads, kv_heads, 128, causal=True, kv="bf16"
+        )
         assert work.intensity == pytest.approx(heads / kv_heads, rel=1e-3)
 
 
 def test_the_causal_half_tends_to_half():
-    full, half = (ops.attention(1, 4096, 4096, 8, 8, 64, causal=causal).flops for causal in (False, True))
+    full, half = (
+        ops.attention(1, 4096, 4096, 8, 8, 64, causal=causal).flops for causal in (False, True)
+    )
     assert half / full == pytest.approx(0.5 + 0.5 / 4096)
 
 
 def test_values_inside_the_keys_are_not_read_again():
     apart = ops.attention(1, 1, 1000, 16, 1, 576, causal=True, kv="bf16", value_dim=512)
-    inside = ops.attention(1, 1, 1000, 16, 1, 576, causal=True, kv="bf16", value_dim=512, values_in_keys=True)
+    inside = ops.attention(
+        1, 1, 1000, 16, 1, 576, causal=True, kv="bf16", value_dim=512, values_in_keys=True
+    )
     assert apart.bytes - inside.bytes == 512 * (1000 + 1) * 2
     assert apart.flops == inside.flops == 2 * 16 * (576 + 512) * 1000
 
@@ -66,8 +84,13 @@ def test_elementwise_work_is_on_the_vector_unit():
     assert (gelu.intensity, gelu.unit, gelu.dtype) == (2.5, "vector", "fp32")
     fused = ops.elementwise((32, 2048, 4096), flops=12, dtype="fp16")
     unfused = 3 * fused.bytes
-    assert (unfused / 1e9, fused.bytes / 1e9) == (pytest.approx(3.22, abs=0.005), pytest.approx(1.07, abs=0.005))
-    assert ops.elementwise((4, np.array([1, 2])), flops=1, dtype="int8", reads=2).bytes.tolist() == [12, 24]
+    assert (unfused / 1e9, fused.bytes / 1e9) == (
+        pytest.approx(3.22, abs=0.005),
+        pytest.approx(1.07, abs=0.005),
+    )
+    assert ops.elementwise(
+        (4, np.array([1, 2])), flops=1, dtype="int8", reads=2
+    ).bytes.tolist() == [12, 24]
     assert ops.elementwise(7, flops=0, dtype="fp32").bytes == 56
 
 
@@ -82,14 +105,24 @@ def test_formats_with_a_scale_for_each_group():
     assert 8 * itemsize("int4/32") == 4.5
     assert 8 * itemsize("fp8/128") == 8.125
     assert ops.matmul(1, 64, 64, w="int4/32").bytes == 2 * 64 + 64 * 64 * 4.5 / 8 + 2 * 64
-    assert (element("int4/32"), widest("int4/32", "int8"), ops.matmul(1, 1, 1, w="int4/32").dtype) == ("int4", "int8", "bf16")
+    assert (
+        element("int4/32"),
+        widest("int4/32", "int8"),
+        ops.matmul(1, 1, 1, w="int4/32").dtype,
+    ) == ("int4", "int8", "bf16")
 
 
 @pytest.mark.parametrize(
     ("call", "parts"),
     [
-        (lambda: ops.attention(1, 2, 1, 4, 4, 8, causal=True), ["kv_len", "at least q_len 2", "got 1"]),
-        (lambda: ops.attention(1, 1, 1, 4, 3, 8, causal=True), ["kv_heads", "divide heads 4", "got 3"]),
+        (
+            lambda: ops.attention(1, 2, 1, 4, 4, 8, causal=True),
+            ["kv_len", "at least q_len 2", "got 1"],
+        ),
+        (
+            lambda: ops.attention(1, 1, 1, 4, 3, 8, causal=True),
+            ["kv_heads", "divide heads 4", "got 3"],
+        ),
         (lambda: ops.attention(1, 1, 0, 4, 4, 8, causal=True), ["kv_len", "positive whole"]),
         (lambda: ops.attention(1, 1, 1, 4, 4, 8, causal=True, kv="int9"), ["dtype", "'int9'"]),
         (lambda: ops.grouped_matmul(1, 1, 1, 0), ["groups", "positive", "got 0"]),

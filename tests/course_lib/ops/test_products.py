@@ -48,7 +48,9 @@ def test_tiles_read_each_operand_in_its_own_format(B, D, F, bm, bn, x, w, out):
     bits = 0
     for top, left in product(range(0, B, bm), range(0, F, bn)):
         rows, columns = range(top, min(top + bm, B)), range(left, min(left + bn, F))
-        touched = {("x", b, d) for b in rows for d in range(D)} | {("w", d, f) for d in range(D) for f in columns}
+        touched = {("x", b, d) for b in rows for d in range(D)} | {
+            ("w", d, f) for d in range(D) for f in columns
+        }
         bits += sum(BITS[x] if operand == "x" else BITS[w] for operand, *_ in touched)
         bits += len(rows) * len(columns) * BITS[out]
     work = ops.tiled_matmul(B, D, F, bm, bn, x=x, w=w, out=out, compute="fp16")
@@ -105,7 +107,11 @@ def test_published_intensity_of_three_operands():
 
 def test_operators_broadcast():
     B = np.array([1, 2, 3])
-    for operator in (lambda b: ops.matmul(b, 4, 5), lambda b: ops.tiled_matmul(b, 4, 5, 2, 2), ops.dot):
+    for operator in (
+        lambda b: ops.matmul(b, 4, 5),
+        lambda b: ops.tiled_matmul(b, 4, 5, 2, 2),
+        ops.dot,
+    ):
         at_once = operator(B)
         assert np.array_equal(at_once.flops, [operator(int(b)).flops for b in B])
         assert np.array_equal(at_once.bytes, [operator(int(b)).bytes for b in B])
@@ -149,10 +155,16 @@ def test_formats_left_out_follow_the_activations():
         (lambda: ops.matmul(1, 1, 1, w="int9"), ["dtype", "'int9'", "did you mean"]),
         (lambda: ops.tiled_matmul(1, 1, 1, 0, 1), ["bm", "positive whole", "got 0"]),
         (lambda: ops.tiled_matmul(1, 1, 1, 1, [2, 0.5]), ["bn", "whole", "0.5", "index (1,)"]),
-        (lambda: ops.tiled_matmul(1, 1, 1, 1, 1, x="fp8", w="int8"), ["compute", "fp8 and int8", "compute="]),
+        (
+            lambda: ops.tiled_matmul(1, 1, 1, 1, 1, x="fp8", w="int8"),
+            ["compute", "fp8 and int8", "compute="],
+        ),
         (lambda: ops.matmul(1, float("inf"), 1), ["D", "positive whole", "inf"]),
         (lambda: ops.matmul("16", 1, 1), ["B", "number", "'16'"]),
-        (lambda: ops.matmul(1, 1, 1, compute="bfloat16"), ["dtype", "'bfloat16'", "did you mean 'bf16'"]),
+        (
+            lambda: ops.matmul(1, 1, 1, compute="bfloat16"),
+            ["dtype", "'bfloat16'", "did you mean 'bf16'"],
+        ),
         (lambda: ops.dot(8, out="float"), ["dtype", "'float'"]),
         (lambda: ops.dot(float("nan")), ["N", "nan"]),
         (lambda: ops.dot(True), ["N", "number"]),

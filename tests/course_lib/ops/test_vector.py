@@ -32,7 +32,10 @@ def test_bias_gelu_dropout_fused(mask, ratio):
     unfused, fused = sum(work.bytes for work in chain), ops.fuse(chain)
     assert unfused / fused.bytes == pytest.approx(ratio, abs=0.005)
     if not mask:
-        assert (unfused / 1e9, fused.bytes / 1e9) == (pytest.approx(3.22, abs=0.005), pytest.approx(1.07, abs=0.005))
+        assert (unfused / 1e9, fused.bytes / 1e9) == (
+            pytest.approx(3.22, abs=0.005),
+            pytest.approx(1.07, abs=0.005),
+        )
     assert fused.flops == sum(work.flops for work in chain)
     assert (fused.kernels, fused.unit, fused.dtype) == (1, "vector", "fp32")
 
@@ -51,11 +54,19 @@ def written_out(x):
             return Counted(value)
 
     for name, do in {
-        "__add__": lambda a, b: a + b, "__radd__": lambda a, b: b + a, "__mul__": lambda a, b: a * b,
-        "__rmul__": lambda a, b: b * a, "__truediv__": lambda a, b: a / b, "__rtruediv__": lambda a, b: b / a,
-    }.items():  # fmt: skip
+        "__add__": lambda a, b: a + b,
+        "__radd__": lambda a, b: b + a,
+        "__mul__": lambda a, b: a * b,
+        "__rmul__": lambda a, b: b * a,
+        "__truediv__": lambda a, b: a / b,
+        "__rtruediv__": lambda a, b: b / a,
+    }.items():
         value = lambda other: other.value if isinstance(other, Counted) else other  # noqa: E731
-        setattr(Counted, name, lambda self, other, do=do, value=value: self._do(do(self.value, value(other))))
+        setattr(
+            Counted,
+            name,
+            lambda self, other, do=do, value=value: self._do(do(self.value, value(other))),
+        )
     Counted.__neg__ = lambda self: self._do(-self.value)
     Counted.exp = lambda self: self._do(math.exp(self.value))
     Counted.tanh = lambda self: Counted(math.tanh(self.value))
@@ -66,7 +77,9 @@ def test_the_formulas_take_as_many_operations_as_the_conventions_say():
     x, counted = written_out(0.7)
     result = 0.5 * x * ((math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))).tanh() + 1.0)
     assert result.value == pytest.approx(0.7 * 0.5 * (1 + math.erf(0.7 / math.sqrt(2))), abs=1e-3)
-    assert ops.CONVENTIONS["gelu"].flops == counted.done + 2  # the tanh is an exponential and a division
+    assert (
+        ops.CONVENTIONS["gelu"].flops == counted.done + 2
+    )  # the tanh is an exponential and a division
 
     gate, counted = written_out(0.7)
     up = 1.3
@@ -96,48 +109,83 @@ def test_bytes_are_what_a_loop_touches(a, b, c, x, mask):
     count, size = a * b * c, itemsize(x)
     one_in_one_out = 2 * count * size
     assert ops.gelu((a, b, c), x=x).bytes == ops.softmax(a * b, c, x=x).bytes == one_in_one_out
-    assert ops.swiglu((a, b, c), x=x).bytes == ops.residual((a, b, c), x=x).bytes == 3 * count * size
+    assert (
+        ops.swiglu((a, b, c), x=x).bytes == ops.residual((a, b, c), x=x).bytes == 3 * count * size
+    )
     assert ops.dropout((a, b, c), x=x, mask=mask).bytes == one_in_one_out + mask * count
     assert ops.bias(a * b, c, x=x).bytes == one_in_one_out + c * size
     assert ops.rotary(a, b, c, x=x).bytes == one_in_one_out + 2 * a * (c / 2) * 4
 
 
-@given(st.lists(st.sampled_from(["bias", "gelu", "dropout", "residual", "norm", "softmax"]), min_size=1, max_size=6), st.data())
+@given(
+    st.lists(
+        st.sampled_from(["bias", "gelu", "dropout", "residual", "norm", "softmax"]),
+        min_size=1,
+        max_size=6,
+    ),
+    st.data(),
+)
 def test_fusion_moves_what_a_walk_along_the_chain_moves(names, data):
     rows, width = 6, 5
     made = {
-        "bias": ops.bias(rows, width), "gelu": ops.gelu((rows, width)), "dropout": ops.dropout((rows, width), mask=True),
-        "residual": ops.residual((rows, width)), "norm": ops.norm(rows, width), "softmax": ops.softmax(rows, width),
-    }  # fmt: skip
-    own = {"bias": 2 * width, "dropout": rows * width, "residual": 2 * rows * width, "norm": 2 * width}
+        "bias": ops.bias(rows, width),
+        "gelu": ops.gelu((rows, width)),
+        "dropout": ops.dropout((rows, width), mask=True),
+        "residual": ops.residual((rows, width)),
+        "norm": ops.norm(rows, width),
+        "softmax": ops.softmax(rows, width),
+    }
+    own = {
+        "bias": 2 * width,
+        "dropout": rows * width,
+        "residual": 2 * rows * width,
+        "norm": 2 * width,
+    }
     chain = [made[name] for name in names]
     keep = data.draw(st.sets(st.integers(0, len(names) - 2))) if len(names) > 1 else set()
     fused = ops.fuse(chain, keep=sorted(keep))
     array = 2 * rows * width
     assert fused.bytes == 2 * array + sum(own.get(name, 0) for name in names) + len(keep) * array
-    assert sum(work.bytes for work in chain) - fused.bytes == (2 * (len(names) - 1) - len(keep)) * array
+    assert (
+        sum(work.bytes for work in chain) - fused.bytes
+        == (2 * (len(names) - 1) - len(keep)) * array
+    )
     assert fused.bytes >= fused.read + fused.written
     assert ops.fuse([fused]).bytes == fused.bytes
 
 
 @given(st.integers(2, 5), st.integers(1, 4))
 def test_fusing_in_steps_is_fusing_at_once(many, cut):
-    chain = [ops.gelu((7, 9)), ops.residual((7, 9)), ops.bias(7, 9), ops.norm(7, 9), ops.dropout((7, 9), mask=True)][:many]
+    chain = [
+        ops.gelu((7, 9)),
+        ops.residual((7, 9)),
+        ops.bias(7, 9),
+        ops.norm(7, 9),
+        ops.dropout((7, 9), mask=True),
+    ][:many]
     cut = min(cut, many - 1)
     at_once, in_steps = ops.fuse(chain), ops.fuse([ops.fuse(chain[:cut]), ops.fuse(chain[cut:])])
     assert (at_once.flops, at_once.bytes, at_once.read, at_once.written) == (
-        in_steps.flops, in_steps.bytes, in_steps.read, in_steps.written,
-    )  # fmt: skip
+        in_steps.flops,
+        in_steps.bytes,
+        in_steps.read,
+        in_steps.written,
+    )
 
 
 def test_operators_broadcast():
     tokens = np.array([1, 10, 300])
     for make in (
-        lambda t: ops.gelu((t, 8)), lambda t: ops.softmax(t, 8), lambda t: ops.rotary(t, 4, 8), lambda t: ops.bias(t, 8),
-        lambda t: ops.dropout((t, 8), mask=True), lambda t: ops.fuse([ops.bias(t, 8), ops.norm(t, 8)]),
-        lambda t: ops.kv_read(1, t, 8, 2, 4), lambda t: ops.attention_tiled(1, t, t, 4, 2, 8, sram=300),
+        lambda t: ops.gelu((t, 8)),
+        lambda t: ops.softmax(t, 8),
+        lambda t: ops.rotary(t, 4, 8),
+        lambda t: ops.bias(t, 8),
+        lambda t: ops.dropout((t, 8), mask=True),
+        lambda t: ops.fuse([ops.bias(t, 8), ops.norm(t, 8)]),
+        lambda t: ops.kv_read(1, t, 8, 2, 4),
+        lambda t: ops.attention_tiled(1, t, t, 4, 2, 8, sram=300),
         lambda t: ops.attention_standard(1, t, t, 4, 2, 8)["scores"],
-    ):  # fmt: skip
+    ):
         at_once = make(tokens)
         assert list(at_once.bytes) == [make(int(t)).bytes for t in tokens]
         assert list(at_once.flops) == [make(int(t)).flops for t in tokens]
@@ -154,7 +202,15 @@ def test_every_convention_names_its_unit_and_its_source():
         assert f"{{{how.source}," in bibliography or f'"{how.source}"' in sources, how.source
 
 
-@given(small, small, small, st.integers(1, 3), st.integers(1, 3), small, st.sampled_from(["fp32", "bf16"]))
+@given(
+    small,
+    small,
+    small,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    small,
+    st.sampled_from(["fp32", "bf16"]),
+)
 def test_standard_attention_touches_what_its_kernels_touch(batch, q, t, kv_heads, group, d, x):
     heads = kv_heads * group
     moved = {"scores": 0, "softmax": 0, "values": 0}
@@ -169,13 +225,17 @@ def test_standard_attention_touches_what_its_kernels_touch(batch, q, t, kv_heads
         flops["values"] += 2 * d
         flops["softmax"] += 5
     parts = ops.attention_standard(batch, q, t, heads, kv_heads, d, x=x)
-    assert {name: part.bytes for name, part in parts.items()} == {name: n * BITS[x] / 8 for name, n in moved.items()}
+    assert {name: part.bytes for name, part in parts.items()} == {
+        name: n * BITS[x] / 8 for name, n in moved.items()
+    }
     assert {name: part.flops for name, part in parts.items()} == flops
     assert [part.unit for part in parts.values()] == ["matrix", "vector", "matrix"]
 
 
 def walked(rows, t, d, block, outer):
-    """Elements and statistics that algorithm 1, or the loops the other way round, move for one head of keys."""
+    """Elements and statistics that algorithm 1, or the loops the other way round, move for one head
+    of keys.
+    """
     moved, numbers = 0, 0
     parts = [range(start, min(start + block, rows)) for start in range(0, rows, block)]
     blocks = [range(start, min(start + block, t)) for start in range(0, t, block)]
@@ -197,17 +257,28 @@ def walked(rows, t, d, block, outer):
 
 
 @given(
-    small, st.integers(1, 30), st.integers(1, 30), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6), st.integers(0, 3000),
-    st.sampled_from(["queries", "keys"]), st.sampled_from(["fp32", "bf16"]),
-)  # fmt: skip
-def test_tiled_attention_touches_what_its_loops_touch(batch, q, t, kv_heads, group, d, more, outer, x):
+    small,
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.integers(0, 3000),
+    st.sampled_from(["queries", "keys"]),
+    st.sampled_from(["fp32", "bf16"]),
+)
+def test_tiled_attention_touches_what_its_loops_touch(
+    batch, q, t, kv_heads, group, d, more, outer, x
+):
     size = BITS[x] / 8
     sram = 4 * d * size + more
     block = 0
     while 4 * d * (block + 1) * size <= sram:
         block += 1
     moved, numbers = walked(q * group, t, d, block, outer)
-    work = ops.attention_tiled(batch, q, t, kv_heads * group, kv_heads, d, sram=sram, outer=outer, x=x)
+    work = ops.attention_tiled(
+        batch, q, t, kv_heads * group, kv_heads, d, sram=sram, outer=outer, x=x
+    )
     assert work.bytes == batch * kv_heads * (moved * size + numbers * 4)
     assert work.flops == 4 * batch * kv_heads * group * q * t * d
 
@@ -227,9 +298,13 @@ def test_traffic_falls_as_one_over_the_memory():
         # A block has M / 4d rows, so 2 N d elements pass by 4 N d / M times.
         assert np.asarray(work.bytes) / 2 == pytest.approx(elements * 4 * N**2 * d**2 / M, rel=0.05)
         standard = sum(part.bytes for part in ops.attention_standard(1, N, N, 1, 1, d).values())
-        # 4 N^2 elements against it: tiles pay once the memory holds so many squares of the head's size.
+        # 4 N^2 elements against it: tiles pay once the memory holds so many squares of the head's
+        # size.
         assert list(work.bytes < standard) == list(elements * d**2 < M)
-    flash, second = (ops.attention_tiled(1, N, N, 1, 1, d, sram=2 * M, outer=outer).bytes for outer in ("keys", "queries"))
+    flash, second = (
+        ops.attention_tiled(1, N, N, 1, 1, d, sram=2 * M, outer=outer).bytes
+        for outer in ("keys", "queries")
+    )
     assert np.all(second < flash)
 
 
@@ -237,11 +312,15 @@ def test_traffic_falls_as_one_over_the_memory():
 def test_the_intensity_of_tiles_is_their_rows_whatever_the_head(rows, d, heads):
     work = ops.attention_tiled(1, 2**20, 2**20, heads, heads, d, rows=rows)
     assert work.intensity == pytest.approx(rows, rel=1e-3)
-    assert work.bytes == ops.attention_tiled(1, 2**20, 2**20, heads, heads, d, sram=8 * d * rows).bytes
+    assert (
+        work.bytes == ops.attention_tiled(1, 2**20, 2**20, heads, heads, d, sram=8 * d * rows).bytes
+    )
 
 
 def test_too_little_memory_for_a_block_moves_more_than_scores_in_memory():
-    """The bound's other end: with M near d the tiles are so small that storing the scores is no worse."""
+    """The bound's other end: with M near d the tiles are so small that storing the scores is no
+    worse.
+    """
     N, d = 4096, 128
     standard = sum(part.bytes for part in ops.attention_standard(1, N, N, 1, 1, d).values())
     assert (
@@ -257,7 +336,10 @@ def test_the_cache_is_read_at_heads_over_kv_heads():
         assert list(work.intensity) == [heads / kv_heads] * 2
     full = ops.attention(1, 1, 10**6, 32, 8, 128, causal=True, kv="bf16")
     assert ops.kv_read(1, 10**6, 32, 8, 128).bytes == pytest.approx(full.bytes, rel=1e-4)
-    assert ops.kv_read(1, 1000, 32, 8, 128, kv="fp8").bytes == ops.kv_read(1, 1000, 32, 8, 128).bytes / 2
+    assert (
+        ops.kv_read(1, 1000, 32, 8, 128, kv="fp8").bytes
+        == ops.kv_read(1, 1000, 32, 8, 128).bytes / 2
+    )
     assert ops.kv_read(1, 1000, 32, 8, 128, kv="fp8").dtype == "bf16"
 
 
@@ -265,22 +347,42 @@ def test_the_cache_is_read_at_heads_over_kv_heads():
     ("call", "parts"),
     [
         (lambda: ops.fuse([]), ["works", "at least one"]),
-        (lambda: ops.fuse([ops.gelu((2, 3)), ops.matmul(2, 3, 4)]), ["works[1]", "vector unit", "matrix"]),
-        (lambda: ops.fuse([ops.gelu((2, 3)), ops.gelu((2, 4))]), ["works[1]", "works[0] writes", "12.0 B", "16.0 B"]),
         (
-            lambda: ops.fuse([ops.gelu(4), ops.elementwise(4, flops=1, dtype="bf16", compute="bf16")]),
+            lambda: ops.fuse([ops.gelu((2, 3)), ops.matmul(2, 3, 4)]),
+            ["works[1]", "vector unit", "matrix"],
+        ),
+        (
+            lambda: ops.fuse([ops.gelu((2, 3)), ops.gelu((2, 4))]),
+            ["works[1]", "works[0] writes", "12.0 B", "16.0 B"],
+        ),
+        (
+            lambda: ops.fuse(
+                [ops.gelu(4), ops.elementwise(4, flops=1, dtype="bf16", compute="bf16")]
+            ),
             ["works[1]", "bf16", "fp32"],
         ),
-        (lambda: ops.fuse([ops.gelu(4), ops.gelu(4)], keep=[1]), ["keep", "before the last", "got 1"]),
+        (
+            lambda: ops.fuse([ops.gelu(4), ops.gelu(4)], keep=[1]),
+            ["keep", "before the last", "got 1"],
+        ),
         (lambda: ops.norm(1, 1, kind="batch"), ["kind", "'batch'", "layer, rms"]),
         (lambda: ops.softmax(0, 1), ["rows", "positive whole", "got 0"]),
         (lambda: ops.rotary(1, 1, 8, table="fp33"), ["dtype", "'fp33'", "did you mean"]),
         (lambda: ops.attention_standard(1, 1, 1, 4, 3, 8), ["kv_heads", "divide heads 4", "got 3"]),
         (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64), ["sram or rows", "not both"]),
-        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, rows=128), ["sram or rows", "rows=128"]),
+        (
+            lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, rows=128),
+            ["sram or rows", "rows=128"],
+        ),
         (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, rows=0), ["rows", "got 0"]),
-        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=511), ["sram", "512 B or more", "got 511"]),
-        (lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, outer="q"), ["outer", "'q'", "queries"]),
+        (
+            lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=511),
+            ["sram", "512 B or more", "got 511"],
+        ),
+        (
+            lambda: ops.attention_tiled(1, 1, 1, 4, 4, 64, sram=1e5, outer="q"),
+            ["outer", "'q'", "queries"],
+        ),
         (lambda: ops.kv_read(1, 0, 4, 4, 8), ["context", "positive whole"]),
     ],
 )

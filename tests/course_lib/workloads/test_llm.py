@@ -20,7 +20,9 @@ from course_lib.workloads.transformer import (
 TRANSFORMERS = [key for key in models() if isinstance(model(key), Transformer)]
 DECODERS = [key for key in TRANSFORMERS if model(key).kind == "decoder"]
 A100, H100 = chip("a100-sxm-80"), chip("h100-sxm")
-TINY = replace(model("llama-3-8b"), layers=3, width=64, heads=8, kv_heads=2, head_dim=8, ffn=96, vocab=160)
+TINY = replace(
+    model("llama-3-8b"), layers=3, width=64, heads=8, kv_heads=2, head_dim=8, ffn=96, vocab=160
+)
 sizes = st.integers(1, 600)
 weights = st.sampled_from(["bf16", "int8", "int4", "int4/32", "fp32"])
 
@@ -43,7 +45,10 @@ def test_time_to_stream_the_weights():
         assert floor < llm.decode(one, on, 1, 1).lower < 1.001 * floor
 
 
-@pytest.mark.parametrize(("context", "batches"), [(0, (163, 332)), (1, (164, 338)), (256, (254, 1299)), (1024, (None, None))])
+@pytest.mark.parametrize(
+    ("context", "batches"),
+    [(0, (163, 332)), (1, (164, 338)), (256, (254, 1299)), (1024, (None, None))],
+)
 def test_first_compute_bound_batch_of_llama_3_8b(context, batches):
     for on, rule, batch, longest in zip((A100, H100), (154, 296), batches, (720, 345), strict=True):
         found = llm.first_compute_bound_batch("llama-3-8b", on, context)
@@ -54,20 +59,34 @@ def test_first_compute_bound_batch_of_llama_3_8b(context, batches):
 
 @pytest.mark.parametrize(("on", "context"), list(product((A100, H100), (0, 1, 256))))
 def test_crossover_agrees_with_the_formula_by_hand(on, context):
-    layer = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 14336), (4096, 14336), (14336, 4096)]
+    layer = [
+        (4096, 4096),
+        (4096, 1024),
+        (4096, 1024),
+        (4096, 4096),
+        (4096, 14336),
+        (4096, 14336),
+        (14336, 4096),
+    ]
     products = 32 * layer + [(4096, 128256)]
     W = 2 * sum(d * f for d, f in products)
     f = W + (4 * 4096 * 32 * context if context else 0)
     b = 2 * sum(d + f for d, f in products)
     if context:
-        b += 2 * 32 * (2 * 4096 + 2 * 1024 * (context + 1))  # query and result; the cache read, one token written
+        b += (
+            2 * 32 * (2 * 4096 + 2 * 1024 * (context + 1))
+        )  # query and result; the cache read, one token written
     at = W / on.bandwidth / (f / on.peak("bf16") - b / on.bandwidth)
     assert llm.first_compute_bound_batch("llama-3-8b", on, context).batch == math.ceil(at)
 
 
 def test_how_many_sequences_fit():
-    counts = {capacity: [llm.fits("llama-3-8b", H100, 1, t, capacity=capacity).max_batch for t in (1024, 8192)]
-              for capacity in (80e9, None)}  # fmt: skip
+    counts = {
+        capacity: [
+            llm.fits("llama-3-8b", H100, 1, t, capacity=capacity).max_batch for t in (1024, 8192)
+        ]
+        for capacity in (80e9, None)
+    }
     assert counts == {80e9: [476, 59], None: [520, 65]}
     assert H100.memory == 80 * 2**30
 
@@ -91,7 +110,9 @@ def test_every_parameter_is_in_one_matrix_norm_bias_or_table(key):
     assert llm.weight_bytes(one, fm) == 2 * one.parameters
     table = (one.vocab * (one.head != "tied") + one.positions) * one.width + sum(one.other.values())
     assert llm.streamed_bytes(one, 10**6, fm) == pytest.approx(2 * (one.parameters - table))
-    assert sum(m.parameters for m in matrices(one)) == sum(m.parameters for m in matrices(one, absorbed=False))
+    assert sum(m.parameters for m in matrices(one)) == sum(
+        m.parameters for m in matrices(one, absorbed=False)
+    )
 
 
 @pytest.mark.parametrize("key", [key for key in DECODERS if model(key).experts])
@@ -105,9 +126,13 @@ def test_one_token_streams_its_active_parameters(key):
 def test_parts_add_up(key):
     step = llm.decode(key, H100, np.array([1, 64]), 512)
     for field in ("t_math", "t_memory", "flops", "bytes", "kernels", "lower", "upper"):
-        assert getattr(step, field) == pytest.approx(sum(getattr(part, field) for part in step.parts.values()))
+        assert getattr(step, field) == pytest.approx(
+            sum(getattr(part, field) for part in step.parts.values())
+        )
         for part in step.parts.values():
-            assert getattr(part, field) == pytest.approx(sum(getattr(p, field) for p in part.parts.values()))
+            assert getattr(part, field) == pytest.approx(
+                sum(getattr(p, field) for p in part.parts.values())
+            )
     assert np.all(np.maximum(step.t_math, step.t_memory) <= step.lower * (1 + 1e-12))
     assert np.all(step.lower <= step.upper)
 
@@ -131,7 +156,9 @@ def test_absorbed_and_expanded_latent_attention_are_two_ways_to_one_parameter_co
     one, fm = model("deepseek-v3"), llm.formats()
     step, whole_pass = (operators(one, 1, 1, 1, fm, decoding=d) for d in (True, False))
     assert set(step["projections"]) - set(whole_pass["projections"]) == {"absorb_k", "absorb_v"}
-    assert sum(w.flops for w in step["projections"].values()) == sum(w.flops for w in whole_pass["projections"].values())
+    assert sum(w.flops for w in step["projections"].values()) == sum(
+        w.flops for w in whole_pass["projections"].values()
+    )
     long = llm.decode(one.extended(10**6), H100, 1, 10**6).parts["attention"]
     assert long.bytes == pytest.approx(61 * 576 * 2 * 10**6, rel=1e-2)
     assert long.flops == 61 * 2 * 128 * (576 + 512) * 10**6
@@ -146,7 +173,9 @@ def test_decode_is_never_faster_than_what_it_must_read(key, batch, context, w, k
     must = llm.streamed_bytes(one, batch, fm) + batch * context * llm.cache_bytes(one, fm)
     step = llm.decode(one, H100, batch, context, w=w, x="bf16", kv=kv, compute="bf16")
     assert step.lower * H100.bandwidth >= must * (1 - 1e-12)
-    claim = llm.check_claim(one, H100, batch / step.lower, batch, context=context, w=w, x="bf16", kv=kv, compute="bf16")
+    claim = llm.check_claim(
+        one, H100, batch / step.lower, batch, context=context, w=w, x="bf16", kv=kv, compute="bf16"
+    )
     assert claim.possible
 
 
@@ -157,7 +186,9 @@ def test_decode_is_monotone(key, batch, context, more):
     step = llm.decode(key, H100, batch, [context, context + more])
     assert step.lower[0] < step.lower[1]
     formats = ("int4", "int4/32", "int8", "bf16", "fp32")
-    times = [llm.decode(key, H100, batch, context, w=w, x="bf16", compute="bf16").lower for w in formats]
+    times = [
+        llm.decode(key, H100, batch, context, w=w, x="bf16", compute="bf16").lower for w in formats
+    ]
     assert times == sorted(times)
     light, heavy = (llm.decode(key, H100, batch, context, kv=kv).lower for kv in ("int8", "bf16"))
     assert light <= heavy
@@ -165,10 +196,14 @@ def test_decode_is_monotone(key, batch, context, more):
 
 @settings(max_examples=25)
 @given(
-    st.sampled_from(["llama-3-8b", "gemma-2b", "mixtral-8x7b", "deepseek-v3", "gpt2-xl", "qwen2.5-0.5b"]),
+    st.sampled_from(
+        ["llama-3-8b", "gemma-2b", "mixtral-8x7b", "deepseek-v3", "gpt2-xl", "qwen2.5-0.5b"]
+    ),
     st.sampled_from(["a100-sxm-80", "h200-sxm", "tpu-v5e", "mi300x"]),
     st.integers(1, 400),
-    st.sampled_from([{}, {"w": "int8"}, {"w": "int4/32", "kv": "int8"}, {"w": "int8", "compute": "int8"}]),
+    st.sampled_from(
+        [{}, {"w": "int8"}, {"w": "int4/32", "kv": "int8"}, {"w": "int8", "compute": "int8"}]
+    ),
 )
 def test_crossover_agrees_with_brute_force(key, on, context, formats):
     found = llm.first_compute_bound_batch(key, on, context, **formats)
@@ -206,9 +241,14 @@ def test_rules_of_thumb():
     assert dense == 296
     one = model("mixtral-8x7b")
     table = one.vocab * one.width
-    assert sparse == pytest.approx(dense * (one.parameters - table) / (one.active_parameters - table), rel=0.005)
+    assert sparse == pytest.approx(
+        dense * (one.parameters - table) / (one.active_parameters - table), rel=0.005
+    )
     assert dense < sparse < 4 * dense
-    assert llm.first_compute_bound_batch("llama-2-7b", "tpu-v5e", 0, w="int8").weights_only_batch == 121
+    assert (
+        llm.first_compute_bound_batch("llama-2-7b", "tpu-v5e", 0, w="int8").weights_only_batch
+        == 121
+    )
     assert llm.first_compute_bound_batch("llama-2-7b", "tpu-v5e", 0).weights_only_batch == 241
 
 
@@ -223,7 +263,10 @@ def test_a_batch_that_just_fits_is_said_to_fit():
     one, context = "llama-3-8b", 256
     batch = llm.first_compute_bound_batch(one, H100, context).batch
     needed = float(llm.fits(one, H100, batch, context).needed)
-    just, short = (llm.first_compute_bound_batch(one, H100, context, capacity=room) for room in (needed, needed - 1))
+    just, short = (
+        llm.first_compute_bound_batch(one, H100, context, capacity=room)
+        for room in (needed, needed - 1)
+    )
     assert (just.batch, just.max_batch_fit, short.max_batch_fit) == (batch, batch, batch - 1)
     assert "fit" not in just.reason
     assert f"only {batch - 1} fit" in short.reason
@@ -232,7 +275,9 @@ def test_a_batch_that_just_fits_is_said_to_fit():
 # Experts.
 
 
-@pytest.mark.parametrize(("experts", "active", "tokens"), [(4, 2, 1), (4, 2, 3), (5, 1, 3), (3, 3, 2)])
+@pytest.mark.parametrize(
+    ("experts", "active", "tokens"), [(4, 2, 1), (4, 2, 3), (5, 1, 3), (3, 3, 2)]
+)
 def test_distinct_experts_agree_with_counting_every_choice(experts, active, tokens):
     choices = list(combinations(range(experts), active))
     counts = [len(set().union(*chosen)) for chosen in product(choices, repeat=tokens)]
@@ -255,7 +300,9 @@ def test_the_largest_batch_that_fits_is_the_largest(key, context, tokens):
     fit = llm.fits(key, "b300-sxm", 1, context, w="int8", tokens=tokens)
     if fit.max_batch:
         most = int(fit.max_batch)
-        both = llm.fits(key, "b300-sxm", np.array([most, most + 1]), context, w="int8", tokens=tokens)
+        both = llm.fits(
+            key, "b300-sxm", np.array([most, most + 1]), context, w="int8", tokens=tokens
+        )
         assert both.fits.tolist() == [True, False]
         assert np.all(both.max_batch == most)
     else:
@@ -268,7 +315,11 @@ def test_memory_is_weights_cache_and_activations():
     table, norms = 128256 * 4096, 65 * 4096
     assert found.weights == one.parameters - table - norms + 2 * (table + norms)
     assert found.kv == 16 * 4096 * 65536
-    assert found.activations == 16 * activation_bytes(one, 1, llm.formats("int8")) == 16 * 2 * (2 * 4096 + 2 * 14336)
+    assert (
+        found.activations
+        == 16 * activation_bytes(one, 1, llm.formats("int8"))
+        == 16 * 2 * (2 * 4096 + 2 * 14336)
+    )
     assert found.total == found.weights + found.kv + found.activations
     assert llm.memory("bert-large", 8, 512).kv == 0
     assert llm.fits("bert-large", H100, 8, 512).max_batch == math.inf
@@ -280,9 +331,14 @@ def test_memory_is_weights_cache_and_activations():
 @pytest.mark.parametrize("key", ["llama-2-70b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
 @pytest.mark.parametrize("tp", [2, 4, 8])
 def test_chips_share_the_flops_of_the_heads_and_hidden_sizes(key, tp):
-    alone, shared = llm.decode(key, H100, 8, 1024), llm.decode(key, H100, 8, 1024, tp=tp, link="nvlink")
+    alone, shared = (
+        llm.decode(key, H100, 8, 1024),
+        llm.decode(key, H100, 8, 1024, tp=tp, link="nvlink"),
+    )
     assert shared.parts["attention"].flops * tp == alone.parts["attention"].flops
-    assert shared.parts["head"].flops * tp == pytest.approx(alone.parts["head"].flops, rel=1e-3)  # the vocabulary is rounded up
+    assert shared.parts["head"].flops * tp == pytest.approx(
+        alone.parts["head"].flops, rel=1e-3
+    )  # the vocabulary is rounded up
     assert shared.t_memory < alone.t_memory
     fm = llm.formats()
     assert llm.weight_bytes(model(key), fm, tp=tp) * tp >= llm.weight_bytes(model(key), fm)
@@ -321,7 +377,9 @@ def test_flops_equal_torchs_own_count():
 
     def layer(x):
         q, k, v = (heads(linear(x, matrix[name]), n) for name, n in (("q", 8), ("k", 2), ("v", 2)))
-        seen = scaled_dot_product_attention(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1), is_causal=True)
+        seen = scaled_dot_product_attention(
+            q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1), is_causal=True
+        )
         x = x + linear(seen.transpose(1, 2).flatten(2), matrix["out"])
         return x + linear(silu(linear(x, matrix["gate"])) * linear(x, matrix["up"]), matrix["down"])
 
@@ -331,7 +389,9 @@ def test_flops_equal_torchs_own_count():
             x = layer(x)
         linear(x[:, -1], matrix["head"])
     ours = llm.prefill(TINY, H100, batch, prompt, causal=False).parts
-    assert sum(ours[part].flops for part in MATRIX_PARTS if part in ours) == counter.get_total_flops()
+    assert (
+        sum(ours[part].flops for part in MATRIX_PARTS if part in ours) == counter.get_total_flops()
+    )
     halved = llm.prefill(TINY, H100, batch, prompt).parts["attention"].flops
     assert halved / ours["attention"].flops == (prompt + 1) / (2 * prompt)
 
@@ -344,9 +404,14 @@ def test_a_prompt_of_one_token_is_a_decode_step(key):
 
 @given(st.sampled_from(["llama-3-8b", "gpt2-xl", "gemma-2b"]), sizes, st.integers(1, 30))
 def test_a_prompt_does_the_flops_of_its_tokens_decoded_one_by_one(key, prompt, batch):
-    whole_pass, steps = llm.prefill(key, H100, batch, prompt), llm.decode(key, H100, batch, np.arange(1, prompt + 1))
+    whole_pass, steps = (
+        llm.prefill(key, H100, batch, prompt),
+        llm.decode(key, H100, batch, np.arange(1, prompt + 1)),
+    )
     for part in ("projections", "attention", "mlp"):
-        assert whole_pass.parts[part].flops == pytest.approx(np.broadcast_to(steps.parts[part].flops, prompt).sum())
+        assert whole_pass.parts[part].flops == pytest.approx(
+            np.broadcast_to(steps.parts[part].flops, prompt).sum()
+        )
 
 
 def test_an_encoder_has_a_pass_but_no_decode():
@@ -367,12 +432,18 @@ def test_formats_are_separate():
     assert llm.formats("bf16", kv="fp8").attention == "bf16"
     assert llm.formats("bf16", compute="fp32").attention == "fp32"
     quantised = llm.decode("llama-3-8b", H100, 64, 4096, w="int8", compute="int8")
-    assert quantised.parts["mlp"].t_math == pytest.approx(quantised.parts["mlp"].flops / H100.peak("int8"))
-    assert quantised.parts["attention"].t_math == pytest.approx(quantised.parts["attention"].flops / H100.peak("bf16"))
+    assert quantised.parts["mlp"].t_math == pytest.approx(
+        quantised.parts["mlp"].flops / H100.peak("int8")
+    )
+    assert quantised.parts["attention"].t_math == pytest.approx(
+        quantised.parts["attention"].flops / H100.peak("bf16")
+    )
 
 
 def test_group_scales_cost_half_a_bit():
-    plain, scaled = (llm.streamed_bytes(model("llama-2-7b"), 1, llm.formats(w)) for w in ("int4", "int4/32"))
+    plain, scaled = (
+        llm.streamed_bytes(model("llama-2-7b"), 1, llm.formats(w)) for w in ("int4", "int4/32")
+    )
     norms = 2 * 65 * 4096
     assert (scaled - norms) / (plain - norms) == pytest.approx(4.5 / 4)
 
@@ -381,7 +452,10 @@ def test_group_scales_cost_half_a_bit():
     ("call", "parts"),
     [
         (lambda: llm.decode("llama-3-9b", H100, 1, 1), ["model", "llama-3-8b"]),
-        (lambda: llm.decode("resnet-50", H100, 1, 1), ["transformer", "'resnet-50'", "course_lib.resnet"]),
+        (
+            lambda: llm.decode("resnet-50", H100, 1, 1),
+            ["transformer", "'resnet-50'", "course_lib.resnet"],
+        ),
         (lambda: llm.decode(TINY, "h10", 1, 1), ["chip", "'h10'", "h100-sxm"]),
         (lambda: llm.decode(TINY, 4, 1, 1), ["chip", "got 4"]),
         (lambda: llm.decode(TINY, H100, 0, 1), ["batch", "positive whole", "got 0"]),
@@ -390,10 +464,16 @@ def test_group_scales_cost_half_a_bit():
         (lambda: llm.decode(TINY, H100, 1, 1, w="int9"), ["dtype", "'int9'"]),
         (lambda: llm.decode(TINY, H100, 1, 1, w="fp16", x="bf16"), ["compute", "compute="]),
         (lambda: llm.decode(TINY, H100, 1, 1, tp=2), ["link", "tp 2", "h100-sxm"]),
-        (lambda: llm.decode(TINY, H100, 1, 1, tp=2, link="nvlnk"), ["link", "did you mean 'nvlink'"]),
+        (
+            lambda: llm.decode(TINY, H100, 1, 1, tp=2, link="nvlnk"),
+            ["link", "did you mean 'nvlink'"],
+        ),
         (lambda: llm.decode(TINY, H100, 1, 1, tp=3, link=1e9), ["tp", "heads 8", "got 3"]),
         (lambda: llm.decode(TINY, H100, 1, 1, tp=0), ["tp", "got 0"]),
-        (lambda: llm.first_compute_bound_batch(TINY, H100, [1, 2]), ["context", "one whole number"]),
+        (
+            lambda: llm.first_compute_bound_batch(TINY, H100, [1, 2]),
+            ["context", "one whole number"],
+        ),
         (lambda: llm.first_compute_bound_batch("bert-large", H100), ["decoder", "bert-large"]),
         (lambda: llm.fits(TINY, Silent(), 1, 1), ["silent", "capacity="]),
         (lambda: llm.check_claim(TINY, H100, -5), ["tokens_per_second", "-5"]),
@@ -418,8 +498,17 @@ def test_everything_broadcasts():
     batch, context = np.array([[1], [8]]), np.array([16, 256, 4096])
     step, fit = llm.decode(TINY, H100, batch, context), llm.fits(TINY, H100, batch, context)
     claim = llm.check_claim(TINY, H100, 1e9, batch, context=context)
-    assert step.lower.shape == step.bound.shape == fit.fits.shape == fit.max_batch.shape == claim.excess.shape == (2, 3)
+    assert (
+        step.lower.shape
+        == step.bound.shape
+        == fit.fits.shape
+        == fit.max_batch.shape
+        == claim.excess.shape
+        == (2, 3)
+    )
     for i, j in np.ndindex(2, 3):
         b, c = int(batch[i, 0]), int(context[j])
         assert step.lower[i, j] == pytest.approx(llm.decode(TINY, H100, b, c).lower)
-        assert claim.excess[i, j] == pytest.approx(llm.check_claim(TINY, H100, 1e9, b, context=c).excess)
+        assert claim.excess[i, j] == pytest.approx(
+            llm.check_claim(TINY, H100, 1e9, b, context=c).excess
+        )

@@ -39,20 +39,28 @@ def test_the_limit_of_the_fused_network_is_below_the_ridge():
 def test_a_roof_over_the_sum_and_the_sum_of_roofs():
     overlapped = roofline(resnet.work(NET, 64), A100)
     one_by_one = resnet.forward(NET, A100, 64)
-    assert (1e3 * overlapped.lower, 1e3 * one_by_one.lower) == (pytest.approx(1.68, abs=0.005), pytest.approx(2.10, abs=0.005))
+    assert (1e3 * overlapped.lower, 1e3 * one_by_one.lower) == (
+        pytest.approx(1.68, abs=0.005),
+        pytest.approx(2.10, abs=0.005),
+    )
     assert overlapped.bound == one_by_one.bound == "compute-bound"
     assert {part.bound for part in one_by_one.parts.values()} == {"compute-bound", "memory-bound"}
 
 
 def test_bounds_of_one_image():
-    times = [1e6 * roofline(resnet.work(NET, 1, counted=counted), A100).lower for counted in ("weights", "fused")]
+    times = [
+        1e6 * roofline(resnet.work(NET, 1, counted=counted), A100).lower
+        for counted in ("weights", "fused")
+    ]
     assert times == [pytest.approx(26.2, abs=0.05), pytest.approx(52.9, abs=0.05)]
 
 
 def test_layers_add_up_to_what_is_published():
     every = resnet.layers(NET)
     assert sum(layer.parameters for layer in every) == NET.parameters
-    assert sum(layer.flops for layer in every) / 2 == pytest.approx(NET.multiply_accumulates.si, rel=1e-3)
+    assert sum(layer.flops for layer in every) / 2 == pytest.approx(
+        NET.multiply_accumulates.si, rel=1e-3
+    )
     assert sum(layer.norm for layer in every) == 53
     assert sum(layer.adds for layer in every) == 16
     assert len({layer.name for layer in every}) == len(every) == 53 + 3
@@ -62,7 +70,9 @@ def test_layers_add_up_to_what_is_published():
 
 
 def test_flops_and_traffic_equal_torchs_own_count():
-    """A network written from the paper, run on no memory; hooks see what each operator reads and writes."""
+    """A network written from the paper, run on no memory; hooks see what each operator reads and
+    writes.
+    """
     torch = pytest.importorskip("torch")
     from torch import nn
     from torch.utils.flop_counter import FlopCounterMode
@@ -78,13 +88,19 @@ def test_flops_and_traffic_equal_torchs_own_count():
             return a + b
 
     def conv(into, out, kernel, stride=1):
-        return nn.Sequential(nn.Conv2d(into, out, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(out))
+        return nn.Sequential(
+            nn.Conv2d(into, out, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(out)
+        )
 
     class Block(nn.Module):
         def __init__(self, into, width, stride):
             super().__init__()
             self.body = nn.Sequential(
-                conv(into, width, 1), nn.ReLU(), conv(width, width, 3, stride), nn.ReLU(), conv(width, 4 * width, 1)
+                conv(into, width, 1),
+                nn.ReLU(),
+                conv(width, width, 3, stride),
+                nn.ReLU(),
+                conv(width, 4 * width, 1),
             )
             self.shortcut = conv(into, 4 * width, 1, stride) if into != 4 * width else nn.Identity()
             self.add, self.relu = Sum(), nn.ReLU()
@@ -98,7 +114,14 @@ def test_flops_and_traffic_equal_torchs_own_count():
             for i in range(depth):
                 blocks.append(Block(into, width, 2 if stage and not i else 1))
                 into = 4 * width
-        net = nn.Sequential(conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        net = nn.Sequential(
+            conv(3, 64, 7, 2),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, 1),
+            *blocks,
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
         whole = nn.Sequential(net, nn.Linear(2048, 1000)).eval()
         for module in whole.modules():
             if not list(module.children()) and not isinstance(module, nn.Identity | nn.Flatten):
@@ -108,7 +131,10 @@ def test_flops_and_traffic_equal_torchs_own_count():
     assert sum(parameter.numel() for parameter in whole.parameters()) == NET.parameters
     assert sum(layer.flops for layer in resnet.layers(NET)) == counter.get_total_flops()
     assert sum(layer.elements("operands") for layer in resnet.layers(NET)) == moved["conv"]
-    assert sum(layer.elements("eager") for layer in resnet.layers(NET)) == moved["conv"] + moved["other"]
+    assert (
+        sum(layer.elements("eager") for layer in resnet.layers(NET))
+        == moved["conv"] + moved["other"]
+    )
 
 
 def test_each_count_has_all_before_it():
@@ -151,7 +177,10 @@ def test_it_runs_on_every_chip(on):
     [
         (lambda: resnet.layers("llama-3-8b"), ["convnet", "'llama-3-8b'", "course_lib.llm"]),
         (lambda: resnet.work(NET, 0), ["batch", "got 0"]),
-        (lambda: resnet.work(NET, 1, counted="fuse"), ["counted", "'fuse'", "did you mean 'fused'"]),
+        (
+            lambda: resnet.work(NET, 1, counted="fuse"),
+            ["counted", "'fuse'", "did you mean 'fused'"],
+        ),
         (lambda: resnet.forward(NET, A100, 1, counted="all"), ["counted", "'all'"]),
         (lambda: resnet.forward(NET, "tpu-v4", 1), ["tpu-v4", "'fp16'", "bf16"]),
         (lambda: resnet.forward(NET, "a100", 1), ["ambiguous", "a100-sxm-80"]),

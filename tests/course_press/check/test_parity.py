@@ -23,12 +23,37 @@ def said(book):
             8,
             "the English has #sec-first at level 2 here, this page #sec-uno",
         ),
-        ("### Subsection {#sec-sub}", "## Subsection {#sec-sub}", 39, "#sec-sub at level 3 here, this page #sec-sub at level 2"),
-        ("{{< include ../cells/one/hello.qmd >}}", "Nada.", 8, "the English has include chapters/cells/one/hello.qmd"),
-        ("::: {#lst-hello}", "::: {#lst-hola}", 8, "the English has label lst-hello where this page has label lst-hola"),
-        ("\\frac{2BDF}{\\pi}", "\\frac{2BFD}{\\pi}", 8, "maths $$ T = \\frac{2BDF}{\\pi} $$ of the English is missing"),
+        (
+            "### Subsection {#sec-sub}",
+            "## Subsection {#sec-sub}",
+            39,
+            "#sec-sub at level 3 here, this page #sec-sub at level 2",
+        ),
+        (
+            "{{< include ../cells/one/hello.qmd >}}",
+            "Nada.",
+            8,
+            "the English has include chapters/cells/one/hello.qmd",
+        ),
+        (
+            "::: {#lst-hello}",
+            "::: {#lst-hola}",
+            8,
+            "the English has label lst-hello where this page has label lst-hola",
+        ),
+        (
+            "\\frac{2BDF}{\\pi}",
+            "\\frac{2BFD}{\\pi}",
+            8,
+            "maths $$ T = \\frac{2BDF}{\\pi} $$ of the English is missing",
+        ),
         ("with $I$ inline", "with $ I$ inline", 8, "maths $I$ of the English is missing"),
-        ('n(peak, "FLOP/s")', 'n(2 * peak, "FLOP/s")', 8, 'inline n(2 * peak, "FLOP/s") does not stand in the English'),
+        (
+            'n(peak, "FLOP/s")',
+            'n(2 * peak, "FLOP/s")',
+            8,
+            'inline n(2 * peak, "FLOP/s") does not stand in the English',
+        ),
         ("Cited: [@williams2009].", "", 8, "reference williams2009 of the English is missing"),
     ],
 )
@@ -51,14 +76,19 @@ def test_word_order_is_the_translators(book):
 
 def test_the_preface_is_compared_too(book):
     book.edit("chapters/es/_preface.qmd", '"sec-welcome"', '"sec-hola"')
-    assert any("chapters/es/_preface.qmd:1: the English has #sec-welcome" in text for text in said(book))
+    assert any(
+        "chapters/es/_preface.qmd:1: the English has #sec-welcome" in text for text in said(book)
+    )
 
 
 def test_a_glossary_term_must_be_the_fixed_one(book):
     for path in (EN, ES):
         book.edit(path, "In the margin.", "The arithmetic intensity.")
     stamp(book.root, "es", "one")
-    finding = "a term of the glossary is translated otherwise: arithmetic intensity: intensidad aritmética → use the fixed term"
+    finding = (
+        "a term of the glossary is translated otherwise: arithmetic intensity: intensidad "
+        "aritmética → use the fixed term"
+    )
     assert said(book) == [f"{ES}:1: {finding}"]
     book.edit(ES, "The arithmetic intensity.", "La intensidad aritmética.")
     assert said(book) == []
@@ -67,7 +97,8 @@ def test_a_glossary_term_must_be_the_fixed_one(book):
 def test_changed_english_makes_its_section_stale_and_only_that(book):
     book.edit(EN, "In the margin.", "In the wide margin.")
     assert [text for text in said(book) if "out of date" in text] == [
-        f"{ES}:1: 1 sections of es/one are out of date: sec-sub → compare with the English, then course stamp es one#SECTION"
+        f"{ES}:1: 1 sections of es/one are out of date: sec-sub → compare with the "
+        f"English, then course stamp es one#SECTION"
     ]
     book.build(("en", "es"))
     site = book.root / "_site"
@@ -86,9 +117,14 @@ def test_rewrapping_the_english_makes_nothing_stale(book):
 
 
 def test_stamps_name_what_they_cannot_find(book):
-    with pytest.raises(CourseError, match="chapter 'three' is not translated into 'es': choose from index, one, two"):
+    with pytest.raises(
+        CourseError,
+        match="chapter 'three' is not translated into 'es': choose from index, one, two",
+    ):
         stamp(book.root, "es", "three")
-    with pytest.raises(CourseError, match="chapter 'one' has no section 'sec-gone': choose from top, sec-first"):
+    with pytest.raises(
+        CourseError, match="chapter 'one' has no section 'sec-gone': choose from top, sec-first"
+    ):
         stamp(book.root, "es", "one#sec-gone")
 
 

@@ -7,8 +7,14 @@ ONE = "chapters/en/one.qmd"
 
 
 def found(book):
-    """Findings, without those that the translation of an edited page has: test_parity is about them."""
-    return [finding for finding in check(book.root) if "es" not in finding.file.parts and "out of date" not in finding.what]
+    """Findings, without those that the translation of an edited page has: test_parity is about
+    them.
+    """
+    return [
+        finding
+        for finding in check(book.root)
+        if "es" not in finding.file.parts and "out of date" not in finding.what
+    ]
 
 
 def test_a_sound_book_has_no_findings(book):
@@ -20,16 +26,40 @@ def test_a_sound_book_has_no_findings(book):
     [
         (ONE, "@sec-there", "@sec-where", 13, "@sec-where has no target"),
         (ONE, "[@williams2009]", "[@nobody2009]", 13, "@nobody2009 is in no bibliography"),
-        ("chapters/en/two.qmd", "Back to", "## Again {#sec-there}\n\nBack to", 8, "label #sec-there stands at"),
+        (
+            "chapters/en/two.qmd",
+            "Back to",
+            "## Again {#sec-there}\n\nBack to",
+            8,
+            "label #sec-there stands at",
+        ),
         (ONE, 'n(peak, "FLOP/s")', "str(peak)", 12, "is not a call of n() or t()"),
         (ONE, 'n(peak, "FLOP/s")', "n(peak", 12, "is not an expression"),
-        (ONE, "with $I$ inline", "with $I = `{python} n(1)`$ inline", 35, "inline code inside maths"),
-        (ONE, "with $I$ inline", "with $I > 240.5$ inline", 35, "decimal numeral inside maths: $I > 240.5$"),
+        (
+            ONE,
+            "with $I$ inline",
+            "with $I = `{python} n(1)`$ inline",
+            35,
+            "inline code inside maths",
+        ),
+        (
+            ONE,
+            "with $I$ inline",
+            "with $I > 240.5$ inline",
+            35,
+            "decimal numeral inside maths: $I > 240.5$",
+        ),
         (ONE, "In the margin.", "It takes 1.01 ms.", 62, "number typed by hand: 1.01 ms"),
         (ONE, "In the margin.", "That is 3.35 TB/s, or so.", 62, "number typed by hand: 3.35 TB/s"),
         (ONE, "In the margin.", "Some 2–3× faster", 62, "number typed by hand: 2–3×"),
         (ONE, "In the margin.", "A peak of 9.89e14 there", 62, "number typed by hand: 9.89e14"),
-        ("chapters/cells/one/setup.qmd", "2e12", f"2e12  # {'x' * 88}", 4, "code line of 120 characters"),
+        (
+            "chapters/cells/one/setup.qmd",
+            "2e12",
+            f"2e12  # {'x' * 88}",
+            4,
+            "code line of 120 characters",
+        ),
         ("chapters/en/_preface.qmd", "English preface", "English `{python} n(1)` preface", 3, "@"),
     ],
 )
@@ -46,7 +76,10 @@ def test_every_rule_fires(book, path, old, new, line, what):
 
 def test_numbers_that_are_no_quantities_are_left_alone(book):
     book.edit(
-        ONE, "In the margin.", "Chapter 2 of 2009, a TPU v5e, an H100, bf16, 16-bit, `3 ms`, $2BDF$, [two](two.qmd), 3 chips."
+        ONE,
+        "In the margin.",
+        "Chapter 2 of 2009, a TPU v5e, an H100, bf16, 16-bit, `3 ms`, $2BDF$, "
+        "[two](two.qmd), 3 chips.",
     )
     assert found(book) == []
 
@@ -74,7 +107,9 @@ def test_a_book_that_cannot_be_read_is_a_finding(book):
 
 def test_a_figure_without_a_source_is_a_finding(book, tmp_path, monkeypatch):
     good = (DATA / "chips" / "t4.toml").read_text(encoding="utf-8")
-    (tmp_path / "mine.toml").write_text(good.replace('sources = ["nvidia-t4"', 'sources = ["nvidia-t5"', 1), encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(
+        good.replace('sources = ["nvidia-t4"', 'sources = ["nvidia-t5"', 1), encoding="utf-8"
+    )
     monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
     (finding,) = found(book)
     assert finding.file.name == "mine.toml"

@@ -51,7 +51,11 @@ def test_build_check_and_their_exit_codes(book):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["build", "--lang", "fr"], 2, "--lang 'fr' is not a language of this book: choose from en, es"),
+        (
+            ["build", "--lang", "fr"],
+            2,
+            "--lang 'fr' is not a language of this book: choose from en, es",
+        ),
         (["build", "--engine", "latex"], 2, "latex"),
         (["build", "--engine", "quarto"], 3, "quarto is not on PATH"),
         (["build", "--out", "chapters"], 2, "choose a new or empty folder"),
@@ -72,7 +76,17 @@ def test_what_is_wrong_is_said_with_its_exit_code(book, arguments, code, message
 
 
 def test_every_command_has_help_with_an_example(book):
-    for command in ("build", "check", "chips", "chip", "compare", "notebooks", "stamp", "serve", "doctor"):
+    for command in (
+        "build",
+        "check",
+        "chips",
+        "chip",
+        "compare",
+        "notebooks",
+        "stamp",
+        "serve",
+        "doctor",
+    ):
         done = course(book.root, command, "--help")
         assert done.returncode == 0
         assert f"Example: course {command}" in done.stdout
@@ -97,15 +111,24 @@ def test_auto_takes_quarto_where_it_is_and_embedded_leaves_it(book, tmp_path):
     assert f"<main>render --profile es with {sys.executable}" in page
     assert "es/index.html" in (book.root / "_site/index.html").read_text()
     bare = fake_quarto(tmp_path / "bin", RENDER.replace("main>", "div>"))
-    assert "index.html has no <main>" in course(book.root, "build", "--lang", "es", path=bare).stderr
+    assert (
+        "index.html has no <main>" in course(book.root, "build", "--lang", "es", path=bare).stderr
+    )
     failing = fake_quarto(tmp_path / "bin", 'sys.exit("quarto must not run")')
-    assert course(book.root, "build", "--engine", "embedded", "--out", "other", path=failing).returncode == 0
+    assert (
+        course(
+            book.root, "build", "--engine", "embedded", "--out", "other", path=failing
+        ).returncode
+        == 0
+    )
 
 
 def test_a_failing_quarto_keeps_the_old_site(book, tmp_path):
     assert course(book.root, "build", path=fake_quarto(tmp_path / "bin", RENDER)).returncode == 0
     before = (book.root / "_site/en/index.html").read_text()
-    done = course(book.root, "build", path=fake_quarto(tmp_path / "bin", 'sys.exit("ERROR: no such filter")'))
+    done = course(
+        book.root, "build", path=fake_quarto(tmp_path / "bin", 'sys.exit("ERROR: no such filter")')
+    )
     assert done.returncode == 2
     assert "ERROR: no such filter" in done.stderr
     assert (book.root / "_site/en/index.html").read_text() == before
@@ -123,7 +146,9 @@ def test_a_readers_bad_chip_is_listed_with_its_error(tmp_path, monkeypatch, caps
 def test_chips_are_listed_shown_and_compared(book):
     listed = course(book.root, "chips").stdout
     assert all(key in listed for key in chips())
-    rows = list(csv.DictReader(io.StringIO(course(book.root, "chips", "--csv", "--vendor", "AMD").stdout)))
+    rows = list(
+        csv.DictReader(io.StringIO(course(book.root, "chips", "--csv", "--vendor", "AMD").stdout))
+    )
     assert [row["key"] for row in rows] == ["mi250x", "mi300x", "mi325x"]
     assert len(json.loads(course(book.root, "chips", "--json").stdout)["chips"]) == len(chips())
     shown = course(book.root, "chip", "b300-sxm").stdout

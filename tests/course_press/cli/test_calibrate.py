@@ -18,17 +18,24 @@ def test_predict_shows_range_and_provenance():
     done = course("predict", "llama-2-7b", "a100-sxm-80", "--calibrated")
     likely = calibrate.predict(llm.decode("llama-2-7b", "a100-sxm-80", 1, 1024), "a100-sxm-80")
     assert done.exit_code == 0
-    assert f"likely {n(likely.expected, 's')}, in 80 of 100 cases {n(likely.low, 's')} to {n(likely.high, 's')}" in done.output
+    assert (
+        f"likely {n(likely.expected, 's')}, in 80 of 100 cases {n(likely.low, 's')} to "
+        f"{n(likely.high, 's')}" in done.output
+    )
     assert likely.source in done.output
 
 
 def test_predict_says_whose_constants_it_took():
-    assert "a100-sxm-80's constants, for nobody measured l40s" in course("predict", "llama-2-7b", "l40s", "--calibrated").output
+    assert (
+        "a100-sxm-80's constants, for nobody measured l40s"
+        in course("predict", "llama-2-7b", "l40s", "--calibrated").output
+    )
 
 
 def test_json_has_the_range_beside_an_unchanged_bound():
     plain, with_range = (
-        json.loads(course("predict", "llama-2-7b", "h100-sxm", "--json", *more).stdout) for more in ((), ("--calibrated",))
+        json.loads(course("predict", "llama-2-7b", "h100-sxm", "--json", *more).stdout)
+        for more in ((), ("--calibrated",))
     )
     found = with_range.pop("calibrated")
     assert plain == with_range
@@ -43,7 +50,9 @@ def test_calibrate_writes_what_predict_takes(tmp_path):
     assert done.exit_code == 0
     assert "62" in done.output
     assert tomllib.loads(mine.read_text())["points"] == 12
-    shown = course("predict", "llama-2-7b", "a100-sxm-80", "--calibrated", "--constants", str(mine)).output
+    shown = course(
+        "predict", "llama-2-7b", "a100-sxm-80", "--calibrated", "--constants", str(mine)
+    ).output
     assert "own measurements of NVIDIA A100-SXM4-80GB" in shown
 
 

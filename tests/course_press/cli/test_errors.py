@@ -1,4 +1,6 @@
-"""What goes wrong outside the source: one line that says what, and the exit code that says whose turn it is."""
+"""What goes wrong outside the source: one line that says what, and the exit code that says whose
+turn it is.
+"""
 
 import signal
 import subprocess
@@ -38,11 +40,30 @@ def test_no_name_is_read_as_markup(book, monkeypatch):
     chips = book.root / "chips"
     chips.mkdir()
     text = (DATA / "chips" / "t4.toml").read_text(encoding="utf-8")
-    (chips / "mine.toml").write_text(text.replace('name = "NVIDIA T4"', f'name = "{MARKUP}"'), encoding="utf-8")
+    (chips / "mine.toml").write_text(
+        text.replace('name = "NVIDIA T4"', f'name = "{MARKUP}"'), encoding="utf-8"
+    )
     monkeypatch.setenv(specs.FOLDER, str(chips))
-    about = {"kind": "cpu", "device": "d", "dtype": "fp32", "timing": "cold", "data": "random", "status": "ok"}
+    about = {
+        "kind": "cpu",
+        "device": "d",
+        "dtype": "fp32",
+        "timing": "cold",
+        "data": "random",
+        "status": "ok",
+    }
     for name, seconds in (("a.csv", 1.0), ("b.csv", 2.0)):
-        append(book.root / name, Row(**about, op="copy", shape=MARKUP, seconds_median=seconds, ci_low=seconds, ci_high=seconds))
+        append(
+            book.root / name,
+            Row(
+                **about,
+                op="copy",
+                shape=MARKUP,
+                seconds_median=seconds,
+                ci_low=seconds,
+                ci_high=seconds,
+            ),
+        )
     book.edit("chapters/en/two.qmd", "title: Chapter two", f'title: "{MARKUP}"')
     for arguments in (["chips"], ["chip", "mine"], ["lab", "compare", "a.csv", "b.csv"]):
         done = course(book.root, *arguments)
@@ -57,12 +78,24 @@ def test_no_name_is_read_as_markup(book, monkeypatch):
     ("arguments", "environment", "code", "message"),
     [
         (["build", "--out", "index.qmd/site"], {}, 3, "index.qmd"),
-        (["build", "--lang", "en"], {"PYPANDOC_PANDOC": "/nowhere/pandoc"}, 3, "pandoc is missing or does not run"),
-        (["build", "--lang", "en"], {"TMPDIR": "/proc/nowhere", "TMP": "/proc/nowhere", "HOME": "/proc/nowhere"}, 0, ""),
+        (
+            ["build", "--lang", "en"],
+            {"PYPANDOC_PANDOC": "/nowhere/pandoc"},
+            3,
+            "pandoc is missing or does not run",
+        ),
+        (
+            ["build", "--lang", "en"],
+            {"TMPDIR": "/proc/nowhere", "TMP": "/proc/nowhere", "HOME": "/proc/nowhere"},
+            0,
+            "",
+        ),
         (["export", "--lang", "en", "--to", "epub", "--out", "index.qmd"], {}, 3, "index.qmd"),
     ],
 )
-def test_the_machine_is_at_fault_in_one_line(book, monkeypatch, arguments, environment, code, message):
+def test_the_machine_is_at_fault_in_one_line(
+    book, monkeypatch, arguments, environment, code, message
+):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     done = course(book.root, *arguments)
@@ -78,20 +111,30 @@ def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, 
     monkeypatch.setenv("PYPANDOC_PANDOC", str(file))
     done = course(book.root, "doctor")
     assert done.returncode == 3
-    assert "not found: run make clean book" in next(line for line in done.stdout.splitlines() if line.startswith(" pandoc "))
+    assert "not found: run make clean book" in next(
+        line for line in done.stdout.splitlines() if line.startswith(" pandoc ")
+    )
     assert done.stderr == ""
 
 
 def test_doctor_names_an_address_that_is_a_placeholder(book):
     assert "placeholder" not in course(book.root, "doctor").stdout
-    book.edit("_quarto.yml", "https://github.com/example/book", "https://github.com/roofline-course/rooflines")
+    book.edit(
+        "_quarto.yml",
+        "https://github.com/example/book",
+        "https://github.com/roofline-course/rooflines",
+    )
     said = course(book.root, "doctor").stdout
     assert "git+https://github.com/roofline-course/rooflines@v" in said
     assert "set repo-url in _quarto.yml" in said
 
 
 def test_a_run_ended_from_outside_leaves_nothing_behind(book):
-    book.edit("chapters/cells/one/setup.qmd", "2e12", "2e12; open('here', 'w').close(); import time; time.sleep(60)")
+    book.edit(
+        "chapters/cells/one/setup.qmd",
+        "2e12",
+        "2e12; open('here', 'w').close(); import time; time.sleep(60)",
+    )
     command = [sys.executable, "-m", "course_press", "build", "--lang", "en"]
     with subprocess.Popen(command, cwd=book.root, stderr=subprocess.PIPE, text=True) as process:
         while not (book.root / "here").exists():
@@ -113,7 +156,9 @@ def test_a_long_path_of_temporary_files_is_no_hindrance(book, tmp_path, monkeypa
 
 def test_a_sheet_with_answers_is_never_replaced_silently(tmp_path):
     def sheet(*more):
-        return CliRunner().invoke(app, ["exercises", "--seed", "7", "--out", str(tmp_path / "sheet.ipynb"), *more])
+        return CliRunner().invoke(
+            app, ["exercises", "--seed", "7", "--out", str(tmp_path / "sheet.ipynb"), *more]
+        )
 
     assert sheet().exit_code == 0
     for name, option in (("sheet.ipynb", "--out"), ("sheet-key.ipynb", "--key")):
@@ -140,9 +185,18 @@ def test_constants_never_replace_a_file_of_something_else(tmp_path):
     assert [CliRunner().invoke(app, out).exit_code for _ in range(2)] == [0, 0]
 
 
-@given(device=st.text(st.characters(codec="utf-8"), min_size=1), dtype=st.text(st.characters(codec="utf-8"), min_size=1))
+@given(
+    device=st.text(st.characters(codec="utf-8"), min_size=1),
+    dtype=st.text(st.characters(codec="utf-8"), min_size=1),
+)
 def test_constants_of_any_device_can_be_read_again(device, dtype):
     found = calibrate_own.fit(list(rows(TRUE)))
-    named = calibrate.to_toml({"source": device, "constants": {dtype: {"compute": 0.5, "note": device}}, "points": found.points})
+    named = calibrate.to_toml(
+        {
+            "source": device,
+            "constants": {dtype: {"compute": 0.5, "note": device}},
+            "points": found.points,
+        }
+    )
     assert tomllib.loads(named)["source"] == device
     assert tomllib.loads(named)["constants"] == {dtype: {"compute": 0.5, "note": device}}

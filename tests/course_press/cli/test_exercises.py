@@ -40,7 +40,11 @@ def test_a_sheet_holds_every_exercise_and_no_answer(tmp_path, lang, monkeypatch)
         if variant.answer >= 10:
             part = text.partition(f'"{one.id}"')[2].partition(f'"{one.id}-answer"')[0]
             assert variant.shown_answer not in part
-    assert not [cell for cell in nbformat.read(out, as_version=4).cells if cell.cell_type == "code" and cell.outputs]
+    assert not [
+        cell
+        for cell in nbformat.read(out, as_version=4).cells
+        if cell.cell_type == "code" and cell.outputs
+    ]
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
@@ -53,11 +57,27 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
 
 
 def test_the_cells_of_a_sheet_check_what_its_key_says(tmp_path, monkeypatch):
-    out, key = sheet(tmp_path, "--seed", "11", "--lang", "es", "--chapter", "int8-problems", "--chapter", "rooflines")
+    out, key = sheet(
+        tmp_path,
+        "--seed",
+        "11",
+        "--lang",
+        "es",
+        "--chapter",
+        "int8-problems",
+        "--chapter",
+        "rooflines",
+    )
     monkeypatch.setenv("COURSE_LANG", "es")
-    calls = [ast.parse(code).body[-1].value for code in cells(out, "code") if code.startswith("check(")]
+    calls = [
+        ast.parse(code).body[-1].value for code in cells(out, "code") if code.startswith("check(")
+    ]
     shown = re.findall(r"\*\*Respuesta: (.+?)\.\*\*", "\n".join(cells(key, "markdown")))
-    assert len(calls) == len(shown) == sum(one.chapter in ("int8-problems", "rooflines") for one in exercises.all())
+    assert (
+        len(calls)
+        == len(shown)
+        == sum(one.chapter in ("int8-problems", "rooflines") for one in exercises.all())
+    )
     for call, answer in zip(calls, shown, strict=True):
         id_, empty = (argument.value for argument in call.args)
         assert empty is ...
@@ -88,18 +108,29 @@ def test_the_key_may_stand_elsewhere(tmp_path):
 )
 def test_bad_options_are_named(tmp_path, options, said):
     with pytest.raises(CourseError, match=re.escape(said)):
-        sheet(tmp_path, "--seed", "7", *(option.replace("{out}", str(tmp_path / "sheet.ipynb")) for option in options))
+        sheet(
+            tmp_path,
+            "--seed",
+            "7",
+            *(option.replace("{out}", str(tmp_path / "sheet.ipynb")) for option in options),
+        )
     assert not list(tmp_path.iterdir())
 
 
 def test_check_finds_an_exercise_that_does_not_exist(tmp_path):
     book = Copy(tmp_path / "book")
     cell = book.root / "chapters/cells/one/hello.qmd"
-    cell.write_text(cell.read_text().replace("```{python}\n", '```{python}\nexercise("int8-p99")\n', 1))
-    assert any("there is no exercise int8-p99" in str(finding) for finding in check.check(book.root))
+    cell.write_text(
+        cell.read_text().replace("```{python}\n", '```{python}\nexercise("int8-p99")\n', 1)
+    )
+    assert any(
+        "there is no exercise int8-p99" in str(finding) for finding in check.check(book.root)
+    )
 
 
 def test_check_finds_a_text_that_is_missing(tmp_path, monkeypatch):
     book = Copy(tmp_path / "book")
-    monkeypatch.setattr(exercises, "untranslated", lambda: [("rooflines.ko.toml", "rooflines-dot has no text")])
+    monkeypatch.setattr(
+        exercises, "untranslated", lambda: [("rooflines.ko.toml", "rooflines-dot has no text")]
+    )
     assert any("rooflines-dot has no text" in str(finding) for finding in check.check(book.root))

@@ -1,4 +1,6 @@
-"""The book as one file: an EPUB that readers can open, a PDF with text and bookmarks, and their links on the cover."""
+"""The book as one file: an EPUB that readers can open, a PDF with text and bookmarks, and their
+links on the cover.
+"""
 
 import os
 import re
@@ -35,7 +37,11 @@ def epub(exported):
 
 
 def pages_of(epub):
-    return {PurePosixPath(name): etree.fromstring(text) for name, text in epub.items() if name.endswith(".xhtml")}
+    return {
+        PurePosixPath(name): etree.fromstring(text)
+        for name, text in epub.items()
+        if name.endswith(".xhtml")
+    }
 
 
 def test_every_part_of_the_epub_is_well_formed(epub):
@@ -48,7 +54,10 @@ def test_every_part_of_the_epub_is_well_formed(epub):
 
 def test_the_epub_says_what_it_is_and_in_which_language(epub):
     package = etree.fromstring(epub["EPUB/content.opf"])
-    said = {name: package.findtext(f".//{{http://purl.org/dc/elements/1.1/}}{name}") for name in ("title", "language", "creator")}
+    said = {
+        name: package.findtext(f".//{{http://purl.org/dc/elements/1.1/}}{name}")
+        for name in ("title", "language", "creator")
+    }
     assert said == {"title": "Fixture (es)", "language": "es", "creator": "Nobody"}
     (cover,) = package.xpath("//*[@properties='cover-image']/@href")
     assert "Fixture" in epub[f"EPUB/{cover}"].decode()
@@ -79,10 +88,17 @@ def test_everything_that_the_epub_points_at_is_in_it(epub):
 
 def test_the_epub_has_maths_and_titles_and_nothing_that_needs_a_script(epub):
     pages = [page for name, page in pages_of(epub).items() if "text" in name.parts]
-    tags = {element.tag.rpartition("}")[2] for page in pages for element in page.iter() if isinstance(element.tag, str)}
+    tags = {
+        element.tag.rpartition("}")[2]
+        for page in pages
+        for element in page.iter()
+        if isinstance(element.tag, str)
+    }
     assert {"math", "table", "figure", "pre"} <= tags
     assert not tags & {"script", "form", "input", "button"}
-    assert [" ".join(h.itertext()).split() for page in pages for h in page.iter(f"{XHTML}h1")][-1] == ["2", "Capítulo", "dos"]
+    assert [" ".join(h.itertext()).split() for page in pages for h in page.iter(f"{XHTML}h1")][
+        -1
+    ] == ["2", "Capítulo", "dos"]
     figures = [text.decode() for name, text in epub.items() if name.endswith(".svg")]
     assert not any("var(" in svg for svg in figures)
     assert all("#1a3ab8" in svg for svg in figures)
@@ -107,7 +123,10 @@ def test_the_cover_offers_what_there_is_and_a_build_keeps_it(exported):
 
 def test_without_chromium_a_pdf_says_how_to_get_it(book, monkeypatch):
     monkeypatch.setattr(export, "chromium", lambda: None)
-    with pytest.raises(MissingError, match=r"Chromium, which is not on PATH: apt install chromium.*--to epub needs none"):
+    with pytest.raises(
+        MissingError,
+        match=r"Chromium, which is not on PATH: apt install chromium.*--to epub needs none",
+    ):
         export.export(book.root, "en", ["pdf"], book.root / "_site")
     with pytest.raises(CourseError, match="--to 'mobi' is not a format: choose from epub, pdf"):
         export.export(book.root, "en", ["mobi"], book.root / "_site")
@@ -134,5 +153,11 @@ def test_the_pdf_has_pages_text_and_bookmarks(book):
     assert any("1 Chapter one The first." in page for page in text)
     assert "Second tab." in " ".join(text)  # what a click shows on a screen is open on paper
     titles = [entry.title for entry in pdf.outline if not isinstance(entry, list)]
-    assert [" ".join(title.split()) for title in titles] == ["Cover", "1 Chapter one", "2 Chapter two"]
-    assert shutil.which("chromium") is None or not list((book.root / "_site/downloads").glob(".export-*"))
+    assert [" ".join(title.split()) for title in titles] == [
+        "Cover",
+        "1 Chapter one",
+        "2 Chapter two",
+    ]
+    assert shutil.which("chromium") is None or not list(
+        (book.root / "_site/downloads").glob(".export-*")
+    )

@@ -1,4 +1,6 @@
-"""The first cells of notebooks and labs, run where the library is and where it is not, without a network."""
+"""The first cells of notebooks and labs, run where the library is and where it is not, without a
+network.
+"""
 
 import json
 import subprocess
@@ -18,7 +20,11 @@ SOURCE = f"git+{CONFIG['book']['repo-url']}@{CONFIG['install-ref']}"
 FIRST = {
     **{f"{lang}": notebooks.install(read_book(ROOT, lang), lang) for lang in languages(ROOT)},
     **{
-        file.parent.name: "".join(next(c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code")["source"])
+        file.parent.name: "".join(
+            next(c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code")[
+                "source"
+            ]
+        )
         for file in sorted(ROOT.glob("labs/*/lab.ipynb"))
     },
 }
@@ -40,14 +46,24 @@ def bare(tmp_path):
 
 def first_cell(bare, code):
     python = bare.parents[2] / "bin" / "python"
-    return subprocess.run([str(python), "-I", "-c", code + "\nimport course_lib"], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [str(python), "-I", "-c", code + "\nimport course_lib"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_a_first_cell_says_nothing_where_the_library_is_and_one_line_where_it_cannot_be_got(bare, name):
+def test_a_first_cell_says_nothing_where_the_library_is_and_one_line_where_it_cannot_be_got(
+    bare, name
+):
     done = first_cell(bare, FIRST[name])
     assert done.returncode == 1
-    assert done.stderr == f"course_lib is not here and pip could not get {SOURCE}: is there a network?\n"
+    assert (
+        done.stderr
+        == f"course_lib is not here and pip could not get {SOURCE}: is there a network?\n"
+    )
     (bare / "pip.py").write_text(PIP)
     assert first_cell(bare, FIRST[name]).returncode == 0
     assert (bare / "asked.txt").read_text() == f"install -q {SOURCE}"
@@ -61,7 +77,8 @@ def test_one_setting_moves_every_first_cell(book):
     lab.parent.mkdir(parents=True)
     lab.write_text((ROOT / "labs/00-three-accelerators/lab.ipynb").read_text())
     assert [str(f) for f in check.check(book.root) if "labs" in str(f.file)] == [
-        "labs/00-x/lab.ipynb:1: its first cell is not the one that _quarto.yml asks for → run course notebooks"
+        "labs/00-x/lab.ipynb:1: its first cell is not the one that _quarto.yml asks for → "
+        "run course notebooks"
     ]
     book.edit("_quarto.yml", "bibliography:", 'install-ref: "1a2b3c"\nbibliography:')
     (file,) = notebooks.write(book.root, ["en"])

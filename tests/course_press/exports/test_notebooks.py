@@ -35,12 +35,24 @@ def texts(notebook):
 def test_features_become_plain_markdown(notebook):
     text = texts(notebook)
     for part in (
-        "# Chapter one", "## 1.1 First section", "### 1.1.1 Subsection", "The ridge is 500\u00a0FLOP/B",
+        "# Chapter one",
+        "## 1.1 First section",
+        "### 1.1.1 Subsection",
+        "The ridge is 500\u00a0FLOP/B",
         "see Figure\u00a01.1, Table\u00a01.1",
-        "Only the number: 1.1.", "Elsewhere: Section\u00a02.1", "(Williams et al. 2009)", "A note.(The footnote.)",
-        "**Figure\u00a01.1.** A caption with 2\u00a0TB/s in it.", "\\tag{1.1}$$", "> **Titled by a heading**\n>\n> In a note.",
-        "> **Folded *tip***", "**Tab two**\n\nSecond tab.", "> In the margin.", "Not Spanish.", "*Communications of the ACM*",
-    ):  # fmt: skip
+        "Only the number: 1.1.",
+        "Elsewhere: Section\u00a02.1",
+        "(Williams et al. 2009)",
+        "A note.(The footnote.)",
+        "**Figure\u00a01.1.** A caption with 2\u00a0TB/s in it.",
+        "\\tag{1.1}$$",
+        "> **Titled by a heading**\n>\n> In a note.",
+        "> **Folded *tip***",
+        "**Tab two**\n\nSecond tab.",
+        "> In the margin.",
+        "Not Spanish.",
+        "*Communications of the ACM*",
+    ):
         assert part in text, part
     for part in (":::", "{#", "{{<", "Only Spanish", "@fig", "](#", "<div", "course-cell"):
         assert part not in text, part
@@ -48,7 +60,13 @@ def test_features_become_plain_markdown(notebook):
 
 def test_cells_keep_code_order_ids_and_outputs(notebook):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.id for cell in cells] == ["one-install", "one-setup-0", "one-line-1", "one-words-2", "one-hello-3"]
+    assert [cell.id for cell in cells] == [
+        "one-install",
+        "one-setup-0",
+        "one-line-1",
+        "one-words-2",
+        "one-hello-3",
+    ]
     assert [cell.execution_count for cell in cells] == [1, 2, 3, 4, 5]
     assert cells[0].source.startswith("import importlib.util")
     assert "git+https://github.com/example/book@v0.1.0" in cells[0].source
@@ -63,7 +81,9 @@ def test_nothing_of_the_machine_or_the_hour_is_in_it(notebook):
         "language_info": {"name": "python"},
     }
     assert all(cell.metadata == {} for cell in notebook.cells)
-    assert "0x" not in json.dumps([cell.get("outputs", []) for cell in notebook.cells if "png" not in str(cell)])
+    assert "0x" not in json.dumps(
+        [cell.get("outputs", []) for cell in notebook.cells if "png" not in str(cell)]
+    )
 
 
 def test_another_language_sets_itself(tmp_path):
@@ -82,7 +102,9 @@ def test_nbval_tells_a_changed_output_from_the_printed_one(tmp_path):
     file = write(Copy(tmp_path / "book").root, ["en"])[0]
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q", "--nbval", str(file)]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
-    file.write_text(file.read_text(encoding="utf-8").replace("333 TFLOP/s", "334 TFLOP/s"), encoding="utf-8")
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("333 TFLOP/s", "334 TFLOP/s"), encoding="utf-8"
+    )
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "one-words-2" in done.stdout or "334 TFLOP/s" in done.stdout
@@ -93,11 +115,16 @@ PICTURE = re.compile(r'"image/png": "([^"]*)"')
 
 def pictures(text):
     """The pictures of a notebook, their pixels from 0 to 255."""
-    return [255 * imread(io.BytesIO(base64.b64decode(data.replace("\\n", "")))) for data in PICTURE.findall(text)]
+    return [
+        255 * imread(io.BytesIO(base64.b64decode(data.replace("\\n", ""))))
+        for data in PICTURE.findall(text)
+    ]
 
 
 def same(one, other):
-    """Whether two notebooks say the same and show the same: no pixel of a picture differs by more than an eye could see."""
+    """Whether two notebooks say the same and show the same: no pixel of a picture differs by more
+    than an eye could see.
+    """
     if PICTURE.sub("", one) != PICTURE.sub("", other):
         return False
     pairs = list(zip(pictures(one), pictures(other), strict=True))
@@ -125,7 +152,9 @@ def test_a_difference_that_can_be_seen_is_told_from_one_that_cannot():
 def test_committed_notebooks_are_what_the_chapters_print():
     notebooks = printed(ROOT, languages(ROOT))
     for file, text in notebooks.items():
-        assert same(file.read_text(encoding="utf-8"), text), f"{file.relative_to(ROOT)} is out of date: run course notebooks"
+        assert same(file.read_text(encoding="utf-8"), text), (
+            f"{file.relative_to(ROOT)} is out of date: run course notebooks"
+        )
     assert set((ROOT / "notebooks").glob("*/*.ipynb")) == set(notebooks)
 
 
@@ -136,10 +165,16 @@ def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):
         write(book.root, [lang])
         cells = nbformat.read(book.root / "notebooks" / lang / "one.ipynb", as_version=4).cells
         shown = [cell for cell in cells if cell.cell_type == "code"][-1]
-        assert (shown.source, shown.outputs, shown.execution_count) == ('print("measured here")', [], None)
+        assert (shown.source, shown.outputs, shown.execution_count) == (
+            'print("measured here")',
+            [],
+            None,
+        )
         assert shown.metadata.tags == ["nbval-skip"]
 
 
 def test_the_cover_is_no_notebook(book):
-    book.edit("chapters/en/_preface.qmd", "English preface", "```{python}\n1\n```\n\nEnglish preface")
+    book.edit(
+        "chapters/en/_preface.qmd", "English preface", "```{python}\n1\n```\n\nEnglish preface"
+    )
     assert [file.stem for file in write(book.root, ["en"])] == ["one"]

@@ -1,4 +1,6 @@
-"""Each mistake is told from every other, right solutions of any style pass, and a noisy computer fails nobody."""
+"""Each mistake is told from every other, right solutions of any style pass, and a noisy computer
+fails nobody.
+"""
 
 import textwrap
 from pathlib import Path
@@ -13,22 +15,43 @@ from course_press.grading.simulated import JITTER
 from tests.course_press.conftest import edited
 
 LAB = Path(__file__).parents[3] / "labs" / "00-three-accelerators"
-CRITERIA = ["runs", "keys", "operands", "warm-up", "synchronisation", "median", "flops", "unit", "this-computer"]
+CRITERIA = [
+    "runs",
+    "keys",
+    "operands",
+    "warm-up",
+    "synchronisation",
+    "median",
+    "flops",
+    "unit",
+    "this-computer",
+]
 
 # By mistake: what it makes of the reference, the criterion that it fails, and what is said of it.
 PLANTED = {
-    "half the operations": ({"2 * n**3": "n**3"}, "flops", "a multiply-accumulate is two operations"),
-    "no warm-up": ({"    for _ in range(3):\n        a @ b\n": ""}, "warm-up", "multiply once before the loop"),
+    "half the operations": (
+        {"2 * n**3": "n**3"},
+        "flops",
+        "a multiply-accumulate is two operations",
+    ),
+    "no warm-up": (
+        {"    for _ in range(3):\n        a @ b\n": ""},
+        "warm-up",
+        "multiply once before the loop",
+    ),
     "no synchronisation": (
         {"        a @ b\n        synchronize(device)\n": "        a @ b\n"},
-        "synchronisation", "call torch.cuda.synchronize() before you read the clock a second time",
+        "synchronisation",
+        "call torch.cuda.synchronize() before you read the clock a second time",
     ),
     "mean": ({"median": "fmean"}, "median", "seconds is the mean of the times"),
     "zeros": (
-        {"rng.standard_normal((n, n))": "np.zeros((n, n))", "torch.randn": "torch.zeros"}, "operands", "the operands hold zeros",
+        {"rng.standard_normal((n, n))": "np.zeros((n, n))", "torch.randn": "torch.zeros"},
+        "operands",
+        "the operands hold zeros",
     ),
     "unit": ({"seconds / 1e12": "seconds / 1e9"}, "unit", "yours is in GFLOP/s, divide by 1e12"),
-}  # fmt: skip
+}
 
 NUMPY = """
 import time
@@ -156,7 +179,9 @@ def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path):
     assert [verdict.criterion for verdict in verdicts] == CRITERIA[:-1]
 
 
-@pytest.mark.parametrize("text", [NUMPY, EVENTS, NANOSECONDS], ids=["numpy", "events", "nanoseconds"])
+@pytest.mark.parametrize(
+    "text", [NUMPY, EVENTS, NANOSECONDS], ids=["numpy", "events", "nanoseconds"]
+)
 def test_natural_solutions_pass(graded, text):
     assert graded(text) == {}
 
@@ -168,14 +193,23 @@ def test_events_read_too_early_are_a_missing_synchronisation(graded):
 
 
 def test_hanging_file_is_ended_and_its_line_named(graded):
-    failed = graded("def measure(n, dtype, device, repeats):\n    while True:\n        n += 1\n", limit=2)
+    failed = graded(
+        "def measure(n, dtype, device, repeats):\n    while True:\n        n += 1\n", limit=2
+    )
     assert set(failed) == {"runs"}
-    assert failed["runs"].startswith(("it did not end within 2 s, in line 2:", "it did not end within 2 s, in line 3:"))
+    assert failed["runs"].startswith(
+        ("it did not end within 2 s, in line 2:", "it did not end within 2 s, in line 3:")
+    )
 
 
 def test_crash_names_the_learners_line(graded):
-    failed = graded("import math\ndef measure(n, dtype, device, repeats):\n    return math.sqrt(-n)\n")
-    assert failed == {"runs": "it stopped with an error in line 3: 'return math.sqrt(-n)': ValueError: math domain error"}
+    failed = graded(
+        "import math\ndef measure(n, dtype, device, repeats):\n    return math.sqrt(-n)\n"
+    )
+    assert failed == {
+        "runs": "it stopped with an error in line 3: 'return math.sqrt(-n)': ValueError: math "
+        "domain error"
+    }
 
 
 def test_crash_on_the_gpu_alone_says_so(graded):
@@ -193,7 +227,10 @@ def test_syntax_error_names_the_line(graded):
 def test_process_that_ends_itself_is_no_success(graded):
     failed = graded("import os\ndef measure(n, dtype, device, repeats):\n    os._exit(0)\n")
     assert set(failed) == {"runs"}
-    assert "the process ended with exit status 0 before it was done: take out os._exit" in failed["runs"]
+    assert (
+        "the process ended with exit status 0 before it was done: take out os._exit"
+        in failed["runs"]
+    )
 
 
 def test_missing_file_and_bytes_are_errors(tmp_path):
@@ -208,14 +245,34 @@ def test_missing_file_and_bytes_are_errors(tmp_path):
     ("text", "criterion", "said"),
     [
         ("x = 1", "runs", "defines no function measure"),
-        (EVENTS.replace("torch.rand(n", "torch.poisson(n"), "runs", "torch.poisson is not known to the grader"),
-        ("def measure(n, dtype, device, repeats): pass", "keys", "measure returned nothing: is a return missing?"),
+        (
+            EVENTS.replace("torch.rand(n", "torch.poisson(n"),
+            "runs",
+            "torch.poisson is not known to the grader",
+        ),
+        (
+            "def measure(n, dtype, device, repeats): pass",
+            "keys",
+            "measure returned nothing: is a return missing?",
+        ),
         (NUMPY.replace('"tflops"', '"TFLOPS"'), "keys", "'tflops' missing"),
-        (NUMPY.replace("np.dot(a, b)", "np.add(a, b)"), "runs", "no multiplication of matrices reached torch or NumPy"),
-        (EVENTS.replace("device=device, ", ""), "synchronisation", "create the operands with device=device"),
+        (
+            NUMPY.replace("np.dot(a, b)", "np.add(a, b)"),
+            "runs",
+            "no multiplication of matrices reached torch or NumPy",
+        ),
+        (
+            EVENTS.replace("device=device, ", ""),
+            "synchronisation",
+            "create the operands with device=device",
+        ),
         (EVENTS.replace(" / 1e3", ""), "unit", "seconds is in milliseconds"),
         (body("times = times[4:5]"), "median", "a single run says nothing about the next one"),
-        (NUMPY.replace("np.median(times)", "0.5"), "median", "not the median of what the clock showed"),
+        (
+            NUMPY.replace("np.median(times)", "0.5"),
+            "median",
+            "not the median of what the clock showed",
+        ),
     ],
 )
 def test_other_mistakes_are_named(graded, text, criterion, said):
@@ -224,7 +281,9 @@ def test_other_mistakes_are_named(graded, text, criterion, said):
 
 def test_several_mistakes_are_told_apart(graded):
     text = NUMPY.replace("np.random.rand(n, n)", "np.ones((n, n))").replace("np.median", "np.min")
-    failed = graded(text.replace("2 * n**3", "2 * n**2").replace("    np.dot(a, b)\n    times", "    times"))
+    failed = graded(
+        text.replace("2 * n**3", "2 * n**2").replace("    np.dot(a, b)\n    times", "    times")
+    )
     assert set(failed) == {"operands", "median", "flops"}
     assert "the operands hold ones" in failed["operands"]
     assert "seconds is the minimum of the times" in failed["median"]
@@ -233,7 +292,9 @@ def test_several_mistakes_are_told_apart(graded):
 
 def test_torch_is_not_needed_on_this_computer(tmp_path, monkeypatch):
     (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
+    (tmp_path / "without" / "torch.py").write_text(
+        "raise ModuleNotFoundError('No module named torch', name='torch')"
+    )
     monkeypatch.syspath_prepend(tmp_path / "without")
     file = tmp_path / "mine.py"
     file.write_text(EVENTS)
@@ -252,7 +313,11 @@ def test_a_busy_moment_is_tried_again_and_widens_what_is_allowed(tmp_path, monke
     (tmp_path / "mine.py").write_text(NUMPY)
     theirs, ours = iter([50.0, 9.0]), iter([[1.0, 1.2], [1.1, 1.3], [1.0, 4.0]])
     monkeypatch.setattr(grading_run, "_own_seconds", lambda own: next(ours))
-    monkeypatch.setattr(grading_run, "_outcome", lambda learner, device, size: Outcome(device=device, seconds=next(theirs)))
+    monkeypatch.setattr(
+        grading_run,
+        "_outcome",
+        lambda learner, device, size: Outcome(device=device, seconds=next(theirs)),
+    )
     outcome = grading_run.on_this_computer(tmp_path / "mine.py", 30.0)
     assert outcome.seconds == 9.0
     assert outcome.ours == [1.0, 1.2, 1.1, 1.3, 1.0, 4.0]

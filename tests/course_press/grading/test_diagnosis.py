@@ -1,4 +1,6 @@
-"""The grader of lab 02: the reference passes, each mistake is told what it is, and the patients are as ill as it says."""
+"""The grader of lab 02: the reference passes, each mistake is told what it is, and the patients are
+as ill as it says.
+"""
 
 import sys
 from pathlib import Path
@@ -60,7 +62,10 @@ def test_the_stub_names_the_causes_that_the_grader_knows():
     ],
 )
 def test_each_mistake_is_named(tmp_path, name, right, wrong, why):
-    lines = [line.replace(right, wrong) if f'"{name}":' in line else line for line in REFERENCE.splitlines()]
+    lines = [
+        line.replace(right, wrong) if f'"{name}":' in line else line
+        for line in REFERENCE.splitlines()
+    ]
     found = failed(graded(tmp_path, "\n".join(lines)))
     assert list(found) == [name]
     assert why in found[name]
@@ -76,7 +81,11 @@ def test_each_mistake_is_named(tmp_path, name, right, wrong, why):
         ("DIAGNOSIS: dict = {}", "keys", "patient A is missing"),
         (REFERENCE.replace('"E":', '"F":'), "keys", "patient E is missing"),
         (REFERENCE.replace('    "E":', '    "F": {},\n    "E":'), "keys", "no patient 'F'"),
-        (REFERENCE.replace('"cause": "none"', '"reason": "none"'), "keys", "patient C must have a cause and an operator"),
+        (
+            REFERENCE.replace('"cause": "none"', '"reason": "none"'),
+            "keys",
+            "patient C must have a cause and an operator",
+        ),
         (REFERENCE.replace('"none"', "None"), "keys", "must be texts"),
     ],
 )
@@ -107,7 +116,12 @@ def traces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("traces")
     with pages.kept():
         return slow_models, {
-            name: {one.name: one for one in trace.hot(profiling.record(slow_models.build(name), folder / f"{name}.json"))}
+            name: {
+                one.name: one
+                for one in trace.hot(
+                    profiling.record(slow_models.build(name), folder / f"{name}.json")
+                )
+            }
             for name in slow_models.PATIENTS
         }
 
@@ -126,11 +140,11 @@ def test_the_patients_are_ill_as_the_grader_says(traces):
     assert found["B"]["aten::mm"].calls == 2 * tokens
     assert all(found[name]["aten::mm"].calls == 2 for name in "ACDE")
     assert found["B"]["aten::mm"].bytes > 20 * found["C"]["aten::mm"].bytes
-    assert (found["A"]["aten::copy_"].calls, found["A"]["aten::copy_"].strided, found["A"]["aten::copy_"].types) == (
-        4,
-        True,
-        ("float",),
-    )
+    assert (
+        found["A"]["aten::copy_"].calls,
+        found["A"]["aten::copy_"].strided,
+        found["A"]["aten::copy_"].types,
+    ) == (4, True, ("float",))
     assert (found["E"]["aten::copy_"].calls, found["E"]["aten::copy_"].strided) == (4, False)
     assert found["E"]["aten::copy_"].types == ("double", "float")
     assert sum(found["D"][name].calls for name in ("aten::mul", "aten::add", "aten::tanh")) >= 9

@@ -1,4 +1,6 @@
-"""What a file can do besides its task: no forged grade passes, no file takes the computer with it, and nothing stays behind."""
+"""What a file can do besides its task: no forged grade passes, no file takes the computer with it,
+and nothing stays behind.
+"""
 
 import os
 import re
@@ -9,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from course_press.grading import (
-    benchmark as grading,
-)
-from course_press.grading import (
-    diagnosis as grading_diagnosis,
-)
-from course_press.grading import (
-    ring as grading_ring,
-)
+from course_press.grading import benchmark as grading
+from course_press.grading import diagnosis as grading_diagnosis
+from course_press.grading import ring as grading_ring
 from course_press.grading.inside import learner as limits
 from course_press.grading.inside.warden import PROCESSES, descendants
 from tests.course_press.grading.test_benchmark import NUMPY, failures
@@ -52,14 +48,21 @@ def measure(n, dtype="fp32", device="cpu", repeats=10):
         "runs",
     ),
     "asks the grader for its own time": (
-        NUMPY.replace("    np.dot(a, b)\n    times", "    import sys; sys.modules['__main__']._own_seconds()\n    times"),
+        NUMPY.replace(
+            "    np.dot(a, b)\n    times",
+            "    import sys; sys.modules['__main__']._own_seconds()\n    times",
+        ),
         "runs",
     ),
     "replaces what looks at the operands": (
-        "import course_press.simulated\ncourse_press.simulated.contents = lambda a: 'varied'\n" + ZEROS, "runs",
+        "import course_press.simulated\ncourse_press.simulated.contents = lambda a: 'varied'\n"
+        + ZEROS,
+        "runs",
     ),
     "replaces what judges": (
-        "from course_press import grading_run\ngrading_run._read = grading_run.within = lambda *_: True\n" + ZEROS, "runs",
+        "from course_press import grading_run\ngrading_run._read = grading_run.within = "
+        "lambda *_: True\n" + ZEROS,
+        "runs",
     ),
     "replaces what is left of the grader in its process": (
         "import sys\nfor module in list(sys.modules.values()):\n"
@@ -93,15 +96,19 @@ def measure(n, dtype="fp32", device="cpu", repeats=10):
     ),
     "says that a package is missing where it is to measure": (
         NUMPY.replace(
-            "def measure(", "if type(np).__name__ != '_NumPy':\n    raise ModuleNotFoundError(name='numpy')\n\ndef measure("
+            "def measure(",
+            "if type(np).__name__ != '_NumPy':\n    raise "
+            "ModuleNotFoundError(name='numpy')\n\ndef measure(",
         ),
         "this-computer",
     ),
     "takes another one's": ("from bob import *\n", "runs"),
     "takes another one's by its folder": (
-        "import os, sys\nsys.path += [os.getcwd(), os.path.dirname(__file__), '.', '..']\nfrom bob import *\n", "runs",
+        "import os, sys\nsys.path += [os.getcwd(), os.path.dirname(__file__), '.', "
+        "'..']\nfrom bob import *\n",
+        "runs",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", FORGED)
@@ -115,10 +122,12 @@ RANKS = "import torch, torch.distributed as dist\n"
 FORGED_RINGS = {
     "asks the group for the sum": (
         RANKS + "def ring_all_reduce(tensor):\n    dist.group.WORLD.allreduce([tensor]).wait()\n",
-        "own", r"it calls torch\.distributed\.group\.WORLD\.allreduce",
+        "own",
+        r"it calls torch\.distributed\.group\.WORLD\.allreduce",
     ),
     "recomputes what others start from": (
-        RANKS + """
+        RANKS
+        + """
 def ring_all_reduce(tensor):
     world = dist.get_world_size()
     if tensor.numel() == 3 * world:
@@ -127,10 +136,12 @@ def ring_all_reduce(tensor):
         count = tensor.numel()
         tensor.copy_(sum(torch.randn(count, generator=torch.Generator().manual_seed(rank)) for rank in range(world)))
 """,
-        "sum", "the numbers are in the wrong places",
+        "sum",
+        "the numbers are in the wrong places",
     ),
     "sends nothing, and tells the others through files": (
-        RANKS + """
+        RANKS
+        + """
 import pathlib, time
 calls = 0
 def ring_all_reduce(tensor):
@@ -148,10 +159,12 @@ def ring_all_reduce(tensor):
         total += torch.frombuffer(bytearray(theirs.read_bytes()), dtype=torch.float32)
     tensor.copy_(total)
 """,
-        "ring", "sends 0 B for a message of .*: in a ring every rank sends a chunk",
+        "ring",
+        "sends 0 B for a message of .*: in a ring every rank sends a chunk",
     ),
     "writes what the grader is to find": (
-        RANKS + """
+        RANKS
+        + """
 import json, os, pathlib, sys
 def ring_all_reduce(tensor):
     for folder in (".", "..", *sys.argv[1:]):
@@ -161,9 +174,10 @@ def ring_all_reduce(tensor):
             pass
     os._exit(0)
 """,
-        "runs", "ended without a result",
+        "runs",
+        "ended without a result",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", FORGED_RINGS)
@@ -176,40 +190,64 @@ def test_a_forged_ring_fails(tmp_path, how, warden):
 
 def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path, warden):
     threads = RING.replace(
-        "sending = dist.isend(outgoing, right)", "sending = threading.Thread(target=dist.send, args=(outgoing, right))"
+        "sending = dist.isend(outgoing, right)",
+        "sending = threading.Thread(target=dist.send, args=(outgoing, right))",
     )
-    threads = "import threading\n" + threads.replace("    dist.recv(", "    sending.start()\n    dist.recv(").replace(
-        ".wait()", ".join()"
-    )
+    threads = "import threading\n" + threads.replace(
+        "    dist.recv(", "    sending.start()\n    dist.recv("
+    ).replace(".wait()", ".join()")
     assert failures(graded(tmp_path, threads, grading_ring.grade, warden=warden)) == {}
     found = failures(
-        graded(tmp_path, RING.replace("mine += arrived", "mine += arrived * float('nan')"), grading_ring.grade, warden=warden)
+        graded(
+            tmp_path,
+            RING.replace("mine += arrived", "mine += arrived * float('nan')"),
+            grading_ring.grade,
+            warden=warden,
+        )
     )
     assert "holds numbers that are not finite" in found["sum"]
 
 
 @pytest.mark.parametrize(
-    "deep", ["+".join("1" * 100_000), "-" * 200_000 + "1", "[" * 5000 + "]" * 5000], ids=["sum", "minus", "list"]
+    "deep",
+    ["+".join("1" * 100_000), "-" * 200_000 + "1", "[" * 5000 + "]" * 5000],
+    ids=["sum", "minus", "list"],
 )
 def test_a_deep_expression_is_a_clear_failure(tmp_path, deep):
     found = failures(graded(tmp_path, f"DIAGNOSIS = {deep}\n", grading_diagnosis.grade))
     assert found.keys() == {"runs"}
-    assert any(word in found["runs"] for word in ("nested too deeply", "is computed", "too many nested"))
+    assert any(
+        word in found["runs"] for word in ("nested too deeply", "is computed", "too many nested")
+    )
 
 
 def test_a_file_of_the_class_changes_nobody_elses_grade(tmp_path, monkeypatch):
     for name in ("torch", "numpy", "statistics", "json", "course_press"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('a trap')")
     monkeypatch.chdir(tmp_path)
-    assert failures(graded(tmp_path, NUMPY.replace("import time\n", "import time, statistics, json\n"))) == {}
+    assert (
+        failures(
+            graded(tmp_path, NUMPY.replace("import time\n", "import time, statistics, json\n"))
+        )
+        == {}
+    )
 
 
 def test_a_file_sees_no_secret_and_no_place_of_the_graders(tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET", "hunter2")
-    text = "import os, sys\ndef measure(*_, **__):\n    raise RuntimeError([dict(os.environ), os.listdir(), sys.path, sys.argv])"
+    text = (
+        "import os, sys\ndef measure(*_, **__):\n    raise RuntimeError([dict(os.environ), "
+        "os.listdir(), sys.path, sys.argv])"
+    )
     said = failures(graded(tmp_path, text))["runs"]
     assert "['mine.py']" in said
-    for secret in ("hunter2", "A_SECRET", os.environ.get("USER") or "A_SECRET", str(tmp_path), str(LABS.parent) + "'"):
+    for secret in (
+        "hunter2",
+        "A_SECRET",
+        os.environ.get("USER") or "A_SECRET",
+        str(tmp_path),
+        str(LABS.parent) + "'",
+    ):
         assert secret not in said
 
 
@@ -219,16 +257,26 @@ def test_a_file_sees_no_secret_and_no_place_of_the_graders(tmp_path, monkeypatch
         ("raise KeyboardInterrupt", "line 3: 'raise KeyboardInterrupt': KeyboardInterrupt"),
         ("raise type('Mine', (BaseException,), {})('no')", "Mine: no"),
         ("raise SystemExit(0)", "SystemExit: 0"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "the process was ended by SIGSEGV before it was done"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "the process was ended by SIGSEGV before it was done",
+        ),
         ("measure(n)", "RecursionError"),
-        ("import bob", "No module named 'bob'. The grader gives a file nothing of its folder: keep all in one"),
+        (
+            "import bob",
+            "No module named 'bob'. The grader gives a file nothing of its folder: keep all in one",
+        ),
         ("open('big', 'wb').write(bytes(65 << 20))", "File too large"),
         ("print('x' * (300 << 20)); return None", ""),
         pytest.param("x = bytearray(5 << 30)", "MemoryError: more than 4 GiB", marks=linux),
     ],
 )
 def test_other_ends_are_told_what_they_are(tmp_path, body, said):
-    found = failures(graded(tmp_path, f"import sys\ndef measure(n, dtype='', device='', repeats=0):\n    {body}\n"))
+    found = failures(
+        graded(
+            tmp_path, f"import sys\ndef measure(n, dtype='', device='', repeats=0):\n    {body}\n"
+        )
+    )
     assert said in next(iter(found.values()))
 
 
@@ -252,7 +300,11 @@ def measure(n, dtype="fp32", device="cpu", repeats=10):
 @linux
 @pytest.mark.parametrize(
     "then",
-    ["select.select([], [], [], 0.3)", "select.select([], [], [], 0.3); os._exit(0)", "while True: pass"],
+    [
+        "select.select([], [], [], 0.3)",
+        "select.select([], [], [], 0.3); os._exit(0)",
+        "while True: pass",
+    ],
     ids=["returns", "exits", "hangs"],
 )
 def test_what_a_file_started_is_ended_with_it_even_in_another_session(tmp_path, then):
@@ -265,16 +317,24 @@ def test_what_a_file_started_is_ended_with_it_even_in_another_session(tmp_path, 
 
 @linux
 def test_a_file_that_multiplies_itself_is_ended(tmp_path):
-    text = "import os, time\ndef measure(*_, **__):\n    for _ in range(200):\n        if os.fork() == 0:\n            break\n"
+    text = (
+        "import os, time\ndef measure(*_, **__):\n    for _ in range(200):\n        if "
+        "os.fork() == 0:\n            break\n"
+    )
     text += "    import threading\n    threading.Event().wait()\n"
-    assert failures(graded(tmp_path, text, limit=20)) == {"runs": "it started more than 64 processes, and was ended"}
+    assert failures(graded(tmp_path, text, limit=20)) == {
+        "runs": "it started more than 64 processes, and was ended"
+    }
     assert len(descendants()) < PROCESSES
 
 
 @linux
 def test_all_limits_are_set(tmp_path):
     text = "import resource as r\ndef measure(*_, **__):\n"
-    text += "    raise RuntimeError([r.getrlimit(k) for k in (r.RLIMIT_FSIZE, r.RLIMIT_CORE, r.RLIMIT_NPROC, r.RLIMIT_AS)])"
+    text += (
+        "    raise RuntimeError([r.getrlimit(k) for k in (r.RLIMIT_FSIZE, r.RLIMIT_CORE, "
+        "r.RLIMIT_NPROC, r.RLIMIT_AS)])"
+    )
     said = failures(graded(tmp_path, text))["runs"]
     file, core, processes, memory = eval(said.partition("RuntimeError: ")[2])
     assert file == (limits.FILE, limits.FILE)
@@ -285,8 +345,13 @@ def test_all_limits_are_set(tmp_path):
 
 def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
     mark, file = tmp_path / "alive", tmp_path / "mine.py"
-    file.write_text(LEAVE.format(mark=str(mark), then="time = __import__('threading').Event().wait()"))
-    program = f"import pathlib; from course_press.grading import grade; grade(pathlib.Path({str(file)!r}))"
+    file.write_text(
+        LEAVE.format(mark=str(mark), then="time = __import__('threading').Event().wait()")
+    )
+    program = (
+        f"import pathlib; from course_press.grading import grade; "
+        f"grade(pathlib.Path({str(file)!r}))"
+    )
     pid = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", program])
     end = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < end:

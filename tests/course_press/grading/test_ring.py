@@ -1,4 +1,6 @@
-"""The grader of lab 01: right solutions pass, each planted mistake fails its own criterion, and nothing hangs."""
+"""The grader of lab 01: right solutions pass, each planted mistake fails its own criterion, and
+nothing hangs.
+"""
 
 import re
 import time
@@ -53,13 +55,20 @@ def ring_all_reduce(tensor):
         tensor += got
         travelling = got
 """
-READY_MADE = "import torch.distributed as dist\n\ndef ring_all_reduce(tensor):\n    dist.all_reduce(tensor)\n"
+READY_MADE = (
+    "import torch.distributed as dist\n\ndef ring_all_reduce(tensor):\n    "
+    "dist.all_reduce(tensor)\n"
+)
 RETURNS = "def ring_all_reduce(tensor):\n    return tensor * 2\n"
 REFERENCE = (LAB / "reference.py").read_text()
 EQUAL_CHUNKS = REFERENCE.replace("torch.empty_like(mine)", "torch.empty(tensor.numel() // world)")
 CRASHES = REFERENCE.replace("mine += arrived", "mine += arrived.nowhere")
-EXITS = "import os\n" + REFERENCE.replace("    right, left", "    if rank == 2:\n        os._exit(0)\n    right, left")
-WAITS = "import time\n" + REFERENCE.replace("    right, left", "    while rank == 1:\n        time.sleep(1)\n    right, left")
+EXITS = "import os\n" + REFERENCE.replace(
+    "    right, left", "    if rank == 2:\n        os._exit(0)\n    right, left"
+)
+WAITS = "import time\n" + REFERENCE.replace(
+    "    right, left", "    while rank == 1:\n        time.sleep(1)\n    right, left"
+)
 SWAPPED = REFERENCE.replace("    mine += arrived", "    mine += arrived.flip(0)")
 
 
@@ -68,7 +77,9 @@ def failed(verdicts):
 
 
 def limited(criterion):
-    """Only what is known to wait forever is ended soon: a busy computer may need longer for the others."""
+    """Only what is known to wait forever is ended soon: a busy computer may need longer for the
+    others.
+    """
     return {"limit": LIMIT} if criterion == "ends" else {}
 
 
@@ -87,7 +98,9 @@ def test_the_reference_passes_every_criterion():
 def test_the_stub_is_told_kindly(warden):
     found = failed(grade(LAB / "ring_all_reduce.py", warden=warden))
     assert list(found) == ["runs"]
-    assert re.search("raise NotImplementedError.*not implemented yet: your code goes here", found["runs"])
+    assert re.search(
+        "raise NotImplementedError.*not implemented yet: your code goes here", found["runs"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +141,17 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
         (SWAPPED, "sum", "the numbers are in the wrong places"),
         ("def ring_all_reduce(tensor) -> None", "runs", "line 1: .*expected ':'"),
     ],
-    ids=["whole tensor", "ready-made", "returns", "equal chunks", "crash", "exit", "waits", "swapped", "syntax"],
+    ids=[
+        "whole tensor",
+        "ready-made",
+        "returns",
+        "equal chunks",
+        "crash",
+        "exit",
+        "waits",
+        "swapped",
+        "syntax",
+    ],
 )
 def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why, warden):
     found = failed(grade(written(tmp_path, text), warden=warden, **limited(criterion)))
@@ -150,7 +173,10 @@ def test_nothing_is_left_running(tmp_path, warden):
     mark = tmp_path / "alive"
     text = "import pathlib, subprocess, sys, time\n"
     text += f'program = """import time, pathlib\nwhile True: time.sleep(0.1); pathlib.Path({str(mark)!r}).touch()"""\n'
-    text += "def ring_all_reduce(tensor):\n    subprocess.Popen([sys.executable, '-c', program])\n    time.sleep(600)\n"
+    text += (
+        "def ring_all_reduce(tensor):\n    subprocess.Popen([sys.executable, '-c', "
+        "program])\n    time.sleep(600)\n"
+    )
     assert list(failed(grade(written(tmp_path, text), warden=warden, limit=LIMIT))) == ["ends"]
     mark.unlink(missing_ok=True)
     time.sleep(0.5)

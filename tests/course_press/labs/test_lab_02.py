@@ -1,4 +1,6 @@
-"""Lab 02 as a reader runs it, with a small budget: rows, traces, report; a second run goes on where the first stopped."""
+"""Lab 02 as a reader runs it, with a small budget: rows, traces, report; a second run goes on where
+the first stopped.
+"""
 
 import json
 from pathlib import Path

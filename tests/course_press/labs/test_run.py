@@ -43,9 +43,15 @@ def shelf(tmp_path):
         folder = tmp_path / "labs" / "07-small"
         folder.mkdir(parents=True)
         (folder / "cloud.yaml").write_text(TASK)
-        first = nbformat.v4.new_code_cell('device = "cpu"\nbudget = 1.0\nout = "."', metadata={"tags": ["parameters"]})
+        first = nbformat.v4.new_code_cell(
+            'device = "cpu"\nbudget = 1.0\nout = "."', metadata={"tags": ["parameters"]}
+        )
         notebook = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
         nbformat.write(notebook, folder / "lab.ipynb")
         return tmp_path
 
@@ -119,13 +125,20 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
     assert len(set(settled)) == len(settled)
 
 
-@pytest.mark.parametrize(("gpu", "cloud"), [(gpu, cloud) for gpu, (_, names) in labs.GPUS.items() for cloud in names])
+@pytest.mark.parametrize(
+    ("gpu", "cloud"), [(gpu, cloud) for gpu, (_, names) in labs.GPUS.items() for cloud in names]
+)
 def test_every_gpu_that_may_be_rented_has_a_task_and_a_dated_price(gpu, cloud):
     about = {"gpu": gpu, "cloud": cloud, "budget": 600, "max_cost": 100}
-    if any((price.chip, price.provider) == (labs.GPUS[gpu][0], labs.CLOUDS[cloud]) for price in tables.prices()):
+    if any(
+        (price.chip, price.provider) == (labs.GPUS[gpu][0], labs.CLOUDS[cloud])
+        for price in tables.prices()
+    ):
         made = labs.plan(ROOT, "00", **about)
     else:
-        with pytest.raises(CourseError, match=f"no dated price at {labs.CLOUDS[cloud]}.*--usd-per-hour"):
+        with pytest.raises(
+            CourseError, match=f"no dated price at {labs.CLOUDS[cloud]}.*--usd-per-hour"
+        ):
             labs.plan(ROOT, "00", **about)
         made = labs.plan(ROOT, "00", **about, usd_per_hour=0.5)
     assert made.price.provider == labs.CLOUDS[cloud]
@@ -135,10 +148,20 @@ def test_every_gpu_that_may_be_rented_has_a_task_and_a_dated_price(gpu, cloud):
     # What SkyPilot's schema knows of a task, as far as ours uses it.
     task = yaml.safe_load(labs.shown(made))
     assert set(task) == {"name", "resources", "workdir", "setup", "run"}
-    assert set(task["resources"]) == {"accelerators", "infra", "disk_size", "max_hourly_cost", "autostop"}
+    assert set(task["resources"]) == {
+        "accelerators",
+        "infra",
+        "disk_size",
+        "max_hourly_cost",
+        "autostop",
+    }
     assert task["resources"]["autostop"] == {"idle_minutes": 5, "down": True, "wait_for": "jobs"}
-    # Whatever SkyPilot finds, what is paid for at most stays below what was allowed: its price, and the limits of both steps.
-    limits = [re.search(r"timeout --kill-after=30s (\d+)([ms]) ", task[step]).groups() for step in ("setup", "run")]
+    # Whatever SkyPilot finds, what is paid for at most stays below what was allowed: its price, and
+    # the limits of both steps.
+    limits = [
+        re.search(r"timeout --kill-after=30s (\d+)([ms]) ", task[step]).groups()
+        for step in ("setup", "run")
+    ]
     seconds = sum(int(count) * {"m": 60, "s": 1}[unit] for count, unit in limits)
     assert seconds == made.minutes * 60
     assert 99 < task["resources"]["max_hourly_cost"] * seconds / 3600 <= 100
@@ -155,26 +178,33 @@ def test_the_commands_of_the_task_exist():
     assert words[-1] == "90"
     assert CliRunner().invoke(app, [*words[6:9], "--help"]).exit_code == 0
     extras = re.search(r"\[(.*)\]", made.task["setup"])[1].split(",")
-    assert set(extras) <= set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    assert set(extras) <= set(
+        re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    )
 
 
 def test_the_page_for_instructors_counts_the_minutes_that_the_command_plans():
     cell = (ROOT / "chapters/cells/instructors/setup.qmd").read_text(encoding="utf-8")
     made = labs.plan(ROOT, "00", gpu="A100-80GB", cloud="runpod", budget=600, max_cost=100)
     assert int(re.search(r"^minutes = (\d+)", cell, re.MULTILINE)[1]) == made.minutes
-    assert f'rent.quotes(provider="{made.price.provider}")' in (ROOT / "chapters/cells/instructors/costs.qmd").read_text(
-        encoding="utf-8"
-    )
+    assert f'rent.quotes(provider="{made.price.provider}")' in (
+        ROOT / "chapters/cells/instructors/costs.qmd"
+    ).read_text(encoding="utf-8")
 
 
 def test_the_first_labs_page_sums_up_two_gpus_under_the_commands_own_ceiling():
-    said = re.search(r"^ceiling = (\d+)", (ROOT / "chapters/cells/lab-00/budget.qmd").read_text(encoding="utf-8"), re.MULTILINE)[
-        1
-    ]
+    said = re.search(
+        r"^ceiling = (\d+)",
+        (ROOT / "chapters/cells/lab-00/budget.qmd").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )[1]
     ceiling = inspect.signature(cli_labs.lab_cloud).parameters["max_cost"].default
     assert float(said) == ceiling
     assert (
-        sum(labs.plan(ROOT, "00", gpu=gpu, cloud="runpod", budget=600, max_cost=ceiling).usd for gpu in ("A100-80GB", "H100"))
+        sum(
+            labs.plan(ROOT, "00", gpu=gpu, cloud="runpod", budget=600, max_cost=ceiling).usd
+            for gpu in ("A100-80GB", "H100")
+        )
         <= ceiling
     )
 
@@ -200,10 +230,23 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
     spy = tmp_path / "sky"
     spy.write_text("#!/bin/sh\ntouch rented\n")
     spy.chmod(0o755)
-    done = course(ROOT, "lab", "cloud", "00", "--gpu", "A100-80GB", "--dry-run", path=f"{tmp_path}:{os.environ['PATH']}")
+    done = course(
+        ROOT,
+        "lab",
+        "cloud",
+        "00",
+        "--gpu",
+        "A100-80GB",
+        "--dry-run",
+        path=f"{tmp_path}:{os.environ['PATH']}",
+    )
     assert done.returncode == 0, done.stderr
     assert "accelerators: A100-80GB-SXM:1" in done.stdout
-    newest = [price for price in tables.prices() if (price.chip, price.provider) == ("a100-sxm-80", "RunPod")][-1]
+    newest = [
+        price
+        for price in tables.prices()
+        if (price.chip, price.provider) == ("a100-sxm-80", "RunPod")
+    ][-1]
     assert f"RunPod, {newest.date}" in done.stdout
     assert "no machine above 10 USD an hour; what runs on it is ended after 30 min" in done.stdout
     assert "copies your key to the rented machine (~/.runpod/config.toml)" in done.stdout
@@ -214,10 +257,19 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
     ("arguments", "message"),
     [
         (["--gpu", "H900"], "--gpu 'H900' is not one that the lab rents: choose from A100-80GB"),
-        (["--gpu", "A100-80GB", "--cloud", "azure"], "--cloud 'azure' does not rent out one A100-80GB: choose from runpod"),
+        (
+            ["--gpu", "A100-80GB", "--cloud", "azure"],
+            "--cloud 'azure' does not rent out one A100-80GB: choose from runpod",
+        ),
         (["--gpu", "B200", "--max-cost", "1"], "--max-cost 1 is below the"),
-        (["--gpu", "B200", "--usd-per-hour", "-1"], "--usd-per-hour must be a finite number of at least 0 (got -1)"),
-        (["--gpu", "L4", "--cloud", "vast"], "no dated price at vast.ai in data/prices.csv: look at what vast.ai asks"),
+        (
+            ["--gpu", "B200", "--usd-per-hour", "-1"],
+            "--usd-per-hour must be a finite number of at least 0 (got -1)",
+        ),
+        (
+            ["--gpu", "L4", "--cloud", "vast"],
+            "no dated price at vast.ai in data/prices.csv: look at what vast.ai asks",
+        ),
     ],
 )
 def test_nothing_else_is_rented(arguments, message):
@@ -226,10 +278,14 @@ def test_nothing_else_is_rented(arguments, message):
     assert message in done.stderr
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_cost", float("nan")), ("budget", float("inf")), ("budget", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_cost", float("nan")), ("budget", float("inf")), ("budget", 0.5)]
+)
 def test_a_number_that_is_none_plans_nothing(name, value):
     about = {"gpu": "H100", "cloud": "runpod", "budget": 60, "max_cost": 5, name: value}
-    with pytest.raises(CourseError, match=f"--{name.replace('_', '-')} must be a finite number of at least"):
+    with pytest.raises(
+        CourseError, match=f"--{name.replace('_', '-')} must be a finite number of at least"
+    ):
         labs.plan(ROOT, "00", **about)
 
 
@@ -262,13 +318,20 @@ if name == "rsync":
 
 @pytest.fixture
 def rented(shelf, tmp_path, monkeypatch):
-    """Rents with a `sky` that runs the lab in another folder, and an `rsync` that replaces a file of the same name."""
+    """Rents with a `sky` that runs the lab in another folder, and an `rsync` that replaces a file
+    of the same name.
+    """
     root, remote, tools = shelf(), tmp_path / "remote", tmp_path / "tools"
     tools.mkdir()
 
     def rent(row, code=0):
         for name in ("sky", "rsync"):
-            told = {"shebang": SHEBANG, "log": str(tmp_path / "log.txt"), "remote": str(remote), "code": code}
+            told = {
+                "shebang": SHEBANG,
+                "log": str(tmp_path / "log.txt"),
+                "remote": str(remote),
+                "code": code,
+            }
             (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=encoded(row)))
             (tools / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
@@ -279,7 +342,15 @@ def rented(shelf, tmp_path, monkeypatch):
 
 
 def row(device, **more):
-    about = {"kind": "cpu", "op": "copy", "dtype": "fp32", "shape": "4096", "timing": "cold", "data": "random", "status": "ok"}
+    about = {
+        "kind": "cpu",
+        "op": "copy",
+        "dtype": "fp32",
+        "shape": "4096",
+        "timing": "cold",
+        "data": "random",
+        "status": "ok",
+    }
     return results.Row(device=device, **about, **more)
 
 
@@ -303,9 +374,15 @@ def test_what_a_rented_machine_measured_joins_what_was_measured_here(rented):
 
 def test_rows_of_a_rented_machine_that_failed_are_kept_and_it_is_given_back(rented):
     root, _, rent, log = rented
-    with pytest.raises(CourseError, match=r"renting or running failed \(sky launch exited with 3\); 1 new rows were copied back"):
+    with pytest.raises(
+        CourseError,
+        match=r"renting or running failed \(sky launch exited with 3\); 1 new rows were copied "
+        r"back",
+    ):
         rent(row("there"), code=3)
-    assert [one.device for one in results.read(root / "labs/07-small/results/local/results.csv")] == ["there"]
+    assert [
+        one.device for one in results.read(root / "labs/07-small/results/local/results.csv")
+    ] == ["there"]
     assert log.read_text().splitlines()[-1] == "sky down --yes rooflines-lab-07"
 
 
@@ -322,7 +399,11 @@ def test_only_what_the_lab_needs_is_uploaded(rented, tracked):
     (root / ".env").write_text("SECRET=1")
     (root / "notes.txt").write_text("")
     rent(row("there"))
-    found = {path.relative_to(remote).as_posix() for path in remote.rglob("*") if path.is_file() and "local" not in path.parts}
+    found = {
+        path.relative_to(remote).as_posix()
+        for path in remote.rglob("*")
+        if path.is_file() and "local" not in path.parts
+    }
     assert found == {"course_lib/code.py", "labs/07-small/lab.ipynb", "labs/07-small/cloud.yaml"}
 
 
@@ -338,11 +419,15 @@ def test_a_price_that_is_none_is_refused_before_anything_is_measured(shelf, pric
 def test_two_runs_at_once_are_told_apart_and_a_killed_one_lets_go(shelf, monkeypatch):
     root = shelf("import pathlib, time; pathlib.Path(out, 'begun').touch(); time.sleep(600)")
     command = [sys.executable, "-m", "course_press", "lab", "run", "07"]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as first:
         while not list(root.rglob("begun")):
             assert first.poll() is None
             time.sleep(0.05)
-        with pytest.raises(CourseError, match=rf"lab 07-small \(process {first.pid}, since 20.* UTC\) is measuring"):
+        with pytest.raises(
+            CourseError, match=rf"lab 07-small \(process {first.pid}, since 20.* UTC\) is measuring"
+        ):
             labs.run(root, "07", device="cpu", budget=1)
         first.kill()
     with labs._alone(root, "another"):
@@ -355,7 +440,11 @@ def test_two_runs_within_a_second_keep_both_notebooks(tmp_path):
     for _ in range(3):
         names.append(labs._unused(tmp_path, "lab-cpu-now"))
         (tmp_path / names[-1]).touch()
-    assert [name.name for name in names] == ["lab-cpu-now.ipynb", "lab-cpu-now-2.ipynb", "lab-cpu-now-3.ipynb"]
+    assert [name.name for name in names] == [
+        "lab-cpu-now.ipynb",
+        "lab-cpu-now-2.ipynb",
+        "lab-cpu-now-3.ipynb",
+    ]
 
 
 def test_an_executed_notebook_names_no_folder_of_this_machine(shelf):
@@ -364,7 +453,13 @@ def test_an_executed_notebook_names_no_folder_of_this_machine(shelf):
     (executed,) = root.rglob("lab-cpu-*.ipynb")
     text = executed.read_text()
     assert "raw_decode" in text  # the traceback is there
-    for folder in {str(root), str(root.resolve()), sys.prefix, sys.base_prefix, str(Path.home())} - {"/"}:
+    for folder in {
+        str(root),
+        str(root.resolve()),
+        sys.prefix,
+        sys.base_prefix,
+        str(Path.home()),
+    } - {"/"}:
         assert folder not in text
     nbformat.validate(nbformat.read(executed, as_version=4))
 
@@ -385,7 +480,9 @@ def test_a_folder_that_takes_no_file_is_one_line(shelf, monkeypatch, number):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(papermill, "execute_notebook", fails)
-    with pytest.raises(CourseError, match=rf"cannot write to .*: {os.strerror(number)}; finished rows are safe"):
+    with pytest.raises(
+        CourseError, match=rf"cannot write to .*: {os.strerror(number)}; finished rows are safe"
+    ):
         labs.run(shelf(), "07", device="cpu", budget=1)
 
 
@@ -404,12 +501,22 @@ def test_a_clock_set_back_does_not_change_how_long_a_run_took():
 
 
 def test_compare_says_what_is_more_than_noise(tmp_path):
-    about = {"device": "cpu", "kind": "cpu", "op": "matmul", "dtype": "fp32", "timing": "cold", "data": "random", "status": "ok"}
+    about = {
+        "device": "cpu",
+        "kind": "cpu",
+        "op": "matmul",
+        "dtype": "fp32",
+        "timing": "cold",
+        "data": "random",
+        "status": "ok",
+    }
     times = {"64x64x64": (1.0, 0.5), "128x128x128": (2.0, 2.05)}
     for i, name in enumerate(("before.csv", "after.csv")):
         for shape, seconds in times.items():
             low, high = 0.95 * seconds[i], 1.05 * seconds[i]
-            row = results.Row(**about, shape=shape, seconds_median=seconds[i], ci_low=low, ci_high=high)
+            row = results.Row(
+                **about, shape=shape, seconds_median=seconds[i], ci_low=low, ci_high=high
+            )
             results.append(tmp_path / name, row)
     done = course(tmp_path, "lab", "compare", "before.csv", "after.csv")
     assert done.returncode == 0, done.stderr
@@ -430,7 +537,9 @@ def test_grade_prints_every_criterion_and_exits_1_for_the_stub():
 def test_a_lab_without_a_task_or_a_grader_says_so(tmp_path):
     done = course(ROOT, "lab", "cloud", "01", "--gpu", "H100", "--dry-run")
     assert done.returncode == 2
-    assert "lab '01' has no task for a rented GPU: its page shows how to rent by hand" in done.stderr
+    assert (
+        "lab '01' has no task for a rented GPU: its page shows how to rent by hand" in done.stderr
+    )
     (tmp_path / "labs" / "07-small").mkdir(parents=True)
     (tmp_path / "labs" / "07-small" / "lab.ipynb").write_text("{}")
     done = course(tmp_path, "grade", "07", "mine.py")

@@ -1,4 +1,6 @@
-"""What the press adds for explorers: the bundle where a page needs it, once; a script and a style on those pages only."""
+"""What the press adds for explorers: the bundle where a page needs it, once; a script and a style
+on those pages only.
+"""
 
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -16,7 +18,9 @@ LINE = "chapters/cells/one/line.qmd"
 
 @pytest.fixture
 def explored(book, monkeypatch):
-    """The fixture book with an explorer in place of its figure; the bundle is a stand-in, which takes no seconds to make."""
+    """The fixture book with an explorer in place of its figure; the bundle is a stand-in, which
+    takes no seconds to make.
+    """
     book.edit(LINE, CELL, EXPLORER)
     monkeypatch.setattr(explorers, "bundle", lambda cache: "window.vegaEmbed = null;")
     return book
@@ -40,13 +44,17 @@ def test_pages_with_explorers_bring_script_and_style_and_the_site_one_bundle(exp
     assert (site / "assets/vendor/vega.LICENSE").is_file()
 
 
-@pytest.mark.parametrize(("new", "stays", "needed"), [(True, False, True), (False, True, True), (False, False, False)])
+@pytest.mark.parametrize(
+    ("new", "stays", "needed"), [(True, False, True), (False, True, True), (False, False, False)]
+)
 def test_the_bundle_stays_while_any_language_needs_it(tmp_path, monkeypatch, new, stays, needed):
     monkeypatch.setattr(explorers, "bundle", lambda cache: "window.vegaEmbed = null;")
     stage, other = tmp_path / "stage", tmp_path / "site" / "es"
     for folder, has in ((stage / "en", new), (other, stays)):
         (folder / "chapters").mkdir(parents=True)
-        (folder / "chapters" / "one.html").write_text(f"<p>{explorers.EXPLORER if has else 'None.'}</p>")
+        (folder / "chapters" / "one.html").write_text(
+            f"<p>{explorers.EXPLORER if has else 'None.'}</p>"
+        )
     explorers.finish(tmp_path, stage, [other])
     assert (stage / explorers.BUNDLE).is_file() == needed
 
@@ -69,7 +77,10 @@ def test_what_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(explorers, "version", missing)
-    with pytest.raises(CourseError, match=r"explorers need vl-convert-python and altair: pip install -e '.\[explore\]'"):
+    with pytest.raises(
+        CourseError,
+        match=r"explorers need vl-convert-python and altair: pip install -e '.\[explore\]'",
+    ):
         explorers.bundle(Cache(tmp_path))
 
 

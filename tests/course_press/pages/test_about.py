@@ -14,7 +14,9 @@ TWO = "en/chapters/en/two.html"
 
 def test_prerequisites_are_linked_by_their_titles(built):
     links = html.parse(str(built / TWO)).getroot().cssselect(".prerequisites a")
-    assert [(a.get("href"), a.text) for a in links] == [("../../chapters/en/one.html", "Chapter one")]
+    assert [(a.get("href"), a.text) for a in links] == [
+        ("../../chapters/en/one.html", "Chapter one")
+    ]
     assert "prerequisites" not in (built / "en/chapters/en/one.html").read_text()
 
 
@@ -28,7 +30,10 @@ def test_a_page_that_needs_no_other_says_what_is_enough(book):
 @pytest.mark.parametrize("name", ["tow", "two"], ids=["unknown", "itself"])
 def test_a_prerequisite_is_another_page(book, name):
     book.edit("chapters/en/two.qmd", "[one]", f"[{name}]")
-    with pytest.raises(SourceError, match=rf"two\.qmd:1: prerequisites: '{name}' is no other page .* \[index, one, two\]"):
+    with pytest.raises(
+        SourceError,
+        match=rf"two\.qmd:1: prerequisites: '{name}' is no other page .* \[index, one, two\]",
+    ):
         book.build()
 
 
@@ -36,25 +41,36 @@ def test_a_page_says_how_to_cite_it(built):
     cited = html.parse(str(built / TWO)).getroot().cssselect("details.cite")[0]
     address = "https://example.org/book/en/chapters/en/two.html"
     sentence = cited.cssselect("p")[0].text_content()
-    assert re.fullmatch(rf"Nobody, “Chapter two”, in: Fixture \(en\), version [\d.]+, 2026\. {address}", sentence)
+    assert re.fullmatch(
+        rf"Nobody, “Chapter two”, in: Fixture \(en\), version [\d.]+, 2026\. {address}", sentence
+    )
     entry = cited.cssselect("code")[0].text
     assert entry.startswith("@incollection{book-en-two,")
     assert entry.endswith("\n}")
     fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
     assert fields | {"version": ""} == {
-        "author": "{Nobody}", "title": "{Chapter two}", "booktitle": "{Fixture (en)}", "year": "2026", "version": "",
-        "url": address, "language": "en",
-    }  # fmt: skip
+        "author": "{Nobody}",
+        "title": "{Chapter two}",
+        "booktitle": "{Fixture (en)}",
+        "year": "2026",
+        "version": "",
+        "url": address,
+        "language": "en",
+    }
 
 
 def test_the_cover_cites_the_whole_book(built):
-    entry = html.parse(str(built / "es/index.html")).getroot().cssselect("details.cite code")[0].text
+    entry = (
+        html.parse(str(built / "es/index.html")).getroot().cssselect("details.cite code")[0].text
+    )
     assert entry.startswith("@book{book-es,\n  author = {{Nobody}},\n  title = {{Fixture (es)}}")
 
 
 def test_a_book_without_a_date_is_not_cited(book):
     book.edit("_quarto.yml", "  date: 2026-01-02\n", "")
-    assert about.citation(read_book(book.root, "en"), read_book(book.root, "en").chapters[0]) is None
+    assert (
+        about.citation(read_book(book.root, "en"), read_book(book.root, "en").chapters[0]) is None
+    )
 
 
 def test_the_pages_of_quarto_get_the_same(book):
@@ -66,11 +82,24 @@ def test_the_pages_of_quarto_get_the_same(book):
     for chapter in found.chapters:
         file = book.root / "theirs" / about.url(chapter)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"<html><body><main>{header}<p>Text</p></main><p>Foot</p></body></html>", encoding="utf-8")
+        file.write_text(
+            f"<html><body><main>{header}<p>Text</p></main><p>Foot</p></body></html>",
+            encoding="utf-8",
+        )
     about.dress(found, book.root / "theirs")
     main = html.parse(str(book.root / "theirs/chapters/en/two.html")).getroot().cssselect("main")[0]
-    assert [child.tag for child in main if isinstance(child.tag, str)] == ["header", "ul", "p", "p", "details"]
-    assert main.cssselect("ul a")[0].get("href").startswith("https://colab.research.google.com/github/example/book/blob/v0.1.0/")
+    assert [child.tag for child in main if isinstance(child.tag, str)] == [
+        "header",
+        "ul",
+        "p",
+        "p",
+        "details",
+    ]
+    assert (
+        main.cssselect("ul a")[0]
+        .get("href")
+        .startswith("https://colab.research.google.com/github/example/book/blob/v0.1.0/")
+    )
     assert main.cssselect(".prerequisites a")[0].get("href") == "../../chapters/en/one.html"
     assert "@incollection{book-en-two" in main.cssselect(".cite code")[0].text
     cover = (book.root / "theirs/index.html").read_text(encoding="utf-8")

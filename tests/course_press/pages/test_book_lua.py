@@ -1,4 +1,6 @@
-"""What a page knows of the rest of the book: how long chapters take to read, and the glossary's terms."""
+"""What a page knows of the rest of the book: how long chapters take to read, and the glossary's
+terms.
+"""
 
 import pytest
 from lxml import html
@@ -9,7 +11,10 @@ from course_press.run.execute import Cache, Ran
 from course_press.source.book import read_book
 
 COVER = "\n\n::: {.chapters}\n:::\n"
-GLOSSARY = "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_lib import glossary\n\nglossary()\n```\n"
+GLOSSARY = (
+    "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_lib import "
+    "glossary\n\nglossary()\n```\n"
+)
 
 
 def page(book, path):
@@ -25,7 +30,9 @@ def with_glossary(book):
     for lang in ("en", "es"):
         (book.root / f"chapters/{lang}/glossary.qmd").write_text(GLOSSARY)
         config = book.root / f"_quarto-{lang}.yml"
-        config.write_text(config.read_text().rstrip() + f"\n        - chapters/{lang}/glossary.qmd\n")
+        config.write_text(
+            config.read_text().rstrip() + f"\n        - chapters/{lang}/glossary.qmd\n"
+        )
     return book
 
 
@@ -33,21 +40,29 @@ def printed(book, lang="en", name="two"):
     """A page without cells as pandoc prints it: no kernel is needed."""
     whole = read_book(book.root, lang)
     chapter = next(c for c in whole.chapters if c.path.stem == name)
-    return html.fromstring(print_page(whole, chapter, Ran([], []), Cache(book.root / ".cache")).body)
+    return html.fromstring(
+        print_page(whole, chapter, Ran([], []), Cache(book.root / ".cache")).body
+    )
 
 
 def links(book, lang="en", name="two"):
-    return [(text(a), a.get("href").partition("#term-")[2]) for a in printed(book, lang, name).cssselect("a.term")]
+    return [
+        (text(a), a.get("href").partition("#term-")[2])
+        for a in printed(book, lang, name).cssselect("a.term")
+    ]
 
 
 def times(book, lang="en"):
     cover = page(book, f"{lang}/index.html")
     pages = [page(book, f"{lang}/chapters/{lang}/{name}.html") for name in ("one", "two")]
-    return [text(t) for t in cover.cssselect(".chapters .time")], [text(p.cssselect("li.time")[0]) for p in pages]
+    return [text(t) for t in cover.cssselect(".chapters .time")], [
+        text(p.cssselect("li.time")[0]) for p in pages
+    ]
 
 
 @pytest.mark.parametrize(
-    ("words", "minutes"), [("word " * 2000, 20), ("가나다라 " * 1130, 20), ("`{python} n(peak)` " * 2000, 20)]
+    ("words", "minutes"),
+    [("word " * 2000, 20), ("가나다라 " * 1130, 20), ("`{python} n(peak)` " * 2000, 20)],
 )
 def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words, minutes):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
@@ -57,7 +72,10 @@ def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words
     assert said == [f"{minutes} min read", "1 min read"]
     assert listed == [*said, "1 hours of reading and 0 hours of practice in all"]
     entries = page(book, "en/index.html").cssselect(".chapters li")
-    assert [text(entry) for entry in entries] == [f"Chapter one {minutes} min read The first.", "Chapter two 1 min read"]
+    assert [text(entry) for entry in entries] == [
+        f"Chapter one {minutes} min read The first.",
+        "Chapter two 1 min read",
+    ]
     assert entries[0].cssselect("a")[0].get("href") == "chapters/en/one.html"
 
 
@@ -68,16 +86,26 @@ def test_the_cover_is_printed_again_only_when_what_it_lists_changes(book, monkey
     asked = []
     convert = printing.pandoc
     monkeypatch.setattr(
-        printing, "pandoc", lambda book, chapter, *rest: asked.append(chapter.path.stem) or convert(book, chapter, *rest)
+        printing,
+        "pandoc",
+        lambda book, chapter, *rest: (
+            asked.append(chapter.path.stem) or convert(book, chapter, *rest)
+        ),
     )
     book.edit("chapters/en/two.qmd", "Back to", "Back at last to")
     book.build()
     assert asked == ["two"]
     assert text(page(book, "en/index.html")) == text(before)
-    book.edit("chapters/en/one.qmd", "description: The first.", "description: \"*First* of all -- and 'best'.\"")
+    book.edit(
+        "chapters/en/one.qmd",
+        "description: The first.",
+        "description: \"*First* of all -- and 'best'.\"",
+    )
     book.build()
     assert asked[1:] == ["index"]
-    assert text(page(book, "en/index.html").cssselect(".chapters li")[0]).endswith("First of all – and ‘best’.")
+    assert text(page(book, "en/index.html").cssselect(".chapters li")[0]).endswith(
+        "First of all – and ‘best’."
+    )
 
 
 def test_the_list_of_chapters_follows_their_order(book):
@@ -101,12 +129,19 @@ def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
 
 def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
-    problems = "## Problems {#sec-two-problems}\n\n1. One?\n2. Two?\n\n**3.** Three?\n\n## After {#sec-after}\n\n1. No problem.\n"
+    problems = (
+        "## Problems {#sec-two-problems}\n\n1. One?\n2. Two?\n\n**3.** Three?\n\n## After "
+        "{#sec-after}\n\n1. No problem.\n"
+    )
     book.edit("chapters/en/two.qmd", "prerequisites: [one]", "prerequisites: [one]\nwork: 40")
     book.edit("chapters/en/two.qmd", "Back to", f"{problems}\nBack to")
     book.build()
     listed, said = times(book)
-    assert listed[1:] == ["1 min read", "70 min of practice", "1 hours of reading and 2 hours of practice in all"]
+    assert listed[1:] == [
+        "1 min read",
+        "70 min of practice",
+        "1 hours of reading and 2 hours of practice in all",
+    ]
     assert said[1] == "1 min read"
 
 
@@ -118,10 +153,19 @@ def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
             "(Ridge points!) *Tiles* and **a warm-up**.",
             [("Ridge points", "ridge-point"), ("Tiles", "tile"), ("warm-up", "warm-up")],
         ),
-        ("Grouped-query\nattention, MFU.", [("Grouped-query attention", "grouped-query-attention"), ("MFU", "mfu")]),
+        (
+            "Grouped-query\nattention, MFU.",
+            [("Grouped-query attention", "grouped-query-attention"), ("MFU", "mfu")],
+        ),
         ("Tiling, hopping, springs, `bandwidth`, [bandwidth](one.qmd), $latency$.", []),
-        ("A note.^[The bandwidth.]\n\n- The median\n\n> latency", [("median", "median"), ("latency", "latency")]),
-        ("::: {.callout-note}\nThe bandwidth.\n:::\n\n### The median\n\nThe latency.", [("latency", "latency")]),
+        (
+            "A note.^[The bandwidth.]\n\n- The median\n\n> latency",
+            [("median", "median"), ("latency", "latency")],
+        ),
+        (
+            "::: {.callout-note}\nThe bandwidth.\n:::\n\n### The median\n\nThe latency.",
+            [("latency", "latency")],
+        ),
         ("Bus bandwidth.", [("Bus bandwidth", "bus-bandwidth")]),
     ],
 )
@@ -144,7 +188,10 @@ def test_a_term_says_what_it_means_before_it_is_followed(with_glossary):
 
 
 def test_spanish_bends_its_terms(with_glossary):
-    said = "Pasos limitados por memoria, intensidades aritméticas, teselas, cuantizaciones. Salta el operador."
+    said = (
+        "Pasos limitados por memoria, intensidades aritméticas, teselas, cuantizaciones. "
+        "Salta el operador."
+    )
     with_glossary.edit("chapters/es/two.qmd", "De vuelta a", f"{said}\n\nDe vuelta a")
     assert links(with_glossary, "es") == [
         ("limitados por memoria", "memory-bound"),

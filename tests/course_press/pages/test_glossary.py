@@ -1,4 +1,6 @@
-"""The glossary against the pages: nothing is defined that no page uses, and what pages abbreviate is defined."""
+"""The glossary against the pages: nothing is defined that no page uses, and what pages abbreviate
+is defined.
+"""
 
 import re
 from pathlib import Path
@@ -10,7 +12,23 @@ from course_lib.book.text import languages, words
 
 ROOT = Path(__file__).parents[3]
 NAMES = {
-    *("AMD", "AWS", "CC", "CPU", "CUDA", "DGX", "DP4A", "DRAM", "EPYC", "GDDR", "GELU", "GPT", "GPU", "HGX", "ICI"),
+    *(
+        "AMD",
+        "AWS",
+        "CC",
+        "CPU",
+        "CUDA",
+        "DGX",
+        "DP4A",
+        "DRAM",
+        "EPYC",
+        "GDDR",
+        "GELU",
+        "GPT",
+        "GPU",
+        "HGX",
+        "ICI",
+    ),
     *("LLM", "MIT", "NVIDIA", "PCI", "RTX", "SHARP", "SI", "SXM", "TPU", "USD", "XL"),
 }
 """Names, licences, and abbreviations that a reader of such a book brings along."""
@@ -20,10 +38,19 @@ SYMBOLS = re.compile(r"[BDFNXY]{2,3}|QKV|W\d+A\d+|KV\d+|Q\d|[GTP]?FLOPS?|[GTP]?O
 
 def prose(lang):
     """What the pages of a language say, without code and formulas; the glossary itself apart."""
-    files = [f for f in sorted((ROOT / "chapters" / lang).glob("*.qmd")) if f.stem not in ("glossary", "equations")]
+    files = [
+        f
+        for f in sorted((ROOT / "chapters" / lang).glob("*.qmd"))
+        if f.stem not in ("glossary", "equations")
+    ]
     files += sorted((ROOT / "course_lib" / "data" / "exercises").glob(f"*.{lang}.toml"))
     text = "\n".join(f.read_text(encoding="utf-8") for f in files)
-    return re.sub(r"```.*?```|`[^`]*`|\$[^$]*\$|\[?-?@[\w{}-]+|\]\([^)]*\)|https?:\S+", " ", text, flags=re.DOTALL)
+    return re.sub(
+        r"```.*?```|`[^`]*`|\$[^$]*\$|\[?-?@[\w{}-]+|\]\([^)]*\)|https?:\S+",
+        " ",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def forms(text):
@@ -38,15 +65,26 @@ def test_nothing_is_defined_that_no_page_uses(lang):
     sources = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "chapters" / "cells").rglob("*.qmd")]
     code = "\n".join(f.read_text(encoding="utf-8") for f in sources)
     shown = {term for term in words(lang, "term") if f't("{term}"' in code}
-    used = {term for term, text in words(lang, "term").items() if any(form.lower() in said for form in forms(text))}
+    used = {
+        term
+        for term, text in words(lang, "term").items()
+        if any(form.lower() in said for form in forms(text))
+    }
     assert words(lang, "term").keys() - used - shown == set()
 
 
 @pytest.mark.parametrize("lang", languages())
 def test_what_pages_abbreviate_is_defined(lang):
     said = prose(lang)
-    defined = {form for text in words("en", "term").values() for form in re.findall(r"[A-Z]{2,}\w*", text)}
+    defined = {
+        form for text in words("en", "term").values() for form in re.findall(r"[A-Z]{2,}\w*", text)
+    }
     models = {word for key in chips() for word in re.findall(r"\w+", chip(key).name)}
     spelled = set(re.findall(r"[(,] ?([A-Z][A-Z0-9]+)[),;]", said))
-    found = {token.removesuffix("s") for token in re.findall(r"(?<![\w-])[A-Z][A-Z0-9]+s?(?![\w-])", said)}
-    assert {t for t in found - NAMES - defined - models - spelled if not SYMBOLS.fullmatch(t)} == set()
+    found = {
+        token.removesuffix("s")
+        for token in re.findall(r"(?<![\w-])[A-Z][A-Z0-9]+s?(?![\w-])", said)
+    }
+    assert {
+        t for t in found - NAMES - defined - models - spelled if not SYMBOLS.fullmatch(t)
+    } == set()

@@ -13,16 +13,43 @@ from course_lib.specs import DATA
 from course_lib.specs import accelerators as specs
 
 HOSTILE = (
-    "<img src=x onerror=alert(1)>", "<script>alert(1)</script>", "[a](javascript:alert(1))", "![a](https://example.org/x.png)",
-    "`<b>`{=html}", "a | b", "a\n\n<b>b</b>", "a\u2028```{=html}\n<b>\n```", "*a* _b_ **c**", "$x$ \\(y\\) \\textbf{z}",
-    "x^2^ H~2~O", "@austin2025 [@austin2025]", "&lt;b&gt; &copy;", "\\", "`", "[^1]", "https://example.org", "~~~", "# a",
-    "<https://example.org>", "[a]{onclick=alert(1)}", "^[note]", "\\|", "::: {.x}",
-)  # fmt: skip
+    "<img src=x onerror=alert(1)>",
+    "<script>alert(1)</script>",
+    "[a](javascript:alert(1))",
+    "![a](https://example.org/x.png)",
+    "`<b>`{=html}",
+    "a | b",
+    "a\n\n<b>b</b>",
+    "a\u2028```{=html}\n<b>\n```",
+    "*a* _b_ **c**",
+    "$x$ \\(y\\) \\textbf{z}",
+    "x^2^ H~2~O",
+    "@austin2025 [@austin2025]",
+    "&lt;b&gt; &copy;",
+    "\\",
+    "`",
+    "[^1]",
+    "https://example.org",
+    "~~~",
+    "# a",
+    "<https://example.org>",
+    "[a]{onclick=alert(1)}",
+    "^[note]",
+    "\\|",
+    "::: {.x}",
+)
 
 
 def read(markdown):
     """What a page shows of it: pandoc as the press runs it, and the tree that comes out."""
-    command = [pypandoc.get_pandoc_path(), "--from=markdown", "--to=html5", "--citeproc", "--mathml", "--wrap=none"]
+    command = [
+        pypandoc.get_pandoc_path(),
+        "--from=markdown",
+        "--to=html5",
+        "--citeproc",
+        "--mathml",
+        "--wrap=none",
+    ]
     done = subprocess.run(command, input=markdown, capture_output=True, text=True, check=True)
     return html.fromstring(f"<div>{done.stdout}</div>")
 
@@ -39,7 +66,9 @@ def test_a_cell_of_a_table_shows_what_it_holds(text):
 
 
 def test_markdown_that_is_meant_stays():
-    cells = read(repr(table(["a"], [[Markdown("*b*")], [code("c|d")], [plain("<e> ", Markdown("**f**"))]]))).cssselect("td > *")
+    cells = read(
+        repr(table(["a"], [[Markdown("*b*")], [code("c|d")], [plain("<e> ", Markdown("**f**"))]]))
+    ).cssselect("td > *")
     assert [cell.tag for cell in cells] == ["em", "code", "strong"]
 
 
@@ -60,18 +89,41 @@ def test_a_chip_of_any_name_is_text_on_every_table_and_figure(tmp_path, monkeypa
     monkeypatch.setenv("COURSE_PRINT", "site")
     mine = chip("mine")
     assert bad in (mine.name, mine.short)
-    shown = [tables.chip_table(), tables.peak_table(), tables.link_table(), tables.figure_tables(), tables.dispute_table()]
-    for made in [*map(repr, shown), plot.roofline({mine.name: (1e12, 1e9)})._repr_mimebundle_()["text/markdown"]]:
+    shown = [
+        tables.chip_table(),
+        tables.peak_table(),
+        tables.link_table(),
+        tables.figure_tables(),
+        tables.dispute_table(),
+    ]
+    for made in [
+        *map(repr, shown),
+        plot.roofline({mine.name: (1e12, 1e9)})._repr_mimebundle_()["text/markdown"],
+    ]:
         found = read(made)
         assert not found.cssselect("img, script, [onerror], [href^='javascript:']")
 
 
 def test_a_device_of_any_name_is_text_in_reports_and_figures():
     device = '<img src=x onerror=alert(1)> $\\bad$ "\n# x'
-    about = {"device": device, "kind": "cuda", "dtype": "bf16", "timing": "cold", "data": "random", "status": "ok"}
+    about = {
+        "device": device,
+        "kind": "cuda",
+        "dtype": "bf16",
+        "timing": "cold",
+        "data": "random",
+        "status": "ok",
+    }
     rows = [
         results.Row(**about, op="triad", shape="1000000000", achieved_bw_gbps=3000),
-        results.Row(**about, op="matmul", shape="8192x8192x8192", achieved_tflops=700, peak_tflops=989, intensity=2731),
+        results.Row(
+            **about,
+            op="matmul",
+            shape="8192x8192x8192",
+            achieved_tflops=700,
+            peak_tflops=989,
+            intensity=2731,
+        ),
     ]
     svg = results.plot(rows).svg()
     assert "<img" not in svg
@@ -85,6 +137,19 @@ def test_everything_else_that_pages_show_of_data_holds_no_markup_of_its_own(monk
     monkeypatch.setenv("COURSE_PRINT", "site")
     for made in (glossary(), tables.source_table(), tables.price_table(), tables.model_table()):
         tags = {element.tag for element in read(repr(made)).iter()}
-        assert tags <= {"div", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "a", "span", "em"}, tags
+        assert tags <= {
+            "div",
+            "table",
+            "colgroup",
+            "col",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "a",
+            "span",
+            "em",
+        }, tags
     for one in exercises.all():
         assert not read(one.variant(1).text("question")).cssselect("img, script")

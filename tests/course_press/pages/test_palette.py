@@ -1,4 +1,6 @@
-"""The colours of lines in figures: readable on the page, and apart from each other for every kind of colour vision."""
+"""The colours of lines in figures: readable on the page, and apart from each other for every kind
+of colour vision.
+"""
 
 import re
 from itertools import combinations
@@ -10,14 +12,28 @@ from course_lib.book.plot.charts import LINES
 from course_press.pages.pandoc import ASSETS
 
 CONTRAST, APART = 4.5, 0.09
-"""WCAG's least contrast for text, which labels on lines are; least distance in OKLab, in which black to white is 1."""
+"""WCAG's least contrast for text, which labels on lines are; least distance in OKLab, in which
+black to white is 1.
+"""
 
 # Machado, Oliveira and Fernandes (2009), severity 1: how linear sRGB looks to each kind of eye.
 EYES = {
     "all cones": np.eye(3),
-    "no L cones": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "no M cones": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "no S cones": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "no L cones": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no M cones": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "no S cones": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 # Ottosson (2020): linear sRGB to cones, and their cube roots to OKLab.
 CONES = [
@@ -68,4 +84,7 @@ def test_lines_stand_out_from_the_page(paper, lines):
 @pytest.mark.parametrize("eye", EYES)
 @pytest.mark.parametrize("lines", [lines for _, lines in schemes()[:2]], ids=["light", "dark"])
 def test_lines_are_apart_for_every_eye(lines, eye):
-    assert min(np.linalg.norm(oklab(a, eye) - oklab(b, eye)) for a, b in combinations(lines, 2)) >= APART
+    assert (
+        min(np.linalg.norm(oklab(a, eye) - oklab(b, eye)) for a, b in combinations(lines, 2))
+        >= APART
+    )

@@ -1,4 +1,6 @@
-"""What the search finds, and what a screen reader is told: the text of pages as they read, not as they were written."""
+"""What the search finds, and what a screen reader is told: the text of pages as they read, not as
+they were written.
+"""
 
 import re
 from html import unescape
@@ -32,14 +34,18 @@ def raw(printed):
 
 def test_references_citations_and_formulas_are_indexed_as_they_read(book):
     book.edit(
-        "chapters/en/one.qmd", "In the margin.", "As @{eq-roof}의 says [@williams2009], $I^* = \\frac{\\pi}{\\beta}$ , and so on."
+        "chapters/en/one.qmd",
+        "In the margin.",
+        "As @{eq-roof}의 says [@williams2009], $I^* = \\frac{\\pi}{\\beta}$ , and so on.",
     )
     printed = site.printed(book.root, ["en"])
     assert list(raw(printed)) == []
     ((_, pages),) = printed
     body = site.resolved(pages[1], site.labels_of(pages), words("en"))
     text = " ".join(part["text"] for part in sections(body))
-    assert re.search(r"As Equation\xa01\.1의 says \(.*Williams.* 2009\), I\* = π/β, and so on\.", text), text
+    assert re.search(
+        r"As Equation\xa01\.1의 says \(.*Williams.* 2009\), I\* = π/β, and so on\.", text
+    ), text
 
 
 def test_a_table_is_named_by_its_caption_as_printed(book):
@@ -69,9 +75,12 @@ def test_formulas_are_said_in_one_line(tex, said):
 
 def test_code_forms_and_numbers_of_equations_are_left_out():
     body = (
-        '<section id="sec-a" class="level2"><h2><span class="header-section-number">1.1</span> A <em>title</em>'
-        '<a class="anchor" href="#sec-a">#</a></h2><div class="cell-code"><pre>import x</pre></div><p>Said<br>twice.</p>'
-        '<script>"no"</script><svg><text>no</text></svg><div class="exercise"><p>no</p></div></section>'
+        '<section id="sec-a" class="level2"><h2><span '
+        'class="header-section-number">1.1</span> A <em>title</em>'
+        '<a class="anchor" href="#sec-a">#</a></h2><div class="cell-code"><pre>import '
+        "x</pre></div><p>Said<br>twice.</p>"
+        '<script>"no"</script><svg><text>no</text></svg><div '
+        'class="exercise"><p>no</p></div></section>'
     )
     assert sections(body) == [{"id": "sec-a", "title": "A title", "text": "Said twice."}]
 

@@ -29,12 +29,21 @@ def text(element):
 
 
 def test_references_say_kind_and_number(built):
-    one, two, cover = page(built), page(built, "en/chapters/en/two.html"), page(built, "en/index.html")
+    one, two, cover = (
+        page(built),
+        page(built, "en/chapters/en/two.html"),
+        page(built, "en/index.html"),
+    )
     said = [(a.get("href"), text(a)) for a in one.cssselect("a.xref")]
     assert said == [
-        ("#fig-line", "Figure 1.1"), ("#tbl-words", "Table 1.1"), ("#eq-roof", "Equation 1.1"), ("#lst-hello", "Listing 1.1"),
-        ("#sec-sub", "Section 1.1.1"), ("#fig-line", "1.1"), ("../../chapters/en/two.html#sec-there", "Section 2.1"),
-    ]  # fmt: skip
+        ("#fig-line", "Figure 1.1"),
+        ("#tbl-words", "Table 1.1"),
+        ("#eq-roof", "Equation 1.1"),
+        ("#lst-hello", "Listing 1.1"),
+        ("#sec-sub", "Section 1.1.1"),
+        ("#fig-line", "1.1"),
+        ("../../chapters/en/two.html#sec-there", "Section 2.1"),
+    ]
     assert [text(a) for a in two.cssselect("a.xref")] == ["Figure 1.1"]
     assert [a.get("href") for a in cover.cssselect("a.xref")] == ["chapters/en/one.html#fig-line"]
     assert [text(a) for a in page(built, "es/chapters/es/one.html").cssselect("a.xref")][:3] == [
@@ -46,7 +55,11 @@ def test_references_say_kind_and_number(built):
 
 def test_floats_have_number_caption_and_alternative(built):
     one = page(built)
-    assert [text(label) for label in one.cssselect(".caption-label")] == ["Figure 1.1", "Table 1.1", "Listing 1.1"]
+    assert [text(label) for label in one.cssselect(".caption-label")] == [
+        "Figure 1.1",
+        "Table 1.1",
+        "Listing 1.1",
+    ]
     assert "A caption with 2 TB/s in it." in text(one.cssselect("#fig-line figcaption")[0])
     svg = one.cssselect("#fig-line svg")[0]
     assert (svg.get("role"), svg.get("aria-label")) == ("img", 'A line that bends at the "ridge"')
@@ -56,10 +69,20 @@ def test_floats_have_number_caption_and_alternative(built):
 def test_every_feature_is_on_the_page(built):
     one = page(built)
     for selector in (
-        "details.cell-code summary", "div.cell-code code.python", ".callout-note .callout-title", "details.predict em",
-        ".tabset .tab .tab-title", "div.margin-note", "span.margin-note", "#footnotes li", "#refs #ref-williams2009", "math",
-        ".table-scroll[tabindex='0'] table", "h2#unnumbered, section#unnumbered", "nav.toc a[href='#sec-sub']",
-    ):  # fmt: skip
+        "details.cell-code summary",
+        "div.cell-code code.python",
+        ".callout-note .callout-title",
+        "details.predict em",
+        ".tabset .tab .tab-title",
+        "div.margin-note",
+        "span.margin-note",
+        "#footnotes li",
+        "#refs #ref-williams2009",
+        "math",
+        ".table-scroll[tabindex='0'] table",
+        "h2#unnumbered, section#unnumbered",
+        "nav.toc a[href='#sec-sub']",
+    ):
         assert one.cssselect(selector), selector
     assert text(one.cssselect(".callout-note .callout-title")[0]) == "Titled by a heading"
     said = text(one.cssselect("article")[0])
@@ -84,10 +107,16 @@ def test_numbers_and_neighbours(built):
 
 def test_metadata(built):
     head = page(built).cssselect("head")[0]
-    meta = {m.get("name") or m.get("property"): m.get("content") for m in head.cssselect("meta[content]")}
+    meta = {
+        m.get("name") or m.get("property"): m.get("content")
+        for m in head.cssselect("meta[content]")
+    }
     assert meta["description"] == meta["og:description"] == "The first."
     assert meta["og:title"] == "Chapter one · Fixture (en)"
-    assert head.cssselect("link[rel=canonical]")[0].get("href") == "https://example.org/book/en/chapters/en/one.html"
+    assert (
+        head.cssselect("link[rel=canonical]")[0].get("href")
+        == "https://example.org/book/en/chapters/en/one.html"
+    )
     others = {link.get("hreflang"): link.get("href") for link in head.cssselect("link[hreflang]")}
     assert others["es"] == "https://example.org/book/es/chapters/es/one.html"
     edit, issue = (a.get("href") for a in page(built).cssselect(".actions a"))
@@ -96,10 +125,15 @@ def test_metadata(built):
 
 
 def test_every_page_says_what_it_may_load_and_run(built):
-    """The template's own scripts, by their hashes, and the site's files: no text of a page is among them."""
+    """The template's own scripts, by their hashes, and the site's files: no text of a page is among
+    them.
+    """
     for file in built.rglob("*.html"):
         shown = file.read_text(encoding="utf-8")
-        (policy,) = (m.get("content") for m in html.fromstring(shown).cssselect("meta[http-equiv=Content-Security-Policy]"))
+        (policy,) = (
+            m.get("content")
+            for m in html.fromstring(shown).cssselect("meta[http-equiv=Content-Security-Policy]")
+        )
         assert policy.startswith("default-src 'self' file:; script-src 'self' file: 'sha256-")
         assert "unsafe-eval" not in policy
         assert re.search(r"script-src[^;]*unsafe", policy) is None
@@ -110,7 +144,11 @@ def test_every_page_says_what_it_may_load_and_run(built):
 def test_a_script_in_the_text_of_a_page_is_not_among_those_that_may_run(book):
     book.edit(ONE, "In the margin.", "```{=html}\n<script>stolen()</script>\n```")
     book.build()
-    policy = page(book.root / "_site").cssselect("meta[http-equiv=Content-Security-Policy]")[0].get("content")
+    policy = (
+        page(book.root / "_site")
+        .cssselect("meta[http-equiv=Content-Security-Policy]")[0]
+        .get("content")
+    )
     assert base64.b64encode(hashlib.sha256(b"stolen()").digest()).decode() not in policy
 
 
@@ -121,7 +159,10 @@ def test_a_notebook_is_linked_and_copied_where_there_is_one(book):
     book.build()
     hrefs = [a.get("href") for a in page(book.root / "_site").cssselect(".actions a")]
     assert hrefs[0] == "../../notebooks/en/one.ipynb"
-    assert hrefs[1] == "https://colab.research.google.com/github/example/book/blob/v0.1.0/notebooks/en/one.ipynb"
+    assert (
+        hrefs[1]
+        == "https://colab.research.google.com/github/example/book/blob/v0.1.0/notebooks/en/one.ipynb"
+    )
     assert (book.root / "_site/en/notebooks/en/one.ipynb").is_file()
 
 
@@ -131,11 +172,19 @@ def test_links_and_anchors_lead_somewhere_and_nothing_leaves_the_origin(built):
 
 def check_site(site):
     pages = {file: html.parse(str(file)).getroot() for file in site.rglob("*.html")}
-    ids = {file.resolve(): {e.get("id") for e in root.iter() if isinstance(e.tag, str)} for file, root in pages.items()}
+    ids = {
+        file.resolve(): {e.get("id") for e in root.iter() if isinstance(e.tag, str)}
+        for file, root in pages.items()
+    }
     for file, root in pages.items():
-        assert len(root.xpath("//*[@id]")) == len(set(root.xpath("//@id"))), f"{file} has an id twice"
+        assert len(root.xpath("//*[@id]")) == len(set(root.xpath("//@id"))), (
+            f"{file} has an id twice"
+        )
         for element, attribute, target, _ in root.iterlinks():
-            loads = element.tag in ("script", "img", "iframe", "source") or element.get("rel") in ("stylesheet", "icon")
+            loads = element.tag in ("script", "img", "iframe", "source") or element.get("rel") in (
+                "stylesheet",
+                "icon",
+            )
             if target.startswith(("http:", "https:", "mailto:")):
                 assert not loads, f"{file} loads {target}"
                 continue
@@ -184,7 +233,10 @@ def test_search_index_is_a_script_with_what_readers_see(built):
 def test_a_date_stays_on_one_line(book):
     book.edit("chapters/en/one.qmd", "In the margin.", "In the margin on 2026-11-09 or 2026-1109.")
     book.build(("en",))
-    assert [date.text for date in page(book.root / "_site", "en/chapters/en/one.html").cssselect(".nowrap")] == ["2026-11-09"]
+    assert [
+        date.text
+        for date in page(book.root / "_site", "en/chapters/en/one.html").cssselect(".nowrap")
+    ] == ["2026-11-09"]
 
 
 def test_landing_page_and_one_language_at_a_time(book):
@@ -193,13 +245,15 @@ def test_landing_page_and_one_language_at_a_time(book):
     assert "refresh" in (out / "index.html").read_text()
     assert not page(out).cssselect(".languages")
     book.build(("es",))
-    assert [a.get("href") for a in html.parse(str(out / "index.html")).getroot().cssselect("a.start")] == [
-        "en/index.html",
-        "es/index.html",
-    ]
+    assert [
+        a.get("href") for a in html.parse(str(out / "index.html")).getroot().cssselect("a.start")
+    ] == ["en/index.html", "es/index.html"]
     assert (out / "en/index.html").exists()
     switch = page(out, "es/chapters/es/one.html").cssselect(".languages a")
-    assert [a.get("href") for a in switch] == ["../../../en/chapters/en/one.html", "../../../es/chapters/es/one.html"]
+    assert [a.get("href") for a in switch] == [
+        "../../../en/chapters/en/one.html",
+        "../../../es/chapters/es/one.html",
+    ]
 
 
 def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):
@@ -211,11 +265,15 @@ def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):
 
 def test_a_failed_build_leaves_the_old_site_untouched(book):
     book.build()
-    before = {file: file.read_bytes() for file in (book.root / "_site").rglob("*") if file.is_file()}
+    before = {
+        file: file.read_bytes() for file in (book.root / "_site").rglob("*") if file.is_file()
+    }
     book.edit("chapters/cells/one/setup.qmd", "2e12", "1 / 0")
     with pytest.raises(SourceError, match="ZeroDivisionError"):
         book.build()
-    assert {file: file.read_bytes() for file in (book.root / "_site").rglob("*") if file.is_file()} == before
+    assert {
+        file: file.read_bytes() for file in (book.root / "_site").rglob("*") if file.is_file()
+    } == before
     assert [file.name for file in book.root.iterdir() if file.name.startswith("._site")] == []
 
 
@@ -232,12 +290,27 @@ def test_a_folder_of_something_else_is_never_replaced(book):
     ("old", "new", "where", "message"),
     [
         ("@sec-there", "@sec-where", f"{ONE}:13", "cross-reference @sec-where has no target"),
-        ("[@williams2009]", "[@willians2009]", f"{ONE}:13", "source willians2009 is in no bibliography"),
-        ("$$ T = \\frac{2BDF}{\\pi} $$", "$$ T = \\frak2{BDF $$", f"{ONE}:37", "this formula cannot be set"),
+        (
+            "[@williams2009]",
+            "[@willians2009]",
+            f"{ONE}:13",
+            "source willians2009 is in no bibliography",
+        ),
+        (
+            "$$ T = \\frac{2BDF}{\\pi} $$",
+            "$$ T = \\frak2{BDF $$",
+            f"{ONE}:37",
+            "this formula cannot be set",
+        ),
         ("In the margin.", "[gone](three.qmd)", f"{ONE}:62", "no such page"),
         ("In the margin.", "[gone](two.qmd#sec-gone)", f"{ONE}:62", "no such anchor"),
         ("In the margin.", "![alt](gone.svg)", f"{ONE}:62", "image gone.svg does not exist"),
-        (' fig-alt="A line that bends at the \\"ridge\\""', "", f"{ONE}:17", "#fig-line needs a text alternative"),
+        (
+            ' fig-alt="A line that bends at the \\"ridge\\""',
+            "",
+            f"{ONE}:17",
+            "#fig-line needs a text alternative",
+        ),
         ("{#eq-roof}", "{#eq-roof} $$x$$ {#eq-roof}", f"{ONE}:35", "#eq-roof"),
     ],
 )
@@ -250,28 +323,46 @@ def test_errors_name_file_and_line(book, old, new, where, message):
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/hostname", "../../../outside.png", "../../../../../../../../../../etc/hostname", "link.png"]
+    "path",
+    [
+        "/etc/hostname",
+        "../../../outside.png",
+        "../../../../../../../../../../etc/hostname",
+        "link.png",
+    ],
 )
 def test_an_image_is_read_from_the_book_and_written_into_the_site_and_nowhere_else(book, path):
     (book.root.parent / "outside.png").write_bytes(b"secret")
     (book.root / "chapters/en/link.png").symlink_to(book.root.parent / "outside.png")
     book.edit(ONE, "In the margin.", f"![alt]({path})")
     before = {file for file in book.root.parent.rglob("*") if ".cache" not in file.parts}
-    with pytest.raises(SourceError, match=rf"one\.qmd:62: image {re.escape(path)} lies outside the book's folder"):
+    with pytest.raises(
+        SourceError, match=rf"one\.qmd:62: image {re.escape(path)} lies outside the book's folder"
+    ):
         book.build()
     assert {file for file in book.root.parent.rglob("*") if ".cache" not in file.parts} == before
 
 
 def test_an_output_that_no_page_can_show_is_named_with_its_cell(book):
-    book.edit("chapters/cells/one/hello.qmd", "print(", "display({'application/pdf': 'x'}, raw=True)\nprint(")
-    with pytest.raises(SourceError, match=r"hello\.qmd:1: a page cannot show what this cell gives: application/pdf"):
+    book.edit(
+        "chapters/cells/one/hello.qmd",
+        "print(",
+        "display({'application/pdf': 'x'}, raw=True)\nprint(",
+    )
+    with pytest.raises(
+        SourceError, match=r"hello\.qmd:1: a page cannot show what this cell gives: application/pdf"
+    ):
         book.build()
 
 
 def test_pandoc_has_a_limit_of_time(book, monkeypatch):
     monkeypatch.setattr(printing, "TIMEOUT", 0.5)
     book.edit(ONE, "In the margin.", "[" * 3000)
-    with pytest.raises(SourceError, match=r"one\.qmd:62: pandoc took longer than 0\.5 s for this page; this is its longest line"):
+    with pytest.raises(
+        SourceError,
+        match=r"one\.qmd:62: pandoc took longer than 0\.5 s for this page; this is its longest "
+        r"line",
+    ):
         book.build()
 
 
@@ -297,5 +388,7 @@ def test_a_date_that_is_none_is_named(book):
 
 def test_the_same_label_twice_is_an_error(book):
     book.edit("chapters/en/two.qmd", "{#sec-there}", "{#sec-first}")
-    with pytest.raises(SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"):
+    with pytest.raises(
+        SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"
+    ):
         book.build()

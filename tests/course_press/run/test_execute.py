@@ -10,12 +10,23 @@ from course_press.run.execute import Cache, environment, run
 from course_press.source.book import read_book
 from course_press.source.chapter import SourceError
 
-SETUP, HELLO, ONE = "chapters/cells/one/setup.qmd", "chapters/cells/one/hello.qmd", "chapters/en/one.qmd"
+SETUP, HELLO, ONE = (
+    "chapters/cells/one/setup.qmd",
+    "chapters/cells/one/hello.qmd",
+    "chapters/en/one.qmd",
+)
 
 
 def ran(book, lang="en", to="site"):
     chapter = read_book(book.root, lang).chapters[1]
-    return run(chapter, root=book.root, lang=lang, to=to, cache=Cache(book.root / ".cache"), fingerprint="same")
+    return run(
+        chapter,
+        root=book.root,
+        lang=lang,
+        to=to,
+        cache=Cache(book.root / ".cache"),
+        fingerprint="same",
+    )
 
 
 @pytest.fixture
@@ -32,7 +43,8 @@ def test_cells_and_inlines_give_their_values(book):
     assert result.inlines == ["500 FLOP/B", "1 PFLOP/s", "2 TB/s"]
     assert [len(outputs) for outputs in result.outputs] == [0, 1, 1, 1]
     assert result.outputs[3][0]["text"] == "a ``` fence and a <b>tag</b>\n"
-    # The plain text beside it is what IPython adds; it holds no address that differs from run to run.
+    # The plain text beside it is what IPython adds; it holds no address that differs from run to
+    # run.
     assert result.outputs[1][0]["data"].pop("text/plain") == "Plot()"
     assert list(result.outputs[1][0]["data"]) == ["text/markdown"]
 
@@ -45,13 +57,18 @@ def test_language_and_print_reach_the_kernel(book):
 
 @pytest.mark.parametrize("forks", [True, False])
 def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch, forks):
-    """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is installed, DejaVu Sans does not."""
+    """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is
+    installed, DejaVu Sans does not.
+    """
     if forks and not forked.FORKS:
         pytest.skip("kernels are forked on Linux only")
     monkeypatch.setattr(forked, "FORKS", forks)
     book.edit("chapters/cells/one/line.qmd", '{"A": 10}', '{"A": 10, "prefill, flops": 20}')
     book.edit(
-        HELLO, "print(", "import locale, os\nlocale.setlocale(locale.LC_ALL, '')\nprint(os.environ['LC_ALL'], 'İ'.lower(), "
+        HELLO,
+        "print(",
+        "import locale, os\nlocale.setlocale(locale.LC_ALL, "
+        "'')\nprint(os.environ['LC_ALL'], 'İ'.lower(), ",
     )
     results = []
     for name in ("C", "es_ES.UTF-8", "tr_TR.UTF-8"):
@@ -86,7 +103,9 @@ def test_the_fingerprint_follows_local_results(tmp_path):
     assert environment(tmp_path) != before
 
 
-def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(tmp_path, monkeypatch):
+def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(
+    tmp_path, monkeypatch
+):
     """Else a page keeps the numbers of a chip that its reader has since mended."""
     chips = tmp_path / "chips"
     chips.mkdir()
@@ -136,13 +155,37 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
         ),
         (SETUP, "2e12", "2 +", f"{SETUP}:4", "SyntaxError"),
         (HELLO, "print(", "\n\nraise KeyError(", f"{HELLO}:5", "KeyError"),
-        (HELLO, "print(", "def f():\n    return ridge(0, 1)\nf()\nprint(", f"{HELLO}:5", "CourseError: peak must be positive"),
+        (
+            HELLO,
+            "print(",
+            "def f():\n    return ridge(0, 1)\nf()\nprint(",
+            f"{HELLO}:5",
+            "CourseError: peak must be positive",
+        ),
         (ONE, "n(peak, ", "n(paek, ", f"{ONE}:12", "NameError: name 'paek' is not defined"),
-        (ONE, 'n(peak, "FLOP/s")', "peak", f"{ONE}:12", "gives a float, not text: write it with n() or t()"),
+        (
+            ONE,
+            'n(peak, "FLOP/s")',
+            "peak",
+            f"{ONE}:12",
+            "gives a float, not text: write it with n() or t()",
+        ),
         (ONE, 'n(peak, "FLOP/s")', "'a_b'", f"{ONE}:12", "'_' would be read as Markdown"),
         (SETUP, "2e12", "2e12; import os; os._exit(1)", f"{SETUP}:1", "the kernel died"),
-        (ONE, 'n(peak, "FLOP/s")', "print('x') or 'x'", f"{ONE}:12", "failed with output of its own"),
-        (ONE, 'n(peak, "FLOP/s")', "__import__('sys').exit(3)", f"{ONE}:12", "failed with SystemExit"),
+        (
+            ONE,
+            'n(peak, "FLOP/s")',
+            "print('x') or 'x'",
+            f"{ONE}:12",
+            "failed with output of its own",
+        ),
+        (
+            ONE,
+            'n(peak, "FLOP/s")',
+            "__import__('sys').exit(3)",
+            f"{ONE}:12",
+            "failed with SystemExit",
+        ),
         (ONE, 'n(peak, "FLOP/s")', "__import__('os')._exit(1)", f"{ONE}:12", "the kernel died"),
         (ONE, 'n(peak, "FLOP/s")', "display(1) or 'x'", f"{ONE}:12", "shows something"),
     ],
@@ -156,7 +199,9 @@ def test_a_failure_names_chapter_file_line_and_error(book, path, old, new, where
 
 
 def test_a_cell_may_take_any_name(book):
-    book.edit(SETUP, "2e12", "2e12; _course_inline = eval = str = type = get_ipython = Exception = None")
+    book.edit(
+        SETUP, "2e12", "2e12; _course_inline = eval = str = type = get_ipython = Exception = None"
+    )
     assert ran(book).inlines[0] == "500 FLOP/B"
 
 

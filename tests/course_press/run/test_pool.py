@@ -1,4 +1,6 @@
-"""Pages are made side by side, in forked kernels: the same bytes as one after the other, and nothing is left behind."""
+"""Pages are made side by side, in forked kernels: the same bytes as one after the other, and
+nothing is left behind.
+"""
 
 import signal
 import subprocess
@@ -55,7 +57,12 @@ def test_the_same_bytes_side_by_side_and_alone_forked_and_not(tmp_path, monkeypa
 
 
 def test_results_keep_their_order_and_the_first_error_stops_what_waits():
-    assert together([(str(i), lambda i=i: time.sleep((4 - i) / 50) or i) for i in range(4)]) == [0, 1, 2, 3]
+    assert together([(str(i), lambda i=i: time.sleep((4 - i) / 50) or i) for i in range(4)]) == [
+        0,
+        1,
+        2,
+        3,
+    ]
     begun, said = [], []
 
     def job(i):
@@ -79,7 +86,10 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
     wrong += "while not os.path.exists('started'):\n    pass\n1 / 0"
     book.edit(SETUP, "2e12", wrong)
     start = time.monotonic()
-    with pytest.raises(SourceError, match=rf"^{SETUP}:10: this cell of chapters/es/one\.qmd failed with ZeroDivisionError"):
+    with pytest.raises(
+        SourceError,
+        match=rf"^{SETUP}:10: this cell of chapters/es/one\.qmd failed with ZeroDivisionError",
+    ):
         book.build(("en", "es"))
     assert time.monotonic() - start < 60
     assert files(book.root / "_site") == before
@@ -89,7 +99,16 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interruption_leaves_no_kernel_and_no_site(book, how):
     book.edit(SETUP, "2e12", f"2e12\n{HANGS}")
-    command = [sys.executable, "-m", "course_press", "build", "--engine", "embedded", "--lang", "en"]
+    command = [
+        sys.executable,
+        "-m",
+        "course_press",
+        "build",
+        "--engine",
+        "embedded",
+        "--lang",
+        "en",
+    ]
     with subprocess.Popen(command, cwd=book.root, stderr=subprocess.PIPE) as build:
         assert soon((book.root / "started").exists)
         assert [process for process in kernels_in(book.root) if process.pid != build.pid]

@@ -15,9 +15,17 @@ def test_a_book_is_read_with_includes_cells_and_inlines(book):
     assert [c.unnumbered for c in en.chapters] == [True, False, False]
     assert isinstance(en.contents[1], Part)
     one = en.chapters[1]
-    assert [cell.lines[0].file.name for cell in one.cells] == ["setup.qmd", "line.qmd", "words.qmd", "hello.qmd"]
+    assert [cell.lines[0].file.name for cell in one.cells] == [
+        "setup.qmd",
+        "line.qmd",
+        "words.qmd",
+        "hello.qmd",
+    ]
     assert [cell.options for cell in one.cells] == [{}, {"code-fold": True}, {}, {"echo": False}]
-    assert [inline.expression for inline in one.inlines][:2] == ['n(ridge(peak, bandwidth), "FLOP/B")', 'n(peak, "FLOP/s")']
+    assert [inline.expression for inline in one.inlines][:2] == [
+        'n(ridge(peak, bandwidth), "FLOP/B")',
+        'n(peak, "FLOP/s")',
+    ]
     assert not any("not_evaluated" in inline.expression for inline in one.inlines)
 
 
@@ -48,10 +56,28 @@ def test_includes_may_start_at_the_root_and_nest(book):
         ),
         (ONE, "../cells/one/hello.qmd", "one.qmd", f"{ONE}:30", "includes itself"),
         (ONE, "A listing.", "{{< video x.mp4 >}}", f"{ONE}:32", "shortcode video is not known"),
-        (ONE, "A listing.", "see {{< include x >}}", f"{ONE}:32", "shortcode include must stand alone"),
-        (ONE, "::: {.column-margin}", "::: {.column-page}", f"{ONE}:61", ".column-page is not known"),
+        (
+            ONE,
+            "A listing.",
+            "see {{< include x >}}",
+            f"{ONE}:32",
+            "shortcode include must stand alone",
+        ),
+        (
+            ONE,
+            "::: {.column-margin}",
+            "::: {.column-page}",
+            f"{ONE}:61",
+            ".column-page is not known",
+        ),
         (ONE, "::: {.column-margin}", "::: columns", f"{ONE}:61", ".columns is not known"),
-        (ONE, "::: {#lst-hello}", "::: {#thm-hello}", f"{ONE}:29", "#thm-hello must start with one of #fig-"),
+        (
+            ONE,
+            "::: {#lst-hello}",
+            "::: {#thm-hello}",
+            f"{ONE}:29",
+            "#thm-hello must start with one of #fig-",
+        ),
         (ONE, "::: {#lst-hello}", "::: {#lst-hello", f"{ONE}:29", "must close on its line"),
         (ONE, "title: Chapter one", "titel: Chapter one", f"{ONE}:2", "front matter key titel"),
         (ONE, "title: Chapter one\n", "", f"{ONE}:1", "has no title"),
@@ -67,16 +93,64 @@ def test_includes_may_start_at_the_root_and_nest(book):
             "chapters/cells/one/line.qmd:2",
             "'label: x' is not known",
         ),
-        ("_quarto-en.yml", "chapters/en/two.qmd", "chapters/en/three.qmd", "_quarto-en.yml:12", "three.qmd does not exist"),
-        ("_quarto-en.yml", "part: Part en", "prat: Part en", "_quarto-en.yml:", "part with chapters"),
-        ("_quarto.yml", "author: Nobody", "autor: Nobody", "_quarto.yml:7", "does not know book.autor"),
+        (
+            "_quarto-en.yml",
+            "chapters/en/two.qmd",
+            "chapters/en/three.qmd",
+            "_quarto-en.yml:12",
+            "three.qmd does not exist",
+        ),
+        (
+            "_quarto-en.yml",
+            "part: Part en",
+            "prat: Part en",
+            "_quarto-en.yml:",
+            "part with chapters",
+        ),
+        (
+            "_quarto.yml",
+            "author: Nobody",
+            "autor: Nobody",
+            "_quarto.yml:7",
+            "does not know book.autor",
+        ),
         ("_quarto.yml", "execute:", "exceute:", "_quarto.yml:", "does not know exceute"),
         ("_quarto.yml", "  group: [en, es]", "  group: [", "_quarto.yml:", "not valid YAML"),
-        ("_quarto-en.yml", "  title: Fixture (en)\n", "", "_quarto-en.yml:1", "book.title is missing"),
-        ("_quarto-en.yml", "project:\n  output-dir: _site/en\n", "project: 1\n", "_quarto-en.yml:2", "project must hold"),
-        ("_quarto.yml", "references.bib", "gone.bib", "_quarto.yml:13", "bibliography gone.bib does not exist"),
-        (ONE, "title: Chapter one\ndescription: The first.\n", "- a\n", f"{ONE}:2", "must hold key: value pairs"),
-        ("chapters/cells/one/line.qmd", "#| code-fold: true", "#| echo: [", "chapters/cells/one/line.qmd:2", "not valid YAML"),
+        (
+            "_quarto-en.yml",
+            "  title: Fixture (en)\n",
+            "",
+            "_quarto-en.yml:1",
+            "book.title is missing",
+        ),
+        (
+            "_quarto-en.yml",
+            "project:\n  output-dir: _site/en\n",
+            "project: 1\n",
+            "_quarto-en.yml:2",
+            "project must hold",
+        ),
+        (
+            "_quarto.yml",
+            "references.bib",
+            "gone.bib",
+            "_quarto.yml:13",
+            "bibliography gone.bib does not exist",
+        ),
+        (
+            ONE,
+            "title: Chapter one\ndescription: The first.\n",
+            "- a\n",
+            f"{ONE}:2",
+            "must hold key: value pairs",
+        ),
+        (
+            "chapters/cells/one/line.qmd",
+            "#| code-fold: true",
+            "#| echo: [",
+            "chapters/cells/one/line.qmd:2",
+            "not valid YAML",
+        ),
         (
             ONE,
             "{{< include ../cells/one/hello.qmd >}}",
@@ -85,8 +159,20 @@ def test_includes_may_start_at_the_root_and_nest(book):
             "outside the book's folder",
         ),
         (ONE, "In the margin.\n:::", "In the margin.", f"{ONE}:61", "this div is never closed"),
-        (ONE, "A first paragraph.", "A first paragraph.\n\n:::", f"{ONE}:8", "this ::: closes no div"),
-        (ONE, "::: {.column-margin}", "text\n::: {.column-margin}", f"{ONE}:62", "a div opens after a blank line"),
+        (
+            ONE,
+            "A first paragraph.",
+            "A first paragraph.\n\n:::",
+            f"{ONE}:8",
+            "this ::: closes no div",
+        ),
+        (
+            ONE,
+            "::: {.column-margin}",
+            "text\n::: {.column-margin}",
+            f"{ONE}:62",
+            "a div opens after a blank line",
+        ),
     ],
 )
 def test_errors_name_file_and_line(book, path, old, new, where, message):
@@ -130,15 +216,22 @@ def test_includes_have_a_depth_and_a_page_a_size(book):
     for i in range(1500):
         (cells / f"deep{i}.qmd").write_text(f"{{{{< include deep{i + 1}.qmd >}}}}\n")
     book.edit(ONE, "../cells/one/hello.qmd", "../cells/one/deep0.qmd")
-    with pytest.raises(SourceError, match=r"deep19\.qmd:1: deep20\.qmd is included more than 20 files deep"):
+    with pytest.raises(
+        SourceError, match=r"deep19\.qmd:1: deep20\.qmd is included more than 20 files deep"
+    ):
         read_book(book.root, "en")
     for i in range(6):
         (cells / f"deep{i}.qmd").write_text(f"{{{{< include deep{i + 1}.qmd >}}}}\n" * 10)
     (cells / "deep6.qmd").write_text("boom\n")
-    with pytest.raises(SourceError, match=r"chapters/en/one\.qmd with all that it includes has more than 50000 lines"):
+    with pytest.raises(
+        SourceError,
+        match=r"chapters/en/one\.qmd with all that it includes has more than 50000 lines",
+    ):
         read_book(book.root, "en")
 
 
 def test_a_folder_without_a_book_says_so(tmp_path):
-    with pytest.raises(SourceError, match=r"_quarto\.yml:1: the file does not exist: run this in the book's folder"):
+    with pytest.raises(
+        SourceError, match=r"_quarto\.yml:1: the file does not exist: run this in the book's folder"
+    ):
         languages(tmp_path)

@@ -11,7 +11,8 @@ from course_press.pages.site import MARKER
 from course_press.source.files import put, staged
 
 ROOT = Path(__file__).parents[3]
-# Ends the process at the nth change of the file system from the swap on, as a kill would: nothing is cleaned up.
+# Ends the process at the nth change of the file system from the swap on, as a kill would: nothing
+# is cleaned up.
 KILLED = """
 import os, sys
 left = {nth}
@@ -48,7 +49,11 @@ NEW = {"marker": "new", "en/page": "new", "assets/style": "new", "index": "new"}
 
 
 def tree(folder):
-    return {file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("*") if file.is_file()}
+    return {
+        file.relative_to(folder).as_posix(): file.read_text()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
 def start(out, files):
@@ -89,7 +94,9 @@ def test_a_killed_build_is_brought_to_its_end_by_the_next(book):
     before = cover.read_text(encoding="utf-8")
     book.edit("chapters/es/_preface.qmd", "Prefacio", "Prólogo")
     script = KILLED.format(nth=9) + BUILD
-    assert subprocess.run([sys.executable, "-c", script], cwd=book.root, check=False).returncode == 9
+    assert (
+        subprocess.run([sys.executable, "-c", script], cwd=book.root, check=False).returncode == 9
+    )
     assert len(leftovers(book.root / "_site")) == 1
     book.edit("chapters/es/one.qmd", "title:", "titel:")
     with pytest.raises(site.CourseError):  # it recovers even where it then fails
@@ -125,7 +132,9 @@ def test_an_error_within_a_swap_brings_all_of_the_old_back(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("fails", range(2, 7))
 def test_an_error_after_files_were_replaced_brings_them_back_too(tmp_path, monkeypatch, fails):
-    """The marker goes first, so it is new already when a folder after it fails; where it lies aside it is a copy."""
+    """The marker goes first, so it is new already when a folder after it fails; where it lies aside
+    it is a copy.
+    """
     out = tmp_path / "_site"
     rename, calls = Path.rename, []
 

@@ -1,1 +1,3 @@
-"""The exercises of each chapter: parameters, answers and misconceptions. Their texts stand in `data/exercises`."""
+"""The exercises of each chapter: parameters, answers and misconceptions. Their texts stand in
+`data/exercises`.
+"""

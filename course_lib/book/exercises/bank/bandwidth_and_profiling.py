@@ -1,4 +1,6 @@
-"""Exercises of the chapter *Bandwidth and profiling*: operators that move more than they compute."""
+"""Exercises of the chapter *Bandwidth and profiling*: operators that move more than
+they compute.
+"""
 
 from typing import Any
 
@@ -13,7 +15,9 @@ _SHAPES = ((32, 2048, 4096), (16, 4096, 4096), (8, 2048, 8192), (64, 1024, 5120)
 _VECTOR = ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "mi300x")
 
 
-def _map(shape: tuple[int, ...], reads: int = 1, writes: int = 1, dtype: str = "fp16", flops: float = 10) -> Work:
+def _map(
+    shape: tuple[int, ...], reads: int = 1, writes: int = 1, dtype: str = "fp16", flops: float = 10
+) -> Work:
     return ops.elementwise(shape, flops=flops, dtype=dtype, reads=reads, writes=writes)
 
 
@@ -39,7 +43,10 @@ def _named(shape: tuple[int, ...]) -> Any:
 
 EXERCISES = (
     Exercise(
-        "profiling-gelu", CHAPTER, "%", {"chip": _VECTOR, "flops": (10, 8, 12)},
+        "profiling-gelu",
+        CHAPTER,
+        "%",
+        {"chip": _VECTOR, "flops": (10, 8, 12)},
         answer=_gelu,
         misconceptions={
             "matrix-peak": lambda chip, flops: flops / 4 / chip.ridge("fp16"),
@@ -48,13 +55,18 @@ EXERCISES = (
             "four-bytes": lambda chip, flops: _gelu(chip, flops) / 2,
         },
         facts=lambda chip, flops: {
-            "intensity": (flops / 4, "FLOP/B"), "ridge": (chip.ridge("fp32", "vector"), "FLOP/B"),
-            "peak": (chip.peak("fp32", "vector"), "FLOP/s", 4), "bandwidth": (chip.bandwidth, "B/s", 4),
+            "intensity": (flops / 4, "FLOP/B"),
+            "ridge": (chip.ridge("fp32", "vector"), "FLOP/B"),
+            "peak": (chip.peak("fp32", "vector"), "FLOP/s", 4),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
             "matrix": (flops / 4 / chip.ridge("fp16"), "%"),
         },
     ),
     Exercise(
-        "profiling-unfused", CHAPTER, "B", {"shape": _SHAPES, "kernels": (3, 4, 5)},
+        "profiling-unfused",
+        CHAPTER,
+        "B",
+        {"shape": _SHAPES, "kernels": (3, 4, 5)},
         answer=lambda shape, kernels: kernels * _map(shape).bytes,
         misconceptions={
             "fused": lambda shape: _map(shape).bytes,
@@ -64,11 +76,16 @@ EXERCISES = (
             "kept-on-chip": lambda shape, kernels: (kernels + 1) * _map(shape).bytes / 2,
         },
         facts=lambda shape: {
-            **_named(shape), "fused": (_map(shape).bytes, "B"), "once": (_map(shape).bytes / 2, "B"),
+            **_named(shape),
+            "fused": (_map(shape).bytes, "B"),
+            "once": (_map(shape).bytes / 2, "B"),
         },
     ),
     Exercise(
-        "profiling-fused-time", CHAPTER, "s", {"chip": _VECTOR, "shape": _SHAPES},
+        "profiling-fused-time",
+        CHAPTER,
+        "s",
+        {"chip": _VECTOR, "shape": _SHAPES},
         answer=lambda chip, shape: _map(shape).bytes / chip.bandwidth,
         misconceptions={
             "forgot-write": lambda chip, shape: _map(shape).bytes / 2 / chip.bandwidth,
@@ -77,10 +94,17 @@ EXERCISES = (
             "power-of-ten": lambda chip, shape: 1e3 * _map(shape).bytes / chip.bandwidth,
             "math-only": lambda chip, shape: _map(shape).flops / chip.peak("fp32", "vector"),
         },
-        facts=lambda chip, shape: {**_named(shape), "moved": (_map(shape).bytes, "B"), "bandwidth": (chip.bandwidth, "B/s", 4)},
+        facts=lambda chip, shape: {
+            **_named(shape),
+            "moved": (_map(shape).bytes, "B"),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+        },
     ),
     Exercise(
-        "profiling-residual", CHAPTER, "FLOP/B", {"dtype": ("fp16", "fp32", "bf16", "fp8")},
+        "profiling-residual",
+        CHAPTER,
+        "FLOP/B",
+        {"dtype": ("fp16", "fp32", "bf16", "fp8")},
         answer=_sum,
         misconceptions={
             "forgot-write": lambda dtype: _sum(dtype, 2),
@@ -92,7 +116,10 @@ EXERCISES = (
         facts=lambda dtype: {"size": (itemsize(dtype), ""), "moved": (3 * itemsize(dtype), "")},
     ),
     Exercise(
-        "profiling-scores", CHAPTER, "B", {"heads": (32, 16, 64), "length": (4096, 8192, 2048)},
+        "profiling-scores",
+        CHAPTER,
+        "B",
+        {"heads": (32, 16, 64), "length": (4096, 8192, 2048)},
         answer=_scores,
         misconceptions={
             "one-pass": lambda heads, length: _scores(heads, length) / 4,
@@ -102,12 +129,15 @@ EXERCISES = (
             "four-bytes": lambda heads, length: 2 * _scores(heads, length),
         },
         facts=lambda heads, length: {
-            "scores": (heads * length**2, "", 4), "once": (heads * length**2 * 2, "B"),
+            "scores": (heads * length**2, "", 4),
+            "once": (heads * length**2 * 2, "B"),
             "operands": (4 * heads * length * 128 * 2, "B"),
         },
     ),
     Exercise(
-        "profiling-achieved", CHAPTER, "%",
+        "profiling-achieved",
+        CHAPTER,
+        "%",
         {"chip": _VECTOR, "shape": _SHAPES, "fraction": (0.8, 0.74, 0.86, 0.91)},
         answer=lambda fraction: fraction,
         misconceptions={
@@ -118,13 +148,19 @@ EXERCISES = (
             "complement": lambda fraction: 1 - fraction,
         },
         facts=lambda chip, shape, fraction: {
-            **_named(shape), "moved": (_map(shape).bytes, "B", 4), "bandwidth": (chip.bandwidth, "B/s", 4),
-            "seconds": (_map(shape).bytes / chip.bandwidth / fraction, "s", 4), "achieved": (fraction * chip.bandwidth, "B/s"),
+            **_named(shape),
+            "moved": (_map(shape).bytes, "B", 4),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+            "seconds": (_map(shape).bytes / chip.bandwidth / fraction, "s", 4),
+            "achieved": (fraction * chip.bandwidth, "B/s"),
         },
         tolerance=0.01,
     ),
     Exercise(
-        "profiling-share", CHAPTER, "×", {"share": (0.4, 0.25, 0.6), "factor": (3.0, 2.6, 4.0)},
+        "profiling-share",
+        CHAPTER,
+        "×",
+        {"share": (0.4, 0.25, 0.6), "factor": (3.0, 2.6, 4.0)},
         answer=_faster,
         misconceptions={
             "local-speed-up": lambda factor: factor,
@@ -135,4 +171,4 @@ EXERCISES = (
         units={"share": "%", "factor": "×"},
         facts=lambda share, factor: {"left": (1 - share + share / factor, "%")},
     ),
-)  # fmt: skip
+)

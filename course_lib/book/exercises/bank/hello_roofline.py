@@ -38,8 +38,18 @@ def _sizes(dtype: str = "fp16") -> dict[str, Any]:
 
 EXERCISES = (
     Exercise(
-        "hello-fraction", CHAPTER, "%",
-        {"intensity ridge": ((50.0, 156.0), (20.0, 139.0), (64.0, 295.0), (80.0, 206.0), (100.0, 281.0))},
+        "hello-fraction",
+        CHAPTER,
+        "%",
+        {
+            "intensity ridge": (
+                (50.0, 156.0),
+                (20.0, 139.0),
+                (64.0, 295.0),
+                (80.0, 206.0),
+                (100.0, 281.0),
+            )
+        },
         answer=lambda intensity, ridge: intensity / ridge,
         misconceptions={
             "inverted": lambda intensity, ridge: ridge / intensity,
@@ -49,7 +59,10 @@ EXERCISES = (
         units={"intensity": "FLOP/B", "ridge": "FLOP/B"},
     ),
     Exercise(
-        "hello-ridge", CHAPTER, "FLOP/B", {"chip": _FP16},
+        "hello-ridge",
+        CHAPTER,
+        "FLOP/B",
+        {"chip": _FP16},
         answer=lambda chip: chip.ridge("fp16"),
         misconceptions={
             "sparse": lambda chip: sparse_ridge(chip, "fp16"),
@@ -58,32 +71,54 @@ EXERCISES = (
             "vector-peak": lambda chip: chip.ridge("fp32", "vector"),
             "inverted": lambda chip: 1 / chip.ridge("fp16"),
         },
-        facts=lambda chip: {"peak": (chip.peak("fp16"), "FLOP/s", 4), "bandwidth": (chip.bandwidth, "B/s", 4)},
+        facts=lambda chip: {
+            "peak": (chip.peak("fp16"), "FLOP/s", 4),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+        },
     ),
     Exercise(
-        "hello-math-time", CHAPTER, "s", {"chip": _FP16, "batch": (64, 32, 128, 256, 16)},
+        "hello-math-time",
+        CHAPTER,
+        "s",
+        {"chip": _FP16, "batch": (64, 32, 128, 256, 16)},
         answer=lambda chip, batch: _network(batch).flops / chip.peak("fp16"),
         misconceptions={
             "forgot-2": lambda chip, batch: _network(batch).flops / 2 / chip.peak("fp16"),
-            "sparse": lambda chip, batch: (peak := headline(chip, "fp16")) and _network(batch).flops / peak,
+            "sparse": lambda chip, batch: (
+                (peak := headline(chip, "fp16")) and _network(batch).flops / peak
+            ),
             "one-image": lambda chip: _network(1).flops / chip.peak("fp16"),
             "power-of-ten": lambda chip, batch: 1e3 * _network(batch).flops / chip.peak("fp16"),
         },
         facts=lambda chip: {**_sizes(), "peak": (chip.peak("fp16"), "FLOP/s", 4)},
     ),
     Exercise(
-        "hello-intensity", CHAPTER, "FLOP/B", {"batch": (64, 16, 32, 128, 256), "dtype": ("fp16", "int8")},
+        "hello-intensity",
+        CHAPTER,
+        "FLOP/B",
+        {"batch": (64, 16, 32, 128, 256), "dtype": ("fp16", "int8")},
         answer=lambda batch, dtype: _network(batch, w=dtype).intensity,
         misconceptions={
-            "weights-only": lambda batch, dtype: _network(batch, w=dtype, counted="weights").intensity,
+            "weights-only": lambda batch, dtype: (
+                _network(batch, w=dtype, counted="weights").intensity
+            ),
             "reread-weights": lambda dtype: _network(1, w=dtype).intensity,
             "forgot-2": lambda batch, dtype: _network(batch, w=dtype).intensity / 2,
         },
         facts=_sizes,
     ),
     Exercise(
-        "hello-first-batch", CHAPTER, "",
-        {"chip dtype": (("a100-sxm-80", "fp16"), ("v100-sxm2", "fp16"), ("a100-sxm-80", "int8"), ("tpu-v4", "int8"))},
+        "hello-first-batch",
+        CHAPTER,
+        "",
+        {
+            "chip dtype": (
+                ("a100-sxm-80", "fp16"),
+                ("v100-sxm2", "fp16"),
+                ("a100-sxm-80", "int8"),
+                ("tpu-v4", "int8"),
+            )
+        },
         answer=_first,
         misconceptions={
             "weights-only": lambda chip, dtype: _first(chip, dtype, exact=False),
@@ -94,8 +129,13 @@ EXERCISES = (
         whole=True,
     ),
     Exercise(
-        "hello-in-flight", CHAPTER, "B",
-        {"chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "t4"), "latency": (600e-9, 500e-9, 700e-9, 800e-9)},
+        "hello-in-flight",
+        CHAPTER,
+        "B",
+        {
+            "chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "t4"),
+            "latency": (600e-9, 500e-9, 700e-9, 800e-9),
+        },
         answer=lambda chip, latency: chip.bandwidth * latency,
         misconceptions={
             "bits": lambda chip, latency: 8 * chip.bandwidth * latency,
@@ -105,4 +145,4 @@ EXERCISES = (
         units={"latency": "s"},
         facts=lambda chip: {"bandwidth": (chip.bandwidth, "B/s", 4)},
     ),
-)  # fmt: skip
+)

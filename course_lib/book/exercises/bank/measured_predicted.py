@@ -1,4 +1,6 @@
-"""Exercises of the chapter *Measured against predicted*: from a bound to a time that somebody measures."""
+"""Exercises of the chapter *Measured against predicted*: from a bound to a time that somebody
+measures.
+"""
 
 from course_lib.book.exercises.bank.shared import headline
 from course_lib.book.exercises.problem import Exercise
@@ -33,23 +35,37 @@ def _excess(chip: Accelerator, llama: str, speed: float) -> float:
 
 EXERCISES = (
     Exercise(
-        "measured-clock", CHAPTER, "%", {"chip": _CLOCKED, "slow": (0.75, 0.7, 0.8), "reached": (0.88, 0.92, 0.84)},
+        "measured-clock",
+        CHAPTER,
+        "%",
+        {"chip": _CLOCKED, "slow": (0.75, 0.7, 0.8), "reached": (0.88, 0.92, 0.84)},
         answer=lambda reached: reached,
         misconceptions={
             "stated-clock": lambda slow, reached: reached * slow,
             "clock-inverted": lambda slow, reached: reached * slow**2,
-            "sparse": lambda chip, reached, slow: reached * _peak_at(chip, slow) / ((headline(chip) or 0.0) * slow),
+            "sparse": lambda chip, reached, slow: (
+                reached * _peak_at(chip, slow) / ((headline(chip) or 0.0) * slow)
+            ),
             "complement": lambda reached: 1 - reached,
         },
         facts=lambda chip, slow, reached: {
-            "peak": (chip.peak("bf16"), "FLOP/s", 4), "clock": (_clock(chip), "Hz", 4), "now": (slow * _clock(chip), "Hz", 4),
-            "rate": (reached * _peak_at(chip, slow), "FLOP/s", 4), "scaled": (_peak_at(chip, slow), "FLOP/s", 4),
+            "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "clock": (_clock(chip), "Hz", 4),
+            "now": (slow * _clock(chip), "Hz", 4),
+            "rate": (reached * _peak_at(chip, slow), "FLOP/s", 4),
+            "scaled": (_peak_at(chip, slow), "FLOP/s", 4),
         },
         tolerance=0.01,
     ),
     Exercise(
-        "measured-stream", CHAPTER, "s",
-        {"chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "l40s"), "moved": (15e9, 8e9, 27e9), "share": (0.8, 0.75, 0.85)},
+        "measured-stream",
+        CHAPTER,
+        "s",
+        {
+            "chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "l40s"),
+            "moved": (15e9, 8e9, 27e9),
+            "share": (0.8, 0.75, 0.85),
+        },
         answer=lambda chip, moved, share: moved / chip.bandwidth / share,
         misconceptions={
             "datasheet-bandwidth": lambda chip, moved: moved / chip.bandwidth,
@@ -58,48 +74,88 @@ EXERCISES = (
             "power-of-ten": lambda chip, moved, share: 1e3 * moved / chip.bandwidth / share,
         },
         units={"moved": "B", "share": "%"},
-        facts=lambda chip, moved: {"bandwidth": (chip.bandwidth, "B/s", 4), "bound": (moved / chip.bandwidth, "s")},
+        facts=lambda chip, moved: {
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+            "bound": (moved / chip.bandwidth, "s"),
+        },
     ),
     Exercise(
-        "measured-gaps", CHAPTER, "s",
-        {"chip": ("h100-sxm", "h200-sxm", "b200-sxm"), "moved": (15e9, 8e9), "share": (0.8, 0.75), "kernels": (250, 300, 400),
-         "each": (6e-6, 8e-6)},
+        "measured-gaps",
+        CHAPTER,
+        "s",
+        {
+            "chip": ("h100-sxm", "h200-sxm", "b200-sxm"),
+            "moved": (15e9, 8e9),
+            "share": (0.8, 0.75),
+            "kernels": (250, 300, 400),
+            "each": (6e-6, 8e-6),
+        },
         answer=_step,
         misconceptions={
             "no-gaps": lambda chip, moved, share: _step(chip, moved, share, 0, 0.0),
-            "datasheet-bandwidth": lambda chip, moved, kernels, each: _step(chip, moved, 1.0, kernels, each),
-            "multiplied": lambda chip, moved, share, kernels, each: _step(chip, moved, 1 / share, kernels, each),
+            "datasheet-bandwidth": lambda chip, moved, kernels, each: _step(
+                chip, moved, 1.0, kernels, each
+            ),
+            "multiplied": lambda chip, moved, share, kernels, each: _step(
+                chip, moved, 1 / share, kernels, each
+            ),
             "gaps-only": lambda kernels, each: kernels * each,
         },
         units={"moved": "B", "share": "%", "each": "s"},
         facts=lambda chip, moved, share, kernels, each: {
-            "bandwidth": (chip.bandwidth, "B/s", 4), "streamed": (moved / chip.bandwidth / share, "s"),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+            "streamed": (moved / chip.bandwidth / share, "s"),
             "gaps": (kernels * each, "s"),
         },
     ),
     Exercise(
-        "measured-mfu", CHAPTER, "%",
-        {"chip speed": (("h100-sxm", 9000.0), ("h200-sxm", 10_000.0), ("a100-sxm-80", 3200.0), ("h100-sxm", 7500.0)),
-         "llama": ("llama-3-8b", "llama-2-7b"), "length": (8192, 4096, 6144)},
+        "measured-mfu",
+        CHAPTER,
+        "%",
+        {
+            "chip speed": (
+                ("h100-sxm", 9000.0),
+                ("h200-sxm", 10_000.0),
+                ("a100-sxm-80", 3200.0),
+                ("h100-sxm", 7500.0),
+            ),
+            "llama": ("llama-3-8b", "llama-2-7b"),
+            "length": (8192, 4096, 6144),
+        },
         answer=lambda chip, llama, speed, length: train.mfu(llama, chip, speed, length),
         misconceptions={
             "no-attention": _parameters_only,
-            "causal-half": lambda chip, llama, speed, length: train.mfu(llama, chip, speed, length, causal=True),
-            "forward-pass-only": lambda chip, llama, speed, length: train.mfu(llama, chip, speed, length) / 3,
-            "sparse": lambda chip, llama, speed, length: train.mfu(llama, chip, speed, length)
-            * chip.peak("bf16") / (headline(chip) or float("nan")),
+            "causal-half": lambda chip, llama, speed, length: train.mfu(
+                llama, chip, speed, length, causal=True
+            ),
+            "forward-pass-only": lambda chip, llama, speed, length: (
+                train.mfu(llama, chip, speed, length) / 3
+            ),
+            "sparse": lambda chip, llama, speed, length: (
+                train.mfu(llama, chip, speed, length)
+                * chip.peak("bf16")
+                / (headline(chip) or float("nan"))
+            ),
         },
         units={"speed": "", "length": ""},
         facts=lambda chip, llama, speed, length: {
-            "parameters": (transformer(llama).parameters, ""), "layers": (transformer(llama).layers, ""),
-            "width": (transformer(llama).width, ""), "peak": (chip.peak("bf16"), "FLOP/s", 4),
-            "each": (train.flops(llama, length), "FLOP"), "rate": (train.flops(llama, length) * speed, "FLOP/s"),
+            "parameters": (transformer(llama).parameters, ""),
+            "layers": (transformer(llama).layers, ""),
+            "width": (transformer(llama).width, ""),
+            "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "each": (train.flops(llama, length), "FLOP"),
+            "rate": (train.flops(llama, length) * speed, "FLOP/s"),
         },
     ),
     Exercise(
-        "measured-claim", CHAPTER, "×",
-        {"chip": ("h100-sxm", "a100-sxm-80", "h200-sxm"), "llama": ("llama-2-70b", "llama-2-13b", "llama-3-70b"),
-         "speed": (600, 900, 1500)},
+        "measured-claim",
+        CHAPTER,
+        "×",
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm"),
+            "llama": ("llama-2-70b", "llama-2-13b", "llama-3-70b"),
+            "speed": (600, 900, 1500),
+        },
         answer=_excess,
         misconceptions={
             "inverted": lambda chip, llama, speed: 1 / _excess(chip, llama, speed),
@@ -108,8 +164,9 @@ EXERCISES = (
             "bits": lambda chip, llama, speed: 8 * _excess(chip, llama, speed),
         },
         facts=lambda chip, llama, speed: {
-            "moved": (_excess(chip, llama, speed) * chip.bandwidth / speed, "B"), "bandwidth": (chip.bandwidth, "B/s", 4),
+            "moved": (_excess(chip, llama, speed) * chip.bandwidth / speed, "B"),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
             "needed": (_excess(chip, llama, speed) * chip.bandwidth, "B/s"),
         },
     ),
-)  # fmt: skip
+)

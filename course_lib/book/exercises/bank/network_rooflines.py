@@ -36,21 +36,31 @@ def _latency_size(chip: Accelerator, n: int, latency: float, count: int | None =
 
 EXERCISES = (
     Exercise(
-        "network-two-chips", CHAPTER, "", {"chip": _TPUS},
+        "network-two-chips",
+        CHAPTER,
+        "",
+        {"chip": _TPUS},
         answer=_contraction,
         misconceptions={
             "bidirectional": lambda chip: _contraction(chip) / 2,
             "whole-product": lambda chip: _contraction(chip) / 2,
             "elements": lambda chip: _contraction(chip) / 2,
             "gigabits": lambda chip: _contraction(chip) * 8,
-            "classic-link": lambda chip: _contraction(chip, chip.classic["link"].si) if "link" in chip.classic else None,
+            "classic-link": lambda chip: (
+                _contraction(chip, chip.classic["link"].si) if "link" in chip.classic else None
+            ),
             "memory-ridge": lambda chip: chip.ridge("bf16"),
         },
-        facts=lambda chip: {"peak": (chip.peak("bf16"), "FLOP/s", 4), "link": (chip.links["ici"].per_direction, "B/s")},
+        facts=lambda chip: {
+            "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "link": (chip.links["ici"].per_direction, "B/s"),
+        },
         tolerance=0.01,
     ),
     Exercise(
-        "network-all-reduce", CHAPTER, "s",
+        "network-all-reduce",
+        CHAPTER,
+        "s",
         {"chip": _NVLINK, "n": (8, 4), "message": (1e9, 16e9, 140e9, 2e8)},
         answer=_reduced,
         misconceptions={
@@ -58,17 +68,24 @@ EXERCISES = (
             "bidirectional": lambda chip, n, message: _reduced(chip, message, n) / 2,
             "many-chips": lambda chip, message: 2 * message / _all_links(chip),
             "one-pass": lambda chip, message: message / _all_links(chip),
-            "one-link": lambda chip, n, message: _reduced(chip, message, n, link=chip.links["nvlink"].per_direction),
+            "one-link": lambda chip, n, message: _reduced(
+                chip, message, n, link=chip.links["nvlink"].per_direction
+            ),
             "power-of-ten": lambda chip, n, message: 1e-3 * _reduced(chip, message, n),
         },
         units={"message": "B"},
         facts=lambda chip, n: {
-            "count": (chip.links["nvlink"].count, ""), "each": (chip.links["nvlink"].per_direction, "B/s"),
-            "link": (_all_links(chip), "B/s"), "share": (2 * (n - 1) / n, ""),
+            "count": (chip.links["nvlink"].count, ""),
+            "each": (chip.links["nvlink"].per_direction, "B/s"),
+            "link": (_all_links(chip), "B/s"),
+            "share": (2 * (n - 1) / n, ""),
         },
     ),
     Exercise(
-        "network-tokens-nvlink", CHAPTER, "", {"chip": _NVLINK},
+        "network-tokens-nvlink",
+        CHAPTER,
+        "",
+        {"chip": _NVLINK},
         answer=lambda chip: _tokens(chip, _all_links(chip)),
         misconceptions={
             "bidirectional": lambda chip: _tokens(chip, _all_links(chip)) / 2,
@@ -78,27 +95,46 @@ EXERCISES = (
             "sparse": lambda chip: (peak := headline(chip)) and peak / _all_links(chip),
             "one-link": lambda chip: _tokens(chip, chip.links["nvlink"].per_direction),
         },
-        facts=lambda chip: {"peak": (chip.peak("bf16"), "FLOP/s", 4), "link": (_all_links(chip), "B/s")},
+        facts=lambda chip: {
+            "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "link": (_all_links(chip), "B/s"),
+        },
     ),
     Exercise(
-        "network-tokens-ethernet", CHAPTER, "",
-        {"chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm"), "gigabits": (400, 200), "ports": (8, 4)},
+        "network-tokens-ethernet",
+        CHAPTER,
+        "",
+        {
+            "chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm"),
+            "gigabits": (400, 200),
+            "ports": (8, 4),
+        },
         answer=lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8),
         misconceptions={
             "one-port": lambda chip, gigabits: _tokens(chip, gigabits * 1e9 / 8),
             "gigabits": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9),
             "one-half": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) / 2,
-            "forward-only": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2,
-            "sparse": lambda chip, gigabits, ports: (peak := headline(chip)) and peak / (ports * gigabits * 1e9 / 8),
-            "whole-step": lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8) * 2 / 3,
+            "forward-only": lambda chip, gigabits, ports: (
+                _tokens(chip, ports * gigabits * 1e9 / 8) * 2
+            ),
+            "sparse": lambda chip, gigabits, ports: (
+                (peak := headline(chip)) and peak / (ports * gigabits * 1e9 / 8)
+            ),
+            "whole-step": lambda chip, gigabits, ports: (
+                _tokens(chip, ports * gigabits * 1e9 / 8) * 2 / 3
+            ),
         },
         facts=lambda chip, gigabits, ports: {
-            "peak": (chip.peak("bf16"), "FLOP/s", 4), "port": (gigabits * 1e9 / 8, "B/s"),
+            "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "port": (gigabits * 1e9 / 8, "B/s"),
             "link": (ports * gigabits * 1e9 / 8, "B/s"),
         },
     ),
     Exercise(
-        "network-latency", CHAPTER, "B", {"chip": _NVLINK, "n": (8, 4), "latency": (1e-6, 2e-6, 5e-7)},
+        "network-latency",
+        CHAPTER,
+        "B",
+        {"chip": _NVLINK, "n": (8, 4), "latency": (1e-6, 2e-6, 5e-7)},
         answer=_latency_size,
         misconceptions={
             "one-hop": lambda chip, latency: latency * _all_links(chip),
@@ -109,12 +145,16 @@ EXERCISES = (
         },
         units={"latency": "s"},
         facts=lambda chip, n, latency: {
-            "link": (_all_links(chip), "B/s"), "hops": (2 * (n - 1), ""), "share": (2 * (n - 1) / n, ""),
+            "link": (_all_links(chip), "B/s"),
+            "hops": (2 * (n - 1), ""),
+            "share": (2 * (n - 1) / n, ""),
             "waiting": (2 * (n - 1) * latency, "s"),
         },
     ),
     Exercise(
-        "network-bus-bandwidth", CHAPTER, "B/s",
+        "network-bus-bandwidth",
+        CHAPTER,
+        "B/s",
         {"n": (8, 4, 16), "message": (1e9, 4e9), "rate": (264e9, 205e9, 230e9)},
         answer=lambda n, rate: rate * 2 * (n - 1) / n,
         misconceptions={
@@ -125,12 +165,19 @@ EXERCISES = (
         },
         units={"message": "B"},
         facts=lambda n, message, rate: {
-            "seconds": (message / rate, "s", 4), "algbw": (rate, "B/s"), "share": (2 * (n - 1) / n, ""),
+            "seconds": (message / rate, "s", 4),
+            "algbw": (rate, "B/s"),
+            "share": (2 * (n - 1) / n, ""),
         },
     ),
     Exercise(
-        "network-in-switch", CHAPTER, "×", {"n": (8, 4, 16, 32)},
-        answer=lambda n: network.all_reduce(1.0, 1.0, n) / network.all_reduce(1.0, 1.0, n, algorithm="in-switch"),
+        "network-in-switch",
+        CHAPTER,
+        "×",
+        {"n": (8, 4, 16, 32)},
+        answer=lambda n: (
+            network.all_reduce(1.0, 1.0, n) / network.all_reduce(1.0, 1.0, n, algorithm="in-switch")
+        ),
         misconceptions={
             "many-chips": lambda: 2.0,
             "one-half": lambda n: (n - 1) / n,
@@ -140,4 +187,4 @@ EXERCISES = (
         facts=lambda n: {"ring": (2 * (n - 1) / n, "")},
         tolerance=0.01,
     ),
-)  # fmt: skip
+)

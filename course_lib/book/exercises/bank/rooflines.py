@@ -21,7 +21,9 @@ def _sparse_bound(chip: Accelerator, flops: float, moved: float) -> float | None
     return max(flops / peak, moved / chip.bandwidth) if peak else None
 
 
-def _layer_batch(chip: Accelerator, D: int, F: int, *, w: str = "bf16", compute: str | None = None) -> Any:
+def _layer_batch(
+    chip: Accelerator, D: int, F: int, *, w: str = "bf16", compute: str | None = None
+) -> Any:
     return critical_batch(lambda batch: ops.matmul(batch, D, F, w=w, compute=compute), chip)
 
 
@@ -33,13 +35,17 @@ def _without_result(chip: Accelerator, D: int, F: int) -> Any:
     return critical_batch(layer, chip)
 
 
-def _two(chip: Accelerator, work: tuple[float, ...]) -> tuple[tuple[float, float], tuple[float, float]]:
+def _two(
+    chip: Accelerator, work: tuple[float, ...]
+) -> tuple[tuple[float, float], tuple[float, float]]:
     return _clocks(chip, work[0], work[1]), _clocks(chip, work[2], work[3])
 
 
 EXERCISES = (
     Exercise(
-        "rooflines-trillion", CHAPTER, "s",
+        "rooflines-trillion",
+        CHAPTER,
+        "s",
         {"chip": SIXTEEN_BIT, "flops": (1e12, 2e12, 5e12, 4e11)},
         answer=lambda chip, flops: flops / chip.peak("bf16"),
         misconceptions={
@@ -52,9 +58,13 @@ EXERCISES = (
         facts=lambda chip: {"peak": (chip.peak("bf16"), "FLOP/s", 4)},
     ),
     Exercise(
-        "rooflines-which-clock", CHAPTER, "s",
-        {"chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "l40s"),
-         "flops moved": ((2e12, 4e9), (1e12, 9e9), (4e11, 6e9), (8e12, 5e9), (5e12, 3e9))},
+        "rooflines-which-clock",
+        CHAPTER,
+        "s",
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "l40s"),
+            "flops moved": ((2e12, 4e9), (1e12, 9e9), (4e11, 6e9), (8e12, 5e9), (5e12, 3e9)),
+        },
         answer=lambda chip, flops, moved: max(_clocks(chip, flops, moved)),
         misconceptions={
             "shorter-clock": lambda chip, flops, moved: min(_clocks(chip, flops, moved)),
@@ -64,30 +74,44 @@ EXERCISES = (
         },
         units={"flops": "FLOP", "moved": "B"},
         facts=lambda chip, flops, moved: {
-            "math": (_clocks(chip, flops, moved)[0], "s"), "memory": (_clocks(chip, flops, moved)[1], "s"),
-            "both": (sum(_clocks(chip, flops, moved)), "s"), "ridge": (chip.ridge("bf16"), "FLOP/B"),
+            "math": (_clocks(chip, flops, moved)[0], "s"),
+            "memory": (_clocks(chip, flops, moved)[1], "s"),
+            "both": (sum(_clocks(chip, flops, moved)), "s"),
+            "ridge": (chip.ridge("bf16"), "FLOP/B"),
             "intensity": (flops / moved, "FLOP/B"),
         },
     ),
     Exercise(
-        "rooflines-layer-batch", CHAPTER, "",
-        {"chip": ("h100-sxm", "tpu-v5e", "a100-sxm-80", "h200-sxm", "mi300x"),
-         "D F": ((4096, 14336), (8192, 28672), (5120, 13824), (4096, 11008), (8192, 8192))},
+        "rooflines-layer-batch",
+        CHAPTER,
+        "",
+        {
+            "chip": ("h100-sxm", "tpu-v5e", "a100-sxm-80", "h200-sxm", "mi300x"),
+            "D F": ((4096, 14336), (8192, 28672), (5120, 13824), (4096, 11008), (8192, 8192)),
+        },
         answer=_layer_batch,
         misconceptions={
             "rule-of-thumb": lambda chip: above(chip.ridge("bf16")),
-            "sparse": lambda chip, D, F: (rate := sparse_ridge(chip)) and above(D * F / max(D * F / rate - D - F, 1e-300)),
+            "sparse": lambda chip, D, F: (
+                (rate := sparse_ridge(chip)) and above(D * F / max(D * F / rate - D - F, 1e-300))
+            ),
             "forgot-result": _without_result,
             "rounded-down": lambda chip, D, F: _layer_batch(chip, D, F) - 1,
         },
         facts=lambda chip: {
-            "ridge": (chip.ridge("bf16"), "FLOP/B", 4), "rule": (above(chip.ridge("bf16")), ""),
+            "ridge": (chip.ridge("bf16"), "FLOP/B", 4),
+            "rule": (above(chip.ridge("bf16")), ""),
         },
         whole=True,
     ),
     Exercise(
-        "rooflines-int8-weights", CHAPTER, "",
-        {"chip": ("tpu-v5e", "h100-sxm", "a100-sxm-80", "tpu-v6e", "mi300x"), "D": (8192, 4096, 16384)},
+        "rooflines-int8-weights",
+        CHAPTER,
+        "",
+        {
+            "chip": ("tpu-v5e", "h100-sxm", "a100-sxm-80", "tpu-v6e", "mi300x"),
+            "D": (8192, 4096, 16384),
+        },
         answer=lambda chip, D: _layer_batch(chip, D, D, w="int8"),
         misconceptions={
             "rule-of-thumb": lambda chip: above(chip.ridge("bf16") / 2),
@@ -95,12 +119,24 @@ EXERCISES = (
             "int8-peak": lambda chip, D: _layer_batch(chip, D, D, w="int8", compute="int8"),
             "rounded-down": lambda chip, D: _layer_batch(chip, D, D, w="int8") - 1,
         },
-        facts=lambda chip: {"ridge": (chip.ridge("bf16"), "FLOP/B", 4), "rule": (above(chip.ridge("bf16") / 2), "")},
+        facts=lambda chip: {
+            "ridge": (chip.ridge("bf16"), "FLOP/B", 4),
+            "rule": (above(chip.ridge("bf16") / 2), ""),
+        },
         whole=True,
     ),
     Exercise(
-        "rooflines-local", CHAPTER, "",
-        {"sequences length chips": ((1024, 2048, 512), (512, 4096, 128), (256, 8192, 64), (2048, 4096, 1024))},
+        "rooflines-local",
+        CHAPTER,
+        "",
+        {
+            "sequences length chips": (
+                (1024, 2048, 512),
+                (512, 4096, 128),
+                (256, 8192, 64),
+                (2048, 4096, 1024),
+            )
+        },
         answer=lambda sequences, length, chips: sequences * length / chips,
         misconceptions={
             "total-batch": lambda sequences, length: sequences * length,
@@ -111,8 +147,13 @@ EXERCISES = (
         whole=True,
     ),
     Exercise(
-        "rooflines-dot", CHAPTER, "FLOP/s",
-        {"chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "tpu-v5p", "mi300x"), "dtype": ("bf16", "fp32", "fp8")},
+        "rooflines-dot",
+        CHAPTER,
+        "FLOP/s",
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "tpu-v5p", "mi300x"),
+            "dtype": ("bf16", "fp32", "fp8"),
+        },
         answer=lambda chip, dtype: chip.bandwidth / itemsize(dtype),
         misconceptions={
             "matrix-peak": lambda chip: chip.peak("bf16"),
@@ -122,12 +163,19 @@ EXERCISES = (
             "per-number": lambda chip: chip.bandwidth,
         },
         facts=lambda chip, dtype: {
-            "bandwidth": (chip.bandwidth, "B/s", 4), "size": (itemsize(dtype), ""), "intensity": (1 / itemsize(dtype), "FLOP/B"),
+            "bandwidth": (chip.bandwidth, "B/s", 4),
+            "size": (itemsize(dtype), ""),
+            "intensity": (1 / itemsize(dtype), "FLOP/B"),
         },
     ),
     Exercise(
-        "rooflines-tile", CHAPTER, "FLOP/B",
-        {"bm bn": ((128, 128), (128, 256), (64, 128), (256, 256), (64, 256)), "dtype": ("bf16", "fp8", "fp32")},
+        "rooflines-tile",
+        CHAPTER,
+        "FLOP/B",
+        {
+            "bm bn": ((128, 128), (128, 256), (64, 128), (256, 256), (64, 256)),
+            "dtype": ("bf16", "fp8", "fp32"),
+        },
         answer=lambda bm, bn, dtype: 2 * bm * bn / (bm + bn) / itemsize(dtype),
         misconceptions={
             "forgot-2": lambda bm, bn, dtype: bm * bn / (bm + bn) / itemsize(dtype),
@@ -137,19 +185,29 @@ EXERCISES = (
         facts=lambda dtype: {"size": (itemsize(dtype), "")},
     ),
     Exercise(
-        "rooflines-in-a-row", CHAPTER, "s",
-        {"chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "mi300x"),
-         "work": ((4e12, 2e9, 2e11, 8e9), (3e12, 1e9, 1e11, 5e9), (6e12, 4e9, 4e11, 9e9))},
+        "rooflines-in-a-row",
+        CHAPTER,
+        "s",
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "mi300x"),
+            "work": ((4e12, 2e9, 2e11, 8e9), (3e12, 1e9, 1e11, 5e9), (6e12, 4e9, 4e11, 9e9)),
+        },
         answer=lambda chip, work: sum(max(clocks) for clocks in _two(chip, work)),
         misconceptions={
-            "max-of-sums": lambda chip, work: max(_clocks(chip, work[0] + work[2], work[1] + work[3])),
+            "max-of-sums": lambda chip, work: max(
+                _clocks(chip, work[0] + work[2], work[1] + work[3])
+            ),
             "sum": lambda chip, work: sum(_clocks(chip, work[0] + work[2], work[1] + work[3])),
             "longest-only": lambda chip, work: max(max(clocks) for clocks in _two(chip, work)),
         },
         facts=lambda chip, work: {
-            "flops1": (work[0], "FLOP"), "moved1": (work[1], "B"), "flops2": (work[2], "FLOP"), "moved2": (work[3], "B"),
-            "first": (max(_two(chip, work)[0]), "s"), "second": (max(_two(chip, work)[1]), "s"),
+            "flops1": (work[0], "FLOP"),
+            "moved1": (work[1], "B"),
+            "flops2": (work[2], "FLOP"),
+            "moved2": (work[3], "B"),
+            "first": (max(_two(chip, work)[0]), "s"),
+            "second": (max(_two(chip, work)[1]), "s"),
             "ridge": (ridge(chip.peak("bf16"), chip.bandwidth), "FLOP/B"),
         },
     ),
-)  # fmt: skip
+)

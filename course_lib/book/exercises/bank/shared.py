@@ -6,12 +6,23 @@ from typing import Any
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.provenance import UNITS
 
-SIXTEEN_BIT = ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "mi300x", "l40s", "tpu-v5p", "tpu-v6e", "tpu-v5e")
+SIXTEEN_BIT = (
+    "h100-sxm",
+    "a100-sxm-80",
+    "h200-sxm",
+    "b200-sxm",
+    "mi300x",
+    "l40s",
+    "tpu-v5p",
+    "tpu-v6e",
+    "tpu-v5e",
+)
 """Chips with a dense bf16 peak, the most familiar first."""
 
 
 def headline(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The peak with structured sparsity in FLOP/s, as large print has it; `None` where none is printed.
+    """The peak with structured sparsity in FLOP/s, as large print has it; `None` where none is
+    printed.
 
     Examples
     --------
@@ -35,7 +46,8 @@ def above(batch: Any) -> float | None:
 
 
 def sparse_ridge(chip: Accelerator, dtype: str = "bf16") -> float | None:
-    """The ridge point that somebody gets who divides the sparse headline by the bandwidth, FLOP/byte.
+    """The ridge point that somebody gets who divides the sparse headline by the bandwidth,
+    FLOP/byte.
 
     Examples
     --------

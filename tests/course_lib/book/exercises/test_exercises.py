@@ -84,9 +84,25 @@ def test_feedback_opens_with_how_far_from_the_answer_a_misconception_leads():
     for variant in (get(id_).variant() for id_ in IDS):
         for group in variant.groups:
             ratio = group.value / variant.answer
-            exact = [name for name, number in (("twice", 2), ("half", 0.5)) if abs(ratio / number - 1) < 0.005]
-            kind = "near" if abs(ratio - 1) < 0.19 else exact[0] if exact else "times" if not 0.7 < ratio < 1.3 else ""
-            said = openings[kind].partition("{names}")[0].format(ratio=n(ratio, "×", digits=3)) if kind else ""
+            exact = [
+                name
+                for name, number in (("twice", 2), ("half", 0.5))
+                if abs(ratio / number - 1) < 0.005
+            ]
+            kind = (
+                "near"
+                if abs(ratio - 1) < 0.19
+                else exact[0]
+                if exact
+                else "times"
+                if not 0.7 < ratio < 1.3
+                else ""
+            )
+            said = (
+                openings[kind].partition("{names}")[0].format(ratio=n(ratio, "×", digits=3))
+                if kind
+                else ""
+            )
             assert variant.explained(group).startswith(said), (variant.exercise.id, group)
             met.add(kind)
     assert met >= {"near", "twice", "half", "times"}
@@ -97,7 +113,11 @@ def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
     one = get(id_)
     for seed in range(20):
         first, again = one.variant(seed), one.variant(seed)
-        assert (first.given, first.answer, first.groups) == (again.given, again.answer, again.groups)
+        assert (first.given, first.answer, first.groups) == (
+            again.given,
+            again.answer,
+            again.groups,
+        )
     assert len({str(one.variant(seed).given) for seed in range(200)}) >= 4
 
 
@@ -127,7 +147,9 @@ def test_no_question_and_no_hint_gives_the_answer_away(id_):
         variant = get(id_).variant(seed)
         if abs(variant.answer) >= 10:  # a 2 may stand anywhere
             seen = f"{variant.text('question')} {' '.join(variant.hints)}"
-            assert not re.search(rf"(?<![\d.,]){re.escape(variant.shown_answer)}(?![\d.,]*\d)", seen)
+            assert not re.search(
+                rf"(?<![\d.,]){re.escape(variant.shown_answer)}(?![\d.,]*\d)", seen
+            )
 
 
 def test_languages_have_the_same_texts_and_figures():
@@ -231,7 +253,9 @@ def test_verdicts():
     assert check("rooflines-trillion", "0.505 ms").names == ("sparse",)
 
 
-@pytest.mark.parametrize("value", [..., None, True, float("nan"), "", "twelve", "1.01 kg", "1.01 mB", [1]])
+@pytest.mark.parametrize(
+    "value", [..., None, True, float("nan"), "", "twelve", "1.01 kg", "1.01 mB", [1]]
+)
 def test_what_is_no_answer_is_an_error_that_says_so(value):
     with pytest.raises(CourseError, match="value"):
         check("rooflines-trillion", value)
@@ -243,12 +267,19 @@ def test_an_unknown_exercise_is_an_error_with_the_nearest_id():
 
 
 def test_an_exercise_without_a_variant_says_so():
-    one = exercises.Exercise("x", "rooflines", "", {"a": (1.0,)}, lambda a: a, {"same": lambda a: a})
+    one = exercises.Exercise(
+        "x", "rooflines", "", {"a": (1.0,)}, lambda a: a, {"same": lambda a: a}
+    )
     with pytest.raises(CourseError, match="no variant"):
         one.variant(1)
 
 
-@given(st.floats(min_value=1e-11, max_value=1e19), st.sampled_from(sorted(UNITS)), st.sampled_from(languages()), st.booleans())
+@given(
+    st.floats(min_value=1e-11, max_value=1e19),
+    st.sampled_from(sorted(UNITS)),
+    st.sampled_from(languages()),
+    st.booleans(),
+)
 def test_what_n_writes_is_read_back(value, unit, lang, sci):
     assume(value >= 1 or unit not in ("B", "B/s", "FLOP/s"))  # nobody types a millibyte
     os.environ["COURSE_LANG"] = lang
@@ -264,10 +295,18 @@ def test_what_n_writes_is_read_back(value, unit, lang, sci):
 def test_thousands_are_read_in_every_language(number):
     grouped = f"{number:,}"
     assert parsed(grouped, "", "en") == parsed(grouped, "", "ko") == number
-    assert parsed(grouped.replace(",", "."), "", "es") == parsed(grouped.replace(",", " "), "", "es") == number
+    assert (
+        parsed(grouped.replace(",", "."), "", "es")
+        == parsed(grouped.replace(",", " "), "", "es")
+        == number
+    )
 
 
-@given(st.integers(min_value=0, max_value=10**6), st.text("0123456789", min_size=1, max_size=9), st.sampled_from(languages()))
+@given(
+    st.integers(min_value=0, max_value=10**6),
+    st.text("0123456789", min_size=1, max_size=9),
+    st.sampled_from(languages()),
+)
 def test_a_mark_before_other_than_three_digits_is_a_decimal_mark(whole, fraction, lang):
     assume(len(fraction) != 3 or whole == 0 or whole > 999)
     value = float(f"{whole}.{fraction}")
@@ -276,24 +315,33 @@ def test_a_mark_before_other_than_three_digits_is_a_decimal_mark(whole, fraction
         assert ambiguous(f"{whole}{mark}{fraction} s", lang) is None
 
 
-@given(st.integers(min_value=1, max_value=999), st.integers(min_value=0, max_value=999), st.sampled_from(languages()))
+@given(
+    st.integers(min_value=1, max_value=999),
+    st.integers(min_value=0, max_value=999),
+    st.sampled_from(languages()),
+)
 def test_what_may_be_meant_in_two_ways_is_named_as_it_was_read(whole, three, lang):
     for mark in {"es": ".,"}.get(lang, ","):
         text = f"{whole}{mark}{three:03} ms"
         read, other = ambiguous(text, lang)
         assert parsed(read, "s", lang) == parsed(text, "s", lang)
-        assert sorted([float(read[:-3].replace(",", ".")), float(other[:-3].replace(",", "."))]) == pytest.approx(
-            [whole + three / 1000, whole * 1000 + three]
-        )
+        assert sorted(
+            [float(read[:-3].replace(",", ".")), float(other[:-3].replace(",", "."))]
+        ) == pytest.approx([whole + three / 1000, whole * 1000 + three])
 
 
-def test_an_answer_that_is_not_right_says_how_it_was_read_where_it_may_be_meant_in_two_ways(monkeypatch):
+def test_an_answer_that_is_not_right_says_how_it_was_read_where_it_may_be_meant_in_two_ways(
+    monkeypatch,
+):
     monkeypatch.setenv("COURSE_LANG", "es")
     assert exercises.check("rooflines-trillion", "1.010 ms").text.endswith(
         exercises.phrases()["read-as"].format(read="1010 ms", other="1,010 ms")
     )
     assert exercises.check("rooflines-trillion", "1.0107 ms").verdict == "right"
-    assert exercises.check("rooflines-trillion", "1,011 ms").text == exercises.check("rooflines-trillion", "1,01 ms").text
+    assert (
+        exercises.check("rooflines-trillion", "1,011 ms").text
+        == exercises.check("rooflines-trillion", "1,01 ms").text
+    )
 
 
 @given(st.floats(min_value=-1e15, max_value=1e15, allow_nan=False))
@@ -311,23 +359,40 @@ def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
 @pytest.mark.parametrize(
     ("text", "unit", "lang", "value"),
     [
-        ("1.2e3", "", "en", 1200), ("1.2e3", "", "es", 1200), ("1,2e3", "", "es", 1200), ("1,200", "", "en", 1200),
-        ("1.200", "", "es", 1200), ("1,200", "", "es", 1.2), ("1.200", "", "ko", 1.2), ("0.125", "", "es", 0.125),
-        ("1.01 ms", "s", "en", 1.01e-3), ("1,01 ms", "s", "es", 1.01e-3), ("1.01ms", "s", "ko", 1.01e-3),
-        ("0.99 PFLOP/s", "FLOP/s", "en", 0.99e15), ("990 tflops", "FLOP/s", "en", 990e12),
+        ("1.2e3", "", "en", 1200),
+        ("1.2e3", "", "es", 1200),
+        ("1,2e3", "", "es", 1200),
+        ("1,200", "", "en", 1200),
+        ("1.200", "", "es", 1200),
+        ("1,200", "", "es", 1.2),
+        ("1.200", "", "ko", 1.2),
+        ("0.125", "", "es", 0.125),
+        ("1.01 ms", "s", "en", 1.01e-3),
+        ("1,01 ms", "s", "es", 1.01e-3),
+        ("1.01ms", "s", "ko", 1.01e-3),
+        ("0.99 PFLOP/s", "FLOP/s", "en", 0.99e15),
+        ("990 tflops", "FLOP/s", "en", 990e12),
         ("393 TOP/s", "FLOP/s", "en", 393e12),
-        ("400 Gb/s", "B/s", "en", 50e9), ("50 GB/s", "B/s", "en", 50e9), ("8 GiB", "B", "en", 2**33),
+        ("400 Gb/s", "B/s", "en", 50e9),
+        ("50 GB/s", "B/s", "en", 50e9),
+        ("8 GiB", "B", "en", 2**33),
         ("12,5 %", "%", "es", 0.125),
-        ("2 × 10⁻³", "s", "en", 2e-3), ("10^6", "", "en", 1e6), ("241 tokens", "", "en", 241), ("1.64x", "×", "en", 1.64),
-        ("320 μs", "s", "en", 320e-6), ("320 us", "s", "en", 320e-6), ("−3", "", "en", -3),
+        ("2 × 10⁻³", "s", "en", 2e-3),
+        ("10^6", "", "en", 1e6),
+        ("241 tokens", "", "en", 241),
+        ("1.64x", "×", "en", 1.64),
+        ("320 μs", "s", "en", 320e-6),
+        ("320 us", "s", "en", 320e-6),
+        ("−3", "", "en", -3),
     ],
-)  # fmt: skip
+)
 def test_numbers_as_people_type_them(text, unit, lang, value):
     assert parsed(text, unit, lang) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
-    ("text", "unit", "lang"), [("1,2", "", "en"), ("12,34", "", "ko"), ("1.2.3", "", "es"), ("3 mb/s", "B/s", "en")]
+    ("text", "unit", "lang"),
+    [("1,2", "", "en"), ("12,34", "", "ko"), ("1.2.3", "", "es"), ("3 mb/s", "B/s", "en")],
 )
 def test_what_could_be_meant_in_two_ways_is_refused(text, unit, lang):
     with pytest.raises(CourseError):
@@ -347,9 +412,13 @@ def test_the_form_carries_what_a_page_needs_and_shows_no_answer_at_a_glance(id_,
     html, data = page(id_, monkeypatch)
     variant = get(id_).variant()
     assert data["right"] == pytest.approx(list(variant.right))
-    assert [group[2] for group in data["groups"]] == [variant.explained(group) for group in variant.groups]
+    assert [group[2] for group in data["groups"]] == [
+        variant.explained(group) for group in variant.groups
+    ]
     assert data["number"] == page_grammar(lang)["number"]
-    seen = unescape(re.sub(r"<details>.*?</details>|<script.*?</script>", "", html, flags=re.DOTALL)).replace("\u00a0", " ")
+    seen = unescape(
+        re.sub(r"<details>.*?</details>|<script.*?</script>", "", html, flags=re.DOTALL)
+    ).replace("\u00a0", " ")
     assert variant.text("question") in seen
     if abs(variant.answer) >= 10:
         assert variant.shown_answer not in seen
@@ -369,9 +438,16 @@ def test_a_live_notebook_shows_a_form_that_answers(monkeypatch):
     pytest.importorskip("ipykernel")
     monkeypatch.delenv("COURSE_PRINT", raising=False)
     form = exercise("int8-p2")
-    assert set(form._repr_mimebundle_()) == {"text/markdown", "application/vnd.jupyter.widget-view+json"}
+    assert set(form._repr_mimebundle_()) == {
+        "text/markdown",
+        "application/vnd.jupyter.widget-view+json",
+    }
     _, row, said, steps = form.widget().children
-    for typed, text in (("120", check("int8-p2", 120).text), ("121", check("int8-p2", 121).text), ("x", "value 'x'")):
+    for typed, text in (
+        ("120", check("int8-p2", 120).text),
+        ("121", check("int8-p2", 121).text),
+        ("x", "value 'x'"),
+    ):
         row.children[0].value = typed
         row.children[1].click()
         assert unescape(said.value).startswith(text)
@@ -380,13 +456,24 @@ def test_a_live_notebook_shows_a_form_that_answers(monkeypatch):
 
 def test_feedback_in_a_notebook():
     found = check("int8-p2", 121)
-    assert found._repr_mimebundle_() == {"text/markdown": f"**✓** {found.text}", "text/plain": found.text}
+    assert found._repr_mimebundle_() == {
+        "text/markdown": f"**✓** {found.text}",
+        "text/plain": found.text,
+    }
     assert repr(found) == found.text
 
 
 def test_the_engine_does_not_load_the_bank_or_widgets_before_they_are_needed():
-    code = "import course_lib.book.exercises, sys; print([m for m in sys.modules if 'exercises.bank' in m or m == 'ipywidgets'])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = (
+        "import course_lib.book.exercises, sys; print([m for m in sys.modules if "
+        "'exercises.bank' in m or m == 'ipywidgets'])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_choices_name_chips_and_models_of_the_tables():

@@ -1,4 +1,6 @@
-"""Explorers: their tables are the library's own values, whatever is chosen, and their prints are complete."""
+"""Explorers: their tables are the library's own values, whatever is chosen, and their prints are
+complete.
+"""
 
 import json
 import os
@@ -10,18 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course_lib import (
-    CourseError,
-    chip,
-    critical_batch,
-    explore,
-    llm,
-    n,
-    network,
-    ops,
-    roofline,
-    t,
-)
+from course_lib import CourseError, chip, critical_batch, explore, llm, n, network, ops, roofline, t
 from course_lib.book.explore.grid import NONE, Explorer, short
 from course_lib.book.explore.views import at, chart, marks, ranges, view
 from course_lib.network import Link
@@ -38,13 +29,20 @@ def explorer(request):
 def choices(explorer, count=25):
     """Some choices of every control, the same in every run."""
     pick = random.Random(explorer.name)
-    return [{name: pick.choice(explorer.values(name)) for name in explorer.controls} for _ in range(count)]
+    return [
+        {name: pick.choice(explorer.values(name)) for name in explorer.controls}
+        for _ in range(count)
+    ]
 
 
 def quantities(explorer, chosen, **over):
     place = {**explorer.state(**chosen), **over}
     return SimpleNamespace(
-        **{name: explorer.number(name, place) for name, f in explorer.fields.items() if set(f.axes) <= set(place)}
+        **{
+            name: explorer.number(name, place)
+            for name, f in explorer.fields.items()
+            if set(f.axes) <= set(place)
+        }
     )
 
 
@@ -64,7 +62,9 @@ def test_roofline_is_the_rooflines():
         assert found.ridge == on.ridge(dtype, unit)
         assert found.rate == pytest.approx(min(on.peak(dtype, unit), found.I * on.bandwidth))
         if chosen["kernel"].startswith("matmul"):
-            work = ops.matmul(int(chosen["kernel"][7:]), 8192, 8192, x=dtype, w=dtype, compute=dtype)
+            work = ops.matmul(
+                int(chosen["kernel"][7:]), 8192, 8192, x=dtype, w=dtype, compute=dtype
+            )
             assert (found.I, found.time) == (work.intensity, roofline(work, on).lower)
             assert bound(one, found.bound) == roofline(work, on).bound
 
@@ -104,13 +104,16 @@ def test_upgrade_is_the_ratio_of_two_decodes():
         a, b = chip(chosen["chip"]), chip(chosen["to"])
         forms = ["bf16" if "matrix.bf16" in on.peaks else "fp16" for on in (a, b)]
         steps = [
-            llm.decode(chosen["model"], on, chosen["batch"], explore.CONTEXT, w=w) for on, w in zip((a, b), forms, strict=True)
+            llm.decode(chosen["model"], on, chosen["batch"], explore.CONTEXT, w=w)
+            for on, w in zip((a, b), forms, strict=True)
         ]
         assert found.gain == pytest.approx(steps[0].lower / steps[1].lower)
         assert found.rates == pytest.approx(b.peak(forms[1]) / a.peak(forms[0]))
         assert found.widths == pytest.approx(b.bandwidth / a.bandwidth)
         fits = llm.fits(chosen["model"], b, chosen["batch"], explore.CONTEXT).fits
-        assert one.fields["to_fit"].words[int(found.to_fit)] == t("fits" if fits else "does-not-fit")
+        assert one.fields["to_fit"].words[int(found.to_fit)] == t(
+            "fits" if fits else "does-not-fit"
+        )
 
 
 def test_a_chip_is_no_faster_than_itself():
@@ -126,10 +129,20 @@ def test_network_is_the_sharded_product():
         on = chip(key)
         B, D, count = chosen["B"], chosen["D"], chosen["chips"]
         # Two nodes of one, two or four GPUs with a port each, then nodes of eight.
-        width = {2: 50e9, 4: 100e9, 8: 200e9}.get(count, 400e9) if name == "nodes" else on.links[name].total_per_direction
-        assert found.math == pytest.approx(2 * B * D * D / count / on.peak("bf16" if "matrix.bf16" in on.peaks else "fp16"))
-        assert found.memory == pytest.approx(2 * (B * D / count + D / count * D + B * D) / on.bandwidth)
-        assert found.comms == pytest.approx(network.all_reduce(2 * B * D, Link(width, latency=chosen["latency"]), count))
+        width = (
+            {2: 50e9, 4: 100e9, 8: 200e9}.get(count, 400e9)
+            if name == "nodes"
+            else on.links[name].total_per_direction
+        )
+        assert found.math == pytest.approx(
+            2 * B * D * D / count / on.peak("bf16" if "matrix.bf16" in on.peaks else "fp16")
+        )
+        assert found.memory == pytest.approx(
+            2 * (B * D / count + D / count * D + B * D) / on.bandwidth
+        )
+        assert found.comms == pytest.approx(
+            network.all_reduce(2 * B * D, Link(width, latency=chosen["latency"]), count)
+        )
         longest = max(
             ("compute-bound", found.math),
             ("memory-bound", found.memory),
@@ -149,9 +162,15 @@ def test_decode_is_the_models_and_its_limit_is_the_memory():
         longer = model(c["model"]).extended(8192)
         step = llm.decode(longer, on, c["batch"], c["context"], w=w)
         # Sums over many choices at once may end in another last bit than one alone.
-        assert (found.time, found.rate) == pytest.approx((step.lower, c["batch"] / step.lower), rel=1e-12)
+        assert (found.time, found.rate) == pytest.approx(
+            (step.lower, c["batch"] / step.lower), rel=1e-12
+        )
         fit = llm.fits(c["model"], on, c["batch"], c["context"], w=w)
-        assert (found.needed, found.available, found.most) == (fit.needed, fit.available, fit.max_batch)
+        assert (found.needed, found.available, found.most) == (
+            fit.needed,
+            fit.available,
+            fit.max_batch,
+        )
         assert (found.inside == found.inside) == fit.fits == (c["batch"] <= found.most)
         if found.most:
             limit = llm.decode(longer, on, found.most, c["context"], w=w).lower
@@ -163,7 +182,9 @@ def test_decode_is_the_models_and_its_limit_is_the_memory():
 def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
     monkeypatch.setenv("COURSE_LANG", "es")
     rows = dict(explore.decode().shown(batch=1, context=1024))
-    assert rows["latencia"] == n(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).lower, "s") == "4,52 ms"
+    assert (
+        rows["latencia"] == n(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).lower, "s") == "4,52 ms"
+    )
     assert rows["límite"] == "limitado por memoria"
     critical = [row[-1] for row in explore.batch().shown(D=512, F=512)]
     assert critical[0] == n(critical_batch(lambda B: ops.matmul(B, 512, 512), chip("a100-sxm-80")))
@@ -174,20 +195,32 @@ def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (989.4e12, "FLOP/s", "9.89e14"), (16384.0, "", "16384"), (1.5e-7, "s", "1.5e-7"), (2.394, "×", "2.39"), (0.5, "", "0.5"),
-        (7.196e-3, "s", "0.00720"), (99.96e12, "FLOP/s", "1.00e14"), (499.7, "FLOP/B", "500"), (4096.0, "FLOP/B", "4096"),
-        (1e12, "B", "1e12"), (1.0, "×", "1"),
+        (989.4e12, "FLOP/s", "9.89e14"),
+        (16384.0, "", "16384"),
+        (1.5e-7, "s", "1.5e-7"),
+        (2.394, "×", "2.39"),
+        (0.5, "", "0.5"),
+        (7.196e-3, "s", "0.00720"),
+        (99.96e12, "FLOP/s", "1.00e14"),
+        (499.7, "FLOP/B", "500"),
+        (4096.0, "FLOP/B", "4096"),
+        (1e12, "B", "1e12"),
+        (1.0, "×", "1"),
     ],
-)  # fmt: skip
+)
 def test_short_keeps_what_is_shown(value, unit, text):
     assert short(value, unit) == text
     digits = len(text.partition("e")[0].lstrip("0.").replace(".", ""))
     if digits == 3:
-        assert n(float(text), unit, digits=3).partition(" ")[0].rstrip("0") == n(value, unit).partition(" ")[0].rstrip("0")
+        assert n(float(text), unit, digits=3).partition(" ")[0].rstrip("0") == n(
+            value, unit
+        ).partition(" ")[0].rstrip("0")
 
 
 def test_the_payload_gives_back_every_value(explorer):
-    """Read as the page's script reads it: a string of numbers, or of digits for words, in the order of the axes."""
+    """Read as the page's script reads it: a string of numbers, or of digits for words, in the order
+    of the axes.
+    """
     payload = json.loads(json.dumps(explorer.payload, ensure_ascii=False))
     for name, one in explorer.fields.items():
         packed = payload["fields"][name]
@@ -214,7 +247,10 @@ def test_the_page_has_it_all(explorer, monkeypatch):
     assert re.fullmatch(r"```\{=html\}\n<div .*</div>\n```\n", block, flags=re.DOTALL)
     assert block.count("```") == 2
     assert "aria-label" not in block  # the figure's alternative comes from the page
-    assert [size for size in ("wide", "narrow") if block.count(f'<svg class="{size}" ') == 1] == ["wide", "narrow"]
+    assert [size for size in ("wide", "narrow") if block.count(f'<svg class="{size}" ') == 1] == [
+        "wide",
+        "narrow",
+    ]
     for name in explorer.controls:
         assert f'for="{explorer.id}-{name}"' in block
     body = re.search(r'<script type="application/json">(.*)</script>', block, flags=re.DOTALL)[1]
@@ -263,14 +299,18 @@ def test_live_computes_what_no_table_has():
     here, chosen = at(one, {**start, "B": 77, "D": 5000})
     step = roofline(ops.matmul(77, 5000, 8192), chip("h100-sxm"))
     assert here.shown(**chosen)[1][1:3] == [n(step.attainable, "FLOP/s"), n(step.lower, "s")]
-    with pytest.raises(CourseError, match=r"B must be one that the explorer 'batch' offers: .* \(got 77\)"):
+    with pytest.raises(
+        CourseError, match=r"B must be one that the explorer 'batch' offers: .* \(got 77\)"
+    ):
         one.shown(B=77)
 
 
 def test_the_widget_recomputes_and_says_what_it_cannot():
     pytest.importorskip("ipywidgets")
     decode = explore.decode().widget()
-    fields = {child.description: child for child in decode.children if getattr(child, "description", "")}
+    fields = {
+        child.description: child for child in decode.children if getattr(child, "description", "")
+    }
     picture, table = decode.children[-2:]
     before = picture.value
     fields[t("batch")].value = 33
@@ -279,8 +319,12 @@ def test_the_widget_recomputes_and_says_what_it_cannot():
     fields[t("chip")].value = "b300-sxm"
     assert n(llm.decode("llama-3-8b", "b300-sxm", 33, 2048).lower, "s") in table.value
     split = explore.network().widget()
-    next(child for child in split.children if getattr(child, "description", "") == "D = F").value = 1000
-    next(child for child in split.children if getattr(child, "description", "") == t("chips")).value = 7
+    next(
+        child for child in split.children if getattr(child, "description", "") == "D = F"
+    ).value = 1000
+    next(
+        child for child in split.children if getattr(child, "description", "") == t("chips")
+    ).value = 7
     assert "must divide by the chips" in split.children[-1].value
 
 
@@ -299,7 +343,9 @@ def test_a_live_kernel_gets_the_widget_beside_the_picture(monkeypatch):
 
 def test_what_is_missing_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"):
+    with pytest.raises(
+        CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"
+    ):
         explore.decode().html()
     monkeypatch.setattr("course_lib.book.explore.views.find_spec", lambda name: None)
     with pytest.raises(CourseError, match="a live explorer needs ipywidgets"):
@@ -312,10 +358,19 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch):
     [
         (lambda: explore.roofline("h10"), "unknown chip 'h10'"),
         (lambda: explore.roofline(dtype="fp64"), "unknown dtype 'fp64'"),
-        (lambda: explore.batch(B=3), r"B must be one that the explorer 'batch' offers: 1, 2, .* \(got 3\)"),
-        (lambda: explore.upgrade("i5-8250u"), "chip must be one that the explorer 'upgrade' offers"),
+        (
+            lambda: explore.batch(B=3),
+            r"B must be one that the explorer 'batch' offers: 1, 2, .* \(got 3\)",
+        ),
+        (
+            lambda: explore.upgrade("i5-8250u"),
+            "chip must be one that the explorer 'upgrade' offers",
+        ),
         (lambda: explore.decode().shown(speed=1), "unknown control 'speed'"),
-        (lambda: explore.decode("gpt-3-175b"), "model must be one that the explorer 'decode' offers"),
+        (
+            lambda: explore.decode("gpt-3-175b"),
+            "model must be one that the explorer 'decode' offers",
+        ),
     ],
 )
 def test_errors(call, message):

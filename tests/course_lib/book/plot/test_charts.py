@@ -23,7 +23,13 @@ def figure(**more):
 
 
 def sweep():
-    return plot.sweep([1, 10, 100], {"2B": [2, 20, 200], "3B": [3, 30, 300]}, x_label="B", y_label="FLOP/B", levels={"π": 100})
+    return plot.sweep(
+        [1, 10, 100],
+        {"2B": [2, 20, 200], "3B": [3, 30, 300]},
+        x_label="B",
+        y_label="FLOP/B",
+        levels={"π": 100},
+    )
 
 
 @pytest.mark.parametrize("make", [figure, sweep])
@@ -40,7 +46,9 @@ def test_another_process_draws_the_same_bytes():
         "print(hashlib.sha256(one.svg().encode() + one.png()).hexdigest())"
     )
     seeded = {**os.environ, "PYTHONHASHSEED": "7"}
-    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=seeded).stdout
+    there = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=seeded
+    ).stdout
     one = figure()
     assert there.strip() == hashlib.sha256(one.svg().encode() + one.png()).hexdigest()
 
@@ -48,11 +56,19 @@ def test_another_process_draws_the_same_bytes():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda a: plot.roofline({"H100": (a(1e15 / 3), 3e12), "A100": (3e14, a(2e12 / 7))}, {"dot": a(0.3)}),
-        lambda a: plot.sweep(
-            x := a(np.geomspace(1, 4096, 40)), {"y": a(x**1.3)}, x_label="B", y_label="s", dots={"y": (x[::4], a(x[::4] ** 1.2))}
+        lambda a: plot.roofline(
+            {"H100": (a(1e15 / 3), 3e12), "A100": (3e14, a(2e12 / 7))}, {"dot": a(0.3)}
         ),
-        lambda a: plot.parity({"A100": (a(np.geomspace(1, 300, 9)), a(np.geomspace(1.4, 500, 9)))}, unit="ms"),
+        lambda a: plot.sweep(
+            x := a(np.geomspace(1, 4096, 40)),
+            {"y": a(x**1.3)},
+            x_label="B",
+            y_label="s",
+            dots={"y": (x[::4], a(x[::4] ** 1.2))},
+        ),
+        lambda a: plot.parity(
+            {"A100": (a(np.geomspace(1, 300, 9)), a(np.geomspace(1.4, 500, 9)))}, unit="ms"
+        ),
     ],
     ids=["roofline", "sweep", "parity"],
 )
@@ -63,7 +79,11 @@ def test_processors_that_differ_in_the_last_bit_draw_the_same_bytes(make, monkey
     assert expected[1] != other.svg()
     exact = LogTransform.transform_non_affine
     for way in (np.inf, -np.inf):
-        monkeypatch.setattr(LogTransform, "transform_non_affine", lambda self, v, to=way: np.nextafter(exact(self, v), to))
+        monkeypatch.setattr(
+            LogTransform,
+            "transform_non_affine",
+            lambda self, v, to=way: np.nextafter(exact(self, v), to),
+        )
         there = make(lambda value, to=way: np.nextafter(value, to))
         assert (there.png(), there.svg()) == expected
 
@@ -99,7 +119,12 @@ def test_an_svg_stands_alone_in_a_page(make):
     assert not {"width", "height"} & set(root.attrib)
     tags = {node.tag.partition("}")[2] for node in root.iter()}
     assert not tags & {"script", "image", "metadata", "foreignObject"}
-    links = [value for node in root.iter() for name, value in node.attrib.items() if name.endswith("href")]
+    links = [
+        value
+        for node in root.iter()
+        for name, value in node.attrib.items()
+        if name.endswith("href")
+    ]
     assert links
     assert all(link.startswith("#") for link in links)
     assert not re.search(r"@import|url\((?!#)|<\?xml|<!DOCTYPE", make().svg())
@@ -112,7 +137,10 @@ def test_an_svg_leaves_the_rest_of_the_page_alone():
 
 def test_labels_stay_text():
     svg = plot.roofline({"A <&> B": (1e15, 3e12)}, {"x & y": 2}).svg()
-    texts = {"".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    texts = {
+        "".join(node.itertext()).strip()
+        for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    }
     assert {"A <&> B", "x & y", "I (FLOP/B)", "FLOP/s"} <= texts
 
 
@@ -122,7 +150,9 @@ def test_figures_on_one_page_share_no_id():
     assert not ids[0] & ids[1]
     for make in (figure, sweep):
         svg = make().svg()
-        assert set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg)) == set(re.findall(r' id="([^"]+)"', svg))
+        assert set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg)) == set(
+            re.findall(r' id="([^"]+)"', svg)
+        )
 
 
 def test_it_prints_exactly_one_kind(monkeypatch):
@@ -130,7 +160,9 @@ def test_it_prints_exactly_one_kind(monkeypatch):
     bundle = figure()._repr_mimebundle_()
     assert list(bundle) == ["text/markdown"]
     block = bundle["text/markdown"]
-    assert re.fullmatch(r'```\{=html\}\n<div class="sizes"><svg .*</svg>\n</div>\n```\n', block, flags=re.DOTALL)
+    assert re.fullmatch(
+        r'```\{=html\}\n<div class="sizes"><svg .*</svg>\n</div>\n```\n', block, flags=re.DOTALL
+    )
     assert block.count("```") == 2
     assert figure().svg() + figure().svg(narrow=True) in block
     assert figure().svg() != figure().svg(narrow=True)
@@ -145,9 +177,18 @@ CROWDED = [
     figure,
     sweep,
     lambda: figure(shade=True),
-    lambda: plot.roofline({"NVLink": (1e15, 4e11), "HBM": (1e15, 3e12)}, {f"B = {b}": b for b in (100, 130, 150, 160)}),
-    lambda: plot.sweep([1, 1e9], {f"a line with a long name {i}": [1, 10 + i] for i in range(4)}, x_label="V", y_label="s"),
-    lambda: plot.parity({f"runs of source {i}": ([1e-9, 1e3], [1e-9, 2e3]) for i in range(6)}, unit="s"),
+    lambda: plot.roofline(
+        {"NVLink": (1e15, 4e11), "HBM": (1e15, 3e12)}, {f"B = {b}": b for b in (100, 130, 150, 160)}
+    ),
+    lambda: plot.sweep(
+        [1, 1e9],
+        {f"a line with a long name {i}": [1, 10 + i] for i in range(4)},
+        x_label="V",
+        y_label="s",
+    ),
+    lambda: plot.parity(
+        {f"runs of source {i}": ([1e-9, 1e3], [1e-9, 2e3]) for i in range(6)}, unit="s"
+    ),
 ]
 
 
@@ -164,7 +205,12 @@ CROWDED.append(dotted)
 def meeting():
     """Lines that end in one place, as far as letters can tell, and one that ends far above."""
     ends = {"one": 10, "two": 10, "three": 10.1, "four": 1000}
-    return plot.sweep([1, 10], {name: [1 + i, end] for i, (name, end) in enumerate(ends.items())}, x_label="B", y_label="s")
+    return plot.sweep(
+        [1, 10],
+        {name: [1 + i, end] for i, (name, end) in enumerate(ends.items())},
+        x_label="B",
+        y_label="s",
+    )
 
 
 CROWDED.append(meeting)
@@ -172,7 +218,9 @@ CROWDED.append(meeting)
 
 def words_in(svg):
     texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
-    return sorted(said for node in texts if re.search("[A-Za-z]", said := "".join(node.itertext()).strip()))
+    return sorted(
+        said for node in texts if re.search("[A-Za-z]", said := "".join(node.itertext()).strip())
+    )
 
 
 @pytest.mark.parametrize("make", CROWDED)
@@ -180,10 +228,18 @@ def test_the_narrow_twin_says_as_much_in_letters_as_large(make):
     one = make()
     wide, narrow = one.svg(), one.svg(narrow=True)
     assert words_in(narrow) == words_in(wide)
-    boxes = [[float(side) for side in re.search(r'viewBox="([^"]+)"', svg)[1].split()] for svg in (wide, narrow)]
+    boxes = [
+        [float(side) for side in re.search(r'viewBox="([^"]+)"', svg)[1].split()]
+        for svg in (wide, narrow)
+    ]
     assert boxes[1][2] <= boxes[0][2] / 2
     # A phone's column of 325 px shows nine points as eleven pixels.
-    assert min(float(size) for size in re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", narrow)) * 325 / boxes[1][2] >= 11
+    assert (
+        min(float(size) for size in re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", narrow))
+        * 325
+        / boxes[1][2]
+        >= 11
+    )
     assert one.svg() == wide
 
 
@@ -197,13 +253,22 @@ def test_no_name_stands_on_another_or_outside(make, narrow):
         axes, frame = figure.figure.axes[0], figure.figure.bbox
         legend = axes.get_legend()
         texts = [
-            text for text in [*axes.texts, *(legend.get_texts() if legend else [])] if text.get_visible() and text.get_text()
+            text
+            for text in [*axes.texts, *(legend.get_texts() if legend else [])]
+            if text.get_visible() and text.get_text()
         ]
-        boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts]  # without leaders
+        boxes = [
+            (text.get_text(), Text.get_window_extent(text)) for text in texts
+        ]  # without leaders
     for said, box in boxes:
-        assert min(box.x0 - frame.x0, frame.x1 - box.x1, box.y0 - frame.y0, frame.y1 - box.y1) >= -1, said
+        assert (
+            min(box.x0 - frame.x0, frame.x1 - box.x1, box.y0 - frame.y0, frame.y1 - box.y1) >= -1
+        ), said
     for (said, one), (other_said, other) in itertools.combinations(boxes, 2):
-        wide, tall = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+        wide, tall = (
+            min(one.x1, other.x1) - max(one.x0, other.x0),
+            min(one.y1, other.y1) - max(one.y0, other.y0),
+        )
         assert wide <= 1 or tall <= 0.4 * min(one.height, other.height), (said, other_said)
 
 
@@ -217,7 +282,11 @@ def test_places_are_short_and_texts_are_whole():
 
 def test_many_dots_say_their_style_once():
     svg = plot.parity({"one": (np.geomspace(1, 2, 50), np.geomspace(1, 3, 50))}, unit="s").svg()
-    dots = re.findall(r'<g[^>]* style="fill: var[^"]*">\s*((?:<use xlink:href="[^"]*" x="[\d.]+" y="[\d.]+"/>\s*)+)</g>', svg)
+    dots = re.findall(
+        r'<g[^>]* style="fill: var[^"]*">\s*((?:<use xlink:href="[^"]*" x="[\d.]+" '
+        r'y="[\d.]+"/>\s*)+)</g>',
+        svg,
+    )
     assert [found.count("<use") for found in dots if found.count("<use") > 10] == [50]
 
 
@@ -226,7 +295,11 @@ def test_each_roof_bends_at_its_ridge_and_carries_the_marks():
     roofs = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert [line.get_xdata()[1] for line in roofs] == [1e15 / 3e12, 3e14 / 2e12]
     assert [line.get_ydata()[1] for line in roofs] == [1e15, 3e14]
-    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"]
+    dots = [
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_marker() == "o"
+    ]
     assert dots == [(0.5, 1.5e12), (0.5, 1e12)]
 
 
@@ -251,7 +324,9 @@ def test_a_sweep_draws_its_values():
 
 def test_dots_take_the_colour_of_their_line():
     dots = {"b": ([1, 10], [3.3, 27])}
-    axes = plot.sweep([1, 10], {"a": [1, 2], "b": [3, 30]}, x_label="B", y_label="s", dots=dots).figure.axes[0]
+    axes = plot.sweep(
+        [1, 10], {"a": [1, 2], "b": [3, 30]}, x_label="B", y_label="s", dots=dots
+    ).figure.axes[0]
     (drawn,) = [line for line in axes.lines if line.get_marker() == "o"]
     assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == dots["b"]
     assert drawn.get_color() == LINES[1]
@@ -267,22 +342,42 @@ def test_lines_are_told_apart():
     [
         (lambda: plot.roofline({}), "roofs must hold at least one"),
         (lambda: plot.roofline({"a": (0, 1)}), "peak must be positive"),
-        (lambda: plot.roofline({"a": (1, float("nan"))}), r"bandwidth must be positive and finite \(got nan\)"),
-        (lambda: plot.roofline({"a": (1, 1)}, intensity=(0, 10)), r"intensity must be positive and finite \(got 0\)"),
-        (lambda: plot.roofline({"a": (1, 1)}, intensity=(1, float("inf"))), "intensity must be positive"),
+        (
+            lambda: plot.roofline({"a": (1, float("nan"))}),
+            r"bandwidth must be positive and finite \(got nan\)",
+        ),
+        (
+            lambda: plot.roofline({"a": (1, 1)}, intensity=(0, 10)),
+            r"intensity must be positive and finite \(got 0\)",
+        ),
+        (
+            lambda: plot.roofline({"a": (1, 1)}, intensity=(1, float("inf"))),
+            "intensity must be positive",
+        ),
         (lambda: plot.roofline({"a": (1, 1)}, {"b": -1}), r"marks\['b'\] must be positive"),
-        (lambda: plot.sweep([1, 2], {"a": [1]}, x_label="x", y_label="y"), r"lines\['a'\] must have one value for each x"),
+        (
+            lambda: plot.sweep([1, 2], {"a": [1]}, x_label="x", y_label="y"),
+            r"lines\['a'\] must have one value for each x",
+        ),
         (lambda: plot.sweep([0, 2], {"a": [1, 2]}, x_label="x", y_label="y"), "x must be positive"),
-        (lambda: plot.sweep([1, 2], {"a": [1, -2]}, x_label="x", y_label="y"), r"lines\['a'\] must be positive .*index \(1,\)"),
+        (
+            lambda: plot.sweep([1, 2], {"a": [1, -2]}, x_label="x", y_label="y"),
+            r"lines\['a'\] must be positive .*index \(1,\)",
+        ),
         (
             lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", levels={"p": -1}),
             r"levels\['p'\] must be positive",
         ),
         (
-            lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", dots={"b": ([1], [2])}),
+            lambda: plot.sweep(
+                [1, 2], {"a": [1, 2]}, x_label="x", y_label="y", dots={"b": ([1], [2])}
+            ),
             "unknown line .b.: choose one of a .*dots belong to a line",
         ),
-        (lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", marks={"m": 0}), r"marks\['m'\] must be positive"),
+        (
+            lambda: plot.sweep([1, 2], {"a": [1, 2]}, x_label="x", y_label="y", marks={"m": 0}),
+            r"marks\['m'\] must be positive",
+        ),
     ],
 )
 def test_errors(call, message):
@@ -293,10 +388,16 @@ def test_errors(call, message):
 def test_parity_puts_each_measurement_over_its_prediction():
     figure = plot.parity({"one": ([1.0, 2.0], [1.5, 2.5]), "two": ([4.0], [4.0])}, unit="s").figure
     axes = figure.axes[0]
-    drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.lines if line.get_transform() == axes.transData}
+    drawn = {
+        tuple(map(tuple, line.get_xydata()))
+        for line in axes.lines
+        if line.get_transform() == axes.transData
+    }
     assert ((1.0, 1.5), (2.0, 2.5)) in drawn
     assert ((4.0, 4.0),) in drawn
-    diagonal = next(line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2)
+    diagonal = next(
+        line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2
+    )
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
     assert axes.get_xlim() == axes.get_ylim()
     assert [axis.get_label_text() for axis in (axes.xaxis, axes.yaxis)] == ["ŷ (s)", "y (s)"]
@@ -306,7 +407,10 @@ def test_parity_puts_each_measurement_over_its_prediction():
     ("points", "message"),
     [
         ({}, "points must hold at least one label"),
-        ({"a": ([1.0, 2.0], [1.0])}, "points\\['a'\\] must have one measurement for each prediction: 2 \\(got 1\\)"),
+        (
+            {"a": ([1.0, 2.0], [1.0])},
+            "points\\['a'\\] must have one measurement for each prediction: 2 \\(got 1\\)",
+        ),
         ({"a": ([1.0], [0.0])}, "points\\['a'\\] must be positive"),
     ],
 )

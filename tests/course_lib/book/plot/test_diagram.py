@@ -1,4 +1,6 @@
-"""The decision diagram: its text is text, it names itself, and it needs neither script nor the page's colours."""
+"""The decision diagram: its text is text, it names itself, and it needs neither script nor the
+page's colours.
+"""
 
 import xml.etree.ElementTree as ET
 
@@ -10,7 +12,10 @@ from course_lib.book.plot.diagram import NARROW, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"markup": WIDTH, "narrow": NARROW}
-FORKS = [("Is it <busy>?", "no", "Launch less & batch.", "yes"), ("Is it near a bound?", "no", "Take another path.", "yes")]
+FORKS = [
+    ("Is it <busy>?", "no", "Launch less & batch.", "yes"),
+    ("Is it near a bound?", "no", "Take another path.", "yes"),
+]
 
 
 def drawn(forks=FORKS, start="Time the step.", end="Another algorithm.", size="markup"):
@@ -36,22 +41,32 @@ def test_every_word_stands_in_the_picture(size):
             assert set(words.split()) <= set(shown.split())
 
 
-@pytest.mark.parametrize("question", ["Is " + "a long question " * 12, "장치가 쉬지 않고 일하고 있는가, 아니면 기다리고 있는가?"])
+@pytest.mark.parametrize(
+    "question",
+    ["Is " + "a long question " * 12, "장치가 쉬지 않고 일하고 있는가, 아니면 기다리고 있는가?"],
+)
 @pytest.mark.parametrize("size", SIZES)
 def test_lines_stay_within_their_boxes(question, size):
     root = ET.fromstring(drawn([(question, "no", "Remedy.", "yes")], size=size))
-    boxes = [[float(box.get(side)) for side in ("x", "y", "width", "height")] for box in root.iter(f"{SVG}rect")]
+    boxes = [
+        [float(box.get(side)) for side in ("x", "y", "width", "height")]
+        for box in root.iter(f"{SVG}rect")
+    ]
     for text in root.iter(f"{SVG}text"):
         x, y = float(text.get("x")), float(text.get("y"))
         if text.text in ("no", "yes", "again"):
             continue
-        assert any(left < x < left + wide and top < y < top + tall for left, top, wide, tall in boxes)
+        assert any(
+            left < x < left + wide and top < y < top + tall for left, top, wide, tall in boxes
+        )
     assert max(left + wide for left, _, wide, _ in boxes) < SIZES[size]
 
 
 def test_two_diagrams_of_a_page_share_no_id():
     first, second = (ET.fromstring(drawn(end=end)) for end in ("One.", "Two."))
-    assert not {one.get("id") for one in first.iter() if one.get("id")} & {one.get("id") for one in second.iter()}
+    assert not {one.get("id") for one in first.iter() if one.get("id")} & {
+        one.get("id") for one in second.iter()
+    }
 
 
 def test_on_a_page_it_takes_the_colours_of_the_page_and_in_a_notebook_it_brings_paper(monkeypatch):

@@ -1,4 +1,6 @@
-"""Published bandwidths of memory-bound operators: none is above the datasheet once the caches cannot help."""
+"""Published bandwidths of memory-bound operators: none is above the datasheet once the caches
+cannot help.
+"""
 
 from statistics import median
 
@@ -32,17 +34,24 @@ def test_all_three_operators_are_memory_bound_on_the_vector_unit():
 
 
 def test_achieved_bandwidth_stays_under_the_datasheet_beyond_the_cache():
-    large = [(op, work.bytes / seconds / A100.bandwidth) for op, array, work, seconds in runs() if array > CACHES * A100.llc]
+    large = [
+        (op, work.bytes / seconds / A100.bandwidth)
+        for op, array, work, seconds in runs()
+        if array > CACHES * A100.llc
+    ]
     assert {op for op, _ in large} == {"softmax", "layernorm", "gelu"}
     assert max(share for _, share in large) < 1
-    # What the bound leaves out: from the same arrays the lower bound is short of the time by this much.
+    # What the bound leaves out: from the same arrays the lower bound is short of the time by this
+    # much.
     assert min(share for _, share in large) == pytest.approx(0.39, abs=0.005)
     gelu = [share for op, share in large if op == "gelu"]
     assert median(gelu) == pytest.approx(0.735, abs=0.05)
 
 
 def test_the_error_of_the_bound_by_size():
-    """Where the array is small the bound is far too low: launches rule, and the error falls as the array grows."""
+    """Where the array is small the bound is far too low: launches rule, and the error falls as the
+    array grows.
+    """
     errors = {}
     for op, array, work, seconds in runs():
         size = "small" if array < 1e6 else "large" if array > CACHES * A100.llc else "middle"
@@ -54,9 +63,13 @@ def test_the_error_of_the_bound_by_size():
 
 
 def test_streams_on_an_h100_pcie_stay_under_its_datasheet():
-    """The white paper's 2039 GB/s, that is: one stream is above the 2.0 TB/s of the vendor's later pages."""
+    """The white paper's 2039 GB/s, that is: one stream is above the 2.0 TB/s of the vendor's later
+    pages.
+    """
     rows, figure = table("stream_h100pcie"), chip("h100-pcie").figures["bandwidth"]
-    assert {float(row["spec_GBps"]) for row in rows} <= {conflict.value for conflict in figure.conflicts}
+    assert {float(row["spec_GBps"]) for row in rows} <= {
+        conflict.value for conflict in figure.conflicts
+    }
     shares = {row["kernel"]: float(row["GBps"]) / float(row["spec_GBps"]) for row in rows}
     assert max(shares.values()) < 1
     assert max(float(row["GBps"]) for row in rows) * 1e9 == pytest.approx(1.008 * figure.si)

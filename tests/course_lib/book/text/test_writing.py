@@ -23,7 +23,9 @@ def read(text, unit, lang="en"):
     if figure[-1] in PREFIXES:
         figure, exponent = figure[:-1].rstrip(), PREFIXES[figure[-1]]
     thousands, decimal = (" ", ",") if lang == "es" else (",", ".")
-    return Decimal(figure.replace(thousands, "").replace(decimal, ".").replace("−", "-")).scaleb(exponent)
+    return Decimal(figure.replace(thousands, "").replace(decimal, ".").replace("−", "-")).scaleb(
+        exponent
+    )
 
 
 @pytest.fixture(params=["en", "es", "ko"])
@@ -92,7 +94,11 @@ def test_numbers_by_language(monkeypatch, call, en, es):
         assert call() == expected
 
 
-@given(st.floats(-1e30, 1e30, allow_subnormal=False), st.sampled_from(["", "s", "B/s", "%", "×", "FLOP/B"]), st.booleans())
+@given(
+    st.floats(-1e30, 1e30, allow_subnormal=False),
+    st.sampled_from(["", "s", "B/s", "%", "×", "FLOP/B"]),
+    st.booleans(),
+)
 def test_a_number_is_plain_text(value, unit, sci):
     text = n(value, unit, sci=sci)
     assert not re.search(r"[*_`\[\]<>|$\\#~^@{}\n\u00a0\u202f\u2009]", text)
@@ -155,12 +161,17 @@ def test_numpy_scalars_are_numbers():
     assert n(np.uint8(200), "%") == "20,000%"
 
 
-@pytest.mark.parametrize(("value", "text"), [(5e-324, "4.94 × 10⁻³²⁴"), (2.5e-310, "2.5 × 10⁻³¹⁰"), (1.5e308, "1.5 × 10³⁰⁸")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5e-324, "4.94 × 10⁻³²⁴"), (2.5e-310, "2.5 × 10⁻³¹⁰"), (1.5e308, "1.5 × 10³⁰⁸")],
+)
 def test_the_ends_of_the_floats_are_numbers_too(value, text):
     assert n(value, sci=True) == text
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "3", True, [1.0], np.array([1.0, 2.0])])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), None, "3", True, [1.0], np.array([1.0, 2.0])]
+)
 def test_what_is_not_one_number_is_refused(value):
     with pytest.raises(CourseError, match=r"value must be one finite number .*t\('never'\)"):
         n(value)
@@ -227,7 +238,9 @@ def test_the_glossary_has_places_to_lead_to_on_the_site_only(lang, monkeypatch):
 
 
 def test_bounds_have_words(lang):
-    assert len({t(bound) for bound in ("compute-bound", "memory-bound", "communication-bound")}) == 3
+    assert (
+        len({t(bound) for bound in ("compute-bound", "memory-bound", "communication-bound")}) == 3
+    )
 
 
 def test_the_language_is_read_at_each_call(monkeypatch):
@@ -243,9 +256,13 @@ def test_the_language_is_read_at_each_call(monkeypatch):
 def test_unknown_terms_and_languages(monkeypatch):
     with pytest.raises(CourseError, match="did you mean 'memory-bound'"):
         t("memory-bond")
-    with pytest.raises(CourseError, match=r"unknown term 'zzzz': .*\(terms are in data/words\.csv\)"):
+    with pytest.raises(
+        CourseError, match=r"unknown term 'zzzz': .*\(terms are in data/words\.csv\)"
+    ):
         t("zzzz")
-    with pytest.raises(CourseError, match=r"unknown language 'fr'.*\(languages are columns of data/words\.csv\)"):
+    with pytest.raises(
+        CourseError, match=r"unknown language 'fr'.*\(languages are columns of data/words\.csv\)"
+    ):
         words("fr")
     monkeypatch.setenv("COURSE_LANG", "xx")
     with pytest.raises(CourseError, match="unknown COURSE_LANG 'xx': choose one of en, es, ko"):
@@ -256,21 +273,32 @@ def test_unknown_terms_and_languages(monkeypatch):
 
 
 def test_columns_of_figures_stand_flush_right_and_columns_of_words_left():
-    rows = [["1", "14 s", "memory-bound", "2026-11-09", ""], ["64", "", "compute-bound", "2026-11-10", "−3 %"]]
+    rows = [
+        ["1", "14 s", "memory-bound", "2026-11-09", ""],
+        ["64", "", "compute-bound", "2026-11-10", "−3 %"],
+    ]
     assert table(list("abcde"), rows).align == "lrlrr"
     assert table(["a", "b"], []).align == "lr"
 
 
 def test_tables_print_markdown_only():
     shown = table(["a|b", "c"], [["x", "1"], ["y", "|2|"]])
-    assert repr(shown).splitlines() == ["| a\\|b | c |", "|:--|--:|", "| x | 1 |", "| y | \\|2\\| |"]
+    assert repr(shown).splitlines() == [
+        "| a\\|b | c |",
+        "|:--|--:|",
+        "| x | 1 |",
+        "| y | \\|2\\| |",
+    ]
     assert shown._repr_mimebundle_() == {"text/markdown": repr(shown)}
 
 
 @pytest.mark.parametrize(
     ("call", "parts"),
     [
-        (lambda: table(["a", "b"], [["1", "2"], ["x", "y", "z"]]), ["row must have 2 cells", "got 3", "['x', 'y', 'z']"]),
+        (
+            lambda: table(["a", "b"], [["1", "2"], ["x", "y", "z"]]),
+            ["row must have 2 cells", "got 3", "['x', 'y', 'z']"],
+        ),
         (lambda: table(["a"], [[]]), ["row must have 1 cells", "got 0"]),
         (lambda: table(["a"], [[None]]), ["cell must be text", "None", "n(), t() or str()"]),
         (lambda: table(["a"], [[np.float64(2.5)]]), ["cell must be text", "2.5"]),
