@@ -12,6 +12,8 @@ from course_lib.calibrate.constants import (
 )
 from course_lib.calibrate.kernels import Constants
 from course_lib.calibrate.prediction import (
+    COMPUTE,
+    MEMORY,
     Prediction,
     achieved,
     all_reduce,
@@ -22,6 +24,8 @@ from course_lib.calibrate.prediction import (
 )
 
 __all__ = [
+    "COMPUTE",
+    "MEMORY",
     "Calibration",
     "CalibrationFile",
     "Constants",

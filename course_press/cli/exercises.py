@@ -87,7 +87,7 @@ def _language(lang: str) -> Iterator[None]:
 def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:
     said = exercises.phrases()
     yield text_cell("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
-    yield code_cell("setup", "from course_lib.exercises import check")
+    yield code_cell("setup", "from course_lib.book.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
         yield text_cell(

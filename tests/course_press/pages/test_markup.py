@@ -8,6 +8,7 @@ import pytest
 from lxml import html
 
 from course_lib import chip, exercises, plot, results, table, tables
+from course_lib.book.reports import products
 from course_lib.book.text import Markdown, code, glossary, html_block, plain
 from course_lib.specs import DATA
 from course_lib.specs import accelerators as specs
@@ -125,10 +126,10 @@ def test_a_device_of_any_name_is_text_in_reports_and_figures():
             intensity=2731,
         ),
     ]
-    svg = results.plot(rows).svg()
+    svg = products.plot(rows).svg()
     assert "<img" not in svg
     assert "&lt;img" in svg
-    found = read(results.report(rows, results.Manifest(lab="lab", command="x")))
+    found = read(products.report(rows, results.Manifest(lab="lab", command="x")))
     assert not found.cssselect("img")
     assert [h.text_content().split()[0] for h in found.cssselect("h1, h2")] == ["lab", "<img"]
 

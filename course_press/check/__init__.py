@@ -1,0 +1,1 @@
+"""The rules of the source, and whether the languages agree."""

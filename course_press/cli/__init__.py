@@ -1,0 +1,1 @@
+"""The command `course`: parses, calls, prints."""

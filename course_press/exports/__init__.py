@@ -1,0 +1,1 @@
+"""What is printed besides the site: notebooks, EPUB, PDF."""

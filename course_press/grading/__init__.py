@@ -1,0 +1,1 @@
+"""Judges learners' files."""

@@ -1,0 +1,1 @@
+"""Runs labs, here and on a rented GPU."""

@@ -1,0 +1,1 @@
+"""The site, by either engine."""
