@@ -21,8 +21,8 @@ lint: $(VENV)/test
 
 # Within a minute: lint, and the tests that neither print a page nor draw, fit or measure for long.
 check: lint
-	$(RUN)/pytest -q tests/test_house.py tests/course_press/test_parity.py tests/course_press/test_source.py tests/course_lib \
-	  $(addprefix --ignore=tests/course_lib/,bench test_calibrate_fit.py test_explore.py test_plot.py)
+	$(RUN)/pytest -q tests/test_architecture.py tests/test_house.py tests/course_press/check tests/course_press/source tests/course_lib \
+	  $(addprefix --ignore=tests/course_lib/,bench calibrate/test_fit.py book/explore book/plot)
 
 test: lint
 	$(RUN)/pytest

@@ -2,7 +2,6 @@
 declared where.
 """
 
-import ast
 import hashlib
 import re
 import tomllib
@@ -12,38 +11,6 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
-LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
-PRESS = sorted((ROOT / "course_press").rglob("*.py"))
-
-
-def imports(file):
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module
-
-
-def test_the_library_knows_nothing_of_the_press():
-    for file in LIBRARY:
-        assert not [
-            name
-            for name in imports(file)
-            if name.partition(".")[0] in ("course_press", "IPython", "pypandoc", "nbclient")
-        ]
-
-
-def test_the_press_computes_no_physics():
-    allowed = {"course_lib", "course_lib.book.text", "course_lib.specs"}
-    for file in PRESS:
-        assert {name for name in imports(file) if name.startswith("course_lib")} <= allowed
-
-
-@pytest.mark.parametrize(
-    "file", LIBRARY + PRESS, ids=lambda file: f"{file.parent.name}/{file.name}"
-)
-def test_modules_stay_small(file):
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= 450
 
 
 def test_what_builds_the_package_is_pinned():

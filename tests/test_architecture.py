@@ -1,0 +1,210 @@
+"""The rooms: which may import which, how large they are, what their names say, and that documents
+know them."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import course_lib
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
+PRESS = sorted((ROOT / "course_press").rglob("*.py"))
+FILES = LIBRARY + PRESS
+ROOMS = sorted({file.parent for file in FILES})
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
+
+MAY_ASK = {
+    "source": {"core"},
+    "run": {"core", "specs"},
+    "check": {"core", "specs", "book"},
+    "outputs": {"core", "specs", "book"},
+    "pages": {"core", "specs", "book.text"},
+    "exports": {"core", "book.text"},
+    "grading": {"core"},
+    "labs": {"core", "specs", "measured", "bench"},
+    "cli": {"core", "specs", "workloads", "measured", "calibrate", "bench", "book"},
+}
+"""Which rooms of the library a room of the press may ask: what it never sees, it cannot compute."""
+
+
+def named(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def parsed(file):
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def where(module, name=""):
+    """The room of the library in which an imported name stands, wherever it was asked for."""
+    if module == "course_lib" and name:
+        thing = getattr(course_lib, name)
+        module = getattr(thing, "__module__", None) or thing.__name__
+        module = "course_lib.core" if thing is course_lib.CourseError else module
+    return module.removeprefix("course_lib").removeprefix(".")
+
+
+def asked(file):
+    """Every room and name of the library that a file imports, by what the name is."""
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Import):
+            yield from (where(a.name) for a in node.names if a.name.startswith("course_lib"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
+            yield from (where(node.module, a.name) for a in node.names)
+
+
+def test_every_room_stands_on_those_below_it(capsys):
+    """The contracts in pyproject.toml, from which docs/architecture.md has its picture."""
+    assert lint_imports(no_cache=True) == 0, capsys.readouterr().out
+
+
+def test_the_library_asks_nothing_of_what_runs_or_prints():
+    for file in LIBRARY:
+        imported = {
+            name.partition(".")[0]
+            for node in ast.walk(parsed(file))
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert not imported & {"course_press", "IPython", "pypandoc", "nbclient"}, named(file)
+
+
+@pytest.mark.parametrize("file", PRESS, ids=named)
+def test_the_press_computes_no_physics(file):
+    room = file.relative_to(ROOT / "course_press").parts[0]
+    for found in asked(file):
+        allowed = MAY_ASK.get(room, set())
+        assert any(found == one or found.startswith(f"{one}.") for one in allowed), found
+
+
+@pytest.mark.parametrize("file", PRESS, ids=named)
+def test_the_press_knows_the_library_by_its_faces(file):
+    """A room by what its `__all__` names, or a public module of it, never what it keeps to itself."""
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
+            module = sys.modules.get(node.module) or __import__(node.module, fromlist=["_"])
+            for alias in node.names:
+                public = getattr(module, "__all__", ())
+                inside = Path(module.__file__).parent / f"{alias.name}.py"
+                assert alias.name in public or inside.is_file(), f"{node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_modules_stay_small(file):
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=named)
+def test_rooms_stay_small(room):
+    assert len([file for file in room.glob("*.py") if file.name != "__init__.py"]) <= 12
+    assert len([one for one in ROOMS if one.parent == room]) <= 12
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=named)
+def test_a_room_says_what_it_is_and_defines_nothing_at_its_door(room):
+    face = parsed(room / "__init__.py")
+    assert ast.get_docstring(face)
+    if room.name in ("course_lib", "course_press"):
+        return
+    rest = face.body[1:]
+    lists = [node for node in rest if isinstance(node, ast.Assign)]
+    assert [ast.unparse(node.targets[0]) for node in lists] in ([], ["__all__"])
+    assert all(isinstance(node, ast.ImportFrom | ast.Assign) for node in rest)
+    assert lists or not rest, "what a room imports at its door is its face: name it in __all__"
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_no_file_hides_behind_an_underscore(file):
+    assert file.stem in ("__init__", "__main__") or not file.stem.startswith("_")
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_no_module_is_named_like_what_it_or_its_room_exports(file):
+    """`import course_lib.core.roofline` would give a function where a module is meant."""
+    own = {n.name for n in parsed(file).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    face = {
+        name
+        for node in ast.walk(parsed(file.parent / "__init__.py"))
+        if isinstance(node, ast.ImportFrom)
+        if (ROOT / node.module.replace(".", "/")).with_suffix(".py").is_file()
+        for name in [alias.asname or alias.name for alias in node.names]
+    }
+    assert file.stem not in own | face
+
+
+def test_a_class_name_stands_once():
+    classes = Counter(
+        node.name
+        for file in FILES
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("file", LIBRARY, ids=named)
+def test_the_library_writes_no_markup(file):
+    """How a result looks on a page is the press's affair; pictures are the library's."""
+    if "plot" in file.parts:
+        return
+    docs = {
+        id(node.value)
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            assert not re.search(r"</?[a-z][a-z0-9]*(?: [a-z-]+=|/?>)", node.value), node.lineno
+
+
+def test_one_place_asks_each_variable_of_the_environment():
+    """A setting that two places read is two settings."""
+    places = {}
+    for file in FILES:
+        for node in ast.walk(parsed(file)):
+            text = ast.unparse(node) if isinstance(node, ast.Call | ast.Subscript) else ""
+            if asked := re.match(r"os\.(?:environ\.get\(|getenv\(|environ\[)'(COURSE_\w+)'", text):
+                places.setdefault(asked[1], set()).add(named(file))
+    assert places
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_every_path_that_a_document_names_exists(document):
+    text = re.sub(r"(?ms)^```.*?^```", "", document.read_text(encoding="utf-8"))
+    tops = {path.name for path in ROOT.iterdir()}
+    known = {path.name for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
+    checked = 0
+    for path in re.findall(r"`([\w./*-]+)`", text):
+        if "/" in path and path.partition("/")[0] in tops:
+            assert list(ROOT.glob(path.rstrip("/"))), path
+            checked += 1
+        elif re.fullmatch(r"[\w-]+\.(py|md|toml|lua|html|json)", path):
+            assert path in known, path
+    assert checked > 3
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (document.parent / link).exists(), link
+
+
+def test_the_picture_of_the_rooms_is_drawn_from_the_contracts():
+    drawn = subprocess.run(
+        [sys.executable, ROOT / "docs" / "draw_architecture.py", "-"],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
+    assert (ROOT / "docs" / "architecture.svg").read_bytes() == drawn
