@@ -1,14 +1,16 @@
 """Lab 00: measure how fast your machine multiplies two n x n matrices.
 
-Five things are left to do. Have yours graded: course grade 00
-labs/00-three-accelerators/matmul_bench.py
+Five things are left to do. Have yours graded:
+
+    course grade 00 labs/00-three-accelerators/matmul_bench.py
 """
 
 
 def operands(n: int, dtype: str = "fp32", device: str = "cpu"):
     """Two n x n matrices: torch tensors where torch is installed, else NumPy arrays."""
     # TODO 1: these are zeros, and a chip may multiply zeros faster than your data. Make them
-    # random: torch.randn(n, n, ...), and np.random.default_rng(0).standard_normal((n, n)).
+    #         random: torch.randn(n, n, ...), and np.random.default_rng(0).standard_normal((n,
+    #         n)).
     try:
         import torch
     except ImportError:
@@ -39,9 +41,12 @@ def measure(n: int, dtype: str = "fp32", device: str = "cpu", repeats: int = 10)
     """
     # a, b = operands(n, dtype, device) makes two matrices, and a @ b multiplies them.
     # TODO 2: warm up. The first a @ b loads libraries and picks a kernel: make it before you time
-    # anything. TODO 3: time one a @ b with time.perf_counter(). If device is "cuda", a @ b returns
-    # before the work is done: call torch.cuda.synchronize() before you start the clock and again
-    # before you stop it. TODO 4: do that `repeats` times, keep every time, and take the median:
-    # statistics.median(times). TODO 5: count the operations, 2*n^3, for each multiply-accumulate is
-    # two; return them, the seconds, and the TFLOP/s that they make.
+    #         anything.
+    # TODO 3: time one a @ b with time.perf_counter(). If device is "cuda", a @ b returns before
+    #         the work is done: call torch.cuda.synchronize() before you start the clock and again
+    #         before you stop it.
+    # TODO 4: do that `repeats` times, keep every time, and take the median:
+    #         statistics.median(times).
+    # TODO 5: count the operations, 2*n^3, for each multiply-accumulate is two; return them, the
+    #         seconds, and the TFLOP/s that they make.
     raise NotImplementedError
