@@ -26,7 +26,7 @@ from course_lib.calibrate.constants import (
 )
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
 from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
-from course_lib.core.bounds import Estimate, roofline
+from course_lib.core import Estimate, roofline
 from course_lib.core.robust import least_absolute
 from course_lib.measured import published
 from course_lib.measured.tables import CHIPS, best_published, table

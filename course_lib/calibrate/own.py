@@ -9,7 +9,7 @@ import numpy as np
 from course_lib import ops
 from course_lib.calibrate.constants import Calibration, CalibrationFile, calibration
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.checks import CourseError
 from course_lib.core.robust import least_absolute
 from course_lib.measured.results import Row

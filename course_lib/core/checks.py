@@ -153,6 +153,19 @@ def whole(name: str, values: ArrayLike) -> Numbers:
     )
 
 
+def whole_as_given(given: Any, checked: Numbers) -> Numbers:
+    """A checked number, as an int where it was given as one: four kernels, not 4.0.
+
+    Examples
+    --------
+    >>> whole_as_given(4, 4.0), whole_as_given(4.0, 4.0)
+    (4, 4.0)
+    """
+    if isinstance(checked, float) and isinstance(given, int | np.integer):
+        return int(checked)
+    return checked
+
+
 def count(name: str, value: Any, least: int = 1) -> int:
     """Return `value` as an int; raise unless it is one whole number, `least` or more."""
     if type(value) is int and least <= value < EXACT:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core.bounds import Chip, Estimate, Work, roofline
+from course_lib.core import Chip, Estimate, Work, roofline
 from course_lib.core.checks import (
     CourseError,
     Numbers,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.bounds import Unit, ridge
+from course_lib.core import Unit, ridge
 from course_lib.core.checks import CourseError, count, known, positive, shown, text
 from course_lib.core.dtypes import BITS
 from course_lib.specs.plausible import check_figures

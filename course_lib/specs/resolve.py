@@ -1,10 +1,11 @@
 """Work set against a chip that may publish less than the work asks for."""
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from course_lib.core.bounds import Estimate, Work, roofline
+from course_lib.core import Estimate, Work, roofline
 from course_lib.core.checks import CourseError, nonnegative, shown
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.accelerators import chip as chip_of
@@ -20,7 +21,7 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     missing peak stays an error.
     """
     if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks and not _has_matrix(chip):
-        work = Work(work.flops, work.bytes, work.dtype, "vector", work.kernels, work.shape)
+        work = replace(work, unit="vector")
     elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
         times = (0.0 * work.flops, work.bytes / chip.bandwidth, nonnegative("comms", comms))
         return Estimate(*times, work.flops, work.bytes, work.kernels, work=work, chip=chip)

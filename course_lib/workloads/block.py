@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core.bounds import Estimate, Unit, Work, total
+from course_lib.core import Estimate, Unit, Work, total
 from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
-from course_lib.ops.products import Pass
+from course_lib.ops import Pass
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import Transformer
 from course_lib.specs.resolve import accelerator, bounded, transformer

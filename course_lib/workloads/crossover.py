@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.core.bounds import Estimate, summed
+from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import Transformer

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core.bounds import BOUNDS, Estimate, summed
+from course_lib.core import BOUNDS, Estimate, summed
 from course_lib.core.checks import (
     EXACT,
     CourseError,

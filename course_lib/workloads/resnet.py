@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from course_lib.core.bounds import Estimate, Work, total
+from course_lib.core import Estimate, Work, total
 from course_lib.core.checks import CourseError, Numbers, known, shown, whole
 from course_lib.core.dtypes import itemsize, widest
 from course_lib.specs.accelerators import Accelerator
@@ -89,9 +89,8 @@ class Layer:
             size if x is None else itemsize(x, "x")
         )
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        return Work(
-            images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels
-        )
+        dtype = _arithmetic(w, w if x is None else x)
+        return Work(images * self.flops, moved, dtype, kernels=kernels, kind="convolution")
 
 
 def _arithmetic(w: str, x: str) -> str:

@@ -11,8 +11,8 @@ from course_lib import network as net
 from course_lib import ops
 from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
 from course_lib.book.text.writing import n, t
-from course_lib.core.bounds import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
-from course_lib.core.bounds import roofline as bound_of
+from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
+from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
 from course_lib.network.collectives import Link
 from course_lib.specs.accelerators import Accelerator, chip, chips

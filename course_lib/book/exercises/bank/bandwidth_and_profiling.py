@@ -6,7 +6,7 @@ from typing import Any
 
 from course_lib import ops
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.dtypes import itemsize
 from course_lib.specs.accelerators import Accelerator
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import attainable
+from course_lib.core import attainable
 from course_lib.core.dtypes import itemsize
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import Transformer, model
