@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.core import Estimate, Work
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 
 TILES = ((256, 128), (128, 256), (128, 128), (64, 64), (16, 256))
 """Rows and columns of the result that one multiprocessor works on: what libraries of products

@@ -42,8 +42,8 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.resolve import accelerator
+from course_lib.specs import Accelerator
+from course_lib.specs.catalog import accelerator
 
 __all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "coverage", "mean_error", "predict"]
 

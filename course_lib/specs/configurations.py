@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from course_lib.core.checks import CourseError, count, known, shown
-from course_lib.specs.provenance import DATA, Figure, cited, converted, decoded, sources
+from course_lib.specs.provenance import DATA, Figure, as_record, cited, load_toml, sources
 
 __all__ = [
     "MACS_ARE",
@@ -422,15 +422,37 @@ def _read(key: str) -> Model:
     if len(meant) > 1:
         raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
     path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
-    raw = decoded(path, dict[str, Any])
+    raw = load_toml(path, dict[str, Any])
     return _from_raw(path.name, raw)
 
 
 def _from_raw(file: str, raw: Mapping[str, Any]) -> Model:
     kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
     try:
-        found: Model = converted("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
+        found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
         found.check()
     except CourseError as error:
         raise CourseError(f"{file}: {error}") from None
+    return found
+
+
+def transformer(given: Transformer | str) -> Transformer:
+    """The model itself or of this key; raise where it is not a transformer.
+
+    Examples
+    --------
+    >>> transformer("llama-3-8b").layers
+    32
+    """
+    found: Any = model(given) if isinstance(given, str) else given
+    if not isinstance(found, Transformer):
+        said = shown(getattr(found, "key", found))
+        raise CourseError(
+            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
+        )
+    if found is given:  # those of the table were checked when they were read
+        try:
+            found.check_sizes()
+        except CourseError as error:
+            raise CourseError(f"model {found.key or found.name!r}: {error}") from None
     return found

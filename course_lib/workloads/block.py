@@ -14,14 +14,14 @@ from course_lib.core import Estimate, Unit, Work, total
 from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
 from course_lib.ops import Pass
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 
-__all__ = ["Line", "estimate", "lines", "operators", "ridge_share"]
+__all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorLine(msgspec.Struct, frozen=True, kw_only=True):
     """An operator in the table of a block.
 
     Attributes
@@ -229,7 +229,7 @@ def _named(works: Any) -> Mapping[str, Work]:
     return works
 
 
-def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
+def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLine]:
     """The table of a block on a chip, a line for each operator.
 
     Parameters
@@ -263,7 +263,7 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
             f"works must be of single sizes (got an array in {many[0]!r}): call once for each"
         )
     return [
-        Line(
+        OperatorLine(
             name=name,
             unit=work.unit,
             dtype=work.dtype,

@@ -7,9 +7,9 @@ from typing import Any
 
 from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 from course_lib.workloads.memory import fits
 from course_lib.workloads.transformer import (
     MATRIX_PARTS,

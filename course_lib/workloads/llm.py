@@ -28,11 +28,11 @@ from course_lib.core.checks import (
     whole,
     wholes,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
-from course_lib.workloads.memory import Fit, Memory, fits, memory
+from course_lib.workloads.memory import Memory, MemoryFit, fits, memory
 from course_lib.workloads.transformer import (
     MATRIX_PARTS,
     Formats,
@@ -48,9 +48,9 @@ __all__ = [
     "Claim",
     "Crossover",
     "Estimate",
-    "Fit",
     "Formats",
     "Memory",
+    "MemoryFit",
     "cache_bytes",
     "check_claim",
     "decode",

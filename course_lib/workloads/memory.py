@@ -16,12 +16,12 @@ from course_lib.core.checks import (
     together,
     wholes,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import transformer
 from course_lib.workloads.transformer import activation_bytes, cache_bytes, formats, weight_bytes
 
-__all__ = ["Fit", "Memory", "fits", "memory"]
+__all__ = ["Memory", "MemoryFit", "fits", "memory"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class MemoryFit:
     """Whether a model, its cache and its activations fit. Broadcasts.
 
     Attributes
@@ -123,7 +123,7 @@ def fits(
     tp: int = 1,
     tokens: ArrayLike = 0,
     capacity: ArrayLike | None = None,
-) -> Fit:
+) -> MemoryFit:
     """Whether a model serves so many sequences of this length from the memory of its chips.
 
     Parameters
@@ -136,7 +136,7 @@ def fits(
 
     Returns
     -------
-    Fit
+    MemoryFit
 
     Raises
     ------
@@ -167,4 +167,4 @@ def fits(
         )
     most = np.where(left < 0, 0.0, most)
     inside: Any = plain(np.asarray(needed.total) <= available)
-    return Fit(inside, needed.total, available, plain(most), needed)
+    return MemoryFit(inside, needed.total, available, plain(most), needed)

@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 from course_lib.core import Estimate, Work, total
 from course_lib.core.checks import CourseError, Numbers, known, shown, whole
 from course_lib.core.dtypes import itemsize, widest
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import MACS_ARE, ConvNet
-from course_lib.specs.configurations import model as model_of
-from course_lib.specs.resolve import accelerator, bounded
+from course_lib.specs import MACS_ARE, Accelerator, ConvNet
+from course_lib.specs import model as model_of
+from course_lib.specs.catalog import accelerator, bounded
 
-__all__ = ["BYTES", "Counted", "Layer", "forward", "layers", "work"]
+__all__ = ["BYTES", "ConvLayer", "Counted", "forward", "layers", "work"]
 
 Counted = Literal["weights", "operands", "fused", "eager"]
 BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
@@ -32,7 +31,7 @@ BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ConvLayer:
     """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier.
     Sizes are of one image.
 
@@ -102,7 +101,7 @@ def _arithmetic(w: str, x: str) -> str:
         ) from None
 
 
-def layers(net: ConvNet | str) -> tuple[Layer, ...]:
+def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
     """The layers of a residual network of bottleneck blocks.
 
     Parameters
@@ -141,18 +140,18 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
     return tuple(_layers(found))
 
 
-def _layers(net: ConvNet) -> Iterator[Layer]:
+def _layers(net: ConvNet) -> Iterator[ConvLayer]:
     side = net.image // 2
     yield _convolution("stem", 7, 3, net.stem, net.image, side)
-    yield Layer("max_pool", 0, 0, net.stem * side**2, net.stem * (side // 2) ** 2, pool=True)
+    yield ConvLayer("max_pool", 0, 0, net.stem * side**2, net.stem * (side // 2) ** 2, pool=True)
     side, channels = side // 2, net.stem
     for stage, (blocks, width) in enumerate(zip(net.blocks, net.widths, strict=True), 2):
         for block in range(1, blocks + 1):
             after = side // 2 if block == 1 and stage > 2 else side
             yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
             side, channels = after, width * net.expansion
-    yield Layer("average_pool", 0, 0, channels * side**2, channels, pool=True)
-    yield Layer(
+    yield ConvLayer("average_pool", 0, 0, channels * side**2, channels, pool=True)
+    yield ConvLayer(
         "classifier",
         MACS_ARE * channels * net.classes,
         (channels + 1) * net.classes,
@@ -163,7 +162,7 @@ def _layers(net: ConvNet) -> Iterator[Layer]:
 
 def _block(
     net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool
-) -> Iterator[Layer]:
+) -> Iterator[ConvLayer]:
     out = width * net.expansion
     middle = side if net.stride_in == "3x3" else after
     yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
@@ -183,10 +182,10 @@ def _convolution(
     *,
     relu: bool = True,
     adds: bool = False,
-) -> Layer:
+) -> ConvLayer:
     weights = kernel**2 * channels * out
     flops = MACS_ARE * weights * after**2
-    return Layer(
+    return ConvLayer(
         name,
         flops,
         weights + 2 * out,
@@ -286,5 +285,5 @@ def forward(
     return total(**{name: bounded(one, on) for name, one in parts.items()})
 
 
-def _moves(layer: Layer, counted: Counted) -> bool:
+def _moves(layer: ConvLayer, counted: Counted) -> bool:
     return bool(layer.parameters or layer.elements(counted))

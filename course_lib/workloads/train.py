@@ -25,9 +25,9 @@ from course_lib.core.checks import (
     together,
     whole,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import transformer
 
 __all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "utilisation"]
 

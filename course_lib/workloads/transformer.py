@@ -23,7 +23,7 @@ from course_lib.core.checks import (
     wholes,
 )
 from course_lib.core.dtypes import BITS, element, itemsize
-from course_lib.specs.configurations import Transformer
+from course_lib.specs import Transformer
 
 __all__ = [
     "MATRIX_PARTS",

@@ -6,8 +6,7 @@ from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
 from course_lib.core import attainable
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer, model
+from course_lib.specs import Accelerator, Transformer, model
 from course_lib.workloads.transformer import cache_bytes, formats, streamed_bytes
 
 CHAPTER = "memory-wall"

@@ -7,7 +7,7 @@ from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, above, headline, 
 from course_lib.book.exercises.problem import Exercise
 from course_lib.core import Work, critical_batch, ridge
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 
 CHAPTER = "rooflines"
 
