@@ -11,13 +11,8 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded
 from course_lib.specs.configurations import transformer
 from course_lib.workloads.memory import fits
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    Formats,
-    formats,
-    operators,
-    streamed_bytes,
-)
+from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.weights import Formats, formats, streamed_bytes
 
 __all__ = ["Crossover", "first_compute_bound_batch"]
 
@@ -82,7 +77,7 @@ def first_compute_bound_batch(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
-    w, x, kv, compute : formats, as in `course_lib.transformer.formats`.
+    w, x, kv, compute : formats, as in `formats`.
     capacity : byte of the chip's memory, as in `fits`.
 
     Returns

@@ -1,7 +1,7 @@
 """Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound,
 claims checked.
 
-One model for all of them: `course_lib.transformer` says what a step does, operator by operator, and
+One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by operator, and
 every function here sets that against a chip.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib import ops
+from course_lib import network, ops
 from course_lib.core import BOUNDS, Estimate, summed
 from course_lib.core.checks import (
     EXACT,
@@ -33,13 +33,12 @@ from course_lib.specs.catalog import accelerator, bounded
 from course_lib.specs.configurations import transformer
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.memory import Memory, MemoryFit, fits, memory
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
+from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.weights import (
     Formats,
     cache_bytes,
     distinct,
     formats,
-    operators,
     streamed_bytes,
     weight_bytes,
 )
@@ -95,7 +94,7 @@ def decode(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
     w, x, kv, compute : formats of weights, activations, cache and products, as in
-        `course_lib.transformer.formats`.
+        `formats`.
     tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
         of them.
     link : what joins them: the name of one of the chip's links, or what `course_lib.network` takes,
@@ -267,8 +266,6 @@ def _all_reduce(
     """Two sums a layer, after attention and after the MLP: over the link, and through each chip's
     own memory once.
     """
-    from course_lib import network
-
     if link is None:
         raise CourseError(
             f"link must be given for tp {tp}: byte/s in one direction, or a link of "
@@ -334,7 +331,7 @@ def check_claim(
     tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
         decoding, where this is the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    w, x, kv, compute : formats, as in `course_lib.transformer.formats`.
+    w, x, kv, compute : formats, as in `formats`.
     tp : chips that share the model.
 
     Returns

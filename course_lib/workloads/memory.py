@@ -19,7 +19,7 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.specs.configurations import transformer
-from course_lib.workloads.transformer import activation_bytes, cache_bytes, formats, weight_bytes
+from course_lib.workloads.weights import activation_bytes, cache_bytes, formats, weight_bytes
 
 __all__ = ["Memory", "MemoryFit", "fits", "memory"]
 
@@ -80,9 +80,9 @@ def memory(
     ----------
     model : a transformer or its key.
     batch, context : sequences, and tokens in the cache of each. Broadcast.
-    w, x, kv : formats of weights, activations and cache, as in `course_lib.transformer.formats`.
+    w, x, kv : formats of weights, activations and cache, as in `formats`.
     tp : chips that share the model; those that share a head of keys and values each keep a copy.
-    tokens : tokens in flight, whose activations count as `course_lib.transformer.activation_bytes`
+    tokens : tokens in flight, whose activations count as `activation_bytes`
         says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
         Broadcasts.
 

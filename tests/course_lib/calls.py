@@ -40,7 +40,7 @@ from course_lib.core import (
 )
 from course_lib.measured import published
 from course_lib.specs import DATA
-from course_lib.workloads import transformer
+from course_lib.workloads import transformer, weights
 
 H100, LLAMA, FORMATS = chip("h100-sxm"), specs.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
@@ -201,10 +201,10 @@ CALLS = [
     Call(llm.weight_bytes, {"model": LLAMA, "fm": FORMATS, "tp": 2}),
     Call(llm.cache_bytes, {"model": LLAMA, "fm": FORMATS, "tp": 2}),
     Call(llm.cache_bytes, {"model": specs.model("deepseek-v3"), "fm": FORMATS, "tp": 2}),
-    Call(transformer.matrices, {"model": LLAMA, "tp": 2, "absorbed": True}),
-    Call(transformer.kv_heads, {"model": LLAMA, "tp": 2}),
-    Call(transformer.norm_parameters, {"model": LLAMA}),
-    Call(transformer.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
+    Call(weights.matrices, {"model": LLAMA, "tp": 2, "absorbed": True}),
+    Call(weights.kv_heads, {"model": LLAMA, "tp": 2}),
+    Call(weights.norm_parameters, {"model": LLAMA}),
+    Call(weights.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
     Call(
         transformer.operators,
         {

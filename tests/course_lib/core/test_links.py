@@ -13,8 +13,9 @@ def test_the_spec_table_and_the_collectives_have_one_link():
     for one in map(chip, chips()):
         of_chip = [*one.links.values(), one.host, one.node and one.node.ports]
         for link in filter(None, of_chip):
-            assert isinstance(link, Link) and as_link(link) is link
-            assert isinstance(link.count, int) and link.name
+            assert as_link(link) is link
+            assert isinstance(link.count, int)
+            assert link.name
             assert link.total_per_direction == link.count * link.per_direction
             assert link.bidirectional == 2 * link.per_direction
 
@@ -24,7 +25,7 @@ def test_a_link_says_what_all_of_it_carries():
     several = Link(25e9, count=np.array([1, 18]), latency=1e-6)
     assert several.total_per_direction.tolist() == [25e9, 450e9]
     assert as_link(450e9).total_per_direction == 450e9
-    with pytest.raises(CourseError, match=r"count \(2,\) .*|broadcast"):
+    with pytest.raises(CourseError, match="must broadcast"):
         Link(np.ones(3), count=np.array([1, 2]))
 
 
