@@ -11,8 +11,9 @@ from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded
 from course_lib.specs.configurations import transformer
 from course_lib.workloads.memory import fits
+from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
-from course_lib.workloads.weights import Formats, formats, streamed_bytes
+from course_lib.workloads.weights import streamed_bytes
 
 __all__ = ["Crossover", "first_compute_bound_batch"]
 

@@ -1,8 +1,8 @@
 """Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound,
 claims checked.
 
-One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by operator, and
-every function here sets that against a chip.
+One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
+operator, and every function here sets that against a chip.
 """
 
 from dataclasses import dataclass
@@ -33,15 +33,9 @@ from course_lib.specs.catalog import accelerator, bounded
 from course_lib.specs.configurations import transformer
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.memory import Memory, MemoryFit, fits, memory
+from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
-from course_lib.workloads.weights import (
-    Formats,
-    cache_bytes,
-    distinct,
-    formats,
-    streamed_bytes,
-    weight_bytes,
-)
+from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes
 
 __all__ = [
     "Claim",

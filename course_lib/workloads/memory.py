@@ -19,7 +19,8 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.specs.configurations import transformer
-from course_lib.workloads.weights import activation_bytes, cache_bytes, formats, weight_bytes
+from course_lib.workloads.precision import formats
+from course_lib.workloads.weights import activation_bytes, cache_bytes, weight_bytes
 
 __all__ = ["Memory", "MemoryFit", "fits", "memory"]
 

@@ -10,7 +10,8 @@ from course_lib.core import Work
 from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Transformer
-from course_lib.workloads.weights import Formats, kv_heads, matrices, require, share
+from course_lib.workloads.precision import Formats
+from course_lib.workloads.weights import kv_heads, matrices, require, share
 
 __all__ = ["MATRIX_PARTS", "operators"]
 
@@ -50,7 +51,7 @@ def operators(
     Examples
     --------
     >>> from course_lib.specs import model
-    >>> from course_lib.workloads.weights import formats
+    >>> from course_lib.workloads.precision import formats
     >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, formats()))
     ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """

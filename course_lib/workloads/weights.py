@@ -10,91 +10,22 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Work
-from course_lib.core.checks import (
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    plain,
-    shown,
-    whole,
-    wholes,
-)
-from course_lib.core.dtypes import BITS, element, itemsize
+from course_lib.core.checks import CourseError, Numbers, count, flag, plain, shown, whole, wholes
+from course_lib.core.dtypes import itemsize
 from course_lib.specs import Transformer
+from course_lib.workloads.precision import Formats
 
 __all__ = [
-    "Formats",
     "Matrix",
     "activation_bytes",
     "cache_bytes",
     "distinct",
-    "formats",
     "kv_heads",
     "matrices",
     "norm_parameters",
     "streamed_bytes",
     "weight_bytes",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Formats:
-    """The formats of a step, each its own.
-
-    Attributes
-    ----------
-    w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32
-        elements. Norms, biases and an embedding of its own stay in the format of the activations.
-    x : of the activations.
-    kv : of the cache of keys and values.
-    matmul, attention : of the arithmetic in products with weights, and in attention.
-    """
-
-    w: str
-    x: str
-    kv: str
-    matmul: str
-    attention: str
-
-
-def formats(
-    w: str = "bf16", x: str | None = None, kv: str | None = None, compute: str | None = None
-) -> Formats:
-    """Fill in the formats that were not given.
-
-    Parameters
-    ----------
-    w : format of the weights.
-    x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
-    kv : of the cache; that of the activations when not given.
-    compute : of the arithmetic; in products the wider of `w` and `x` when not given. Attention
-        never runs in less than its operands have: int8 products leave the attention between bf16
-        activations in bf16.
-
-    Raises
-    ------
-    CourseError
-        If a format is not known or the arithmetic's is not clear.
-
-    Examples
-    --------
-    >>> formats("int4/32")
-    Formats(w='int4/32', x='bf16', kv='bf16', matmul='bf16', attention='bf16')
-    >>> formats("int8", x="bf16", compute="int8").attention
-    'bf16'
-    """
-    narrow = BITS[element(w, "w")] < 16
-    x = ("bf16" if narrow else w) if x is None else x
-    kv = x if kv is None else kv
-    widths = [
-        element(x, "x"),
-        element(kv, "kv"),
-        *([] if compute is None else [known("compute", compute, BITS)]),
-    ]
-    product = ops.matmul(1, 1, 1, x=x, w=w).dtype if compute is None else compute
-    return Formats(w=w, x=x, kv=kv, matmul=product, attention=max(widths, key=BITS.__getitem__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,26 +236,14 @@ def _latent(model: Transformer, heads: int, absorbed: bool) -> list[Matrix]:
     }
     found = [Matrix("projections", name, *size, model.layers) for name, size in sizes.items()]
     if not absorbed:
-        return [
-            *found,
-            Matrix("projections", "kv_up", at.kv_rank, heads * (at.nope + at.value), model.layers),
-        ]
-    into = Matrix(
-        "projections", "absorb_k", at.nope, at.kv_rank, model.layers, copies=heads, visits=heads
-    )
-    return [
-        *found,
-        into,
-        Matrix(
-            "projections",
-            "absorb_v",
-            at.kv_rank,
-            at.value,
-            model.layers,
-            copies=heads,
-            visits=heads,
-        ),
+        outputs = heads * (at.nope + at.value)
+        return [*found, Matrix("projections", "kv_up", at.kv_rank, outputs, model.layers)]
+    into = {"absorb_k": (at.nope, at.kv_rank), "absorb_v": (at.kv_rank, at.value)}
+    found += [
+        Matrix("projections", name, *size, model.layers, copies=heads, visits=heads)
+        for name, size in into.items()
     ]
+    return found
 
 
 def _mlp_or_experts(model: Transformer, tp: int) -> list[Matrix]:
@@ -388,6 +307,7 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     Examples
     --------
     >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
     >>> streamed_bytes(model("llama-3-8b"), 1, formats())
     15009849344.0
     """
@@ -402,6 +322,7 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     Examples
     --------
     >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
     >>> weight_bytes(model("llama-3-8b"), formats()) == 2 * model("llama-3-8b").parameters
     True
     """
@@ -424,6 +345,7 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     Examples
     --------
     >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
     >>> cache_bytes(model("llama-3-8b"), formats())
     131072.0
     >>> cache_bytes(model("deepseek-v3"), formats())
@@ -447,6 +369,7 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
     Examples
     --------
     >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
     >>> activation_bytes(model("llama-3-8b"), 1, formats()) == 2 * (2 * 4096 + 2 * 14336)
     True
     """
