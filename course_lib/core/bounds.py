@@ -62,12 +62,7 @@ class Estimate:
         never look at it: `course_lib.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
     room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
-        nobody can tell.
-
-    Raises
-    ------
-    CourseError
-        If a time or an amount is negative or not finite, or they do not broadcast.
+        it is not known.
     """
 
     t_math: Numbers
@@ -150,14 +145,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
 
     Returns
     -------
-    Estimate
-        ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
-
-    Raises
-    ------
-    CourseError
-        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is
-        negative.
+    ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
 
     References
     ----------
@@ -209,14 +197,8 @@ def total(**parts: Estimate) -> Estimate:
 
     Returns
     -------
-    Estimate
-        Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
-        `bound` the largest of the summed times.
-
-    Raises
-    ------
-    CourseError
-        If there are no parts, or one is not an `Estimate`.
+    Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
+    `bound` the largest of the summed times.
 
     Examples
     --------
@@ -331,11 +313,6 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     -------
     FLOP/byte.
 
-    Raises
-    ------
-    CourseError
-        If either is not positive and finite.
-
     References
     ----------
     [williams2009] section 3.
@@ -362,11 +339,6 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     Returns
     -------
     FLOP/s.
-
-    Raises
-    ------
-    CourseError
-        If any of them is not positive and finite.
 
     References
     ----------

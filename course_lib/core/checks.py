@@ -1,4 +1,9 @@
-"""The one error type, and the checks on arguments that every room shares."""
+"""The one error type, and the checks on arguments that every room shares.
+
+What they refuse is a `CourseError` wherever it is passed: a number that is not positive, finite or
+whole where it must be, sizes that do not broadcast, a key or a format that is not known. A
+function's `Raises` names only what it refuses besides.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -130,7 +130,7 @@ class Accelerator:
     multiprocessors : how many streaming multiprocessors, compute units or cores are enabled; `None`
         if unpublished.
     lanes, integer_lanes : 32-bit floating-point and integer instructions that a multiprocessor does
-        in a clock; `None` where nobody looked them up.
+        in a clock; `None` if not looked up.
     special : special functions, exponentials say, that one multiprocessor does in a clock; `None`
         if unpublished.
     links : links to other chips by name.
@@ -300,11 +300,6 @@ class Accelerator:
         """Special functions of the whole chip, exponentials say, at the clock of the matrix peaks,
         OP/s.
 
-        Raises
-        ------
-        CourseError
-            If the rate, the clock or the count of multiprocessors is not published.
-
         Examples
         --------
         >>> from course_lib import chip
@@ -328,11 +323,6 @@ class Accelerator:
         ----------
         figure : ``"bandwidth"``, ``"memory"`` or another plain figure, or a peak such as
             ``"matrix.bf16"``.
-
-        Raises
-        ------
-        CourseError
-            If the chip has no such figure.
 
         Examples
         --------

@@ -199,14 +199,8 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
 
     Returns
     -------
-    Estimate
-        With the operators as its parts. On a chip that publishes no vector peak, operators of the
-        vector unit have memory time only.
-
-    Raises
-    ------
-    CourseError
-        If the chip has no published peak for the products' format.
+    With the operators as its parts. On a chip that publishes no vector peak, operators of the
+    vector unit have memory time only.
 
     Examples
     --------
@@ -240,11 +234,6 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLi
     Returns
     -------
     In the order of the operators; the shares add up to 1.
-
-    Raises
-    ------
-    CourseError
-        As `estimate`.
 
     Examples
     --------
@@ -299,11 +288,6 @@ def ridge_share(
     Returns
     -------
     Between 0 and 1.
-
-    Raises
-    ------
-    CourseError
-        If the chip has no published peak for the format on the unit.
 
     Examples
     --------

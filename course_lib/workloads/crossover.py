@@ -81,16 +81,6 @@ def first_compute_bound_batch(
     w, x, kv, compute : formats, as in `formats`.
     capacity : byte of the chip's memory, as in `fits`.
 
-    Returns
-    -------
-    Crossover
-
-    Raises
-    ------
-    CourseError
-        If the model does not decode, the chip lacks a peak for the arithmetic, or `context` is not
-        a whole number.
-
     References
     ----------
     [austin2025] chapter 7.

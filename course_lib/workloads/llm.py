@@ -96,10 +96,9 @@ def decode(
 
     Returns
     -------
-    Estimate
-        Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
-        > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
-        is the sum of the operators' lower bounds.
+    Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
+    > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
+    is the sum of the operators' lower bounds.
 
     Raises
     ------
@@ -164,13 +163,7 @@ def prefill(
 
     Returns
     -------
-    Estimate
-        Parts as in `decode`.
-
-    Raises
-    ------
-    CourseError
-        As `decode`, but encoders have a prefill.
+    Parts as in `decode`.
 
     References
     ----------
@@ -327,16 +320,6 @@ def check_claim(
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
     w, x, kv, compute : formats, as in `formats`.
     tp : chips that share the model.
-
-    Returns
-    -------
-    Claim
-
-    Raises
-    ------
-    CourseError
-        If a number is not positive, the model does not decode, or the chip lacks a peak for the
-        arithmetic.
 
     Examples
     --------

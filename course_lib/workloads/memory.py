@@ -87,16 +87,6 @@ def memory(
         says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
         Broadcasts.
 
-    Returns
-    -------
-    Memory
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number, a format is not known, or `tp` does not divide the
-        model.
-
     Examples
     --------
     >>> memory("llama-3-8b", 16, 4096).kv / 2**30
@@ -134,10 +124,6 @@ def fits(
     capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
         Broadcasts.
-
-    Returns
-    -------
-    MemoryFit
 
     Raises
     ------

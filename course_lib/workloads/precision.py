@@ -43,11 +43,6 @@ def formats(
         never runs in less than its operands have: int8 products leave the attention between bf16
         activations in bf16.
 
-    Raises
-    ------
-    CourseError
-        If a format is not known or the arithmetic's is not clear.
-
     Examples
     --------
     >>> formats("int4/32")

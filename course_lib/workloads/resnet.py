@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate, Work, total
+from course_lib.core import Estimate, Kind, Work, total
 from course_lib.core.checks import CourseError, Numbers, known, shown, whole
 from course_lib.core.dtypes import itemsize, widest
 from course_lib.specs import MACS_ARE, Accelerator, ConvNet
@@ -89,7 +89,8 @@ class ConvLayer:
         )
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
         dtype = _arithmetic(w, w if x is None else x)
-        return Work(images * self.flops, moved, dtype, kernels=kernels, kind="convolution")
+        kind: Kind = "convolution" if self.norm else "other"
+        return Work(images * self.flops, moved, dtype, kernels=kernels, kind=kind)
 
 
 def _arithmetic(w: str, x: str) -> str:
@@ -112,11 +113,6 @@ def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
     -------
     The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling,
     the classifier.
-
-    Raises
-    ------
-    CourseError
-        If the model is not a convnet.
 
     References
     ----------
@@ -151,13 +147,9 @@ def _layers(net: ConvNet) -> Iterator[ConvLayer]:
             yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
             side, channels = after, width * net.expansion
     yield ConvLayer("average_pool", 0, 0, channels * side**2, channels, pool=True)
-    yield ConvLayer(
-        "classifier",
-        MACS_ARE * channels * net.classes,
-        (channels + 1) * net.classes,
-        channels,
-        net.classes,
-    )
+    classes = net.classes
+    flops, parameters = MACS_ARE * channels * classes, (channels + 1) * classes
+    yield ConvLayer("classifier", flops, parameters, channels, classes)
 
 
 def _block(
@@ -184,17 +176,9 @@ def _convolution(
     adds: bool = False,
 ) -> ConvLayer:
     weights = kernel**2 * channels * out
+    sizes = (weights + 2 * out, channels * side**2, out * after**2)
     flops = MACS_ARE * weights * after**2
-    return ConvLayer(
-        name,
-        flops,
-        weights + 2 * out,
-        channels * side**2,
-        out * after**2,
-        norm=True,
-        relu=relu,
-        adds=adds,
-    )
+    return ConvLayer(name, flops, *sizes, norm=True, relu=relu, adds=adds)
 
 
 def work(
@@ -218,26 +202,12 @@ def work(
     w, x : formats of weights and activations; `x` defaults to `w`.
     counted : which bytes, as `BYTES` says.
 
-    Returns
-    -------
-    Work
-
-    Raises
-    ------
-    CourseError
-        If the batch is not a positive whole number, or a format or `counted` is not known.
-
     Examples
     --------
     >>> [round(work("resnet-50", 64, counted=counted).intensity, 1) for counted in BYTES]
     [10240.1, 184.4, 142.0, 50.3]
     """
-    known("counted", counted, BYTES)
-    every = [
-        layer.work(batch, w=w, x=x, counted=counted)
-        for layer in layers(net)
-        if _moves(layer, counted)
-    ]
+    every = list(_works(net, batch, w, x, counted).values())
     flops: Numbers = sum(one.flops for one in every)
     moved: Numbers = sum(one.bytes for one in every)
     return Work(flops, moved, every[0].dtype, kernels=sum(one.kernels for one in every))
@@ -261,29 +231,25 @@ def forward(
 
     Returns
     -------
-    Estimate
-        Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
-        bound: `kernels` counts them.
-
-    Raises
-    ------
-    CourseError
-        As `work`, and if the chip lacks a peak for the arithmetic.
+    Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
+    bound: `kernels` counts them.
 
     Examples
     --------
     >>> round(1e3 * forward("resnet-50", "a100-sxm-80", 64).lower, 2)
     2.1
     """
+    on, works = accelerator(chip), _works(net, batch, w, x, counted)
+    return total(**{name: bounded(one, on) for name, one in works.items()})
+
+
+def _works(
+    net: ConvNet | str, batch: ArrayLike, w: str, x: str | None, counted: Counted
+) -> dict[str, Work]:
+    """The layers that move anything, by name."""
     known("counted", counted, BYTES)
-    on = accelerator(chip)
-    parts = {
+    return {
         layer.name: layer.work(batch, w=w, x=x, counted=counted)
         for layer in layers(net)
-        if _moves(layer, counted)
+        if layer.parameters or layer.elements(counted)
     }
-    return total(**{name: bounded(one, on) for name, one in parts.items()})
-
-
-def _moves(layer: ConvLayer, counted: Counted) -> bool:
-    return bool(layer.parameters or layer.elements(counted))

@@ -63,11 +63,6 @@ def flops(
     -------
     FLOP per token.
 
-    Raises
-    ------
-    CourseError
-        If the model is no transformer, or a number is not positive.
-
     References
     ----------
     [austin2025] chapter 4.
@@ -118,11 +113,6 @@ def mfu(
     Returns
     -------
     A fraction. Above 1 the claim is impossible, or its FLOPs are counted another way.
-
-    Raises
-    ------
-    CourseError
-        If an argument is not valid, or the chip has no peak for the format.
 
     References
     ----------
@@ -224,11 +214,6 @@ def tokens_per_second(
     Returns
     -------
     token/s of one chip.
-
-    Raises
-    ------
-    CourseError
-        If the MFU is above 1, or as `mfu`.
 
     Examples
     --------

@@ -105,11 +105,6 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     experts * (1 - (1 - active / experts) ** tokens). Real routers are less even, so they touch
     fewer.
 
-    Raises
-    ------
-    CourseError
-        If a count is not a positive whole number, or a token visits more experts than there are.
-
     Examples
     --------
     >>> distinct(1, 8, 2), distinct(4, 8, 2)
@@ -137,11 +132,6 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple
     tp : chips.
     absorbed : in latent attention, whether queries are brought to the latent vectors (decode)
         rather than keys and values expanded from them (prefill). The parameters are the same.
-
-    Raises
-    ------
-    CourseError
-        If `tp` does not divide the heads or a hidden size.
 
     Examples
     --------
