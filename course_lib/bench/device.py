@@ -27,7 +27,7 @@ from course_lib.core.checks import (
     text,
 )
 from course_lib.measured.results import Manifest
-from course_lib.specs.accelerators import Accelerator, chip_of_device, unreadable
+from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 __all__ = [
     "DEFAULT_CACHE",

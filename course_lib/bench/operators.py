@@ -24,7 +24,7 @@ from course_lib.bench.arrays import TorchArrays
 from course_lib.bench.device import Machine, machine, torch_or_none
 from course_lib.bench.timing import FEWEST, sample
 from course_lib.book.reports.operators import plot, report, roofs, speedups
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, positive
 from course_lib.measured import results
 from course_lib.measured.results import Row

@@ -29,11 +29,11 @@ from course_lib.bench.device import (
     start,
 )
 from course_lib.bench.timing import FEWEST, NOISY, Timing, sample, summary
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
 from course_lib.measured.results import Row
-from course_lib.specs.accelerators import chip
+from course_lib.specs import chip
 
 __all__ = [
     "bandwidth",

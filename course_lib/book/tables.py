@@ -1,21 +1,25 @@
-"""The spec tables: as rows for files and commands, and as the tables that the book's pages show."""
+"""The spec tables as the book's pages show them."""
 
 import base64
-import csv
-import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-import msgspec
-
 from course_lib.book.text.writing import Markdown, Table, n, plain, t, table
-from course_lib.core.checks import known
-from course_lib.specs.accelerators import Accelerator, chip, chips
-from course_lib.specs.configurations import Transformer, model, models
-from course_lib.specs.provenance import DATA, Figure, Source, sources
+from course_lib.specs import (
+    Accelerator,
+    Figure,
+    Source,
+    Transformer,
+    chip,
+    chips,
+    model,
+    models,
+    prices,
+    sources,
+)
 
 __all__ = [
     "DISPUTED",
@@ -23,21 +27,14 @@ __all__ = [
     "Cards",
     "Downloads",
     "Figures",
-    "Price",
-    "as_csv",
-    "as_json",
-    "chip_rows",
     "chip_table",
     "dispute_table",
     "figure_name",
-    "figure_rows",
     "figure_tables",
     "link_table",
-    "model_rows",
     "model_table",
     "peak_table",
     "price_table",
-    "prices",
     "source_table",
 ]
 
@@ -45,145 +42,6 @@ MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
 DISPUTED = "†"
 _OWN_UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9}
-
-
-class Price(msgspec.Struct, frozen=True):
-    """What an hour of a chip cost to rent, and when: prices age."""
-
-    chip: str
-    provider: str
-    usd_per_hour: float
-    date: str
-    source: str
-    note: str = ""
-
-
-def prices() -> list[Price]:
-    """Rental prices of `data/prices.csv`, the newest last.
-
-    Examples
-    --------
-    >>> prices()[0].date
-    '2023-08-16'
-    """
-    with (DATA / "prices.csv").open(encoding="utf-8", newline="") as file:
-        found = [msgspec.convert(row, Price, strict=False) for row in csv.DictReader(file)]
-    for price in found:
-        known("chip", price.chip, chips(), "data/prices.csv")
-        known("source", price.source, sources(), "data/prices.csv")
-    return sorted(found, key=lambda price: price.date)
-
-
-def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, str | int | float | None]]:
-    """One row a chip in SI units, with the same columns for all; what is unpublished is `None`.
-
-    Examples
-    --------
-    >>> row = chip_rows(["h100-sxm"])[0]
-    >>> row["bandwidth"], row["matrix.bf16"], row["matrix.int4"]
-    (3350000000000.0, 989400000000000.0, None)
-    """
-    found = [chip(key) for key in (chips() if keys is None else keys)]
-    peaks = sorted({name for key in chips() for name in chip(key).peaks})
-    plain = (
-        "memory",
-        "bandwidth",
-        "llc",
-        "scratchpad",
-        "power",
-        "clock",
-        "max_clock",
-        "multiprocessors",
-        "lanes",
-        "integer_lanes",
-    )
-    return [
-        {
-            "key": one.key,
-            "name": one.name,
-            "vendor": one.vendor,
-            "year": one.year,
-            **{name: getattr(one, name) for name in plain},
-            **{name: one.peaks.get(name) for name in peaks},
-            "links": "; ".join(f"{link.count} x {link.name}" for link in one.links.values())
-            or None,
-            "links_per_direction": sum(link.total_per_direction for link in one.links.values())
-            or None,
-            "host_per_direction": one.host.per_direction if one.host else None,
-            "node_per_direction": one.node.ports.total_per_direction if one.node else None,
-        }
-        for one in found
-    ]
-
-
-def figure_rows(one: Accelerator) -> list[dict[str, Any]]:
-    """One row for each figure of a chip: as printed, in SI units, with status, sources and what
-    others print.
-
-    Examples
-    --------
-    >>> figure_rows(chip("t4"))[0]["figure"]
-    'bandwidth'
-    """
-    return [
-        {"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)}
-        for name, f in one.figures.items()
-    ]
-
-
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""Rows as CSV; an unpublished figure is an empty field.
-
-    Examples
-    --------
-    >>> as_csv([{"chip": "t4", "fp8": None}])
-    'chip,fp8\nt4,\n'
-    """
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def as_json(keys: Iterable[str] | None = None) -> str:
-    """Chips with every figure's provenance as JSON, and the sources that they cite.
-
-    Examples
-    --------
-    >>> as_json(["t4"])[:22]
-    '{"chips":[{"figures":['
-    """
-    found = [chip(key) for key in (chips() if keys is None else keys)]
-    cited = {id_: source for one in found for id_, source in one.sources.items()}
-    body = {
-        "chips": [{"key": one.key, "name": one.name, "figures": figure_rows(one)} for one in found],
-        "sources": cited,
-    }
-    return msgspec.json.encode(body, order="sorted").decode()
-
-
-def model_rows() -> list[dict[str, str | int | float]]:
-    """One row a model: its configuration, its computed parameters and the published count.
-
-    Examples
-    --------
-    >>> model_rows()[0]["key"]
-    'bert-large'
-    """
-    found = [model(key) for key in models()]
-    return [
-        {
-            "key": m.key,
-            "name": m.name,
-            "vendor": m.vendor,
-            "year": m.year,
-            "parameters": m.parameters,
-            "active_parameters": m.active_parameters,
-            "published": m.published.si,
-        }
-        for m in found
-    ]
 
 
 def chip_table() -> Table:

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from course_lib.calibrate.kernels import Constants
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
 from course_lib.core.dtypes import BITS
-from course_lib.specs.accelerators import Accelerator, chips
-from course_lib.specs.accelerators import chip as chip_of
-from course_lib.specs.provenance import DATA, decoded
+from course_lib.specs import DATA, Accelerator, chips, load_toml
+from course_lib.specs import chip as chip_of
 
 FOLDER = DATA / "calibration"
 NEAREST = "nearest.toml"
@@ -186,7 +185,7 @@ def nearest(chip: Accelerator) -> tuple[str, str]:
     'a100-sxm-80'
     """
     chip = _chip(chip)
-    listed = decoded(FOLDER / NEAREST, dict[str, _Like])
+    listed = load_toml(FOLDER / NEAREST, dict[str, _Like])
     if chip.key in listed:
         return listed[chip.key].like, listed[chip.key].why
     measured = [chip_of(key) for key in calibrations() if key in chips()]
@@ -234,7 +233,7 @@ def from_file(path: Path, dtype: str | None = None) -> Calibration:
         known("dtype", dtype, BITS)
     if not isinstance(path, str | Path):
         raise CourseError(f"path must be that of a file of constants (got {shown(path)})")
-    file = decoded(Path(path), CalibrationFile)
+    file = load_toml(Path(path), CalibrationFile)
     try:
         _check(file)
     except CourseError as error:
@@ -295,7 +294,7 @@ def _of(file: CalibrationFile, dtype: str | None) -> Calibration:
 
 @cache
 def _read(path: Path) -> CalibrationFile:
-    return decoded(path, CalibrationFile)
+    return load_toml(path, CalibrationFile)
 
 
 def to_toml(file: Any) -> str:

@@ -26,12 +26,12 @@ from course_lib.calibrate.constants import (
 )
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
 from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
-from course_lib.core.bounds import Estimate, roofline
+from course_lib.core import Estimate, roofline
 from course_lib.core.robust import least_absolute
 from course_lib.measured import published
 from course_lib.measured.tables import CHIPS, best_published, table
 from course_lib.network import all_reduce
-from course_lib.specs.accelerators import Accelerator, chip
+from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
 
 __all__ = [
@@ -516,7 +516,7 @@ def ring_share(key: str) -> float | None:
         for row in table("collectives_ml_engineering")
         if row["node"] == node and row["n_gpus"] == "8.0" and row["busbw_no_nvls_GBps"]
     ]
-    return rates[0] / chip(key).links["nvlink"].total_per_direction if rates else None
+    return rates[0] / float(chip(key).links["nvlink"].total_per_direction) if rates else None
 
 
 def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:

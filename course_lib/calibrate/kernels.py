@@ -2,6 +2,7 @@
 fit compares.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from course_lib.core.bounds import Estimate, Work
+from course_lib.core import Estimate, Work
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 
 TILES = ((256, 128), (128, 256), (128, 128), (64, 64), (16, 256))
 """Rows and columns of the result that one multiprocessor works on: what libraries of products
@@ -27,8 +28,6 @@ CORES = 16
 """Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
 published.
 """
-FUSED = (("q", "k", "v"), ("gate", "up"))
-"""Products of one input, by their names in a step, that engines run as one."""
 
 
 class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -91,17 +90,17 @@ def kernels(estimate: Estimate) -> Iterator[Kernel]:
     """The kernels of an estimate, however deep its parts; products that engines fuse
     come as one.
     """
-    parts = dict(estimate.parts)
-    for names in FUSED:
-        together = (
-            _fused([parts[name] for name in names])
-            if all(name in parts for name in names)
-            else None
-        )
-        if together is not None:
-            parts = {name: part for name, part in parts.items() if name not in names}
+    marked: dict[str, list[Estimate]] = {}
+    alone: list[Estimate] = []
+    for part in estimate.parts.values():
+        mark = part.work.fuses_with if part.work is not None else ""
+        (marked.setdefault(mark, []) if mark else alone).append(part)
+    for parts in marked.values():
+        if (together := _fused(parts)) is not None:
             yield together
-    for part in parts.values():
+        else:
+            alone += parts
+    for part in alone:
         yield from kernels(part)
     if not estimate.parts:
         yield Kernel(estimate, estimate.work)
@@ -111,16 +110,14 @@ def _fused(parts: list[Estimate]) -> Kernel | None:
     """One product of several that multiply the same rows, or `None` where they are not that."""
     found = [one for part in parts if (one := product(part.work)) is not None]
     work = parts[0].work
-    if (
-        work is None
-        or len(found) < len(parts)
-        or not all(_same_rows(one, found[0]) for one in found)
-    ):
+    if work is None or len(found) < len(parts):
+        return None
+    if not all(_same_rows(one, found[0]) for one in found):
         return None
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes")
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in fields}
     shape = (found[0].B, found[0].D, sum(one.F for one in found), found[0].groups)
-    whole = Work(sums["flops"], sums["bytes"], work.dtype, work.unit, work.kernels, shape)
+    whole = dataclasses.replace(work, flops=sums["flops"], bytes=sums["bytes"], shape=shape)
     return Kernel(Estimate(**sums, kernels=work.kernels, work=whole, chip=parts[0].chip), whole)
 
 
@@ -132,16 +129,11 @@ def _same_rows(one: "_Product", other: "_Product") -> bool:
 
 
 def product(work: Work | None) -> _Product | None:
-    """The sizes of a product on the matrix unit, or `None`: sizes count only where they account for
-    the FLOPs.
-    """
-    if work is None or work.unit != "matrix" or work.shape is None or len(work.shape) not in (3, 4):
+    """The sizes of a product on the matrix unit, or `None`."""
+    if work is None or work.kind != "matmul" or work.unit != "matrix" or work.shape is None:
         return None
-    b, d, f = (np.asarray(size, dtype=float) for size in work.shape[:3])
-    groups = np.asarray(work.shape[3] if len(work.shape) == 4 else 1, dtype=float)
-    if not np.allclose(2 * b * d * f * work.kernels, work.flops, rtol=1e-9):
-        return None
-    return _Product(b, d, f, groups)
+    b, d, f, *groups = (np.asarray(size, dtype=float) for size in work.shape)
+    return _Product(b, d, f, *(groups or [np.asarray(1.0)]))
 
 
 def seconds(kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:

@@ -9,12 +9,12 @@ import numpy as np
 from course_lib import ops
 from course_lib.calibrate.constants import Calibration, CalibrationFile, calibration
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.checks import CourseError
 from course_lib.core.robust import least_absolute
 from course_lib.measured.results import Row
-from course_lib.specs.accelerators import Accelerator, chip_of_device
-from course_lib.specs.resolve import accelerator, bounded
+from course_lib.specs import Accelerator, chip_of_device
+from course_lib.specs.catalog import accelerator, bounded
 
 __all__ = ["FITTED", "MOST", "PRIOR", "fit"]
 

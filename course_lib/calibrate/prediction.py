@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import Calibration, calibration, from_file
 from course_lib.calibrate.kernels import Constants, Kernel, kernels, product, seconds
-from course_lib.core.bounds import Estimate, Work
+from course_lib.core import Estimate, Work
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -42,8 +42,8 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.resolve import accelerator
+from course_lib.specs import Accelerator
+from course_lib.specs.catalog import accelerator
 
 __all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "coverage", "mean_error", "predict"]
 
@@ -353,7 +353,7 @@ def _again(kernel: Kernel) -> Kernel:
 
 
 def _attends(work: Work) -> bool:
-    return work.unit == "matrix" and work.shape is not None and len(work.shape) == 5
+    return work.kind == "attention" and work.unit == "matrix"
 
 
 def _constants(

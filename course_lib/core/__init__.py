@@ -5,8 +5,6 @@ from course_lib.core.bounds import (
     RATES,
     Chip,
     Estimate,
-    Unit,
-    Work,
     attainable,
     critical_batch,
     ridge,
@@ -17,6 +15,8 @@ from course_lib.core.bounds import (
 )
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
+from course_lib.core.links import Link
+from course_lib.core.work import Kind, Unit, Work
 
 __all__ = [
     "BITS",
@@ -26,6 +26,8 @@ __all__ = [
     "Chip",
     "CourseError",
     "Estimate",
+    "Kind",
+    "Link",
     "Unit",
     "Work",
     "attainable",

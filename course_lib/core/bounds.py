@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,22 +13,19 @@ from course_lib.core.checks import (
     Numbers,
     flag,
     keep,
-    known,
     nonnegative,
     plain,
     positive,
     shown,
     together,
 )
-from course_lib.core.dtypes import BITS
+from course_lib.core.work import Unit, Work, launches
 
 __all__ = [
     "BOUNDS",
     "RATES",
     "Chip",
     "Estimate",
-    "Unit",
-    "Work",
     "attainable",
     "critical_batch",
     "ridge",
@@ -38,7 +35,6 @@ __all__ = [
     "total",
 ]
 
-Unit = Literal["matrix", "vector"]
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
 RATES = ("peak", "bandwidth", "link")
 """What each of these bounds is the ceiling of."""
@@ -54,82 +50,6 @@ class Chip(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """What an operator does, before any chip is chosen. Every quantity broadcasts, and is kept as
-    float64.
-
-    Parameters
-    ----------
-    flops : FLOP. A multiply-accumulate counts as two.
-    bytes : byte, read from and written to main memory.
-    dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
-    unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
-    kernels : how many launches it takes.
-    shape : the sizes it came from; of a matrix product B, D, F, and the groups where there are
-        several; of attention batch, new and all tokens, heads of queries and of keys.
-
-    Raises
-    ------
-    CourseError
-        If a quantity is negative or not finite, quantities do not broadcast, or `dtype` or `unit`
-        is not known.
-
-    Examples
-    --------
-    >>> layer = Work(flops=2e9, bytes=1e8, dtype="bf16")
-    >>> layer.intensity
-    20.0
-    >>> (32 * layer).kernels
-    32
-    """
-
-    flops: Numbers
-    bytes: Numbers
-    dtype: str
-    unit: Unit = "matrix"
-    kernels: Numbers = 1
-    shape: tuple[Any, ...] | None = None
-
-    def __post_init__(self) -> None:
-        known("dtype", self.dtype, BITS)
-        known("unit", self.unit, ("matrix", "vector"))
-        flops, moved = nonnegative("flops", self.flops, MADE), positive("bytes", self.bytes, MADE)
-        keep(self, flops=flops, bytes=moved, kernels=_kernels(self.kernels))
-
-    @property
-    def intensity(self) -> Numbers:
-        """Arithmetic intensity, FLOP/byte."""
-        return self.flops / self.bytes
-
-    def __mul__(self, times: ArrayLike) -> "Work":
-        n = positive("times", times)
-        together(work=self.bytes, times=n)
-        kernels = self.kernels * _counted(times, n)
-        try:
-            return Work(self.flops * n, self.bytes * n, self.dtype, self.unit, kernels, self.shape)
-        except CourseError:
-            raise CourseError(
-                f"times is too large or too small for this work (got {shown(times)})"
-            ) from None
-
-    __rmul__ = __mul__
-    __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
-
-
-def _counted(given: Any, checked: Numbers) -> Numbers:
-    """A checked number, as an int where it was given as one: four kernels, not 4.0."""
-    return (
-        int(checked)
-        if isinstance(checked, float) and isinstance(given, int | np.integer)
-        else checked
-    )
-
-
-def _kernels(given: Any) -> Numbers:
-    return _counted(given, nonnegative("kernels", given, MADE))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
     """The times that work takes at each ceiling of a chip, and what follows from them. Broadcasts.
 
@@ -142,12 +62,7 @@ class Estimate:
         never look at it: `course_lib.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
     room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
-        nobody can tell.
-
-    Raises
-    ------
-    CourseError
-        If a time or an amount is negative or not finite, or they do not broadcast.
+        it is not known.
     """
 
     t_math: Numbers
@@ -169,7 +84,7 @@ class Estimate:
             t_network=nonnegative("t_network", self.t_network, MADE),
             flops=nonnegative("flops", self.flops, MADE),
             bytes=positive("bytes", self.bytes, MADE),
-            kernels=_kernels(self.kernels),
+            kernels=launches(self.kernels),
         )
 
     @property
@@ -230,14 +145,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
 
     Returns
     -------
-    Estimate
-        ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
-
-    Raises
-    ------
-    CourseError
-        If `work` is none, the chip has no published peak for this dtype on this unit, or `comms` is
-        negative.
+    ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
 
     References
     ----------
@@ -289,14 +197,8 @@ def total(**parts: Estimate) -> Estimate:
 
     Returns
     -------
-    Estimate
-        Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
-        `bound` the largest of the summed times.
-
-    Raises
-    ------
-    CourseError
-        If there are no parts, or one is not an `Estimate`.
+    Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
+    `bound` the largest of the summed times.
 
     Examples
     --------
@@ -411,11 +313,6 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     -------
     FLOP/byte.
 
-    Raises
-    ------
-    CourseError
-        If either is not positive and finite.
-
     References
     ----------
     [williams2009] section 3.
@@ -442,11 +339,6 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     Returns
     -------
     FLOP/s.
-
-    Raises
-    ------
-    CourseError
-        If any of them is not positive and finite.
 
     References
     ----------

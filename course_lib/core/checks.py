@@ -1,4 +1,9 @@
-"""The one error type, and the checks on arguments that every room shares."""
+"""The one error type, and the checks on arguments that every room shares.
+
+What they refuse is a `CourseError` wherever it is passed: a number that is not positive, finite or
+whole where it must be, sizes that do not broadcast, a key or a format that is not known. A
+function's `Raises` names only what it refuses besides.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -151,6 +156,19 @@ def whole(name: str, values: ArrayLike) -> Numbers:
     return _require(
         name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"
     )
+
+
+def whole_as_given(given: Any, checked: Numbers) -> Numbers:
+    """A checked number, as an int where it was given as one: four kernels, not 4.0.
+
+    Examples
+    --------
+    >>> whole_as_given(4, 4.0), whole_as_given(4.0, 4.0)
+    (4, 4.0)
+    """
+    if isinstance(checked, float) and isinstance(given, int | np.integer):
+        return int(checked)
+    return checked
 
 
 def count(name: str, value: Any, least: int = 1) -> int:

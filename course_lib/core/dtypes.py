@@ -35,11 +35,6 @@ def itemsize(dtype: str, argument: str = "") -> float:
     -------
     byte. Half a byte for 4-bit formats.
 
-    Raises
-    ------
-    CourseError
-        If the format is not known, or its group is not a positive whole number.
-
     Examples
     --------
     >>> itemsize("bf16"), itemsize("int4")

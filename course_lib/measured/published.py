@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.core.checks import known
 from course_lib.measured.tables import table
-from course_lib.specs.accelerators import chip
+from course_lib.specs import chip
 from course_lib.workloads import llm
 
 __all__ = ["TABLES", "UNSEEN", "Run", "median_error", "runs"]

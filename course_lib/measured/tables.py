@@ -11,7 +11,7 @@ import msgspec
 
 from course_lib.core.checks import known
 from course_lib.measured.results import Row, read
-from course_lib.specs.provenance import DATA
+from course_lib.specs import DATA
 
 __all__ = ["CHIPS", "FOLDER", "Best", "best_published", "lab", "table"]
 

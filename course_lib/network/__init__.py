@@ -16,24 +16,21 @@ comes on top; `fit` finds a link's constants as a library sees them.
 0.003888...
 """
 
+from course_lib.core.links import Link
 from course_lib.network.collectives import (
-    ALGORITHMS,
-    Cost,
-    Link,
     all_gather,
     all_reduce,
     all_to_all,
-    between_nodes,
     bus_bandwidth,
-    cost,
     latency_bound_size,
     reduce_scatter,
     send,
 )
-from course_lib.network.fitting import Fit, fit
+from course_lib.network.costs import ALGORITHMS, Cost, between_nodes, cost
+from course_lib.network.fitting import LinkFit, fit
 from course_lib.network.sharding import (
+    CollectiveStep,
     Sharded,
-    Step,
     critical_contraction,
     data_parallel_tokens,
     sharded_matmul,
@@ -43,11 +40,11 @@ from course_lib.network.sharding import (
 
 __all__ = [
     "ALGORITHMS",
+    "CollectiveStep",
     "Cost",
-    "Fit",
     "Link",
+    "LinkFit",
     "Sharded",
-    "Step",
     "all_gather",
     "all_reduce",
     "all_to_all",

@@ -6,8 +6,9 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from course_lib.core import Link
 from course_lib.core.checks import CourseError, count, positive, shown, together
-from course_lib.network.collectives import Link, cost
+from course_lib.network.costs import cost
 
 ROUNDS = 60
 MOST = 100_000
@@ -16,7 +17,7 @@ SMALLEST = 1e-4
 """Relative residual below which more precision gains nothing; it keeps the weights finite."""
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
+class LinkFit(msgspec.Struct, frozen=True, kw_only=True):
     """What measured times say of a link.
 
     Attributes
@@ -51,7 +52,7 @@ def fit(
     algorithm: str | None = None,
     resamples: int = 1000,
     seed: int = 0,
-) -> Fit:
+) -> LinkFit:
     """Latency per hop and bandwidth with which a collective's model comes closest to measured
     times.
 
@@ -67,10 +68,6 @@ def fit(
     collective, algorithm : what was measured, and how it is taken to work; the collective's first
         algorithm if not given.
     resamples, seed : of the bootstrap.
-
-    Returns
-    -------
-    Fit
 
     Raises
     ------
@@ -129,7 +126,7 @@ def fit(
     with np.errstate(divide="ignore"):
         fastest, slowest = 1 / high
     residuals = np.abs((hops * latency[0] + carried * cost_per_byte[0]) / times - 1)
-    return Fit(
+    return LinkFit(
         latency=float(latency[0]),
         latency_low=float(low[0]),
         latency_high=float(low[1]),

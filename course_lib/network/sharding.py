@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core.bounds import Chip, Estimate, Work, roofline
+from course_lib.core import Chip, Estimate, Work, roofline
 from course_lib.core.checks import (
     CourseError,
     Numbers,
@@ -25,14 +25,15 @@ from course_lib.core.checks import (
     wholes,
 )
 from course_lib.core.dtypes import itemsize
-from course_lib.network.collectives import LinkLike, as_link, cost, rate_of, seconds
+from course_lib.core.links import LinkLike, as_link
+from course_lib.network.costs import cost, rate, seconds
 
 TIE = 1 - 1e-12
 """A size that makes both times equal is enough, whatever the last bit says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class CollectiveStep:
     """One collective of a sharded product: of which array, over which axis of the mesh, how much
     and how long.
     """
@@ -60,7 +61,7 @@ class Sharded:
     """
 
     case: str
-    steps: tuple[Step, ...]
+    steps: tuple[CollectiveStep, ...]
     work: Work
     estimate: Estimate
     out: Mapping[str, str]
@@ -103,11 +104,12 @@ def sharded_matmul(
 
     Parameters
     ----------
-    B, D, F : rows of X, contracted size, columns of W, of the whole arrays. Broadcast.
+    B, D, F : rows of X, contracted size, columns of W, of the whole arrays. Broadcast. A size must
+        divide by the chips that share it.
     chip, link : of every chip of the mesh; the link as in `all_gather`.
     mesh : chips by axis, ``{"X": 4, "Y": 2}``.
-    x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``; a size that is not
-        named is whole.
+    x_axes, w_axes : the axis that shards each size, ``{"B": "X", "D": "Y"}``, one axis for one size
+        of an array, and the same for D in both; a size that is not named is whole.
     gather : ``"x"`` or ``"w"``: which one to gather where both claim an axis; ``"w"`` is fully
         sharded data parallelism.
     scatter : ``"B"`` or ``"F"``: leave the result sharded along it, so that a reduce-scatter is
@@ -117,15 +119,8 @@ def sharded_matmul(
 
     Returns
     -------
-    Sharded
-        Collectives run one after another. Memory traffic is the local product's; what a collective
-        itself reads and writes is not counted.
-
-    Raises
-    ------
-    CourseError
-        If a size does not divide by the chips that share it, an axis is not in the mesh or shards
-        two sizes of one array, or the operands shard D over two different axes.
+    Collectives run one after another. Memory traffic is the local product's; what a collective
+    itself reads and writes is not counted.
 
     References
     ----------
@@ -160,13 +155,9 @@ def sharded_matmul(
             f"over one axis, or in one"
         )
     case = "both" if both else "one" if "D" in of_x or "D" in of_w else "neither"
-    gathered = (
-        [("x", of_x, "D")]
-        if "D" in of_x and not both
-        else [("w", of_w, "D")]
-        if "D" in of_w and not both
-        else []
-    )
+    gathered = [
+        (array, axes, "D") for array, axes in (("x", of_x), ("w", of_w)) if "D" in axes and not both
+    ]
     if of_x.get("B") is not None and of_x.get("B") == of_w.get("F"):
         case = "same-axis"
         gathered.append(("x", of_x, "B") if gather == "x" else ("w", of_w, "F"))
@@ -174,11 +165,9 @@ def sharded_matmul(
     steps = []
     for array, axes, size in gathered:
         axis = axes.pop(size)
-        dtype = x if array == "x" else w
-        whole_size = _elements(sizes, ("BD" if array == "x" else "DF"), axes, mesh) * itemsize(
-            dtype
-        )
-        steps.append(_step("all-gather", array, axis, whole_size, link, mesh, algorithm))
+        named, dtype = ("BD", x) if array == "x" else ("DF", w)
+        size_of = _elements(sizes, named, axes, mesh) * itemsize(dtype)
+        steps.append(_step("all-gather", array, axis, size_of, link, mesh, algorithm))
     result = {size: axes[size] for size, axes in (("B", of_x), ("F", of_w)) if size in axes}
     local = {size: _local(size, sizes[size], {**of_x, **of_w}, mesh) for size in "BDF"}
     if both:
@@ -250,8 +239,8 @@ def _step(
     link: LinkLike,
     mesh: Mapping[str, ArrayLike],
     algorithm: str,
-) -> Step:
-    return Step(
+) -> CollectiveStep:
+    return CollectiveStep(
         collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm)
     )
 
@@ -267,8 +256,7 @@ def critical_contraction(
 
     Parameters
     ----------
-    peak : FLOP/s of one chip, dense. Broadcasts.
-    link : byte/s per direction, a `Link`, or a chip's links.
+    peak, link : FLOP/s of one chip, dense; and its links, as of a collective. Broadcast.
     n : chips.
     out : format in which the partial results are sent.
     algorithm : of the all-reduce.
@@ -288,13 +276,7 @@ def critical_contraction(
     >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
     (8756.0, 7880.0)
     """
-    per_byte, rate, size = (
-        _seconds_per_byte(link, n, algorithm),
-        positive("peak", peak),
-        itemsize(out, "out"),
-    )
-    together(peak=rate, link=per_byte)
-    return _enough(_all(n) * per_byte * size * rate / 2)
+    return _enough(_all(n) * _meanwhile(peak, link, n, algorithm, itemsize(out, "out")) / 2)
 
 
 def data_parallel_tokens(
@@ -307,8 +289,7 @@ def data_parallel_tokens(
 
     Parameters
     ----------
-    peak : FLOP/s of one chip, dense. Broadcasts.
-    link : byte/s per direction, a `Link`, or a chip's links.
+    peak, link : FLOP/s of one chip, dense; and its links, as of a collective. Broadcast.
     n : chips that hold the same weights; `inf` for the limit of many, on a torus ``(inf, inf)`` for
         two axes.
     grad : format in which the gradients are sent.
@@ -338,13 +319,8 @@ def data_parallel_tokens(
     ...     h100.links["nvlink"], each=1))
     19788.0
     """
-    per_byte, rate, size = (
-        _seconds_per_byte(link, n, algorithm, limit=True),
-        positive("peak", peak),
-        itemsize(grad, "grad"),
-    )
-    together(peak=rate, link=per_byte)
-    return _enough(per_byte * size * rate / 4)
+    size = itemsize(grad, "grad")
+    return _enough(_meanwhile(peak, link, n, algorithm, size, limit=True) / 4)
 
 
 def tensor_parallel_width(
@@ -365,8 +341,7 @@ def tensor_parallel_width(
 
     Parameters
     ----------
-    peak : FLOP/s of one chip, dense. Broadcasts.
-    link : byte/s per direction, a `Link`, or a chip's links.
+    peak, link : FLOP/s of one chip, dense; and its links, as of a collective. Broadcast.
     n : chips that share the layer.
     matrices : 2, or 3 for a gated MLP.
     x : format of the activations.
@@ -387,13 +362,8 @@ def tensor_parallel_width(
     >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
     15391.0
     """
-    per_byte, rate, size = (
-        _seconds_per_byte(link, n, algorithm),
-        positive("peak", peak),
-        itemsize(x, "x"),
-    )
-    together(peak=rate, link=per_byte)
-    return _enough(_all(n) * (per_byte * size) * rate / (2 * count("matrices", matrices)))
+    flops = _meanwhile(peak, link, n, algorithm, itemsize(x, "x"))
+    return _enough(_all(n) * flops / (2 * count("matrices", matrices)))
 
 
 def tensor_parallel_tokens(
@@ -416,8 +386,7 @@ def tensor_parallel_tokens(
     Parameters
     ----------
     D, F : width of the model and of its MLP. Broadcast.
-    peak : FLOP/s of one chip, dense. Broadcasts.
-    link : byte/s per direction, a `Link` with its latency, or a chip's links.
+    peak, link : FLOP/s of one chip, dense; and its links, as of a collective. Broadcast.
     n : chips that share the layer, and all of its tokens.
     matrices, x, algorithm : as in `tensor_parallel_width`.
 
@@ -435,14 +404,10 @@ def tensor_parallel_tokens(
     inf
     """
     d, f = wholes(D=D, F=F)
-    per_byte, rate, size = (
-        _seconds_per_byte(link, n, algorithm),
-        positive("peak", peak),
-        itemsize(x, "x"),
-    )
-    together(D=d, F=f, peak=rate, link=per_byte)
+    per_byte, fast = _seconds_per_byte(link, n, algorithm), positive("peak", peak)
+    together(D=d, F=f, peak=fast, link=per_byte)
     flops = 2 * count("matrices", matrices) * d * f
-    gain = np.asarray(flops / (_all(n) * rate) - d * (per_byte * size))
+    gain = np.asarray(flops / (_all(n) * fast) - d * (per_byte * itemsize(x, "x")))
     waiting = cost("all-reduce", n, algorithm).hops * np.asarray(as_link(link).latency)
     with np.errstate(divide="ignore", invalid="ignore"):
         tokens = np.where(gain > 0, np.ceil(waiting / gain * TIE), np.inf)
@@ -457,7 +422,17 @@ def _all(n: Any) -> Any:
 
 def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str, *, limit: bool = False) -> Any:
     takes = cost("all-reduce", n, algorithm, limit=limit)
-    return np.asarray(takes.share) / rate_of(as_link(link), takes)
+    return np.asarray(takes.share) / rate(as_link(link), takes)
+
+
+def _meanwhile(
+    peak: ArrayLike, link: LinkLike, n: Any, algorithm: str, size: float, *, limit: bool = False
+) -> Any:
+    """FLOP that a chip can do while the others' share of an element of so many bytes is reduced."""
+    per_byte = _seconds_per_byte(link, n, algorithm, limit=limit)
+    fast = positive("peak", peak)
+    together(peak=fast, link=per_byte)
+    return per_byte * size * fast
 
 
 def _enough(size: Any) -> Numbers:

@@ -1,16 +1,21 @@
-"""Bytes of attention with and without its scores in main memory. Knows no hardware."""
+"""FLOPs and bytes of attention, with and without its scores in main memory. Knows no hardware.
+
+Sequences and tokens broadcast. A size that is not a positive whole number, heads of keys and values
+that do not divide those of queries, and a format that is not known, is a `CourseError`.
+"""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.checks import (
     EXACT,
     CourseError,
     Numbers,
     count,
+    flag,
     known,
     plain,
     positive,
@@ -19,8 +24,10 @@ from course_lib.core.checks import (
     whole,
     wholes,
 )
-from course_lib.core.dtypes import itemsize, widest
+from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
+
+__all__ = ["attention", "attention_standard", "attention_tiled", "kv_read"]
 
 STATISTICS = "fp32"
 """Format of the running maximum and sum that a tiled kernel keeps for each row."""
@@ -32,6 +39,92 @@ def _heads(heads: int, kv_heads: int) -> tuple[int, int]:
     if many % shared:
         raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
     return many, shared
+
+
+def _one_kernel(flops: Numbers, moved: Numbers, dtype: str, shape: tuple[Any, ...]) -> Work:
+    return Work(flops, moved, dtype, shape=shape, kind="attention")
+
+
+def attention(
+    batch: ArrayLike,
+    q_len: ArrayLike,
+    kv_len: ArrayLike,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    causal: bool,
+    x: str = "bf16",
+    kv: str | None = None,
+    value_dim: int | None = None,
+    values_in_keys: bool = False,
+    compute: str | None = None,
+) -> Work:
+    """Attention in one kernel: scores never leave the chip, and each key and value is read once.
+
+    The softmax is left out: its few operations per score run on the vector unit, beside the matrix
+    unit.
+
+    Parameters
+    ----------
+    batch, q_len, kv_len : sequences, new tokens in each, whose queries are computed, and tokens
+        that they may look at, the new ones included.
+    heads, kv_heads, head_dim : of queries, of keys and values, and the size of a query and a key.
+    causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel
+        that computes the whole square and masks half of it does more.
+    x : format of queries, new keys and values, and the result.
+    kv : format of the cache: tokens before the new ones are read from it and the new ones written
+        to it. `None` where there is no cache: all keys and values are read as activations.
+    value_dim : size of a value; `head_dim` when not given.
+    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent
+        attention).
+    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as
+        wide.
+
+    Returns
+    -------
+    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens. For one new token its intensity
+    against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values, whatever the
+    length.
+
+    References
+    ----------
+    [austin2025] chapter 4.
+
+    Examples
+    --------
+    >>> round(attention(1, 1, 8192, 32, 8, 128, causal=True, kv="bf16").intensity, 2)
+    4.0
+    """
+    b, q, t = wholes(batch=batch, q_len=q_len, kv_len=kv_len)
+    if np.any(np.asarray(t) < q):
+        raise CourseError(
+            f"kv_len must count the new tokens too: at least q_len {shown(q_len)} (got "
+            f"{shown(kv_len)})"
+        )
+    many, shared = _heads(heads, kv_heads)
+    key, value = wholes(head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim)
+    width = key + value
+    together(batch=b, q_len=q, kv_len=t, head_dim=width)
+    pairs = q * t - q * (q - 1) / 2 if flag("causal", causal) else q * t
+    token = shared * (key if flag("values_in_keys", values_in_keys) else width)
+    # The new keys and values come from the projections as activations and go to the cache: t - q
+    # are read from it, q written.
+    size = itemsize(x, "x")
+    keys_values = (
+        t * size if kv is None else (t - q) * itemsize(kv, "kv") + q * (size + itemsize(kv, "kv"))
+    )
+    moved = b * (q * many * width * size + token * keys_values)
+    dtype = (
+        _wider(x, x if kv is None else kv)
+        if compute is None
+        else known("dtype", compute, BITS, "argument compute")
+    )
+    return _one_kernel(2 * b * many * width * pairs, moved, dtype, (b, q, t, many, shared))
+
+
+def _wider(x: str, kv: str) -> str:
+    return max(element(x), element(kv), key=BITS.__getitem__)
 
 
 def attention_standard(
@@ -52,7 +145,7 @@ def attention_standard(
 
     Parameters
     ----------
-    batch, q_len, kv_len : sequences, new tokens in each, and tokens they look at. Broadcast.
+    batch, q_len, kv_len : sequences, new tokens in each, and tokens they look at.
     heads, kv_heads, head_dim : of queries, of keys and values, and their size.
     x : format of everything that passes through memory, scores included.
 
@@ -60,11 +153,6 @@ def attention_standard(
     -------
     Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector
     unit.
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number or heads do not divide.
 
     References
     ----------
@@ -84,9 +172,7 @@ def attention_standard(
             f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)"
         )
     queries, keys, square = rows * d, b * shared * t * d, rows * t
-    product = Work(
-        2 * square * d, plain((queries + keys + square) * size), widest(x), shape=(b, q, t, many)
-    )
+    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x))
     return {"scores": product, "softmax": softmax(rows, t, x=x), "values": product}
 
 
@@ -118,23 +204,21 @@ def attention_tiled(
     batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads
         that share a head of keys and values are blocks of one matrix, so that they share what is
         read.
-    sram : byte of on-chip memory that one block may use, four parts of it alike. Broadcasts.
-    rows : rows of a block, where they do not follow from `sram`. Broadcasts.
+    sram : byte of on-chip memory that one block may use, four parts of it alike.
+    rows : rows of a block, where they do not follow from `sram`.
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
         of their rows read and written again for each block of keys [dao2022].
     x : format.
 
     Returns
     -------
-    Work
-        With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays
-        tends to R FLOP/byte.
+    With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays tends to
+    R FLOP/byte.
 
     Raises
     ------
     CourseError
-        If a size is not a positive whole number, heads do not divide, the memory does not hold four
-        rows, or not one of `sram` and `rows` is given.
+        If the memory does not hold four rows, or not one of `sram` and `rows` is given.
 
     References
     ----------
@@ -179,9 +263,8 @@ def attention_tiled(
         times = np.ceil(t / block)
         results = length * d * size + 2 * length * itemsize(STATISTICS)
         moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
-    return Work(
-        4 * b * many * q * t * d, plain(b * shared * moved), widest(x), shape=(b, q, t, many)
-    )
+    flops, shape = 4 * b * many * q * t * d, (b, q, t, many, shared)
+    return _one_kernel(flops, plain(b * shared * moved), widest(x), shape)
 
 
 def kv_read(
@@ -198,20 +281,14 @@ def kv_read(
 
     Parameters
     ----------
-    batch, context : sequences and tokens in the cache of each. Broadcast.
+    batch, context : sequences and tokens in the cache of each.
     heads, kv_heads, head_dim : of queries, of keys and values, and their size.
     kv : format of the cache.
 
     Returns
     -------
-    Work
-        With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any
-        length.
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number or heads do not divide.
+    With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any
+    length.
 
     References
     ----------
@@ -229,4 +306,5 @@ def kv_read(
     # The cache is what is counted; the arithmetic of quantised keys and values is in the format
     # they are widened to.
     compute = "bf16" if size < 2 else widest(kv)
-    return Work(4 * many * each, 2 * shared * each * size, compute, shape=(b, t, many, shared))
+    moved, shape = 2 * shared * each * size, (b, 1.0, t, many, shared)
+    return _one_kernel(4 * many * each, moved, compute, shape)

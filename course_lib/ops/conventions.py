@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from course_lib.core.bounds import Unit
+from course_lib.core import Unit
 
 
 class Convention(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,17 +1,7 @@
 """What is published of chips and models, with its sources."""
 
-from course_lib.specs.accelerators import (
-    FOLDER,
-    Accelerator,
-    Link,
-    LinkSpec,
-    Node,
-    NodeSpec,
-    chip,
-    chip_of_device,
-    chips,
-    unreadable,
-)
+from course_lib.specs.accelerators import Accelerator, LinkSpec, Node, NodeSpec
+from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, unreadable
 from course_lib.specs.configurations import (
     MACS_ARE,
     ConvNet,
@@ -23,6 +13,7 @@ from course_lib.specs.configurations import (
     model,
     models,
 )
+from course_lib.specs.prices import Price, outdated, prices, quotes
 from course_lib.specs.provenance import (
     DATA,
     UNITS,
@@ -30,12 +21,13 @@ from course_lib.specs.provenance import (
     Conflict,
     Figure,
     Source,
+    as_record,
     check_quantity,
     cited,
-    converted,
-    decoded,
+    load_toml,
     sources,
 )
+from course_lib.specs.rows import as_csv, as_json, chip_rows, figure_rows, model_rows
 
 __all__ = [
     "DATA",
@@ -49,23 +41,31 @@ __all__ = [
     "Experts",
     "Figure",
     "Latent",
-    "Link",
     "LinkSpec",
     "Model",
     "Node",
     "NodeSpec",
+    "Price",
     "Source",
     "Transformer",
+    "as_csv",
+    "as_json",
+    "as_record",
     "check_quantity",
     "chip",
     "chip_of_device",
+    "chip_rows",
     "chips",
     "cited",
     "cited_by",
-    "converted",
-    "decoded",
+    "figure_rows",
+    "load_toml",
     "model",
+    "model_rows",
     "models",
+    "outdated",
+    "prices",
+    "quotes",
     "sources",
     "unreadable",
 ]

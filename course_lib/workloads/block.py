@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import ops
-from course_lib.core.bounds import Estimate, Unit, Work, total
+from course_lib.core import Estimate, Unit, Work, total
 from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
-from course_lib.ops.products import Pass
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.ops import Pass
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 
-__all__ = ["Line", "estimate", "lines", "operators", "ridge_share"]
+__all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorLine(msgspec.Struct, frozen=True, kw_only=True):
     """An operator in the table of a block.
 
     Attributes
@@ -199,14 +199,8 @@ def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
 
     Returns
     -------
-    Estimate
-        With the operators as its parts. On a chip that publishes no vector peak, operators of the
-        vector unit have memory time only.
-
-    Raises
-    ------
-    CourseError
-        If the chip has no published peak for the products' format.
+    With the operators as its parts. On a chip that publishes no vector peak, operators of the
+    vector unit have memory time only.
 
     Examples
     --------
@@ -229,7 +223,7 @@ def _named(works: Any) -> Mapping[str, Work]:
     return works
 
 
-def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
+def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLine]:
     """The table of a block on a chip, a line for each operator.
 
     Parameters
@@ -240,11 +234,6 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
     Returns
     -------
     In the order of the operators; the shares add up to 1.
-
-    Raises
-    ------
-    CourseError
-        As `estimate`.
 
     Examples
     --------
@@ -263,7 +252,7 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[Line]:
             f"works must be of single sizes (got an array in {many[0]!r}): call once for each"
         )
     return [
-        Line(
+        OperatorLine(
             name=name,
             unit=work.unit,
             dtype=work.dtype,
@@ -299,11 +288,6 @@ def ridge_share(
     Returns
     -------
     Between 0 and 1.
-
-    Raises
-    ------
-    CourseError
-        If the chip has no published peak for the format on the unit.
 
     Examples
     --------

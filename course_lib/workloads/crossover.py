@@ -5,19 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.core.bounds import Estimate, summed
+from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 from course_lib.workloads.memory import fits
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    Formats,
-    formats,
-    operators,
-    streamed_bytes,
-)
+from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.weights import streamed_bytes
 
 __all__ = ["Crossover", "first_compute_bound_batch"]
 
@@ -82,18 +78,8 @@ def first_compute_bound_batch(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
-    w, x, kv, compute : formats, as in `course_lib.transformer.formats`.
+    w, x, kv, compute : formats, as in `formats`.
     capacity : byte of the chip's memory, as in `fits`.
-
-    Returns
-    -------
-    Crossover
-
-    Raises
-    ------
-    CourseError
-        If the model does not decode, the chip lacks a peak for the arithmetic, or `context` is not
-        a whole number.
 
     References
     ----------

@@ -1,8 +1,8 @@
 """Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound,
 claims checked.
 
-One model for all of them: `course_lib.transformer` says what a step does, operator by operator, and
-every function here sets that against a chip.
+One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
+operator, and every function here sets that against a chip.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib import ops
-from course_lib.core.bounds import BOUNDS, Estimate, summed
+from course_lib import network, ops
+from course_lib.core import BOUNDS, Estimate, summed
 from course_lib.core.checks import (
     EXACT,
     CourseError,
@@ -28,29 +28,22 @@ from course_lib.core.checks import (
     whole,
     wholes,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, bounded, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.specs.configurations import transformer
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
-from course_lib.workloads.memory import Fit, Memory, fits, memory
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    Formats,
-    cache_bytes,
-    distinct,
-    formats,
-    operators,
-    streamed_bytes,
-    weight_bytes,
-)
+from course_lib.workloads.memory import Memory, MemoryFit, fits, memory
+from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes
 
 __all__ = [
     "Claim",
     "Crossover",
     "Estimate",
-    "Fit",
     "Formats",
     "Memory",
+    "MemoryFit",
     "cache_bytes",
     "check_claim",
     "decode",
@@ -95,7 +88,7 @@ def decode(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
     w, x, kv, compute : formats of weights, activations, cache and products, as in
-        `course_lib.transformer.formats`.
+        `formats`.
     tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
         of them.
     link : what joins them: the name of one of the chip's links, or what `course_lib.network` takes,
@@ -103,10 +96,9 @@ def decode(
 
     Returns
     -------
-    Estimate
-        Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
-        > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
-        is the sum of the operators' lower bounds.
+    Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
+    > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
+    is the sum of the operators' lower bounds.
 
     Raises
     ------
@@ -171,13 +163,7 @@ def prefill(
 
     Returns
     -------
-    Estimate
-        Parts as in `decode`.
-
-    Raises
-    ------
-    CourseError
-        As `decode`, but encoders have a prefill.
+    Parts as in `decode`.
 
     References
     ----------
@@ -267,8 +253,6 @@ def _all_reduce(
     """Two sums a layer, after attention and after the MLP: over the link, and through each chip's
     own memory once.
     """
-    from course_lib import network
-
     if link is None:
         raise CourseError(
             f"link must be given for tp {tp}: byte/s in one direction, or a link of "
@@ -334,18 +318,8 @@ def check_claim(
     tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
         decoding, where this is the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    w, x, kv, compute : formats, as in `course_lib.transformer.formats`.
+    w, x, kv, compute : formats, as in `formats`.
     tp : chips that share the model.
-
-    Returns
-    -------
-    Claim
-
-    Raises
-    ------
-    CourseError
-        If a number is not positive, the model does not decode, or the chip lacks a peak for the
-        arithmetic.
 
     Examples
     --------

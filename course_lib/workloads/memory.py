@@ -16,12 +16,13 @@ from course_lib.core.checks import (
     together,
     wholes,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, transformer
-from course_lib.workloads.transformer import activation_bytes, cache_bytes, formats, weight_bytes
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import transformer
+from course_lib.workloads.precision import formats
+from course_lib.workloads.weights import activation_bytes, cache_bytes, weight_bytes
 
-__all__ = ["Fit", "Memory", "fits", "memory"]
+__all__ = ["Memory", "MemoryFit", "fits", "memory"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class MemoryFit:
     """Whether a model, its cache and its activations fit. Broadcasts.
 
     Attributes
@@ -80,21 +81,11 @@ def memory(
     ----------
     model : a transformer or its key.
     batch, context : sequences, and tokens in the cache of each. Broadcast.
-    w, x, kv : formats of weights, activations and cache, as in `course_lib.transformer.formats`.
+    w, x, kv : formats of weights, activations and cache, as in `formats`.
     tp : chips that share the model; those that share a head of keys and values each keep a copy.
-    tokens : tokens in flight, whose activations count as `course_lib.transformer.activation_bytes`
+    tokens : tokens in flight, whose activations count as `activation_bytes`
         says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
         Broadcasts.
-
-    Returns
-    -------
-    Memory
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number, a format is not known, or `tp` does not divide the
-        model.
 
     Examples
     --------
@@ -123,7 +114,7 @@ def fits(
     tp: int = 1,
     tokens: ArrayLike = 0,
     capacity: ArrayLike | None = None,
-) -> Fit:
+) -> MemoryFit:
     """Whether a model serves so many sequences of this length from the memory of its chips.
 
     Parameters
@@ -133,10 +124,6 @@ def fits(
     capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
         Broadcasts.
-
-    Returns
-    -------
-    Fit
 
     Raises
     ------
@@ -167,4 +154,4 @@ def fits(
         )
     most = np.where(left < 0, 0.0, most)
     inside: Any = plain(np.asarray(needed.total) <= available)
-    return Fit(inside, needed.total, available, plain(most), needed)
+    return MemoryFit(inside, needed.total, available, plain(most), needed)

@@ -8,15 +8,14 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from course_lib.core.bounds import Estimate, Work, total
+from course_lib.core import Estimate, Kind, Work, total
 from course_lib.core.checks import CourseError, Numbers, known, shown, whole
 from course_lib.core.dtypes import itemsize, widest
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import MACS_ARE, ConvNet
-from course_lib.specs.configurations import model as model_of
-from course_lib.specs.resolve import accelerator, bounded
+from course_lib.specs import MACS_ARE, Accelerator, ConvNet
+from course_lib.specs import model as model_of
+from course_lib.specs.catalog import accelerator, bounded
 
-__all__ = ["BYTES", "Counted", "Layer", "forward", "layers", "work"]
+__all__ = ["BYTES", "ConvLayer", "Counted", "forward", "layers", "work"]
 
 Counted = Literal["weights", "operands", "fused", "eager"]
 BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
@@ -32,7 +31,7 @@ BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ConvLayer:
     """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier.
     Sizes are of one image.
 
@@ -89,9 +88,9 @@ class Layer:
             size if x is None else itemsize(x, "x")
         )
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        return Work(
-            images * self.flops, moved, _arithmetic(w, w if x is None else x), kernels=kernels
-        )
+        dtype = _arithmetic(w, w if x is None else x)
+        kind: Kind = "convolution" if self.norm else "other"
+        return Work(images * self.flops, moved, dtype, kernels=kernels, kind=kind)
 
 
 def _arithmetic(w: str, x: str) -> str:
@@ -103,7 +102,7 @@ def _arithmetic(w: str, x: str) -> str:
         ) from None
 
 
-def layers(net: ConvNet | str) -> tuple[Layer, ...]:
+def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
     """The layers of a residual network of bottleneck blocks.
 
     Parameters
@@ -114,11 +113,6 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
     -------
     The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling,
     the classifier.
-
-    Raises
-    ------
-    CourseError
-        If the model is not a convnet.
 
     References
     ----------
@@ -142,29 +136,25 @@ def layers(net: ConvNet | str) -> tuple[Layer, ...]:
     return tuple(_layers(found))
 
 
-def _layers(net: ConvNet) -> Iterator[Layer]:
+def _layers(net: ConvNet) -> Iterator[ConvLayer]:
     side = net.image // 2
     yield _convolution("stem", 7, 3, net.stem, net.image, side)
-    yield Layer("max_pool", 0, 0, net.stem * side**2, net.stem * (side // 2) ** 2, pool=True)
+    yield ConvLayer("max_pool", 0, 0, net.stem * side**2, net.stem * (side // 2) ** 2, pool=True)
     side, channels = side // 2, net.stem
     for stage, (blocks, width) in enumerate(zip(net.blocks, net.widths, strict=True), 2):
         for block in range(1, blocks + 1):
             after = side // 2 if block == 1 and stage > 2 else side
             yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
             side, channels = after, width * net.expansion
-    yield Layer("average_pool", 0, 0, channels * side**2, channels, pool=True)
-    yield Layer(
-        "classifier",
-        MACS_ARE * channels * net.classes,
-        (channels + 1) * net.classes,
-        channels,
-        net.classes,
-    )
+    yield ConvLayer("average_pool", 0, 0, channels * side**2, channels, pool=True)
+    classes = net.classes
+    flops, parameters = MACS_ARE * channels * classes, (channels + 1) * classes
+    yield ConvLayer("classifier", flops, parameters, channels, classes)
 
 
 def _block(
     net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool
-) -> Iterator[Layer]:
+) -> Iterator[ConvLayer]:
     out = width * net.expansion
     middle = side if net.stride_in == "3x3" else after
     yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
@@ -184,19 +174,11 @@ def _convolution(
     *,
     relu: bool = True,
     adds: bool = False,
-) -> Layer:
+) -> ConvLayer:
     weights = kernel**2 * channels * out
+    sizes = (weights + 2 * out, channels * side**2, out * after**2)
     flops = MACS_ARE * weights * after**2
-    return Layer(
-        name,
-        flops,
-        weights + 2 * out,
-        channels * side**2,
-        out * after**2,
-        norm=True,
-        relu=relu,
-        adds=adds,
-    )
+    return ConvLayer(name, flops, *sizes, norm=True, relu=relu, adds=adds)
 
 
 def work(
@@ -220,26 +202,12 @@ def work(
     w, x : formats of weights and activations; `x` defaults to `w`.
     counted : which bytes, as `BYTES` says.
 
-    Returns
-    -------
-    Work
-
-    Raises
-    ------
-    CourseError
-        If the batch is not a positive whole number, or a format or `counted` is not known.
-
     Examples
     --------
     >>> [round(work("resnet-50", 64, counted=counted).intensity, 1) for counted in BYTES]
     [10240.1, 184.4, 142.0, 50.3]
     """
-    known("counted", counted, BYTES)
-    every = [
-        layer.work(batch, w=w, x=x, counted=counted)
-        for layer in layers(net)
-        if _moves(layer, counted)
-    ]
+    every = list(_works(net, batch, w, x, counted).values())
     flops: Numbers = sum(one.flops for one in every)
     moved: Numbers = sum(one.bytes for one in every)
     return Work(flops, moved, every[0].dtype, kernels=sum(one.kernels for one in every))
@@ -263,29 +231,25 @@ def forward(
 
     Returns
     -------
-    Estimate
-        Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
-        bound: `kernels` counts them.
-
-    Raises
-    ------
-    CourseError
-        As `work`, and if the chip lacks a peak for the arithmetic.
+    Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
+    bound: `kernels` counts them.
 
     Examples
     --------
     >>> round(1e3 * forward("resnet-50", "a100-sxm-80", 64).lower, 2)
     2.1
     """
+    on, works = accelerator(chip), _works(net, batch, w, x, counted)
+    return total(**{name: bounded(one, on) for name, one in works.items()})
+
+
+def _works(
+    net: ConvNet | str, batch: ArrayLike, w: str, x: str | None, counted: Counted
+) -> dict[str, Work]:
+    """The layers that move anything, by name."""
     known("counted", counted, BYTES)
-    on = accelerator(chip)
-    parts = {
+    return {
         layer.name: layer.work(batch, w=w, x=x, counted=counted)
         for layer in layers(net)
-        if _moves(layer, counted)
+        if layer.parameters or layer.elements(counted)
     }
-    return total(**{name: bounded(one, on) for name, one in parts.items()})
-
-
-def _moves(layer: Layer, counted: Counted) -> bool:
-    return bool(layer.parameters or layer.elements(counted))

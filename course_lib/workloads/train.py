@@ -25,9 +25,9 @@ from course_lib.core.checks import (
     together,
     whole,
 )
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
-from course_lib.specs.resolve import accelerator, transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.specs.configurations import transformer
 
 __all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "utilisation"]
 
@@ -62,11 +62,6 @@ def flops(
     Returns
     -------
     FLOP per token.
-
-    Raises
-    ------
-    CourseError
-        If the model is no transformer, or a number is not positive.
 
     References
     ----------
@@ -118,11 +113,6 @@ def mfu(
     Returns
     -------
     A fraction. Above 1 the claim is impossible, or its FLOPs are counted another way.
-
-    Raises
-    ------
-    CourseError
-        If an argument is not valid, or the chip has no peak for the format.
 
     References
     ----------
@@ -224,11 +214,6 @@ def tokens_per_second(
     Returns
     -------
     token/s of one chip.
-
-    Raises
-    ------
-    CourseError
-        If the MFU is above 1, or as `mfu`.
 
     Examples
     --------

@@ -10,11 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib import CourseError
-from course_lib.book import exercises, tables
-from course_lib.specs import accelerators as specs
-from course_lib.specs import configurations as models
-from course_lib.specs import provenance
+from course_lib import CourseError, specs
+from course_lib.book import exercises
 from course_press.check import parity
 from course_press.exports import notebooks
 from course_press.source.book import Book, languages, read_book
@@ -228,13 +225,13 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     """Every chip, model and price loads, which proves its figures' sources; every source is cited
     by one of them.
     """
-    data = provenance.DATA
+    data = specs.DATA
     shown = data.relative_to(root) if data.is_relative_to(root) else data
     cited: set[str] = set()
     yield from (Finding(file, 1, why, "mend the file") for file, why in specs.unreadable().items())
     for folder, keys, load in (
         ("chips", specs.chips(), specs.chip),
-        ("models", models.models(), models.model),
+        ("models", specs.models(), specs.model),
     ):
         for key in keys:
             try:
@@ -242,12 +239,12 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
                 cited |= (
                     set(found.sources)
                     if isinstance(found, specs.Accelerator)
-                    else set(models.cited_by(found))
+                    else set(specs.cited_by(found))
                 )
             except CourseError as error:
                 yield Finding(shown / folder / f"{key}.toml", 1, str(error), "mend the file")
     try:
-        cited |= {price.source for price in tables.prices()}
+        cited |= {price.source for price in specs.prices()}
     except CourseError as error:
         yield Finding(shown / "prices.csv", 1, str(error), "mend the file")
     prose = {
@@ -257,7 +254,7 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
         for line in chapter.prose
         for id_ in CITED.findall(line.text)
     }
-    for id_ in sorted(set(provenance.sources()) - cited - prose):
+    for id_ in sorted(set(specs.sources()) - cited - prose):
         yield Finding(
             shown / "sources.json",
             1,
@@ -268,7 +265,7 @@ def _provenance(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
         for key in sorted(
             bibliography_keys([file for file in book.bibliography if file.suffix == ".bib"])
         ):
-            if key in provenance.sources():
+            if key in specs.sources():
                 yield Finding(
                     Path("references.bib"),
                     1,

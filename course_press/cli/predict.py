@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from course_lib import CourseError, calibrate, n
-from course_lib.specs import accelerators as specs
+from course_lib import CourseError, calibrate, n, specs
 from course_lib.workloads import llm
 from course_press.cli.console import err_console, out_console
 
@@ -111,7 +110,7 @@ def _parts(step: llm.Estimate) -> dict[str, Any]:
     return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
 
 
-def _fit(fit: llm.Fit) -> dict[str, Any]:
+def _fit(fit: llm.MemoryFit) -> dict[str, Any]:
     needs = {name: getattr(fit.memory, name) for name in ("weights", "kv", "activations")}
     most = int(fit.max_batch) if math.isfinite(fit.max_batch) else None
     return {
@@ -123,7 +122,7 @@ def _fit(fit: llm.Fit) -> dict[str, Any]:
     }
 
 
-def _show(step: llm.Estimate, fit: llm.Fit, what: str) -> None:
+def _show(step: llm.Estimate, fit: llm.MemoryFit, what: str) -> None:
     times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
     out_console.print(f"{what}: {step.bound}, {times}", soft_wrap=True)
     found = Table(box=None)

@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from course_lib import CourseError
-from course_lib.book import tables
-from course_lib.specs import accelerators as specs
+from course_lib import CourseError, specs
 from course_press.cli.console import err_console, out_console
 
 app = typer.Typer()
@@ -32,9 +30,9 @@ def chips(
     if as_json and as_csv:
         raise CourseError("--json and --csv exclude each other: give one of them")
     if as_json:
-        print(tables.as_json(keys))  # noqa: T201
+        print(specs.as_json(keys))  # noqa: T201
     elif as_csv:
-        print(tables.as_csv(tables.chip_rows(keys)), end="")  # noqa: T201
+        print(specs.as_csv(specs.chip_rows(keys)), end="")  # noqa: T201
     else:
         found = Table(
             "key", "name", "year", "bandwidth", "bf16 or fp16", "disputed figures", box=None

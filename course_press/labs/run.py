@@ -17,8 +17,8 @@ import msgspec
 import nbformat
 import yaml
 
-from course_lib import CourseError, bench
-from course_lib.book import rent, tables
+from course_lib import CourseError, bench, specs
+from course_lib.book import rent
 from course_lib.measured import results
 from course_press.source.chapter import MissingError
 from course_press.source.files import swap_in
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     task: Mapping[str, Any]
     gpu: str
     chip: str
-    price: tables.Price
+    price: specs.Price
     minutes: float
     ceiling: float
     """USD an hour above which SkyPilot takes no machine."""
@@ -338,9 +338,9 @@ def plan(
     return Plan(yaml.safe_load(text), gpu, chip, price, minutes, ceiling, KEYS[cloud])
 
 
-def _price(gpu: str, chip: str, provider: str, usd_per_hour: float | None) -> tables.Price:
+def _price(gpu: str, chip: str, provider: str, usd_per_hour: float | None) -> specs.Price:
     if usd_per_hour is not None:
-        return tables.Price(
+        return specs.Price(
             chip,
             provider,
             amount("--usd-per-hour", usd_per_hour),

@@ -130,7 +130,7 @@ def environment(root: Path) -> str:
     import matplotlib as mpl
 
     import course_lib
-    from course_lib.specs import accelerators as specs
+    from course_lib import specs
 
     digest = hashlib.sha256(sys.version.encode())
     given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}

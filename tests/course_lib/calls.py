@@ -21,6 +21,7 @@ from course_lib import (
     ops,
     resnet,
     results,
+    specs,
     train,
 )
 from course_lib.bench import campaign as bench_plan
@@ -39,11 +40,9 @@ from course_lib.core import (
 )
 from course_lib.measured import published
 from course_lib.specs import DATA
-from course_lib.specs import accelerators as specs
-from course_lib.specs import configurations as models
-from course_lib.workloads import transformer
+from course_lib.workloads import transformer, weights
 
-H100, LLAMA, FORMATS = chip("h100-sxm"), models.model("llama-3-8b"), llm.formats()
+H100, LLAMA, FORMATS = chip("h100-sxm"), specs.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
 MATMUL = ops.matmul(64, 4096, 4096)
 ESTIMATE = roofline(MATMUL, H100)
@@ -201,11 +200,11 @@ CALLS = [
     Call(llm.streamed_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
     Call(llm.weight_bytes, {"model": LLAMA, "fm": FORMATS, "tp": 2}),
     Call(llm.cache_bytes, {"model": LLAMA, "fm": FORMATS, "tp": 2}),
-    Call(llm.cache_bytes, {"model": models.model("deepseek-v3"), "fm": FORMATS, "tp": 2}),
-    Call(transformer.matrices, {"model": LLAMA, "tp": 2, "absorbed": True}),
-    Call(transformer.kv_heads, {"model": LLAMA, "tp": 2}),
-    Call(transformer.norm_parameters, {"model": LLAMA}),
-    Call(transformer.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
+    Call(llm.cache_bytes, {"model": specs.model("deepseek-v3"), "fm": FORMATS, "tp": 2}),
+    Call(weights.matrices, {"model": LLAMA, "tp": 2, "absorbed": True}),
+    Call(weights.kv_heads, {"model": LLAMA, "tp": 2}),
+    Call(weights.norm_parameters, {"model": LLAMA}),
+    Call(weights.activation_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
     Call(
         transformer.operators,
         {
@@ -400,8 +399,8 @@ CALLS = [
     Call(specs.chip_of_device, {"device_name": "Tesla T4"}),
     Call(specs.unreadable, {}),
     Call(H100.peak, {"dtype": "bf16", "unit": "matrix", "accumulate": "fp32"}),
-    Call(models.model, {"key": "llama-3-8b"}),
-    Call(models.models, {}),
+    Call(specs.model, {"key": "llama-3-8b"}),
+    Call(specs.models, {}),
     Call(text.n, {"value": 16384, "unit": "B/s", "digits": 3, "sci": False}),
     Call(text.t, {"term": "memory-bound"}),
     Call(text.words, {"lang": "es", "kind": "term"}),
@@ -456,6 +455,8 @@ ROOMS = {
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
     "book.rent": "takes rows of prices.csv; see test_rent",
+    "specs.prices": "takes rows of prices.csv; see test_prices",
+    "specs.rows": "prints the spec tables",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
     "bench.collectives": "starts processes",

@@ -124,10 +124,10 @@ def test_a_longer_context_is_asked_for_by_name():
     ],
 )
 def test_a_model_of_impossible_sizes_does_not_load(name, change, said):
-    from course_lib.specs import DATA, decoded
+    from course_lib.specs import DATA, load_toml
     from course_lib.specs.configurations import _from_raw
 
-    raw = decoded(DATA / "models" / f"{name}.toml", dict)
+    raw = load_toml(DATA / "models" / f"{name}.toml", dict)
     for key, value in change.items():
         raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
     with pytest.raises(CourseError, match=rf"{name}.toml: .*{said}"):

@@ -26,9 +26,7 @@ import numpy as np
 from course_lib.book.text.parsing import UNITS, ambiguous, parsed
 from course_lib.book.text.writing import language, languages, n, plain
 from course_lib.core.checks import CourseError, count, known, shown
-from course_lib.specs.accelerators import Accelerator, chip
-from course_lib.specs.configurations import model, models
-from course_lib.specs.provenance import DATA, decoded
+from course_lib.specs import DATA, Accelerator, chip, load_toml, model, models
 
 if TYPE_CHECKING:
     from course_lib.book.exercises.form import Form
@@ -485,7 +483,7 @@ def _common(lang: str) -> Mapping[str, Any]:
 
 @cache
 def _decoded(file: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = decoded(FOLDER / file, dict)
+    found: Mapping[str, Any] = load_toml(FOLDER / file, dict)
     return found
 
 

@@ -34,9 +34,8 @@ from course_lib.book.explore.operators import (
     shape,
 )
 from course_lib.book.text.writing import t
-from course_lib.specs.accelerators import chip
-from course_lib.specs.configurations import Transformer, model, models
-from course_lib.specs.resolve import transformer
+from course_lib.specs import Transformer, chip, model, models
+from course_lib.specs.configurations import transformer
 from course_lib.workloads import llm
 
 __all__ = [

@@ -11,11 +11,11 @@ from course_lib import network as net
 from course_lib import ops
 from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
 from course_lib.book.text.writing import n, t
-from course_lib.core.bounds import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
-from course_lib.core.bounds import roofline as bound_of
+from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
+from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
-from course_lib.network.collectives import Link
-from course_lib.specs.accelerators import Accelerator, chip, chips
+from course_lib.network import Link
+from course_lib.specs import Accelerator, chip, chips
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
 INTENSITIES = (0.1, 10_000.0)
@@ -355,7 +355,7 @@ def _one_way(on: Accelerator, name: str, count: int) -> Any:
     if name != "nodes":
         return on.links[name].total_per_direction
     each = max(1, min(count // 2, on.node.chips if on.node else 1))
-    return net.between_nodes(on.node, on.links["nvlink"], each).bandwidth
+    return net.between_nodes(on.node, on.links["nvlink"], each).total_per_direction
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:

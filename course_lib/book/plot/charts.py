@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE, Labels, Name
 from course_lib.book.text.writing import html_block, n
-from course_lib.core.bounds import attainable, ridge
+from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 
 __all__ = ["LINES", "MARKERS", "SHADES", "Plot", "parity", "roofline", "sweep"]

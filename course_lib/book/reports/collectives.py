@@ -45,7 +45,7 @@ def world(row: Row) -> int:
     return int(found[1])
 
 
-def fits(rows: Iterable[Row]) -> dict[str, network.Fit]:
+def fits(rows: Iterable[Row]) -> dict[str, network.LinkFit]:
     """Latency and bandwidth by collective, for those with enough sizes measured.
 
     Parameters
@@ -179,7 +179,7 @@ def _groups(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
     return groups
 
 
-def _constants(found: Mapping[str, network.Fit]) -> str:
+def _constants(found: Mapping[str, network.LinkFit]) -> str:
     if not found:
         return "Too few sizes were measured to fit a latency and a bandwidth."
     header = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from course_lib.book.text.writing import n, plain, table
-from course_lib.core.bounds import attainable
+from course_lib.core import attainable
 from course_lib.core.checks import CourseError
 from course_lib.measured.rows import Manifest, Row
 

@@ -2,6 +2,7 @@
 they are.
 """
 
+import dataclasses
 import math
 import re
 import tomllib
@@ -304,17 +305,67 @@ def test_products_of_one_input_run_as_one():
             if achieved.product(kernel.work) is not None
         )
 
-    parts = {
-        name: product(64, 4096, f)
-        for name, f in {"q": 4096, "k": 1024, "v": 1024, "out": 4096}.items()
-    }
-    together = total(**parts)
+    def marked(b, f, mark):
+        work = dataclasses.replace(ops.matmul(b, 4096, f), fuses_with=mark)
+        return roofline(work, A100)
+
+    parts = {name: marked(64, f, "qkv") for name, f in {"a": 4096, "b": 1024, "c": 1024}.items()}
+    together = total(**parts, out=marked(64, 4096, ""))
     assert names(together) == [4096, 4096 + 1024 + 1024]
     flops = sum(kernel.bound.flops for kernel in achieved.kernels(together))
     assert flops == together.flops
-    # Without one of them, or with another input, nothing is fused.
-    assert len(names(total(q=parts["q"], k=parts["k"]))) == 2
-    assert len(names(total(gate=product(64, 4096, 8192), up=product(32, 4096, 8192)))) == 2
+    # Without a mark, with another one, or with another input, nothing is fused.
+    assert len(names(total(q=marked(64, 4096, ""), k=marked(64, 4096, "")))) == 2
+    assert len(names(total(q=marked(64, 4096, "qkv"), up=marked(64, 4096, "gate-up")))) == 2
+    assert len(names(total(gate=marked(64, 8192, "up"), up=marked(32, 8192, "up")))) == 2
+
+
+def renamed(estimate):
+    parts = {f"part {i}": renamed(part) for i, part in enumerate(estimate.parts.values())}
+    return dataclasses.replace(estimate, parts=parts)
+
+
+@pytest.mark.parametrize("key", ["llama-3-8b", "mixtral-8x7b", "gpt-3-175b"])
+def test_no_prediction_hangs_on_what_a_part_is_called(key):
+    step = llm.decode(key, "h100-sxm", [1, 64], 1024)
+    said, other = (calibrate.predict(each, "h100-sxm") for each in (step, renamed(step)))
+    for name in ("expected", "low", "high"):
+        assert getattr(said, name).tolist() == getattr(other, name).tolist()
+    assert sum(kernel.work.kind == "matmul" for kernel in achieved.kernels(step)) < sum(
+        len(part.parts) for name, part in step.parts.items() if name not in ("norms", "embedding")
+    )
+
+
+DECODED = {
+    "attention": ops.attention(4, 1, 8192, 32, 8, 128, causal=True, kv="bf16"),
+    "tiled": ops.attention_tiled(4, 1, 8192, 32, 8, 128, rows=64),
+    "kv_read": ops.kv_read(4, 8192, 32, 8, 128),
+}
+
+
+@pytest.mark.parametrize("key", ["h100-sxm", "a100-sxm-80", "mi300x"])
+def test_every_account_of_one_attention_kernel_is_predicted_alike(key):
+    found = {
+        name: calibrate.predict(roofline(work, chip(key)), key) for name, work in DECODED.items()
+    }
+    for end in ("low", "expected", "high"):
+        assert [getattr(one, end) for one in found.values()] == pytest.approx(
+            [getattr(found["attention"], end)] * len(found), rel=2e-3
+        )
+    assert len({one.source for one in found.values()}) == 1
+    assert ("again for each head" in found["kv_read"].source) == (key != "a100-sxm-80")
+
+
+def test_what_a_kernel_is_follows_from_its_kind_alone():
+    made = Work(2 * 64**3, 3 * 2 * 64**2, "bf16", shape=(64, 64, 64))
+    assert achieved.product(made) is None
+    assert achieved.product(dataclasses.replace(made, kind="matmul")) is not None
+    parts = ops.attention_standard(1, 64, 64, 1, 1, 1)
+    assert {part.kind for part in parts.values()} == {"other", "vector"}
+    with pytest.raises(CourseError, match="shape of kind 'attention'"):
+        dataclasses.replace(made, kind="attention")
+    with pytest.raises(CourseError, match="unknown kind 'matmull': did you mean 'matmul'"):
+        dataclasses.replace(made, kind="matmull")
 
 
 @pytest.mark.parametrize("key", ["llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
@@ -327,7 +378,7 @@ def test_kernels_lose_nothing_of_a_step(key):
         )
 
 
-def test_a_product_is_known_by_its_flops_not_by_its_shape():
+def test_a_product_is_known_by_its_kind():
     assert achieved.product(ops.matmul(2, 3, 4)) is not None
     assert achieved.product(7 * ops.matmul(2, 3, 4)) is not None
     assert achieved.product(ops.grouped_matmul(4, 8, 16, 2)) is not None

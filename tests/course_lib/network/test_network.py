@@ -104,7 +104,7 @@ def test_no_algorithm_beats_what_a_chip_must_receive(size, link, n):
             # Half of an all-reduce's bytes where the switch adds: there each chip still receives
             # the whole array once.
             seconds = COLLECTIVES[name](size, link, n, algorithm=algorithm)
-            assert seconds >= (1 - 1e-9) * least * size / (ways * link.bandwidth)
+            assert seconds >= (1 - 1e-9) * least * size / (ways * link.total_per_direction)
     hops = {a: network.cost("all-reduce", n, a).hops for a in ALGORITHMS["all-reduce"]}
     assert hops["switched"] <= hops["tree"] <= hops["ring"]
     assert hops["torus"] <= hops["ring"]
@@ -388,7 +388,7 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
     h100 = chip("h100-sxm")
     nvlink = h100.links["nvlink"].total_per_direction
     link = network.between_nodes(h100.node, h100.links["nvlink"], each)
-    assert link.bandwidth == each * h100.node.ports.per_direction <= nvlink
+    assert link.total_per_direction == each * h100.node.ports.per_direction <= nvlink
     ring = network.all_reduce(1e9, link, nodes * each)
     port, inside = (float(share) * 1e9 for share in by_ports(nodes, each))
     # Adding up inside first sends no more through a port than rings through all of them; over many
@@ -401,15 +401,13 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
 
 def test_the_slower_of_ports_and_links_sets_the_pace():
     h100 = chip("h100-sxm")
-    assert network.between_nodes(h100.node, 25e9).bandwidth == 25e9
+    assert network.between_nodes(h100.node, 25e9).total_per_direction == 25e9
     assert (
-        network.between_nodes(h100.node, 25e9, each=1).bandwidth == 50e9
+        network.between_nodes(h100.node, 25e9, each=1).total_per_direction == 50e9
     )  # nothing goes over the links inside
-    assert list(network.between_nodes(h100.node, 450e9, each=np.array([1, 2, 8])).bandwidth) == [
-        50e9,
-        100e9,
-        400e9,
-    ]
+    assert list(
+        network.between_nodes(h100.node, 450e9, each=np.array([1, 2, 8])).total_per_direction
+    ) == [50e9, 100e9, 400e9]
 
 
 def least_out_of_a_node(nodes, each, bus):

@@ -1,7 +1,7 @@
 import pytest
 
 from course_lib import CourseError
-from course_lib.specs import DATA, ConvNet, cited_by, decoded, model, models, sources
+from course_lib.specs import DATA, ConvNet, cited_by, load_toml, model, models, sources
 from course_lib.specs.configurations import _from_raw
 
 
@@ -85,7 +85,7 @@ def test_an_unknown_model_suggests_the_nearest():
     ids=str,
 )
 def test_a_file_that_cannot_be_is_refused(change, parts):
-    raw = {**decoded(DATA / "models" / "llama-3-8b.toml", dict), **change}
+    raw = {**load_toml(DATA / "models" / "llama-3-8b.toml", dict), **change}
     with pytest.raises(CourseError) as error:
         _from_raw("llama-3-8b.toml", raw)
     for part in ("llama-3-8b.toml", *parts):

@@ -9,13 +9,8 @@ from msgspec.structs import replace
 
 from course_lib import CourseError, chip, chips, llm
 from course_lib.specs import Accelerator, Transformer, model, models
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    activation_bytes,
-    kv_heads,
-    matrices,
-    operators,
-)
+from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.weights import activation_bytes, kv_heads, matrices
 
 TRANSFORMERS = [key for key in models() if isinstance(model(key), Transformer)]
 DECODERS = [key for key in TRANSFORMERS if model(key).kind == "decoder"]

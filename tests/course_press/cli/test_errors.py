@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from course_lib import CourseError, calibrate
+from course_lib import CourseError, calibrate, specs
 from course_lib.calibrate import own as calibrate_own
 from course_lib.measured import Row
 from course_lib.measured.results import append
 from course_lib.specs import DATA
-from course_lib.specs import accelerators as specs
 from course_press.cli.app import app
 from course_press.run import execute as running
 from tests.course_lib.calibrate.test_fit import TRUE, rows

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from course_lib import CourseError, chip, results, tables
+from course_lib import CourseError, chip, results, specs
 from course_lib.measured.rows import HEADER, encoded
 from course_press.cli import labs as cli_labs
 from course_press.cli.app import app
@@ -132,7 +132,7 @@ def test_every_gpu_that_may_be_rented_has_a_task_and_a_dated_price(gpu, cloud):
     about = {"gpu": gpu, "cloud": cloud, "budget": 600, "max_cost": 100}
     if any(
         (price.chip, price.provider) == (labs.GPUS[gpu][0], labs.CLOUDS[cloud])
-        for price in tables.prices()
+        for price in specs.prices()
     ):
         made = labs.plan(ROOT, "00", **about)
     else:
@@ -244,7 +244,7 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
     assert "accelerators: A100-80GB-SXM:1" in done.stdout
     newest = [
         price
-        for price in tables.prices()
+        for price in specs.prices()
         if (price.chip, price.provider) == ("a100-sxm-80", "RunPod")
     ][-1]
     assert f"RunPod, {newest.date}" in done.stdout

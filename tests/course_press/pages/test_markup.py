@@ -7,11 +7,10 @@ import pypandoc
 import pytest
 from lxml import html
 
-from course_lib import chip, exercises, plot, results, table, tables
+from course_lib import chip, exercises, plot, results, specs, table, tables
 from course_lib.book.reports import products
 from course_lib.book.text import Markdown, code, glossary, html_block, plain
 from course_lib.specs import DATA
-from course_lib.specs import accelerators as specs
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -6,9 +6,9 @@ from typing import Any
 
 from course_lib import ops
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import Work
+from course_lib.core import Work
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 
 CHAPTER = "bandwidth-and-profiling"
 _SHAPES = ((32, 2048, 4096), (16, 4096, 4096), (8, 2048, 8192), (64, 1024, 5120))

@@ -5,9 +5,9 @@ from typing import Any
 
 from course_lib.book.exercises.bank.shared import above, headline, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import Work, critical_batch
+from course_lib.core import Work, critical_batch
 from course_lib.core.checks import Numbers
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 from course_lib.workloads import resnet
 
 CHAPTER = "hello-roofline"

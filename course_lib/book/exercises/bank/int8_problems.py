@@ -6,11 +6,10 @@ from typing import Any
 from course_lib import ops
 from course_lib.book.exercises.bank.shared import above, headline, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import critical_batch, roofline
+from course_lib.core import critical_batch, roofline
 from course_lib.core.dtypes import itemsize
-from course_lib.specs import configurations as models
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs import model as configuration
 
 CHAPTER = "int8-problems"
 
@@ -29,7 +28,7 @@ def _exact(chip: Accelerator, D: int, *, x: str = "bf16", w: str = "bf16") -> An
 
 
 def _heads(model: str) -> float:
-    one = models.model(model)
+    one = configuration(model)
     assert isinstance(one, Transformer)
     return one.heads / one.kv_heads
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
-from course_lib.core.bounds import attainable
+from course_lib.core import attainable
 from course_lib.core.dtypes import itemsize
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import Transformer, model
-from course_lib.workloads.transformer import cache_bytes, formats, streamed_bytes
+from course_lib.specs import Accelerator, Transformer, model
+from course_lib.workloads.precision import formats
+from course_lib.workloads.weights import cache_bytes, streamed_bytes
 
 CHAPTER = "memory-wall"
 _GQA = ("llama-3-8b", "llama-3-70b", "mistral-7b", "llama-2-70b")

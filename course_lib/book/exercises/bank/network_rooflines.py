@@ -5,7 +5,7 @@ from typing import Any
 from course_lib import network
 from course_lib.book.exercises.bank.shared import headline
 from course_lib.book.exercises.problem import Exercise
-from course_lib.specs.accelerators import Accelerator
+from course_lib.specs import Accelerator
 
 CHAPTER = "network-rooflines"
 _NVLINK = ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm")
@@ -13,7 +13,7 @@ _TPUS = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7")
 
 
 def _all_links(chip: Accelerator) -> float:
-    return chip.links["nvlink"].total_per_direction
+    return float(chip.links["nvlink"].total_per_direction)
 
 
 def _reduced(chip: Accelerator, message: float, n: int, *, link: float | None = None) -> Any:

@@ -3,8 +3,7 @@
 from math import ceil, inf
 from typing import Any
 
-from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.provenance import UNITS
+from course_lib.specs import UNITS, Accelerator
 
 SIXTEEN_BIT = (
     "h100-sxm",

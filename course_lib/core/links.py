@@ -1,0 +1,86 @@
+"""The links between chips: one record for the spec table, the collectives and what is measured."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    keep,
+    nonnegative,
+    positive,
+    shown,
+    whole,
+    whole_as_given,
+)
+
+__all__ = ["Link", "LinkLike"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """The links of one kind that a chip has. Broadcasts.
+
+    Parameters
+    ----------
+    per_direction : byte/s of one link in one direction.
+    count : links per chip; `None` for as many as the algorithm uses.
+    latency : s from one chip to the next, through a switch or along a cable; no vendor publishes
+        it, so that the spec table's links have none.
+    name : as the vendor calls it.
+
+    Examples
+    --------
+    >>> nvlink = Link(per_direction=25e9, count=18)
+    >>> nvlink.total_per_direction / 1e9, nvlink.bidirectional / 1e9
+    (450.0, 50.0)
+    """
+
+    per_direction: Numbers
+    count: "Numbers | None" = None
+    latency: Numbers = 0.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        checked = {
+            "per_direction": positive("per_direction", self.per_direction),
+            "latency": nonnegative("latency", self.latency),
+        }
+        if self.count is not None:
+            checked["count"] = whole_as_given(self.count, whole("count", self.count))
+        keep(self, **checked)
+
+    @property
+    def bidirectional(self) -> Numbers:
+        """Byte/s of one link, both directions together."""
+        return 2 * self.per_direction
+
+    @property
+    def total_per_direction(self) -> Numbers:
+        """Byte/s of all the links together in one direction."""
+        return self.per_direction if self.count is None else self.count * self.per_direction
+
+
+LinkLike: TypeAlias = "ArrayLike | Link"
+"""A link, or its byte/s per direction where it has no latency and one link is all."""
+
+
+def as_link(link: LinkLike, name: str = "link") -> Link:
+    """A link as it is, or one of this bandwidth; `name` is what the caller called it.
+
+    Examples
+    --------
+    >>> as_link(50e9).total_per_direction
+    50000000000.0
+    """
+    if isinstance(link, Link):
+        return link
+    if isinstance(link, str | None):
+        raise CourseError(
+            f"{name} must be byte/s per direction, or a chip's links (got {shown(link)}): "
+            f"chip('h100-sxm').links['nvlink'], say"
+        )
+    given: Any = link
+    return Link(positive(name, given))

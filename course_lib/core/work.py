@@ -1,0 +1,126 @@
+"""What an operator does, before any chip is chosen: arithmetic, traffic, and which kind it is."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import (
+    MADE,
+    CourseError,
+    Numbers,
+    keep,
+    known,
+    nonnegative,
+    positive,
+    shown,
+    together,
+    whole_as_given,
+)
+from course_lib.core.dtypes import BITS
+
+__all__ = ["KINDS", "Kind", "Unit", "Work"]
+
+Unit = Literal["matrix", "vector"]
+Kind = Literal["matmul", "attention", "convolution", "vector", "other"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""What a kernel can be: what it is likely to take beyond its bound depends on it."""
+SIZES = {
+    "matmul": ("B", "D", "F", "groups"),
+    "attention": ("batch", "new tokens", "all tokens", "heads", "kv_heads"),
+}
+"""The sizes in `shape` of the kinds that need them; a product has `groups` where there are
+several.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What an operator does. Every quantity broadcasts, and is kept as float64.
+
+    Parameters
+    ----------
+    flops : FLOP. A multiply-accumulate counts as two.
+    bytes : byte, read from and written to main memory.
+    dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
+    unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
+    kernels : how many launches it takes.
+    shape : the sizes of one launch: those in `SIZES` of a product and of attention.
+    kind : one of `KINDS`. Bounds never look at it: `course_lib.calibrate` does.
+    fuses_with : a mark that products of one input share, so that engines run those of a step as
+        one: queries, keys and values, say.
+
+    Raises
+    ------
+    CourseError
+        If a quantity is negative or not finite, quantities do not broadcast, `dtype`, `unit` or
+        `kind` is not known, or `shape` lacks the sizes of its kind.
+
+    Examples
+    --------
+    >>> layer = Work(flops=2e9, bytes=1e8, dtype="bf16")
+    >>> layer.intensity, layer.kind
+    (20.0, 'other')
+    >>> (32 * layer).kernels
+    32
+    """
+
+    flops: Numbers
+    bytes: Numbers
+    dtype: str
+    unit: Unit = "matrix"
+    kernels: Numbers = 1
+    shape: tuple[Any, ...] | None = None
+    kind: Kind = "other"
+    fuses_with: str = ""
+
+    def __post_init__(self) -> None:
+        known("dtype", self.dtype, BITS)
+        known("unit", self.unit, ("matrix", "vector"))
+        if sizes := SIZES.get(known("kind", self.kind, KINDS)):
+            least = len(sizes) - (self.kind == "matmul")
+            if not isinstance(self.shape, tuple) or not least <= len(self.shape) <= len(sizes):
+                raise CourseError(
+                    f"shape of kind {self.kind!r} must be ({', '.join(sizes)}) (got "
+                    f"{shown(self.shape)}): take ops.{self.kind}"
+                )
+        flops, moved = nonnegative("flops", self.flops, MADE), positive("bytes", self.bytes, MADE)
+        keep(self, flops=flops, bytes=moved, kernels=launches(self.kernels))
+
+    @property
+    def intensity(self) -> Numbers:
+        """Arithmetic intensity, FLOP/byte."""
+        return self.flops / self.bytes
+
+    def __mul__(self, times: ArrayLike) -> "Work":
+        n = positive("times", times)
+        together(work=self.bytes, times=n)
+        try:
+            return Work(
+                self.flops * n,
+                self.bytes * n,
+                self.dtype,
+                self.unit,
+                self.kernels * whole_as_given(times, n),
+                self.shape,
+                self.kind,
+                self.fuses_with,
+            )
+        except CourseError:
+            raise CourseError(
+                f"times is too large or too small for this work (got {shown(times)})"
+            ) from None
+
+    __rmul__ = __mul__
+    __array_ufunc__ = None  # so that array * work is one Work, not an array of Works
+
+
+def launches(given: Any) -> Numbers:
+    """How many kernels there are, checked.
+
+    Examples
+    --------
+    >>> launches(3)
+    3
+    """
+    return whole_as_given(given, nonnegative("kernels", given, MADE))

@@ -1,0 +1,205 @@
+"""What a collective operation takes of its links: hops one after another, and a share of the bytes
+on the busiest one.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core import Link
+from course_lib.core.checks import (
+    EXACT,
+    CourseError,
+    Numbers,
+    flag,
+    known,
+    nonnegative,
+    plain,
+    shown,
+    together,
+    whole,
+)
+from course_lib.core.links import LinkLike, as_link
+from course_lib.specs import Node
+
+__all__ = ["ALGORITHMS", "Cost", "between_nodes", "cost"]
+
+ALGORITHMS = {
+    "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
+    "reduce-scatter": ("ring", "torus", "tree", "switched", "in-switch"),
+    "all-reduce": ("ring", "torus", "tree", "switched", "in-switch"),
+    "all-to-all": ("ring", "torus", "switched"),
+    "send": ("cut-through", "store-and-forward"),
+}
+"""What each collective can be done by; the first is the one taken when nothing is said."""
+
+
+class Cost(NamedTuple):
+    """What a collective takes: `hops` one after another, and `share` of the message over so many
+    `links` (`None`: all).
+    """
+
+    hops: Any
+    share: Any
+    links: Any = None
+
+
+def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Link:
+    """The link that a ring over several machines runs at: their network ports side by side.
+
+    A library lays as many rings as there are ports, or adds up inside a machine first. Either way
+    the chips of a machine share the crossing, and an array leaves it by all of their ports. Inside,
+    it goes over the chips' own links; the slower of both sets the pace. What is not shared has one
+    port a chip, ``each=1``: an all-to-all, or a message between two chips.
+
+    Parameters
+    ----------
+    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
+    inside : the links between the chips of one machine.
+    each : chips of every machine that take part, all if not given; each brings its share of the
+        ports. Broadcasts.
+
+    Examples
+    --------
+    Eight ports of 400 Gb/s, and one.
+
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> between_nodes(h100.node, h100.links["nvlink"]).total_per_direction / 1e9
+    400.0
+    >>> between_nodes(h100.node, h100.links["nvlink"], each=1).total_per_direction / 1e9
+    50.0
+    """
+    if not isinstance(node, Node):
+        raise CourseError(
+            f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
+            f"where a chip's file says nothing of one, give it a [node]"
+        )
+    taking = np.asarray(whole("each", node.chips if each is None else each))
+    if np.any(taking > node.chips):
+        raise CourseError(
+            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
+        )
+    within = np.asarray(as_link(inside, "inside").total_per_direction)
+    ports = np.asarray(node.ports.total_per_direction) * taking / node.chips
+    # One chip a machine has nobody to share with, and nothing to send inside.
+    return Link(plain(np.where(taking > 1, np.minimum(ports, within), ports)))
+
+
+def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool = False) -> Cost:
+    """What a collective takes, before any link is chosen: its time is ``hops * latency + share *
+    bytes / bandwidth``.
+
+    Parameters
+    ----------
+    collective : one of `ALGORITHMS`.
+    n : chips; for a torus of several axes a tuple of their sizes. Broadcasts.
+    algorithm : one of the collective's `ALGORITHMS`, the first if not given.
+    limit : allow `inf` for the limit of many chips.
+
+    Returns
+    -------
+    Where its `links` is not `None`, the bandwidth is that of so many of the chip's links together.
+
+    Examples
+    --------
+    >>> takes = cost("all-reduce", 8)
+    >>> float(takes.hops), float(takes.share)
+    (14.0, 1.75)
+    """
+    known("collective", collective, ALGORITHMS)
+    ways, limit = ALGORITHMS[collective], flag("limit", limit)
+    algorithm = (
+        ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
+    )
+    if algorithm == "torus":
+        sizes = {f"n[{i}]": _chips(f"n[{i}]", size, limit) for i, size in enumerate(_axes(n))}
+        together(**sizes)
+        if not limit and np.any(np.prod(np.broadcast_arrays(*sizes.values()), axis=0) >= EXACT):
+            raise CourseError(f"n must stay below 2**53 chips in all (got {shown(n)})")
+        return _torus(collective, list(sizes.values()))
+    if isinstance(n, tuple):
+        raise CourseError(
+            f"n={shown(n)} is a torus of several axes, and algorithm={algorithm!r} has "
+            f"none: pass algorithm='torus', or a list for several numbers of chips"
+        )
+    chips = _chips("n", n, limit)
+    if collective == "send":
+        hops = chips - 1
+        return Cost(hops, np.minimum(hops, 1) if algorithm == "cut-through" else hops)
+    if collective == "all-to-all" and algorithm == "ring":
+        return Cost(chips - 1, (chips - 1) / 2)
+    several = np.minimum(chips - 1, 1)
+    hops = {"ring": chips - 1, "tree": np.ceil(np.log2(chips))}.get(algorithm, several)
+    share = 1 - 1 / chips
+    if collective != "all-reduce":
+        return Cost(hops, share)
+    return Cost(2 * hops, several if algorithm == "in-switch" else 2 * share)
+
+
+def _torus(collective: str, sizes: list[Any]) -> Cost:
+    chips = np.prod(np.broadcast_arrays(*sizes), axis=0)
+    axes = sum(size > 1 for size in map(np.asarray, sizes))
+    links = np.maximum(2 * np.asarray(axes), 1)
+    hops: Any = sum(np.floor(size / 2) for size in sizes)
+    if collective == "all-to-all":
+        # By axis: how far parts travel on average, both ways together. The longest axis decides;
+        # all links are there.
+        distance = np.max(
+            np.broadcast_arrays(*(np.floor(size**2 / 4) / size for size in sizes)), axis=0
+        )
+        return Cost(hops, distance * axes, links)
+    twice = 2 if collective == "all-reduce" else 1
+    return Cost(twice * hops, twice * (1 - 1 / chips), links)
+
+
+def _axes(n: Any) -> tuple[Any, ...]:
+    if isinstance(n, tuple) and not n:
+        raise CourseError(
+            "n must name at least one axis of the torus (got ()): n=(16, 16), or n=16 for one axis"
+        )
+    return n if isinstance(n, tuple) else (n,)
+
+
+def _chips(name: str, n: Any, limit: bool) -> Any:
+    if limit and isinstance(n, float) and n == np.inf:
+        return np.asarray(np.inf)
+    return np.asarray(whole(name, n))
+
+
+def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
+    """Byte/s, one way, of the links that an algorithm uses; raises where the chip has fewer, or
+    where sizes, links and chips do not broadcast.
+
+    Examples
+    --------
+    >>> rate(Link(25e9, count=18), cost("all-gather", (4, 4), "torus")) / 1e9
+    100.0
+    """
+    width = link.total_per_direction
+    together(**more, link=np.asarray(width + link.latency), n=np.asarray(takes.share + takes.hops))
+    if takes.links is None:
+        return width
+    if link.count is not None and np.any(np.asarray(takes.links) > link.count):
+        needed, has = np.max(takes.links), np.min(link.count)
+        raise CourseError(
+            f"link must have 2 links a torus axis, {needed:g} in all (got count={has:g}): "
+            f"take fewer axes, or algorithm='ring'"
+        )
+    return plain(takes.links * np.asarray(link.per_direction))
+
+
+def seconds(
+    collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None
+) -> Numbers:
+    """Latency of the hops plus the time of the bytes on the busiest link, s.
+
+    Examples
+    --------
+    >>> seconds("send", 1e9, 50e9, 2, None)
+    0.02
+    """
+    one, takes, moved = as_link(link), cost(collective, n, algorithm), nonnegative("bytes", size)
+    carried = takes.share * np.asarray(moved) / rate(one, takes, bytes=moved)
+    return plain(takes.hops * np.asarray(one.latency) + carried)

@@ -1,0 +1,200 @@
+"""The chips of `course_lib/data/chips`, one TOML file each, whose name is the chip's key.
+
+A file is read when its chip is first asked for. A folder named by the environment variable
+`COURSE_CHIPS` adds the reader's own.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from course_lib.core import Estimate, Work, roofline
+from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
+from course_lib.specs.accelerators import Accelerator
+from course_lib.specs.provenance import DATA
+
+__all__ = ["FOLDER", "chip", "chip_of_device", "chips", "unreadable"]
+
+FOLDER = "COURSE_CHIPS"
+"""The environment variable that names a folder with more chips."""
+
+
+def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
+    """The keys of all chips in the spec table, sorted; only a vendor's or a year's where one is
+    given.
+
+    Those in the reader's folder that cannot be read are left out: `unreadable` says why.
+
+    Raises
+    ------
+    CourseError
+        If no chip is of this vendor or year, or `COURSE_CHIPS` is not a folder.
+
+    Examples
+    --------
+    >>> "h100-sxm" in chips()
+    True
+    >>> chips(vendor="AMD")
+    ('mi250x', 'mi300x', 'mi325x')
+    """
+    bad = unreadable()
+    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
+    if vendor is not None:
+        known("vendor", vendor, {chip(key).vendor for key in keys})
+    if year is not None and count("year", year) not in (
+        years := sorted({chip(key).year for key in keys})
+    ):
+        raise CourseError(
+            f"no chip is of year {shown(year)}: choose one of {', '.join(map(str, years))}"
+        )
+    return tuple(
+        key
+        for key in keys
+        if (vendor is None or chip(key).vendor == vendor)
+        and (year is None or chip(key).year == year)
+    )
+
+
+def _ours() -> dict[str, Path]:
+    return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
+
+
+def _own() -> dict[str, Path]:
+    """The files in the reader's folder by key."""
+    folder = os.environ.get(FOLDER)
+    if folder and not Path(folder).is_dir():
+        raise CourseError(
+            f"{FOLDER}={folder!r} is not a folder: set it to one that holds chips' TOML "
+            f"files, or unset it"
+        )
+    return {path.stem: path for path in sorted(Path(folder).glob("*.toml"))} if folder else {}
+
+
+def _files() -> dict[str, Path]:
+    """The file of every chip by key: ours, and those in the reader's folder."""
+    return {**_ours(), **_own()}
+
+
+def unreadable() -> Mapping[Path, str]:
+    """The files in the reader's folder that give no chip, and why. All others can be used
+    nevertheless.
+
+    Examples
+    --------
+    >>> dict(unreadable())
+    {}
+    """
+    found = {}
+    for path in _own().values():
+        try:
+            _of_file(path)
+        except CourseError as error:
+            found[path] = str(error)
+    return found
+
+
+def _of_file(path: Path) -> Accelerator:
+    if path.parent != DATA / "chips" and path.stem in _ours():
+        raise CourseError(
+            f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file"
+        )
+    return _read(path)
+
+
+def chip(key: str) -> Accelerator:
+    """A chip of the spec table by its key.
+
+    Raises
+    ------
+    CourseError
+        If there is none of this key; the message has the nearest one, or all that the key may mean.
+
+    Examples
+    --------
+    >>> round(chip("h100-sxm").ridge("bf16"))
+    295
+    >>> chip("h10")
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() lists them)
+    >>> chip("h100")
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
+    """
+    if not isinstance(key, str):
+        raise CourseError(
+            f"key must be a chip's key, as text (got {shown(key)}): chips() lists them"
+        )
+    files = _files()
+    meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
+    if len(meant) > 1:
+        raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
+    return _of_file(files[known("chip", key, files, "chips() lists them")])
+
+
+@cache
+def _read(path: Path) -> Accelerator:
+    return Accelerator.from_toml(path)
+
+
+def chip_of_device(device_name: str) -> Accelerator | None:
+    """The chip that a runtime reports under exactly this name, or `None`: a name nobody listed is
+    never guessed at.
+
+    Parameters
+    ----------
+    device_name : what `torch.cuda.get_device_name` says, say, or the model name of a CPU.
+
+    Examples
+    --------
+    >>> chip_of_device("Tesla T4")
+    chip('t4')
+    >>> chip_of_device("Tesla T40") is None
+    True
+    """
+    text("device_name", device_name)
+    return next(
+        (found for key in chips() if device_name in (found := chip(key)).device_names), None
+    )
+
+
+def accelerator(given: Accelerator | str) -> Accelerator:
+    """The chip itself or of this key.
+
+    Examples
+    --------
+    >>> accelerator("t4") is accelerator(chip("t4"))
+    True
+    """
+    found: Any = chip(given) if isinstance(given, str) else given
+    if not hasattr(found, "peaks") or not hasattr(found, "bandwidth"):
+        raise CourseError(
+            f"chip must be a key of the spec table or an Accelerator (got {shown(found)})"
+        )
+    one: Accelerator = found
+    return one
+
+
+def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimate:
+    """`roofline`, for work that comes from a model rather than from the reader.
+
+    A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
+    publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
+    missing peak stays an error.
+    """
+    if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks and not _has_matrix(chip):
+        work = replace(work, unit="vector")
+    elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
+        times = (0.0 * work.flops, work.bytes / chip.bandwidth, nonnegative("comms", comms))
+        return Estimate(*times, work.flops, work.bytes, work.kernels, work=work, chip=chip)
+    return roofline(work, chip, comms=comms)
+
+
+def _has_matrix(chip: Accelerator) -> bool:
+    return any(name.startswith("matrix.") for name in chip.peaks)
