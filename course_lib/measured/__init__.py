@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import results, trace
+from course_lib.measured import collectives, gaps, operators, results, trace
 from course_lib.measured.published import TABLES, UNSEEN, Run, median_error, runs
 from course_lib.measured.rows import Difference, Manifest, Row
 from course_lib.measured.tables import CHIPS, FOLDER, Best, best_published, lab, table
@@ -16,8 +16,11 @@ __all__ = [
     "Row",
     "Run",
     "best_published",
+    "collectives",
+    "gaps",
     "lab",
     "median_error",
+    "operators",
     "results",
     "runs",
     "table",

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from course_lib import CourseError, results
-from course_lib.book.reports.products import gap, plot, report
+from course_lib.book.reports.products import plot, report
 from course_lib.measured import Manifest, Row
+from course_lib.measured.gaps import gap
 from course_lib.measured.results import append, compare, done, read, write_manifest
 
 GPU = {
