@@ -6,11 +6,11 @@ row in flight.
 """
 
 import errno
+import fcntl
 import os
 import platform
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ def append(path: Path | str, row: Row) -> None:
     _regular(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file, _locked(file.fileno(), path):
+        with path.open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process dies
             file.seek(0)
             content = file.read()
             rows, length = _sound(path, content)
@@ -126,9 +127,8 @@ def append(path: Path | str, row: Row) -> None:
                 _write(file.fileno(), line)
                 os.fsync(file.fileno())
             except BaseException:
-                with suppress(
-                    OSError
-                ):  # what is left then is a half-line, which the next append cuts off
+                # What is left where this fails is a half-line, which the next append cuts off.
+                with suppress(OSError):
                     file.truncate(length)
                     os.fsync(file.fileno())
                 raise
@@ -136,7 +136,7 @@ def append(path: Path | str, row: Row) -> None:
                 _sync_folder(path.parent)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-        remedy = ": free some space and run again" if full else ": see to the disk and run again"
+        remedy = ": free some space and run again" if full else ": check the disk and run again"
         raise CourseError(
             f"cannot append to {path.name}: {error.strerror}{safe}{remedy}"
         ) from error
@@ -298,35 +298,13 @@ def _write(descriptor: int, text: str) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-@contextmanager
-def _locked(descriptor: int, path: Path) -> Iterator[None]:
-    """Hold the file against other writers; the system lets go when a process dies."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        with path.with_name(f"{path.name}.lock").open("wb") as lock:
-            while True:
-                with suppress(
-                    OSError
-                ):  # gives up after ten seconds; another writer may need longer
-                    msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-            yield
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield  # closing the file lets go
-
-
 def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last; Windows keeps names by itself."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Make a new name in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _anonymous(host: Mapping[str, Any]) -> None:

@@ -15,7 +15,18 @@ import msgspec
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
-__all__ = ["FAR", "WRAPPER", "Event", "Hot", "amount", "bound", "busy", "events", "hot", "read"]
+__all__ = [
+    "FAR",
+    "WRAPPER",
+    "Hot",
+    "TraceEvent",
+    "amount",
+    "bound",
+    "busy",
+    "events",
+    "hot",
+    "read",
+]
 
 FAR = 5.0
 """So many times the larger of the two bounds and neither explains the time: many tiny calls,
@@ -76,7 +87,7 @@ _MOVES = (
 )
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One call in a trace.
 
     Attributes
@@ -124,7 +135,7 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
     strided: bool
 
 
-def read(path: Path) -> list[Event]:
+def read(path: Path) -> list[TraceEvent]:
     """The events of a trace that the lab recorded.
 
     Parameters
@@ -144,7 +155,7 @@ def read(path: Path) -> list[Event]:
     course_lib.CourseError: path 'nowhere.json' cannot be read: No such file or directory
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Event])
+        return msgspec.json.decode(path.read_bytes(), type=list[TraceEvent])
     except OSError as error:
         raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
@@ -153,7 +164,7 @@ def read(path: Path) -> list[Event]:
         ) from None
 
 
-def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
+def events(raw: Iterable[Mapping[str, Any]]) -> list[TraceEvent]:
     """What matters of the events of a Chrome trace that torch.profiler exported.
 
     Parameters
@@ -187,11 +198,11 @@ def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
                 "dur": one["dur"],
                 "tid": one.get("tid", 0),
             }
-            kept.append(Event(**about, **known, id=int(args.get("External id", 0))))
+            kept.append(TraceEvent(**about, **known, id=int(args.get("External id", 0))))
     return kept
 
 
-def hot(trace: Sequence[Event]) -> list[Hot]:
+def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     """The operators of a trace, those first that take most time.
 
     Parameters
@@ -205,8 +216,8 @@ def hot(trace: Sequence[Event]) -> list[Hot]:
 
     Examples
     --------
-    >>> outer = Event(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
-    >>> inner = Event(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]],
+    >>> outer = TraceEvent(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
+    >>> inner = TraceEvent(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]],
     ...     types=["float", "float"])
     >>> [(one.name, one.share, one.flops) for one in hot([outer, inner])]
     [('aten::mm', 0.8, 48.0), ('aten::linear', 0.2, 0.0)]
@@ -280,7 +291,7 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
     return "compute-bound" if t_math >= t_memory else "memory-bound"
 
 
-def busy(trace: Sequence[Event]) -> float:
+def busy(trace: Sequence[TraceEvent]) -> float:
     """What part of the time a GPU was at work, from the first kernel to the end of the last: the
     rest it waited to be told.
 
@@ -295,8 +306,8 @@ def busy(trace: Sequence[Event]) -> float:
 
     Examples
     --------
-    >>> busy([Event(name="k", cat="kernel", ts=0.0, dur=1.0), Event(name="k", cat="kernel",
-    ...     ts=3.0, dur=1.0)])
+    >>> busy([TraceEvent(name="k", cat="kernel", ts=0.0, dur=1.0),
+    ...     TraceEvent(name="k", cat="kernel", ts=3.0, dur=1.0)])
     0.5
     """
     on_device = sorted((event.ts, event.ts + event.dur) for event in trace if event.cat != "cpu_op")
@@ -309,7 +320,7 @@ def busy(trace: Sequence[Event]) -> float:
     return worked / ((until - on_device[0][0]) or 1.0)
 
 
-def _own(operators: Sequence[Event]) -> list[float]:
+def _own(operators: Sequence[TraceEvent]) -> list[float]:
     """Each operator's duration without those it calls: calls nest within a thread."""
     own = [event.dur for event in operators]
     open_: dict[int | str, list[int]] = {}
@@ -323,7 +334,7 @@ def _own(operators: Sequence[Event]) -> list[float]:
     return [max(mine, 0.0) for mine in own]
 
 
-def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
+def _tensors(event: TraceEvent) -> list[tuple[list[int], list[int], int]]:
     """Sizes, strides and bytes of an element, of each input that is a tensor."""
     strides = event.strides or [[]] * len(event.dims)
     every = zip(event.dims, strides, event.types, strict=False)
@@ -334,14 +345,14 @@ def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
     ]
 
 
-def _formats(event: Event) -> list[str]:
+def _formats(event: TraceEvent) -> list[str]:
     # A number counts as a tensor without dimensions, in a format that says nothing.
     return [
         kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES
     ]
 
 
-def _strided(event: Event) -> bool:
+def _strided(event: TraceEvent) -> bool:
     for dims, steps, _ in _tensors(event):
         dense = 1
         for size, step in zip(reversed(dims), reversed(steps), strict=False):
@@ -358,7 +369,7 @@ def _held(dims: Sequence[int], steps: Sequence[int]) -> int:
     )
 
 
-def amount(event: Event) -> tuple[float, float]:
+def amount(event: TraceEvent) -> tuple[float, float]:
     """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the
     first one's format.
 
@@ -368,7 +379,7 @@ def amount(event: Event) -> tuple[float, float]:
 
     Examples
     --------
-    >>> amount(Event(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
+    >>> amount(TraceEvent(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
     ...     types=["float", "float"]))
     (1024.0, 896.0)
     """

@@ -133,7 +133,8 @@ def environment(root: Path) -> str:
     from course_lib.specs import accelerators as specs
 
     digest = hashlib.sha256(sys.version.encode())
-    given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}
+    given = {**os.environ, **kernels.ENVIRONMENT}
+    given |= dict.fromkeys(("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS"), "")
     for name in sorted(name for name in given if name.startswith(STEERING)):
         digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
     own = [
@@ -267,6 +268,8 @@ async def _execute(
         notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
     )
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
+    # The site draws what the reader measured; a notebook is the same for every reader.
+    env["COURSE_RESULTS"] = str(root / "labs") if to == "site" else ""
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 
