@@ -142,11 +142,6 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     chip : an accelerator or its key.
     dtype : format; the first that was measured when not given.
 
-    Raises
-    ------
-    CourseError
-        If the format is not known.
-
     Examples
     --------
     >>> calibration(chip_of("l40s"), "bf16").source
@@ -217,11 +212,6 @@ def _watts(chip: Accelerator) -> float | None:
 
 def from_file(path: Path, dtype: str | None = None) -> Calibration:
     """Constants that `course calibrate` wrote.
-
-    Raises
-    ------
-    CourseError
-        If the file is missing or is not one of constants.
 
     Examples
     --------

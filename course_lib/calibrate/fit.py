@@ -48,7 +48,7 @@ __all__ = [
     "fit_products",
     "fit_steps",
     "misalignment",
-    "predicted",
+    "predict_steps",
     "product_ranges",
     "ring_share",
 ]
@@ -102,14 +102,14 @@ def misalignment() -> float:
     return float(np.median(aligned) / min(rates.values()))
 
 
-def predicted(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
+def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
     """Expected times of steps, s.
 
     Examples
     --------
     >>> from course_lib.calibrate import calibration
     >>> some = steps("prefill")
-    >>> expected = predicted(some, calibration(chip(REFERENCE), DTYPE))
+    >>> expected = predict_steps(some, calibration(chip(REFERENCE), DTYPE))
     >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
     True
     """
@@ -129,7 +129,7 @@ def _fit_steps(
         )
 
     found = least_absolute(
-        lambda c: np.log(predicted(some, with_(c["value"])) / measured), {"value": start}
+        lambda c: np.log(predict_steps(some, with_(c["value"])) / measured), {"value": start}
     )
     return with_(found["value"])
 
@@ -205,7 +205,9 @@ def _step_range(given: Calibration) -> Range:
     for model in sorted({step.run.model for step in every}):
         others = [step for step in every if step.run.model != model]
         refitted = fit_steps(given, model)
-        ratios += list(np.array([step.measured for step in others]) / predicted(others, refitted))
+        ratios += list(
+            np.array([step.measured for step in others]) / predict_steps(others, refitted)
+        )
     return _range(np.array(ratios))
 
 

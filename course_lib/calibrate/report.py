@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
+from course_lib.calibrate.accuracy import coverage, mean_error
 from course_lib.calibrate.evidence import (
     DTYPE,
     MODEL,
@@ -23,7 +24,7 @@ from course_lib.calibrate.evidence import (
     products,
     steps,
 )
-from course_lib.calibrate.prediction import all_reduce, coverage, mean_error, predict
+from course_lib.calibrate.prediction import all_reduce, predict
 from course_lib.core.bounds import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import CHIPS, table
@@ -37,7 +38,7 @@ __all__ = [
     "as_text",
     "bounds",
     "calibrate_report",
-    "clocked",
+    "clock_ratio",
     "elementwise",
 ]
 
@@ -87,12 +88,12 @@ class Bounded(NamedTuple):
     chips: NDArray[Any]
 
 
-def clocked(on: Accelerator) -> float:
+def clock_ratio(on: Accelerator) -> float:
     """The highest clock over the one at which the peaks are stated, where both are published.
 
     Examples
     --------
-    >>> clocked(chip("a100-sxm-80"))
+    >>> clock_ratio(chip("a100-sxm-80"))
     1.0
     """
     return on.max_clock / on.clock if on.max_clock and on.clock else 1.0
@@ -146,7 +147,7 @@ def _bounded(shapes: NDArray[Any], seconds: NDArray[Any], dtype: str, on: Accele
 
 
 def _beside(estimate: Estimate, seconds: NDArray[Any], on: Accelerator) -> Bounded:
-    lower = np.maximum(estimate.t_math / clocked(on), estimate.t_memory)
+    lower = np.maximum(estimate.t_math / clock_ratio(on), estimate.t_memory)
     return Bounded(
         seconds,
         lower,

@@ -109,11 +109,6 @@ def no_faster_than(row: Row, rows: Iterable[Row]) -> Row | None:
 def waves(row: Row, multiprocessors: int) -> tuple[int, int, float]:
     """Tiles of a matmul's result, the waves they take, and how full those are.
 
-    Raises
-    ------
-    CourseError
-        If the shape is not BxDxF.
-
     Examples
     --------
     >>> waves(Row(device="gpu", kind="cuda", op="matmul", dtype="bf16", shape="256x64x256",

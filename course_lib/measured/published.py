@@ -202,11 +202,6 @@ def runs(name: str) -> list[PublishedRun]:
     -------
     Runs in the order of the file. Tensor parallelism is over NVLink, all links of a chip together.
 
-    Raises
-    ------
-    CourseError
-        If there is no such table.
-
     References
     ----------
     The rows' own `source`.

@@ -6,7 +6,6 @@ row in flight.
 """
 
 import errno
-import fcntl
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -24,9 +23,9 @@ from course_lib.measured.rows import (
     Manifest,
     Row,
     apart,
-    decoded,
-    encoded,
+    from_line,
     timed,
+    to_line,
 )
 
 __all__ = [
@@ -57,11 +56,6 @@ def read(path: Path | str) -> list[Row]:
     ----------
     path : the file; one that does not exist yet has no rows.
 
-    Raises
-    ------
-    CourseError
-        If the header or a finished line is not one of results.csv, or the file cannot be read.
-
     Examples
     --------
     >>> read(Path("nothing-measured-yet.csv"))
@@ -88,12 +82,6 @@ def append(path: Path | str, row: Row) -> None:
     path : results.csv; made, with its folder and header, when missing.
     row : what was measured.
 
-    Raises
-    ------
-    CourseError
-        If a field of the row is not what its column holds, the file is not a results.csv, or it
-        cannot be written.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -104,7 +92,9 @@ def append(path: Path | str, row: Row) -> None:
     ...     read(Path(folder, "results.csv")) == [row]
     True
     """
-    path, line, safe = _path(path), encoded(row), ""
+    import fcntl  # of POSIX systems; reading does without
+
+    path, line, safe = _path(path), to_line(row), ""
     _regular(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,11 +103,8 @@ def append(path: Path | str, row: Row) -> None:
             file.seek(0)
             content = file.read()
             rows, length = _sound(path, content)
-            safe = (
-                "; 1 row before it is safe"
-                if len(rows) == 1
-                else f"; {len(rows)} rows before it are safe"
-            )
+            count = "1 row before it is" if len(rows) == 1 else f"{len(rows)} rows before it are"
+            safe = f"; {count} safe"
             file.truncate(length)  # cuts off the half-line of a killed writer
             try:
                 if not length or content[:length] == _MARK:
@@ -149,11 +136,6 @@ def done(path: Path | str) -> set[Key]:
     ----------
     path : results.csv; one that does not exist yet has none.
 
-    Raises
-    ------
-    CourseError
-        If the file is damaged before its last line.
-
     Examples
     --------
     >>> done(Path("nothing-measured-yet.csv"))
@@ -169,12 +151,6 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
     ----------
     path : the file; an older one is replaced once the new one is on the disk.
     manifest : what the run was made of.
-
-    Raises
-    ------
-    CourseError
-        If a duration or a price is negative, `manifest.host` names the machine or its user, or the
-        file cannot be written.
 
     Examples
     --------
@@ -264,7 +240,7 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
     rows = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            rows.append(decoded(line.decode()))
+            rows.append(from_line(line.decode()))
         except ValueError as error:
             raise CourseError(
                 f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
@@ -274,7 +250,7 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
 
 def _whole(line: bytes) -> bool:
     try:
-        decoded(line.decode())
+        from_line(line.decode())
     except ValueError:
         return False
     return True

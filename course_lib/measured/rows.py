@@ -198,7 +198,7 @@ COLUMNS = Row.__struct_fields__
 HEADER = ",".join(COLUMNS)
 
 
-def encoded(row: Row) -> str:
+def to_line(row: Row) -> str:
     """A row as its one line; raises `CourseError` where that could not be read back."""
     if not isinstance(row, Row):
         raise CourseError(f"row must be a Row (got {shown(row)})")
@@ -212,7 +212,7 @@ def encoded(row: Row) -> str:
     csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
     line = buffer.getvalue()
     try:
-        decoded(line.encode().decode())  # a lone surrogate has no bytes
+        from_line(line.encode().decode())  # a lone surrogate has no bytes
     except ValueError as error:
         raise CourseError(
             f"row does not fit its columns: {error}; correct what measured it"
@@ -229,7 +229,7 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).replace("\0", "").splitlines())
 
 
-def decoded(line: str) -> Row:
+def from_line(line: str) -> Row:
     """A line as its row; raises ValueError where it does not fit."""
     try:
         cells = next(csv.reader([line], strict=True), [])

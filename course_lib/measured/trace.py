@@ -49,42 +49,18 @@ _BYTES = {
     "unsigned char": 1,
 }
 _CONVENTION = {
-    "aten::gelu": "gelu",
-    "aten::_softmax": "softmax",
-    "aten::native_layer_norm": "layer",
-    "aten::native_dropout": "dropout",
+    "gelu": "gelu",
+    "_softmax": "softmax",
+    "native_layer_norm": "layer",
+    "native_dropout": "dropout",
 }
-_VIEWS = (
-    "aten::t",
-    "aten::transpose",
-    "aten::permute",
-    "aten::view",
-    "aten::_unsafe_view",
-    "aten::reshape",
-    "aten::expand",
-    "aten::as_strided",
-    "aten::slice",
-    "aten::select",
-    "aten::split",
-    "aten::narrow",
-    "aten::unsqueeze",
-    "aten::squeeze",
-    "aten::detach",
-    "aten::resolve_conj",
-    "aten::resolve_neg",
-    "aten::empty_like",
-    "aten::result_type",
-)
+_VIEWS = """
+t transpose permute view _unsafe_view reshape expand as_strided slice select split narrow
+unsqueeze squeeze detach resolve_conj resolve_neg empty_like result_type
+"""
 """They touch no element."""
-_MOVES = (
-    "aten::copy_",
-    "aten::cat",
-    "aten::clone",
-    "aten::contiguous",
-    "aten::_to_copy",
-    "aten::to",
-    "aten::fill_",
-)
+_MOVES = "cat clone contiguous _to_copy to"
+_OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,11 +118,6 @@ def read(path: Path) -> list[TraceEvent]:
     ----------
     path : a JSON file.
 
-    Raises
-    ------
-    CourseError
-        If it cannot be read or is not such a trace.
-
     Examples
     --------
     >>> read(Path("nowhere.json"))
@@ -177,29 +148,19 @@ def events(raw: Iterable[Mapping[str, Any]]) -> list[TraceEvent]:
     ...     "dur": 3, "tid": 1}])]
     ['aten::mm']
     """
-    kept = []
-    for one in raw:
-        if one.get("ph") == "X" and one.get("cat") in (
-            "cpu_op",
-            "kernel",
-            "gpu_memcpy",
-            "gpu_memset",
-        ):
-            args = one.get("args", {})
-            known = {
-                "dims": args.get("Input Dims", []),
-                "strides": args.get("Input Strides", []),
-                "types": args.get("Input type", []),
-            }
-            about = {
-                "name": one["name"],
-                "cat": one["cat"],
-                "ts": one["ts"],
-                "dur": one["dur"],
-                "tid": one.get("tid", 0),
-            }
-            kept.append(TraceEvent(**about, **known, id=int(args.get("External id", 0))))
-    return kept
+    return [
+        TraceEvent(
+            **{name: one[name] for name in ("name", "cat", "ts", "dur")},
+            tid=one.get("tid", 0),
+            id=int(args.get("External id", 0)),
+            dims=args.get("Input Dims", []),
+            strides=args.get("Input Strides", []),
+            types=args.get("Input type", []),
+        )
+        for one in raw
+        if one.get("ph") == "X" and one.get("cat") in (_OPERATOR, *_ON_DEVICE)
+        for args in [one.get("args", {})]
+    ]
 
 
 def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
@@ -209,11 +170,6 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     ----------
     trace : from `read` or `events`.
 
-    Raises
-    ------
-    CourseError
-        If it holds no operator.
-
     Examples
     --------
     >>> outer = TraceEvent(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
@@ -222,13 +178,13 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     >>> [(one.name, one.share, one.flops) for one in hot([outer, inner])]
     [('aten::mm', 0.8, 48.0), ('aten::linear', 0.2, 0.0)]
     """
-    operators = [event for event in trace if event.cat == "cpu_op"]
+    operators = [event for event in trace if event.cat == _OPERATOR]
     if not operators:
         raise CourseError("trace must hold operators: record it with record_shapes=True")
     own = _own(operators)
     on_device: dict[int, float] = {}
     for event in trace:
-        if event.cat != "cpu_op":
+        if event.cat != _OPERATOR:
             on_device[event.id] = on_device.get(event.id, 0.0) + event.dur
     times = [
         on_device.get(event.id, 0.0) if on_device else mine
@@ -282,10 +238,8 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
     >>> bound(Hot(**about, seconds=1e-3), 1e11, 1e10), bound(Hot(**about, seconds=1e-2), 1e11, 1e10)
     ('memory-bound', 'neither')
     """
-    t_math, t_memory = (
-        one.flops / float(positive("peak", peak)),
-        one.bytes / float(positive("bandwidth", bandwidth)),
-    )
+    t_math = one.flops / float(positive("peak", peak))
+    t_memory = one.bytes / float(positive("bandwidth", bandwidth))
     if one.seconds > FAR * max(t_math, t_memory):
         return "neither"
     return "compute-bound" if t_math >= t_memory else "memory-bound"
@@ -299,18 +253,15 @@ def busy(trace: Sequence[TraceEvent]) -> float:
     ----------
     trace : from `read` or `events`, recorded on a GPU.
 
-    Raises
-    ------
-    CourseError
-        If it holds nothing that ran on a GPU.
-
     Examples
     --------
     >>> busy([TraceEvent(name="k", cat="kernel", ts=0.0, dur=1.0),
     ...     TraceEvent(name="k", cat="kernel", ts=3.0, dur=1.0)])
     0.5
     """
-    on_device = sorted((event.ts, event.ts + event.dur) for event in trace if event.cat != "cpu_op")
+    on_device = sorted(
+        (event.ts, event.ts + event.dur) for event in trace if event.cat != _OPERATOR
+    )
     if not on_device:
         raise CourseError("trace must hold kernels of a GPU: record it with device='cuda'")
     worked, until = 0.0, on_device[0][0]
@@ -383,22 +334,22 @@ def amount(event: TraceEvent) -> tuple[float, float]:
     ...     types=["float", "float"]))
     (1024.0, 896.0)
     """
-    inputs = _tensors(event)
-    if not inputs or event.name in _VIEWS:
+    inputs, name = _tensors(event), event.name.removeprefix("aten::")
+    if not inputs or name in _VIEWS.split():
         return 0.0, 0.0
     moved = float(sum(_held(dims, steps) * size for dims, steps, size in inputs))
     shapes, size = [dims for dims, *_ in inputs], inputs[0][2]
-    name = event.name.removesuffix("_") if event.name != "aten::copy_" else event.name
-    if name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm") and len(shapes) > 1:
+    if name in ("copy_", "fill_"):  # what they write is their first input
+        return 0.0, moved
+    name = name.removesuffix("_")
+    if name in ("mm", "addmm", "bmm", "baddbmm") and len(shapes) > 1:
         a, b = shapes[-2:]
         return 2.0 * math.prod(a) * b[-1], moved + math.prod(a[:-1]) * b[-1] * size
     if "scaled_dot_product" in name and len(shapes) > 2:
         q, k = shapes[:2]
         return 4.0 * math.prod(q) * k[-2], moved + math.prod(q) * size
-    if name == "aten::copy_":
-        return 0.0, moved
     result = math.prod(max(sizes) for sizes in zip(*_aligned(shapes), strict=True))
-    if name in _MOVES:
+    if name in _MOVES.split():
         return 0.0, moved + math.prod(shapes[0]) * size
     each = ops.CONVENTIONS[_CONVENTION[name]].flops if name in _CONVENTION else 1.0
     return each * result, moved + result * size

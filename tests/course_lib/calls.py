@@ -449,7 +449,7 @@ ROOMS = {
     "book.explore.operators": "draws; its controls are chosen from lists",
     "book.reports.collectives": "takes rows of results.csv",
     "book.reports.operators": "takes rows of results.csv",
-    "book.reports.page": "takes rows of results.csv",
+    "book.reports.frame": "takes rows of results.csv",
     "book.reports.products": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
     "book.plot.charts": "draws",

@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib import network
 from course_lib.book.plot import Plot, sweep
-from course_lib.book.reports.page import missing, page
+from course_lib.book.reports.frame import missing, page
 from course_lib.book.text import n, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.collectives import ABOUT, FUNCTIONS, fits, predicted

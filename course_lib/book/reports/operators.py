@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib.book.plot import LINES, Plot, roofline
-from course_lib.book.reports.page import dots, missing, page
+from course_lib.book.reports.frame import dots, missing, page
 from course_lib.book.text import n, table
 from course_lib.core.bounds import attainable
 from course_lib.core.checks import CourseError

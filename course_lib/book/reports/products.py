@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from course_lib.book.plot import LINES, Plot, roofline
-from course_lib.book.reports.page import ABSENT, dots, number, page
+from course_lib.book.reports.frame import ABSENT, dots, number, page
 from course_lib.book.text import n, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.gaps import LAUNCH_SECONDS, NO_GAP, WRONG_PATH, gap, no_faster_than, waves

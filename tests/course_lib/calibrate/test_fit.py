@@ -3,6 +3,7 @@ honestly.
 """
 
 import re
+import sys
 from pathlib import Path
 
 import msgspec
@@ -325,3 +326,9 @@ def test_no_page_takes_a_result_by_its_words():
     root = Path(__file__).parents[3]
     pages = [*root.glob("chapters/**/*.qmd"), *root.glob("labs/*/*.ipynb")]
     assert not [page for page in pages if re.search(r"\.what\b", page.read_text(encoding="utf-8"))]
+
+
+def test_without_its_writer_constants_are_refused_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tomli_w", None)
+    with pytest.raises(CourseError, match="pip install tomli-w"):
+        to_toml(calibrate_own.fit(rows(TRUE)))
