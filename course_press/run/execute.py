@@ -157,7 +157,16 @@ def environment(root: Path) -> str:
     return digest.hexdigest()
 
 
-def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, fingerprint: str) -> Ran:
+def run(
+    chapter: Chapter,
+    *,
+    root: Path,
+    lang: str,
+    to: str,
+    cache: Cache,
+    fingerprint: str,
+    own: bool = False,
+) -> Ran:
     """Run a chapter, or reuse what it gave before.
 
     Parameters
@@ -167,6 +176,8 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     lang, to : `COURSE_LANG` and `COURSE_PRINT` (``"site"`` or ``"notebook"``) in the kernel.
     cache : where results are kept.
     fingerprint : from `environment`.
+    own : whether cells see what the reader's own labs measured, as the site's do; a notebook is the
+        same for every reader.
 
     Raises
     ------
@@ -180,7 +191,9 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
     ]
-    key = cache.key("run", shown, lang, to, fingerprint)
+    there = own and any(root.glob("labs/*/results/local/results.csv"))
+    results = str(root / "labs") if there else ""
+    key = cache.key("run", shown, lang, to, results, fingerprint)
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
@@ -189,7 +202,7 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
             prefix="course-",
             dir=None if short else "/tmp",  # noqa: S108
         ) as sockets:
-            ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
+            ran = asyncio.run(_execute(chapter, steps, root, lang, to, results, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
     return Ran(stored["outputs"], stored["inlines"])
@@ -251,6 +264,7 @@ async def _execute(
     root: Path,
     lang: str,
     to: str,
+    results: str,
     sockets: str,
 ) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
@@ -268,8 +282,7 @@ async def _execute(
         notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
     )
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
-    # The site draws what the reader measured; a notebook is the same for every reader.
-    env["COURSE_RESULTS"] = str(root / "labs") if to == "site" else ""
+    env["COURSE_RESULTS"] = results
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 

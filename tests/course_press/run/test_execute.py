@@ -19,13 +19,14 @@ SETUP, HELLO, ONE = (
 )
 
 
-def ran(book, lang="en", to="site"):
+def ran(book, lang="en", to="site", own=False):
     chapter = read_book(book.root, lang).chapters[1]
     return run(
         chapter,
         root=book.root,
         lang=lang,
         to=to,
+        own=own,
         cache=Cache(book.root / ".cache"),
         fingerprint="same",
     )
@@ -57,14 +58,20 @@ def test_language_and_print_reach_the_kernel(book):
     assert set(ran(book, to="notebook").outputs[1][0]["data"]) == {"image/png", "text/plain"}
 
 
-def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatch):
+def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatch, kernels):
     book.edit(HELLO, "print(", "from course_lib import measured\nprint(len(measured.lab('00')), ")
-    own = book.root / "labs" / "00-three" / "results" / "local" / "results.csv"
+    own_file = book.root / "labs" / "00-three" / "results" / "local" / "results.csv"
     row = results.read(next(FOLDER.glob("lab-00/*/results.csv")))[0]
-    results.append(own, row)
+    results.append(own_file, row)
     monkeypatch.setenv("COURSE_RESULTS", "/nowhere")  # of the reader's own shell
-    counts = [int(ran(book, to=to).outputs[3][0]["text"].split()[0]) for to in ("site", "notebook")]
-    assert counts[0] == counts[1] + 1
+    counts = [
+        int(ran(book, own=own).outputs[3][0]["text"].split()[0]) for own in (True, False, True)
+    ]
+    assert counts[0] == counts[1] + 1 == counts[2]
+    assert len(kernels) == 2
+    own_file.unlink()
+    assert ran(book, own=True) == ran(book)
+    assert len(kernels) == 2  # nobody measured: pages and notebooks share a run
 
 
 @pytest.mark.parametrize("forks", [True, False])
