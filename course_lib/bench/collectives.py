@@ -21,11 +21,11 @@ import course_lib
 from course_lib import network
 from course_lib.bench.device import Machine, machine, observe, torch_or_none
 from course_lib.bench.timing import FEWEST, Timing, sample
-from course_lib.book.reports.collectives import FUNCTIONS, fits, plot, predicted, report, world
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
+from course_lib.measured.collectives import FUNCTIONS
 from course_lib.measured.results import Row, append, done
 
-__all__ = ["OPS", "SIZES", "fits", "launch", "plot", "predicted", "report", "sweep", "world"]
+__all__ = ["OPS", "SIZES", "launch", "sweep"]
 
 OPS = tuple(FUNCTIONS)
 SIZES = {"cpu": tuple(4**i for i in range(5, 13)), "cuda": tuple(4**i for i in range(5, 16))}

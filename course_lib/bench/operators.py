@@ -23,24 +23,12 @@ from course_lib.bench import products as bench
 from course_lib.bench.arrays import TorchArrays
 from course_lib.bench.device import Machine, machine, torch_or_none
 from course_lib.bench.timing import FEWEST, sample
-from course_lib.book.reports.operators import plot, report, roofs, speedups
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, positive
 from course_lib.measured import results
 from course_lib.measured.results import Row
 
-__all__ = [
-    "CHAINS",
-    "Case",
-    "measure",
-    "plan",
-    "plot",
-    "report",
-    "roofs",
-    "run",
-    "speedups",
-    "work",
-]
+__all__ = ["CHAINS", "Case", "measure", "plan", "run", "work"]
 
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
 """The first is a transformer's; the second has next to no arithmetic, so that only its bytes can

@@ -19,7 +19,7 @@ __all__ = ["record"]
 
 def record(
     call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5
-) -> list[trace.Event]:
+) -> list[trace.TraceEvent]:
     """Run something under torch.profiler, after warming up, and keep what `course_lib.trace` reads
     of the fastest run.
 
@@ -68,7 +68,9 @@ def record(
     return fastest
 
 
-def _once(torch: Any, call: Callable[[], Any], profile: Callable[[], Any]) -> list[trace.Event]:
+def _once(
+    torch: Any, call: Callable[[], Any], profile: Callable[[], Any]
+) -> list[trace.TraceEvent]:
     with profile() as profiler:
         call()
         if torch.cuda.is_available():
@@ -82,7 +84,7 @@ def _once(torch: Any, call: Callable[[], Any], profile: Callable[[], Any]) -> li
         Path(name).unlink()
 
 
-def _span(run: list[trace.Event]) -> float:
+def _span(run: list[trace.TraceEvent]) -> float:
     return max((event.ts + event.dur for event in run), default=0.0) - min(
         (event.ts for event in run), default=0.0
     )

@@ -1,5 +1,6 @@
 """What work is likely to take, beside the bound."""
 
+from course_lib.calibrate.accuracy import coverage, mean_error
 from course_lib.calibrate.constants import (
     Calibration,
     CalibrationFile,
@@ -18,8 +19,6 @@ from course_lib.calibrate.prediction import (
     achieved,
     all_reduce,
     breakdown,
-    coverage,
-    mean_error,
     predict,
 )
 

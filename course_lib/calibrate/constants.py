@@ -1,8 +1,6 @@
 """The constants that ship with the library, and whose are taken where a chip has none."""
 
-import json
 import math
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -143,11 +141,6 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     chip : an accelerator or its key.
     dtype : format; the first that was measured when not given.
 
-    Raises
-    ------
-    CourseError
-        If the format is not known.
-
     Examples
     --------
     >>> calibration(chip_of("l40s"), "bf16").source
@@ -218,11 +211,6 @@ def _watts(chip: Accelerator) -> float | None:
 
 def from_file(path: Path, dtype: str | None = None) -> Calibration:
     """Constants that `course calibrate` wrote.
-
-    Raises
-    ------
-    CourseError
-        If the file is missing or is not one of constants.
 
     Examples
     --------
@@ -297,50 +285,26 @@ def _read(path: Path) -> CalibrationFile:
     return load_toml(path, CalibrationFile)
 
 
-def to_toml(file: Any) -> str:
-    """A file of constants as text.
+def to_toml(file: CalibrationFile) -> str:
+    """A file of constants as text, to four digits. Needs tomli-w.
 
     Examples
     --------
     >>> to_toml(_read(FOLDER / "a100-sxm-80.toml")) in (FOLDER / "a100-sxm-80.toml").read_text()
     True
     """
-    plain, tables = [], []
-    for name, value in msgspec.to_builtins(file).items():
-        if isinstance(value, dict):
-            tables += _table(name, value)
-        elif value is not None:
-            plain.append(f"{name} = {_value(value)}")
-    return "\n".join([*plain, *tables]) + "\n"
+    try:
+        return msgspec.toml.encode(_rounded(msgspec.to_builtins(file))).decode()
+    except ImportError:
+        raise CourseError(
+            "writing constants needs tomli-w: pip install tomli-w, or make book"
+        ) from None
 
 
-def _table(name: str, values: dict[str, Any]) -> list[str]:
-    plain = [
-        f"{_key(key)} = {_value(value)}"
-        for key, value in values.items()
-        if not isinstance(value, dict)
-    ]
-    lines = ["", f"[{name}]", *plain] if plain else []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            lines += _table(f"{name}.{_key(key)}", value)
-    return lines
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
-
-
-def _value(value: Any) -> str:
+def _rounded(value: Any) -> Any:
+    """Floats to four digits, and nothing where there is none."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, float):
-        return (
-            f"{value:.4g}" if "." in f"{value:.4g}" or "e" in f"{value:.4g}" else f"{value:.4g}.0"
-        )
-    # A JSON string is a TOML string too, but for one sign that JSON leaves as it is.
-    return (
-        str(value)
-        if isinstance(value, int)
-        else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    )
+        return [_rounded(one) for one in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

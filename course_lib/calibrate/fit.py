@@ -1,21 +1,16 @@
-"""Fits the constants of `course_lib.calibrate` to published measurements, and says how well they
-predict what they did not see.
-
-``make calibrate`` runs it and writes `data/calibration`. Part of what is known stays out of a fit:
-a quarter of the shapes of matrix products, one model of two, every other message.
+"""Fits the constants of `course_lib.calibrate` to `course_lib.calibrate.evidence`, and writes
+`data/calibration`: ``make calibrate`` runs it.
 """
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib import ops
 from course_lib.calibrate.constants import (
     FOLDER,
     Calibration,
@@ -24,104 +19,46 @@ from course_lib.calibrate.constants import (
     Range,
     to_toml,
 )
+from course_lib.calibrate.evidence import (
+    DTYPE,
+    MODEL,
+    REFERENCE,
+    MeasuredStep,
+    Messages,
+    Products,
+    held_out,
+    nvlink_messages,
+    products,
+    steps,
+)
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
 from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
-from course_lib.core import Estimate, roofline
+from course_lib.core import Estimate
 from course_lib.core.robust import least_absolute
-from course_lib.measured import published
-from course_lib.measured.tables import CHIPS, best_published, table
-from course_lib.network import all_reduce
+from course_lib.measured.published import CHIPS, best_published, table
 from course_lib.specs import Accelerator, chip
-from course_lib.workloads import llm
 
 __all__ = [
-    "DTYPE",
-    "HELD_OUT",
-    "MODEL",
     "MOST",
-    "NODES",
-    "REFERENCE",
-    "SEED",
     "START",
-    "Messages",
-    "Products",
-    "Step",
     "between_chips",
     "between_labs",
-    "every_other",
+    "fit_and_write",
     "fit_links",
     "fit_products",
     "fit_steps",
-    "held_out",
-    "messages",
     "misalignment",
-    "nvlink_messages",
-    "predicted",
+    "predict_steps",
     "product_ranges",
-    "products",
     "ring_share",
-    "steps",
-    "written",
 ]
 
-REFERENCE = "a100-sxm-80"
-DTYPE = "fp16"
-SEED = 0
-HELD_OUT = 0.25
 TENTH, NORMAL = 0.1, 1.2816
 """A range leaves out a tenth on either side; of a normal distribution it reaches so many standard
 deviations.
 """
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
 MOST = {"compute": 1.0, "bandwidth": 1.0}
-MODEL = "llama-2-7b"
-"""The model whose steps are fitted; all others are held out."""
-NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
-"""Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair."""
-
-
-class Products(NamedTuple):
-    """Measured matrix products of one shape each: B, D, F and the median of their times, s."""
-
-    sizes: NDArray[Any]
-    seconds: NDArray[Any]
-
-    def some(self, which: NDArray[np.bool_]) -> "Products":
-        """Those that `which` marks."""
-        return Products(self.sizes[which], self.seconds[which])
-
-    def bound(self, on: Accelerator, dtype: str = DTYPE) -> Estimate:
-        """The roofline's bound of all of them."""
-        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype), on)
-
-
-def products(name: str) -> Products:
-    """The matrix products of a table of M, N, K and ms; one measured several times gives the
-    median.
-
-    Examples
-    --------
-    >>> len(products("matmul_a100_m_sweep").seconds)
-    20
-    """
-    found: dict[tuple[int, ...], list[float]] = {}
-    for row in table(name):
-        found.setdefault(tuple(int(row[size]) for size in "MKN"), []).append(float(row["ms"]) / 1e3)
-    shapes = sorted(found)
-    return Products(np.array(shapes), np.array([np.median(found[shape]) for shape in shapes]))
-
-
-def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
-    """Which of so many are held out, by a fixed draw.
-
-    Examples
-    --------
-    >>> int(held_out(100).sum())
-    25
-    """
-    marks = np.zeros(count, dtype=bool)
-    marks[np.random.default_rng(seed).permutation(count)[: int(share * count)]] = True
-    return marks
 
 
 def fit_products(
@@ -150,8 +87,8 @@ def fit_products(
 
 
 def misalignment() -> float:
-    """How much longer products with crooked rows take: one hidden size of a gated MLP against its
-    neighbours.
+    """How much longer products with misaligned rows take: one hidden size of a gated MLP against
+    its neighbors.
 
     Examples
     --------
@@ -161,60 +98,18 @@ def misalignment() -> float:
     rates = {
         int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
     }
-    straight = [rate for size, rate in rates.items() if size % 8 == 0]
-    return float(np.median(straight) / min(rates.values()))
+    aligned = [rate for size, rate in rates.items() if size % 8 == 0]
+    return float(np.median(aligned) / min(rates.values()))
 
 
-class Step(NamedTuple):
-    """A measured step of inference: the run it was in, its bound, and what was measured, s."""
-
-    run: published.Run
-    bound: Estimate
-    measured: float
-
-
-@cache
-def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[Step, ...]:
-    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"``
-    for first tokens.
-
-    Examples
-    --------
-    >>> sorted({step.run.model for step in steps("prefill")})
-    ['llama-2-70b', 'llama-2-7b']
-    """
-    found = []
-    for name in tables:
-        for run in published.runs(name):
-            more: dict[str, Any] = {
-                "w": run.w,
-                "tp": run.tp,
-                "link": "nvlink" if run.tp > 1 else None,
-            }
-            if kind == "decode" and run.token:
-                bound = llm.decode(
-                    run.model, run.chip, run.batch, run.prompt + run.output // 2, **more
-                )
-                found.append(Step(run, bound, run.token))
-            elif kind == "prefill" and run.first and run.table.startswith("prefill"):
-                found.append(
-                    Step(
-                        run,
-                        llm.prefill(run.model, run.chip, run.batch, run.prompt, **more),
-                        run.first,
-                    )
-                )
-    return tuple(found)
-
-
-def predicted(some: Iterable[Step], given: Calibration) -> NDArray[Any]:
+def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
     """Expected times of steps, s.
 
     Examples
     --------
     >>> from course_lib.calibrate import calibration
     >>> some = steps("prefill")
-    >>> expected = predicted(some, calibration(chip(REFERENCE), DTYPE))
+    >>> expected = predict_steps(some, calibration(chip(REFERENCE), DTYPE))
     >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
     True
     """
@@ -223,7 +118,9 @@ def predicted(some: Iterable[Step], given: Calibration) -> NDArray[Any]:
     )
 
 
-def _fit_steps(given: Calibration, name: str, some: list[Step], start: float) -> Calibration:
+def _fit_steps(
+    given: Calibration, name: str, some: list[MeasuredStep], start: float
+) -> Calibration:
     measured = np.array([step.measured for step in some])
 
     def with_(value: float) -> Calibration:
@@ -232,7 +129,7 @@ def _fit_steps(given: Calibration, name: str, some: list[Step], start: float) ->
         )
 
     found = least_absolute(
-        lambda c: np.log(predicted(some, with_(c["value"])) / measured), {"value": start}
+        lambda c: np.log(predict_steps(some, with_(c["value"])) / measured), {"value": start}
     )
     return with_(found["value"])
 
@@ -255,48 +152,6 @@ def fit_steps(given: Calibration, model: str = MODEL) -> Calibration:
         found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5
     )
     return _fit_steps(found, "unpack", narrow, 0.05)
-
-
-class Messages(NamedTuple):
-    """Measured all-reduces: byte, chips, s, and their bound."""
-
-    size: NDArray[Any]
-    chips: NDArray[Any]
-    seconds: NDArray[Any]
-    bound: NDArray[Any]
-
-
-def messages(node: str, workers: int, per_node: int) -> Messages:
-    """The all-reduces of one kind of node, against the reference chip's NVLink.
-
-    Examples
-    --------
-    >>> some = messages("a100_dgx", 8, 8)
-    >>> bool((some.seconds > some.bound).all())
-    True
-    """
-    rows = [
-        row
-        for row in table("collectives_a100_allreduce")
-        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"]))
-        == (node, workers, per_node)
-    ]
-    size = np.array([float(row["size_bytes"]) for row in rows])
-    times = np.array([float(row["ms"]) / 1e3 for row in rows])
-    bound = np.asarray(all_reduce(size, chip(REFERENCE).links["nvlink"], workers))
-    return Messages(size, np.full(size.size, workers), times, bound)
-
-
-def nvlink_messages() -> Messages:
-    """Half of all that went over NVLink alone: the half that is fitted.
-
-    Examples
-    --------
-    >>> sorted({int(n) for n in nvlink_messages().chips})
-    [2, 4, 8]
-    """
-    halves = [every_other(messages(node, n, n))[0] for node, n in NODES]
-    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
 
 
 def fit_links(some: Messages) -> LinkConstants:
@@ -350,7 +205,9 @@ def _step_range(given: Calibration) -> Range:
     for model in sorted({step.run.model for step in every}):
         others = [step for step in every if step.run.model != model]
         refitted = fit_steps(given, model)
-        ratios += list(np.array([step.measured for step in others]) / predicted(others, refitted))
+        ratios += list(
+            np.array([step.measured for step in others]) / predict_steps(others, refitted)
+        )
     return _range(np.array(ratios))
 
 
@@ -438,22 +295,6 @@ def _source() -> str:
     return f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast"
 
 
-def every_other(some: Messages) -> tuple[Messages, Messages]:
-    """A fixed half of the messages, to fit, and the other, to test.
-
-    Examples
-    --------
-    >>> fitted, unseen = every_other(messages("a100_dgx", 8, 8))
-    >>> fitted.size.size, unseen.size.size
-    (26, 26)
-    """
-    out = held_out(some.size.size, 0.5)
-    fitted, unseen = (
-        Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
-    )
-    return fitted, unseen
-
-
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     """Constants of a chip of which one product is published: the reference's, with the fraction of
     the peak in proportion.
@@ -519,7 +360,7 @@ def ring_share(key: str) -> float | None:
     return rates[0] / float(chip(key).links["nvlink"].total_per_direction) if rates else None
 
 
-def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
+def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     """Fit everything and write its files.
 
     Parameters
@@ -535,7 +376,7 @@ def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     [path.stem for path in written(Path(folder))][:2]
+    ...     [path.stem for path in fit_and_write(Path(folder))][:2]
     ['a100-sxm-80', 'b200-sxm']
     """
     fitted = _reference(date=date or datetime.now(tz=UTC).date().isoformat())
@@ -547,15 +388,7 @@ def written(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     for key, file in files.items():
         paths.append(folder / f"{key}.toml")
         paths[-1].write_text(
-            f"# Written by make calibrate: see course_lib/calibrate_fit.py.\n{to_toml(file)}",
+            f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(file)}",
             encoding="utf-8",
         )
     return paths
-
-
-if __name__ == "__main__":
-    for path in written():
-        print(path)  # noqa: T201
-    from course_lib.calibrate.report import as_text
-
-    print(as_text())  # noqa: T201

@@ -2,7 +2,7 @@
 changes.
 
 `course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips
-come to it. They are fitted to published measurements by `course_lib.calibrate_fit`, or by `fit` to
+come to it. They are fitted to published measurements by `course_lib.calibrate.fit`, or by `fit` to
 the reader's own, and stand with their source in `data/calibration`. A chip that nobody measured
 gets the constants of the nearest one, with a wider range, and says so.
 
@@ -35,17 +35,15 @@ from course_lib.core.checks import (
     known,
     nonnegative,
     plain,
-    positive,
     shown,
     text,
-    together,
 )
 from course_lib.core.dtypes import BITS
 from course_lib.network import all_reduce as bound_of_all_reduce
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "coverage", "mean_error", "predict"]
+__all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "predict"]
 
 MEMORY, COMPUTE = 0.5, 8.0
 """Compute over memory time of the bound: below the first a product is far on memory's side, above
@@ -79,11 +77,6 @@ class Prediction:
     expected : s.
     low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
     source : what the constants were fitted to, or whose they are.
-
-    Raises
-    ------
-    CourseError
-        If a time is negative or not finite.
     """
 
     expected: Numbers
@@ -131,11 +124,6 @@ def predict(
     -------
     Prediction
         ``estimate.lower <= low <= expected <= high``.
-
-    Raises
-    ------
-    CourseError
-        If `estimate` is none or of another chip, or the chip or the format is not known.
 
     Examples
     --------
@@ -187,11 +175,6 @@ def breakdown(
     ``"arithmetic"`` tiles, waves and the clock under load, and arithmetic that traffic does not
     hide; ``"unpack"`` widening narrow weights; ``"launches"`` what kernels take beside their work,
     and the time between them. Of a collective, its latency too.
-
-    Raises
-    ------
-    CourseError
-        As `predict`.
 
     Examples
     --------
@@ -250,11 +233,6 @@ def all_reduce(
     Returns
     -------
     Prediction
-
-    Raises
-    ------
-    CourseError
-        If the chip or the link is not known.
 
     Examples
     --------
@@ -435,41 +413,3 @@ def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float
     """
     found = calibration(accelerator(chip), dtype).constants
     return found.compute, found.bandwidth, found.overhead
-
-
-def coverage(prediction: Prediction, measured: ArrayLike) -> float:
-    """The share of measurements within the range.
-
-    Raises
-    ------
-    CourseError
-        If `prediction` is none, or a measured time is not positive.
-
-    Examples
-    --------
-    >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
-    0.5
-    """
-    if not isinstance(prediction, Prediction):
-        raise CourseError(f"prediction must be one, from predict (got {shown(prediction)})")
-    times = np.asarray(positive("measured", measured))
-    together(prediction=plain(np.asarray(prediction.low) + prediction.high), measured=plain(times))
-    return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
-
-
-def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
-    """Mean absolute percentage error, as a fraction.
-
-    Raises
-    ------
-    CourseError
-        If a time is not positive, or there is none.
-
-    Examples
-    --------
-    >>> mean_error([1.1, 0.9], [1.0, 1.0])
-    0.1...
-    """
-    likely, times = positive("expected", expected), positive("measured", measured)
-    together(expected=likely, measured=times)
-    return float(np.mean(np.abs(np.asarray(likely) / times - 1)))

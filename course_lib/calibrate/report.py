@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.calibrate.fit import (
+from course_lib.calibrate.accuracy import coverage, mean_error
+from course_lib.calibrate.evidence import (
     DTYPE,
     MODEL,
     NODES,
     REFERENCE,
+    MeasuredStep,
     Messages,
-    Products,
-    Step,
     every_other,
     held_out,
     messages,
     products,
     steps,
 )
-from course_lib.calibrate.prediction import all_reduce, coverage, mean_error, predict
+from course_lib.calibrate.prediction import all_reduce, predict
 from course_lib.core import Estimate, roofline
 from course_lib.measured import published
-from course_lib.measured.tables import CHIPS, table
+from course_lib.measured.published import CHIPS, table
 from course_lib.specs import Accelerator, chip
 
 __all__ = [
@@ -38,13 +38,15 @@ __all__ = [
     "as_text",
     "bounds",
     "calibrate_report",
-    "clocked",
+    "clock_ratio",
     "elementwise",
 ]
 
 LARGE = 8
 """Operands of so many last-level caches cannot be served from one."""
 MEBIBYTE = 2**20
+WITHIN = (0.75, 0.85)
+"""What part of the measurements an 80 % range should hold, where there are few of them."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,19 +54,27 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    what : that was predicted.
+    key : by which to find it.
+    what : that was predicted, in words.
     points : how many measurements.
-    value : a count of violations, a mean absolute percentage error or a share within the range, as
-        fractions.
-    target : what was asked, in words; empty where nothing was.
-    met : whether it is, or `None` where nothing was asked.
+    value : a count of violations, where it is a whole number; else a mean absolute percentage error
+        or a share within the range, as fractions.
+    target : the most that was asked of the value, or least and most; `None` where nothing was.
     """
 
+    key: str
     what: str
     points: int
-    value: float
-    target: str = ""
-    met: bool | None = None
+    value: int | float
+    target: float | tuple[float, float] | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is, or `None` where nothing was asked."""
+        if self.target is None:
+            return None
+        least, most = self.target if isinstance(self.target, tuple) else (0.0, self.target)
+        return least <= self.value <= most
 
 
 class Bounded(NamedTuple):
@@ -78,12 +88,12 @@ class Bounded(NamedTuple):
     chips: NDArray[Any]
 
 
-def clocked(on: Accelerator) -> float:
+def clock_ratio(on: Accelerator) -> float:
     """The highest clock over the one at which the peaks are stated, where both are published.
 
     Examples
     --------
-    >>> clocked(chip("a100-sxm-80"))
+    >>> clock_ratio(chip("a100-sxm-80"))
     1.0
     """
     return on.max_clock / on.clock if on.max_clock and on.clock else 1.0
@@ -137,7 +147,7 @@ def _bounded(shapes: NDArray[Any], seconds: NDArray[Any], dtype: str, on: Accele
 
 
 def _beside(estimate: Estimate, seconds: NDArray[Any], on: Accelerator) -> Bounded:
-    lower = np.maximum(estimate.t_math / clocked(on), estimate.t_memory)
+    lower = np.maximum(estimate.t_math / clock_ratio(on), estimate.t_memory)
     return Bounded(
         seconds,
         lower,
@@ -183,17 +193,18 @@ def calibrate_report() -> list[Result]:
 def _bound_lines() -> list[Result]:
     every = bounds()
     seconds, lower, caches, _ = (np.concatenate(part) for part in zip(*every, strict=True))
-    large = caches > LARGE
-    broken = int(np.sum(seconds[large] < lower[large]))
+    large, broken = caches > LARGE, seconds < lower
     return [
         Result(
+            key="bound",
             what=f"bound broken, operands above {LARGE} last-level caches",
             points=int(large.sum()),
-            value=broken,
-            target="0",
-            met=broken == 0,
+            value=int(broken[large].sum()),
+            target=0,
         ),
-        Result(what="bound broken, all", points=seconds.size, value=int(np.sum(seconds < lower))),
+        Result(
+            key="bound-all", what="bound broken, all", points=seconds.size, value=int(broken.sum())
+        ),
     ]
 
 
@@ -201,88 +212,72 @@ def _product_lines() -> list[Result]:
     on = chip(REFERENCE)
     every = products("matmul_a100_transformer_gemms")
     unseen = every.some(held_out(len(every.seconds)))
-    likely = predict(unseen.bound(on), on)
-    error, within = mean_error(likely.expected, unseen.seconds), coverage(likely, unseen.seconds)
+    bound, seconds = unseen.bound(on), unseen.seconds
+    likely = predict(bound, on)
+    expected, names = np.asarray(likely.expected), np.asarray(bound.bound)
+    what = "matrix products on A100, same laboratory"
     return [
+        _error("products", what, expected, seconds, 0.08),
         Result(
-            what="matrix products on A100, same laboratory",
-            points=len(unseen.seconds),
-            value=error,
-            target="at most 8 %",
-            met=error <= 0.08,
-        ),
-        Result(
+            key="products-range",
             what="of these within the 80 % range",
-            points=len(unseen.seconds),
-            value=within,
-            target="75 to 85 %",
-            met=0.75 <= within <= 0.85,
+            points=len(seconds),
+            value=coverage(likely, seconds),
+            target=WITHIN,
         ),
-        *(_sided(name, unseen, which) for name, which in _sides(unseen.bound(on)).items()),
+        *(
+            _error(f"products-{name}", f"of these {name}", expected[which], seconds[which])
+            for name in np.unique(names)
+            for which in [names == name]
+        ),
         *_other_lab(on),
     ]
 
 
-def _sides(bound: Estimate) -> dict[str, NDArray[Any]]:
-    names = np.asarray(bound.bound)
-    return {str(name): names == name for name in np.unique(names)}
-
-
-def _sided(name: str, unseen: Products, which: NDArray[Any]) -> Result:
-    some = unseen.some(which)
-    expected = predict(some.bound(chip(REFERENCE)), REFERENCE).expected
-    return Result(
-        what=f"of these {name}", points=len(some.seconds), value=mean_error(expected, some.seconds)
-    )
+def _error(
+    key: str,
+    what: str,
+    expected: Sequence[float] | NDArray[Any],
+    measured: Sequence[float] | NDArray[Any],
+    target: float | None = None,
+) -> Result:
+    error = mean_error(expected, measured)
+    return Result(key=key, what=what, points=len(measured), value=error, target=target)
 
 
 def _other_lab(on: Accelerator) -> list[Result]:
     other = products("matmul_a100_m_sweep")
-    likely = predict(other.bound(on), on)
-    long = other.seconds >= 1e-3  # a call's own time, some 30 microseconds there, no longer counts
-    estimate, seconds = elementwise()
+    expected, seconds = np.asarray(predict(other.bound(on), on).expected), other.seconds
+    long = seconds >= 1e-3  # a call's own time, some 30 microseconds there, no longer counts
+    estimate, times = elementwise()
+    moved = np.asarray(predict(estimate, on).expected)
     streams = np.asarray(estimate.bytes) > LARGE * (on.llc or 0)
-    moved = predict(estimate, on)
+    every = "matrix products on A100, another laboratory"
+    slow = "of these that take a millisecond or more"
+    alone = "elementwise kernels on A100 that stream, another laboratory"
     return [
-        Result(
-            what="matrix products on A100, another laboratory",
-            points=20,
-            value=mean_error(likely.expected, other.seconds),
-        ),
-        Result(
-            what="of these that take a millisecond or more",
-            points=int(long.sum()),
-            value=mean_error(np.asarray(likely.expected)[long], other.seconds[long]),
-        ),
-        Result(
-            what="elementwise kernels on A100 that stream, another laboratory",
-            points=int(streams.sum()),
-            value=mean_error(np.asarray(moved.expected)[streams], seconds[streams]),
-        ),
+        _error("other-lab-all", every, expected, seconds),
+        _error("other-lab", slow, expected[long], seconds[long]),
+        _error("other-lab-streams", alone, moved[streams], times[streams]),
     ]
 
 
 def _step_lines() -> list[Result]:
-    unseen = {
-        kind: [step for step in steps(kind) if step.run.model != MODEL]
-        for kind in ("decode", "prefill")
-    }
-    wide = [step for step in unseen["decode"] if step.run.w in ("bf16", "fp16")]
-    narrow = [step for step in unseen["decode"] if step not in wide]
+    decode, prefill = (
+        [step for step in steps(kind) if step.run.model != MODEL] for kind in ("decode", "prefill")
+    )
+    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
+    narrow = [step for step in decode if step not in wide]
+    everything = [*steps("decode"), *steps("prefill")]
+    unseen = "steps of models not fitted within their range"
     return [
-        _steps_line("decode, time per token, models not fitted", unseen["decode"], 0.10),
-        _steps_line("of these with weights in 16 bits", wide),
-        _steps_line("of these with weights in 8 or 4 bits", narrow),
-        _steps_line("prefill, models not fitted", unseen["prefill"], 0.12),
-        _steps_line("prefill, all models", steps("prefill"), 0.12),
-        _steps_within(
-            "steps of models not fitted within their range",
-            [*unseen["decode"], *unseen["prefill"]],
-            asked=True,
-        ),
-        _steps_within(
-            "steps of all models within their range", [*steps("decode"), *steps("prefill")]
-        ),
+        _steps("decode", "decode, time per token, models not fitted", decode, 0.10),
+        _steps("decode-wide", "of these with weights in 16 bits", wide),
+        _steps("decode-narrow", "of these with weights in 8 or 4 bits", narrow),
+        _steps("prefill", "prefill, models not fitted", prefill, 0.12),
+        _steps("prefill-all", "prefill, all models", steps("prefill"), 0.12),
+        _within("steps-range", unseen, [*decode, *prefill], WITHIN),
+        _within("steps-all", "steps of all models within their range", everything),
         *_other_engine(),
     ]
 
@@ -291,60 +286,50 @@ def _other_engine() -> list[Result]:
     """An engine whose rows neither a constant nor a range was drawn from."""
     every, lines = steps("decode", published.UNSEEN), []
     for key in sorted({step.run.chip for step in every}):
-        some = [step for step in every if step.run.chip == key]
+        some, name = [step for step in every if step.run.chip == key], chip(key).short
         lines += [
-            _steps_line(f"decode on {chip(key).short}, another engine", some),
-            _steps_within(f"of these on {chip(key).short} within their range", some),
+            _steps(f"engine-{name.lower()}", f"decode on {name}, another engine", some),
+            _within(f"engine-{name.lower()}-range", f"of these on {name} within their range", some),
         ]
     return lines
 
 
-def _steps_line(what: str, some: Sequence[Step], most: float | None = None) -> Result:
-    error = mean_error(
-        [float(predict(s.bound, s.run.chip).expected) for s in some], [s.measured for s in some]
-    )
-    target, met = ("", None) if most is None else (f"at most {100 * most:g} %", error <= most)
-    return Result(what=what, points=len(some), value=error, target=target, met=met)
+def _steps(
+    key: str, what: str, some: Sequence[MeasuredStep], target: float | None = None
+) -> Result:
+    expected = [float(predict(one.bound, one.run.chip).expected) for one in some]
+    return _error(key, what, expected, [one.measured for one in some], target)
 
 
-def _steps_within(what: str, some: Sequence[Step], *, asked: bool = False) -> Result:
-    within = float(
-        np.mean([coverage(predict(step.bound, step.run.chip), step.measured) for step in some])
-    )
-    if not asked:
-        return Result(what=what, points=len(some), value=within)
-    return Result(
-        what=what, points=len(some), value=within, target="75 to 85 %", met=0.75 <= within <= 0.85
-    )
+def _within(
+    key: str, what: str, some: Sequence[MeasuredStep], target: tuple[float, float] | None = None
+) -> Result:
+    inside = [coverage(predict(one.bound, one.run.chip), one.measured) for one in some]
+    value = float(np.mean(inside))
+    return Result(key=key, what=what, points=len(some), value=value, target=target)
 
 
 def _message_lines() -> list[Result]:
-    lines, errors, inside = [], [], []
+    lines, expected, seconds, inside = [], [], [], []
     for node, n in NODES:
         unseen = every_other(messages(node, n, n))[1]
         large = Messages(*(part[unseen.size > MEBIBYTE] for part in unseen))
         likely = all_reduce(large.size, REFERENCE, n)
-        errors += list(np.abs(likely.expected / large.seconds - 1))
+        expected += list(np.asarray(likely.expected))
+        seconds += list(large.seconds)
         inside += [coverage(likely, large.seconds)] * large.size.size
+        what = f"of these {n} chips of {node}"
         lines.append(
-            Result(
-                what=f"of these {n} chips of {node}",
-                points=large.size.size,
-                value=mean_error(likely.expected, large.seconds),
-            )
+            _error(f"all-reduce-{node}-{n}", what, np.asarray(likely.expected), large.seconds)
         )
-    error = float(np.mean(errors))
     return [
-        Result(
-            what="all-reduce over NVLink above 1 MiB",
-            points=len(errors),
-            value=error,
-            target="at most 15 %",
-            met=error <= 0.15,
-        ),
+        _error("all-reduce", "all-reduce over NVLink above 1 MiB", expected, seconds, 0.15),
         *lines,
         Result(
-            what="of these within the 80 % range", points=len(inside), value=float(np.mean(inside))
+            key="all-reduce-range",
+            what="of these within the 80 % range",
+            points=len(inside),
+            value=float(np.mean(inside)),
         ),
     ]
 
@@ -354,16 +339,21 @@ def as_text(results: Iterable[Result] | None = None) -> str:
 
     Examples
     --------
-    >>> print(as_text([Result(what="products", points=3, value=0.05, target="at most 8 %",
-    ...     met=True)]))
+    >>> print(as_text([Result(key="p", what="products", points=3, value=0.05, target=0.08)]))
     met      5.0 %  products (3 points; at most 8 %)
     """
     lines = []
     for one in calibrate_report() if results is None else results:
-        value = f"{one.value:g}" if one.what.startswith("bound") else f"{100 * one.value:.1f} %"
+        value = f"{one.value}" if isinstance(one.value, int) else f"{100 * one.value:.1f} %"
         verdict = {True: "met", False: "MISSED", None: ""}[one.met]
-        lines.append(
-            f"{verdict:6} {value:>7}  {one.what} ({one.points} "
-            f"points{f'; {one.target}' if one.target else ''})"
-        )
+        asked = "" if one.target is None else f"; {_asked(one)}"
+        lines.append(f"{verdict:6} {value:>7}  {one.what} ({one.points} points{asked})")
     return "\n".join(lines)
+
+
+def _asked(one: Result) -> str:
+    if isinstance(one.target, tuple):
+        return "{:g} to {:g} %".format(*(100 * edge for edge in one.target))
+    return (
+        f"{one.target}" if isinstance(one.value, int) else f"at most {100 * (one.target or 0):g} %"
+    )

@@ -1,9 +1,20 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import results, trace
-from course_lib.measured.published import TABLES, UNSEEN, Run, median_error, runs
+from course_lib.measured import collectives, gaps, operators, results, trace
+from course_lib.measured.published import (
+    CHIPS,
+    FOLDER,
+    TABLES,
+    UNSEEN,
+    Best,
+    PublishedRun,
+    best_published,
+    lab,
+    median_error,
+    runs,
+    table,
+)
 from course_lib.measured.rows import Difference, Manifest, Row
-from course_lib.measured.tables import CHIPS, FOLDER, Best, best_published, lab, table
 
 __all__ = [
     "CHIPS",
@@ -13,11 +24,14 @@ __all__ = [
     "Best",
     "Difference",
     "Manifest",
+    "PublishedRun",
     "Row",
-    "Run",
     "best_published",
+    "collectives",
+    "gaps",
     "lab",
     "median_error",
+    "operators",
     "results",
     "runs",
     "table",

@@ -1,18 +1,50 @@
-"""Published speeds of inference beside the bound that `course_lib.llm` puts on them."""
+"""The measurements that ship with the library: published ones with their licence, each run of
+inference beside the bound that `course_lib.llm` puts on it, and the results of our own labs.
+"""
 
+import csv
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from course_lib.core.checks import known
-from course_lib.measured.tables import table
-from course_lib.specs import chip
+from course_lib.measured.results import Row, read
+from course_lib.specs import DATA, chip
 from course_lib.workloads import llm
 
-__all__ = ["TABLES", "UNSEEN", "Run", "median_error", "runs"]
+__all__ = [
+    "CHIPS",
+    "FOLDER",
+    "RESULTS",
+    "TABLES",
+    "UNSEEN",
+    "Best",
+    "PublishedRun",
+    "best_published",
+    "lab",
+    "median_error",
+    "runs",
+    "table",
+]
 
+FOLDER = DATA / "measured"
+RESULTS = "COURSE_RESULTS"
+"""The environment variable that names the folder of the reader's labs."""
+CHIPS = {
+    "NVIDIA A100 SXM": "a100-sxm-80",
+    "NVIDIA H100 SXM": "h100-sxm",
+    "NVIDIA H200 SXM": "h200-sxm",
+    "NVIDIA B200 SXM": "b200-sxm",
+    "NVIDIA GB200 SXM": "gb200",
+    "NVIDIA B300 SXM": "b300-sxm",
+    "AMD MI300X": "mi300x",
+    "AMD MI325X": "mi325x",
+}
+"""Chips of the spec table by the names that `matmul_mamf` gives them."""
 TABLES = (
     "decode_gptfast_bs1",
     "decode_lmdeploy_a100_static",
@@ -54,7 +86,67 @@ _TECHNIQUES = {
 }
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest matrix product that somebody published for an accelerator.
+
+    Attributes
+    ----------
+    chip : key in the spec table.
+    dtype : format.
+    rate : FLOP/s.
+    shape : M, N and K.
+    source : where, as ``repo@commit:path``.
+    """
+
+    chip: str
+    dtype: str
+    rate: float
+    shape: tuple[int, int, int]
+    source: str
+
+
+def table(name: str) -> list[Mapping[str, str]]:
+    """The rows of a published file, as printed.
+
+    Parameters
+    ----------
+    name : of a CSV file in `data/measured`, without its ending.
+
+    Examples
+    --------
+    >>> table("matmul_mamf")[0]["dtype"]
+    'bf16'
+    """
+    known("table", name, (file.stem for file in FOLDER.glob("*.csv")), "files are in data/measured")
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def best_published(dtype: str) -> dict[str, Best]:
+    """The fastest published product in a format by chip, for the chips of the spec table.
+
+    Examples
+    --------
+    >>> best_published("bf16")["h100-sxm"].rate / 1e12
+    794.5
+    """
+    known("dtype", dtype, {row["dtype"] for row in table("matmul_mamf")})
+    found = {}
+    for row in table("matmul_mamf"):
+        key = CHIPS.get(row["accelerator"])
+        if key and row["dtype"] == dtype:
+            shape = (int(row["M"]), int(row["N"]), int(row["K"]))
+            found[key] = Best(
+                chip=key,
+                dtype=dtype,
+                rate=float(row["mamf_tflops"]) * 1e12,
+                shape=shape,
+                source=row["source"],
+            )
+    return found
+
+
+class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A published run and its bound.
 
     Attributes
@@ -92,7 +184,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.measured / self.predicted
 
 
-def runs(name: str) -> list[Run]:
+def runs(name: str) -> list[PublishedRun]:
     """The rows of a published table whose meaning is clear, each beside its bound.
 
     A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the
@@ -108,11 +200,6 @@ def runs(name: str) -> list[Run]:
     Returns
     -------
     Runs in the order of the file. Tensor parallelism is over NVLink, all links of a chip together.
-
-    Raises
-    ------
-    CourseError
-        If there is no such table.
 
     References
     ----------
@@ -139,7 +226,26 @@ def median_error(name: str) -> float:
     return float(np.median([run.ratio for run in runs(name)])) - 1
 
 
-def _run(name: str, row: Mapping[str, str]) -> Run | None:
+def lab(number: str) -> list[Row]:
+    """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
+    the folder of the labs that hold them.
+
+    Parameters
+    ----------
+    number : of the lab, ``"00"``.
+
+    Examples
+    --------
+    >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
+    True
+    """
+    files = sorted(FOLDER.glob(f"lab-{number}/*/results.csv"))
+    if own := os.environ.get(RESULTS):
+        files += sorted(Path(own).glob(f"{number}-*/results/local/results.csv"))
+    return [row for file in files for row in read(file)]
+
+
+def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
     if row["model"] not in _MODELS or row["gpu"] not in _CHIPS:
         return None
     w = _TECHNIQUES[row["technique"]] if "technique" in row else row["dtype"]
@@ -158,7 +264,7 @@ def _run(name: str, row: Mapping[str, str]) -> Run | None:
             (max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step))
         )
     times = [count * float(part.lower) for count, part in parts]
-    return Run(
+    return PublishedRun(
         table=name,
         model=model,
         chip=on.key,

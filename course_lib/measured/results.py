@@ -8,9 +8,8 @@ row in flight.
 import errno
 import os
 import platform
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from course_lib.measured.rows import (
     Manifest,
     Row,
     apart,
-    decoded,
-    encoded,
+    from_line,
     timed,
+    to_line,
 )
 
 __all__ = [
@@ -57,11 +56,6 @@ def read(path: Path | str) -> list[Row]:
     ----------
     path : the file; one that does not exist yet has no rows.
 
-    Raises
-    ------
-    CourseError
-        If the header or a finished line is not one of results.csv, or the file cannot be read.
-
     Examples
     --------
     >>> read(Path("nothing-measured-yet.csv"))
@@ -88,12 +82,6 @@ def append(path: Path | str, row: Row) -> None:
     path : results.csv; made, with its folder and header, when missing.
     row : what was measured.
 
-    Raises
-    ------
-    CourseError
-        If a field of the row is not what its column holds, the file is not a results.csv, or it
-        cannot be written.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -104,19 +92,19 @@ def append(path: Path | str, row: Row) -> None:
     ...     read(Path(folder, "results.csv")) == [row]
     True
     """
-    path, line, safe = _path(path), encoded(row), ""
+    import fcntl  # of POSIX systems; reading does without
+
+    path, line, safe = _path(path), to_line(row), ""
     _regular(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file, _locked(file.fileno(), path):
+        with path.open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process dies
             file.seek(0)
             content = file.read()
             rows, length = _sound(path, content)
-            safe = (
-                "; 1 row before it is safe"
-                if len(rows) == 1
-                else f"; {len(rows)} rows before it are safe"
-            )
+            count = "1 row before it is" if len(rows) == 1 else f"{len(rows)} rows before it are"
+            safe = f"; {count} safe"
             file.truncate(length)  # cuts off the half-line of a killed writer
             try:
                 if not length or content[:length] == _MARK:
@@ -126,9 +114,8 @@ def append(path: Path | str, row: Row) -> None:
                 _write(file.fileno(), line)
                 os.fsync(file.fileno())
             except BaseException:
-                with suppress(
-                    OSError
-                ):  # what is left then is a half-line, which the next append cuts off
+                # What is left where this fails is a half-line, which the next append cuts off.
+                with suppress(OSError):
                     file.truncate(length)
                     os.fsync(file.fileno())
                 raise
@@ -136,7 +123,7 @@ def append(path: Path | str, row: Row) -> None:
                 _sync_folder(path.parent)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-        remedy = ": free some space and run again" if full else ": see to the disk and run again"
+        remedy = ": free some space and run again" if full else ": check the disk and run again"
         raise CourseError(
             f"cannot append to {path.name}: {error.strerror}{safe}{remedy}"
         ) from error
@@ -148,11 +135,6 @@ def done(path: Path | str) -> set[Key]:
     Parameters
     ----------
     path : results.csv; one that does not exist yet has none.
-
-    Raises
-    ------
-    CourseError
-        If the file is damaged before its last line.
 
     Examples
     --------
@@ -169,12 +151,6 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
     ----------
     path : the file; an older one is replaced once the new one is on the disk.
     manifest : what the run was made of.
-
-    Raises
-    ------
-    CourseError
-        If a duration or a price is negative, `manifest.host` names the machine or its user, or the
-        file cannot be written.
 
     Examples
     --------
@@ -264,7 +240,7 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
     rows = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            rows.append(decoded(line.decode()))
+            rows.append(from_line(line.decode()))
         except ValueError as error:
             raise CourseError(
                 f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
@@ -274,7 +250,7 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
 
 def _whole(line: bytes) -> bool:
     try:
-        decoded(line.decode())
+        from_line(line.decode())
     except ValueError:
         return False
     return True
@@ -298,35 +274,13 @@ def _write(descriptor: int, text: str) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-@contextmanager
-def _locked(descriptor: int, path: Path) -> Iterator[None]:
-    """Hold the file against other writers; the system lets go when a process dies."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        with path.with_name(f"{path.name}.lock").open("wb") as lock:
-            while True:
-                with suppress(
-                    OSError
-                ):  # gives up after ten seconds; another writer may need longer
-                    msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-            yield
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield  # closing the file lets go
-
-
 def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last; Windows keeps names by itself."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Make a new name in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _anonymous(host: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeAlias
@@ -39,6 +40,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     settings : what decides how the work is done; of a collective the processes and what carries
         their messages, ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on
         which path, ``"rms path=eager"``.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
+    ...     status="ok")
+    >>> row = Row(**about, op="norm", shape="512x4096", settings="rms path=eager")
+    >>> row.sizes, row.variant, row.path
+    ((512, 4096), 'rms', 'eager')
+    >>> row = Row(**about, op="send", shape="1024", settings="world=2 backend=gloo")
+    >>> row.world, row.transport
+    (2, 'gloo')
     """
 
     device: str
@@ -98,6 +110,43 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         shape = self.shape if self.op in PLAIN else f"{self.shape} {self.settings}"
         return self.device, self.op, self.dtype, shape, self.timing, self.data
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The whole numbers of `shape`; `CourseError` where it is none, or no BxDxF of a matmul."""
+        parts = self.shape.split("x")
+        if not all(part.isdecimal() and int(part) for part in parts) or (
+            self.op == "matmul" and len(parts) != 3
+        ):
+            form = "BxDxF, three whole numbers" if self.op == "matmul" else "whole numbers"
+            raise CourseError(f"shape must be {form} (got {self.shape!r})")
+        return tuple(map(int, parts))
+
+    @property
+    def world(self) -> int | None:
+        """How many processes took part in a collective; None where a device worked alone."""
+        found = re.fullmatch(r"\d+", self._setting("world"))
+        return int(found[0]) if found and self.op not in LOCAL else None
+
+    @property
+    def transport(self) -> str:
+        """What carried a collective's messages: ``"gloo"``, ``"nccl"``."""
+        return self._setting("backend")
+
+    @property
+    def path(self) -> str:
+        """The way an operator was done: ``"eager"``, ``"compiled"``, ``"flash"``."""
+        return self._setting("path")
+
+    @property
+    def variant(self) -> str:
+        """Which chain or norm it is: ``"rms"``; nothing where there is only one."""
+        words = () if self.op in PLAIN else self.settings.split()
+        return " ".join(word for word in words if "=" not in word)
+
+    def _setting(self, name: str) -> str:
+        words = (word.partition("=") for word in self.settings.split())
+        return next((value for key, _, value in words if key == name), "")
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a run was made of: enough to repeat it and to say what it cost.
@@ -149,7 +198,7 @@ COLUMNS = Row.__struct_fields__
 HEADER = ",".join(COLUMNS)
 
 
-def encoded(row: Row) -> str:
+def to_line(row: Row) -> str:
     """A row as its one line; raises `CourseError` where that could not be read back."""
     if not isinstance(row, Row):
         raise CourseError(f"row must be a Row (got {shown(row)})")
@@ -163,9 +212,11 @@ def encoded(row: Row) -> str:
     csv.writer(buffer, lineterminator="\n").writerow(map(_cell, msgspec.structs.astuple(row)))
     line = buffer.getvalue()
     try:
-        decoded(line.encode().decode())  # a lone surrogate has no bytes
+        from_line(line.encode().decode())  # a lone surrogate has no bytes
     except ValueError as error:
-        raise CourseError(f"row does not fit its columns, mend what measured it: {error}") from None
+        raise CourseError(
+            f"row does not fit its columns: {error}; correct what measured it"
+        ) from None
     return line
 
 
@@ -178,7 +229,7 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).replace("\0", "").splitlines())
 
 
-def decoded(line: str) -> Row:
+def from_line(line: str) -> Row:
     """A line as its row; raises ValueError where it does not fit."""
     try:
         cells = next(csv.reader([line], strict=True), [])

@@ -15,7 +15,18 @@ import msgspec
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
-__all__ = ["FAR", "WRAPPER", "Event", "Hot", "amount", "bound", "busy", "events", "hot", "read"]
+__all__ = [
+    "FAR",
+    "WRAPPER",
+    "Hot",
+    "TraceEvent",
+    "amount",
+    "bound",
+    "busy",
+    "events",
+    "hot",
+    "read",
+]
 
 FAR = 5.0
 """So many times the larger of the two bounds and neither explains the time: many tiny calls,
@@ -38,45 +49,21 @@ _BYTES = {
     "unsigned char": 1,
 }
 _CONVENTION = {
-    "aten::gelu": "gelu",
-    "aten::_softmax": "softmax",
-    "aten::native_layer_norm": "layer",
-    "aten::native_dropout": "dropout",
+    "gelu": "gelu",
+    "_softmax": "softmax",
+    "native_layer_norm": "layer",
+    "native_dropout": "dropout",
 }
-_VIEWS = (
-    "aten::t",
-    "aten::transpose",
-    "aten::permute",
-    "aten::view",
-    "aten::_unsafe_view",
-    "aten::reshape",
-    "aten::expand",
-    "aten::as_strided",
-    "aten::slice",
-    "aten::select",
-    "aten::split",
-    "aten::narrow",
-    "aten::unsqueeze",
-    "aten::squeeze",
-    "aten::detach",
-    "aten::resolve_conj",
-    "aten::resolve_neg",
-    "aten::empty_like",
-    "aten::result_type",
-)
+_VIEWS = """
+t transpose permute view _unsafe_view reshape expand as_strided slice select split narrow
+unsqueeze squeeze detach resolve_conj resolve_neg empty_like result_type
+"""
 """They touch no element."""
-_MOVES = (
-    "aten::copy_",
-    "aten::cat",
-    "aten::clone",
-    "aten::contiguous",
-    "aten::_to_copy",
-    "aten::to",
-    "aten::fill_",
-)
+_MOVES = "cat clone contiguous _to_copy to"
+_OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One call in a trace.
 
     Attributes
@@ -124,17 +111,12 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
     strided: bool
 
 
-def read(path: Path) -> list[Event]:
+def read(path: Path) -> list[TraceEvent]:
     """The events of a trace that the lab recorded.
 
     Parameters
     ----------
     path : a JSON file.
-
-    Raises
-    ------
-    CourseError
-        If it cannot be read or is not such a trace.
 
     Examples
     --------
@@ -144,7 +126,7 @@ def read(path: Path) -> list[Event]:
     course_lib.CourseError: path 'nowhere.json' cannot be read: No such file or directory
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Event])
+        return msgspec.json.decode(path.read_bytes(), type=list[TraceEvent])
     except OSError as error:
         raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
@@ -153,7 +135,7 @@ def read(path: Path) -> list[Event]:
         ) from None
 
 
-def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
+def events(raw: Iterable[Mapping[str, Any]]) -> list[TraceEvent]:
     """What matters of the events of a Chrome trace that torch.profiler exported.
 
     Parameters
@@ -166,58 +148,43 @@ def events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
     ...     "dur": 3, "tid": 1}])]
     ['aten::mm']
     """
-    kept = []
-    for one in raw:
-        if one.get("ph") == "X" and one.get("cat") in (
-            "cpu_op",
-            "kernel",
-            "gpu_memcpy",
-            "gpu_memset",
-        ):
-            args = one.get("args", {})
-            known = {
-                "dims": args.get("Input Dims", []),
-                "strides": args.get("Input Strides", []),
-                "types": args.get("Input type", []),
-            }
-            about = {
-                "name": one["name"],
-                "cat": one["cat"],
-                "ts": one["ts"],
-                "dur": one["dur"],
-                "tid": one.get("tid", 0),
-            }
-            kept.append(Event(**about, **known, id=int(args.get("External id", 0))))
-    return kept
+    return [
+        TraceEvent(
+            **{name: one[name] for name in ("name", "cat", "ts", "dur")},
+            tid=one.get("tid", 0),
+            id=int(args.get("External id", 0)),
+            dims=args.get("Input Dims", []),
+            strides=args.get("Input Strides", []),
+            types=args.get("Input type", []),
+        )
+        for one in raw
+        if one.get("ph") == "X" and one.get("cat") in (_OPERATOR, *_ON_DEVICE)
+        for args in [one.get("args", {})]
+    ]
 
 
-def hot(trace: Sequence[Event]) -> list[Hot]:
+def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     """The operators of a trace, those first that take most time.
 
     Parameters
     ----------
     trace : from `read` or `events`.
 
-    Raises
-    ------
-    CourseError
-        If it holds no operator.
-
     Examples
     --------
-    >>> outer = Event(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
-    >>> inner = Event(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]],
+    >>> outer = TraceEvent(name="aten::linear", cat="cpu_op", ts=0.0, dur=10.0)
+    >>> inner = TraceEvent(name="aten::mm", cat="cpu_op", ts=1.0, dur=8.0, dims=[[2, 3], [3, 4]],
     ...     types=["float", "float"])
     >>> [(one.name, one.share, one.flops) for one in hot([outer, inner])]
     [('aten::mm', 0.8, 48.0), ('aten::linear', 0.2, 0.0)]
     """
-    operators = [event for event in trace if event.cat == "cpu_op"]
+    operators = [event for event in trace if event.cat == _OPERATOR]
     if not operators:
         raise CourseError("trace must hold operators: record it with record_shapes=True")
     own = _own(operators)
     on_device: dict[int, float] = {}
     for event in trace:
-        if event.cat != "cpu_op":
+        if event.cat != _OPERATOR:
             on_device[event.id] = on_device.get(event.id, 0.0) + event.dur
     times = [
         on_device.get(event.id, 0.0) if on_device else mine
@@ -271,16 +238,14 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
     >>> bound(Hot(**about, seconds=1e-3), 1e11, 1e10), bound(Hot(**about, seconds=1e-2), 1e11, 1e10)
     ('memory-bound', 'neither')
     """
-    t_math, t_memory = (
-        one.flops / float(positive("peak", peak)),
-        one.bytes / float(positive("bandwidth", bandwidth)),
-    )
+    t_math = one.flops / float(positive("peak", peak))
+    t_memory = one.bytes / float(positive("bandwidth", bandwidth))
     if one.seconds > FAR * max(t_math, t_memory):
         return "neither"
     return "compute-bound" if t_math >= t_memory else "memory-bound"
 
 
-def busy(trace: Sequence[Event]) -> float:
+def busy(trace: Sequence[TraceEvent]) -> float:
     """What part of the time a GPU was at work, from the first kernel to the end of the last: the
     rest it waited to be told.
 
@@ -288,18 +253,15 @@ def busy(trace: Sequence[Event]) -> float:
     ----------
     trace : from `read` or `events`, recorded on a GPU.
 
-    Raises
-    ------
-    CourseError
-        If it holds nothing that ran on a GPU.
-
     Examples
     --------
-    >>> busy([Event(name="k", cat="kernel", ts=0.0, dur=1.0), Event(name="k", cat="kernel",
-    ...     ts=3.0, dur=1.0)])
+    >>> busy([TraceEvent(name="k", cat="kernel", ts=0.0, dur=1.0),
+    ...     TraceEvent(name="k", cat="kernel", ts=3.0, dur=1.0)])
     0.5
     """
-    on_device = sorted((event.ts, event.ts + event.dur) for event in trace if event.cat != "cpu_op")
+    on_device = sorted(
+        (event.ts, event.ts + event.dur) for event in trace if event.cat != _OPERATOR
+    )
     if not on_device:
         raise CourseError("trace must hold kernels of a GPU: record it with device='cuda'")
     worked, until = 0.0, on_device[0][0]
@@ -309,7 +271,7 @@ def busy(trace: Sequence[Event]) -> float:
     return worked / ((until - on_device[0][0]) or 1.0)
 
 
-def _own(operators: Sequence[Event]) -> list[float]:
+def _own(operators: Sequence[TraceEvent]) -> list[float]:
     """Each operator's duration without those it calls: calls nest within a thread."""
     own = [event.dur for event in operators]
     open_: dict[int | str, list[int]] = {}
@@ -323,7 +285,7 @@ def _own(operators: Sequence[Event]) -> list[float]:
     return [max(mine, 0.0) for mine in own]
 
 
-def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
+def _tensors(event: TraceEvent) -> list[tuple[list[int], list[int], int]]:
     """Sizes, strides and bytes of an element, of each input that is a tensor."""
     strides = event.strides or [[]] * len(event.dims)
     every = zip(event.dims, strides, event.types, strict=False)
@@ -334,14 +296,14 @@ def _tensors(event: Event) -> list[tuple[list[int], list[int], int]]:
     ]
 
 
-def _formats(event: Event) -> list[str]:
+def _formats(event: TraceEvent) -> list[str]:
     # A number counts as a tensor without dimensions, in a format that says nothing.
     return [
         kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES
     ]
 
 
-def _strided(event: Event) -> bool:
+def _strided(event: TraceEvent) -> bool:
     for dims, steps, _ in _tensors(event):
         dense = 1
         for size, step in zip(reversed(dims), reversed(steps), strict=False):
@@ -358,7 +320,7 @@ def _held(dims: Sequence[int], steps: Sequence[int]) -> int:
     )
 
 
-def amount(event: Event) -> tuple[float, float]:
+def amount(event: TraceEvent) -> tuple[float, float]:
     """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the
     first one's format.
 
@@ -368,26 +330,26 @@ def amount(event: Event) -> tuple[float, float]:
 
     Examples
     --------
-    >>> amount(Event(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
+    >>> amount(TraceEvent(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
     ...     types=["float", "float"]))
     (1024.0, 896.0)
     """
-    inputs = _tensors(event)
-    if not inputs or event.name in _VIEWS:
+    inputs, name = _tensors(event), event.name.removeprefix("aten::")
+    if not inputs or name in _VIEWS.split():
         return 0.0, 0.0
     moved = float(sum(_held(dims, steps) * size for dims, steps, size in inputs))
     shapes, size = [dims for dims, *_ in inputs], inputs[0][2]
-    name = event.name.removesuffix("_") if event.name != "aten::copy_" else event.name
-    if name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm") and len(shapes) > 1:
+    if name in ("copy_", "fill_"):  # what they write is their first input
+        return 0.0, moved
+    name = name.removesuffix("_")
+    if name in ("mm", "addmm", "bmm", "baddbmm") and len(shapes) > 1:
         a, b = shapes[-2:]
         return 2.0 * math.prod(a) * b[-1], moved + math.prod(a[:-1]) * b[-1] * size
     if "scaled_dot_product" in name and len(shapes) > 2:
         q, k = shapes[:2]
         return 4.0 * math.prod(q) * k[-2], moved + math.prod(q) * size
-    if name == "aten::copy_":
-        return 0.0, moved
     result = math.prod(max(sizes) for sizes in zip(*_aligned(shapes), strict=True))
-    if name in _MOVES:
+    if name in _MOVES.split():
         return 0.0, moved + math.prod(shapes[0]) * size
     each = ops.CONVENTIONS[_CONVENTION[name]].flops if name in _CONVENTION else 1.0
     return each * result, moved + result * size

@@ -105,7 +105,13 @@ def print_pages(
 
     def job(book: Book, chapter: Chapter) -> Printed:
         ran = run(
-            chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint
+            chapter,
+            root=book.root,
+            lang=book.lang,
+            to="site",
+            cache=cache,
+            fingerprint=fingerprint,
+            own=True,
         )
         return print_page(
             book,

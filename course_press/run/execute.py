@@ -133,7 +133,8 @@ def environment(root: Path) -> str:
     from course_lib import specs
 
     digest = hashlib.sha256(sys.version.encode())
-    given = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": "", "COURSE_PRINT": ""}
+    given = {**os.environ, **kernels.ENVIRONMENT}
+    given |= dict.fromkeys(("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS"), "")
     for name in sorted(name for name in given if name.startswith(STEERING)):
         digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
     own = [
@@ -156,7 +157,16 @@ def environment(root: Path) -> str:
     return digest.hexdigest()
 
 
-def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, fingerprint: str) -> Ran:
+def run(
+    chapter: Chapter,
+    *,
+    root: Path,
+    lang: str,
+    to: str,
+    cache: Cache,
+    fingerprint: str,
+    own: bool = False,
+) -> Ran:
     """Run a chapter, or reuse what it gave before.
 
     Parameters
@@ -166,6 +176,8 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     lang, to : `COURSE_LANG` and `COURSE_PRINT` (``"site"`` or ``"notebook"``) in the kernel.
     cache : where results are kept.
     fingerprint : from `environment`.
+    own : whether cells see what the reader's own labs measured, as the site's do; a notebook is the
+        same for every reader.
 
     Raises
     ------
@@ -179,7 +191,9 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
     ]
-    key = cache.key("run", shown, lang, to, fingerprint)
+    there = own and any(root.glob("labs/*/results/local/results.csv"))
+    results = str(root / "labs") if there else ""
+    key = cache.key("run", shown, lang, to, results, fingerprint)
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
@@ -188,7 +202,7 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
             prefix="course-",
             dir=None if short else "/tmp",  # noqa: S108
         ) as sockets:
-            ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
+            ran = asyncio.run(_execute(chapter, steps, root, lang, to, results, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
     return Ran(stored["outputs"], stored["inlines"])
@@ -250,6 +264,7 @@ async def _execute(
     root: Path,
     lang: str,
     to: str,
+    results: str,
     sockets: str,
 ) -> Ran:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
@@ -267,6 +282,7 @@ async def _execute(
         notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
     )
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
+    env["COURSE_RESULTS"] = results
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 

@@ -12,7 +12,9 @@ import pytest
 
 from course_lib import CourseError, network, results
 from course_lib.bench import collectives
+from course_lib.book import reports
 from course_lib.measured import Manifest, Row
+from course_lib.measured.collectives import fits, predicted
 
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[3] / "labs" / "01-collectives" / "collectives.py"
@@ -183,22 +185,20 @@ def test_a_wrong_result_is_never_timed(tmp_path):
 def test_fits_and_predictions():
     link = network.Link(2e9, latency=3e-5)
     rows = rows_of(link)
-    found = collectives.fits(rows)
+    found = fits(rows)
     assert list(found) == list(collectives.OPS)
     for fit in found.values():
         assert fit.latency == pytest.approx(3e-5, rel=1e-3)
         assert fit.bandwidth == pytest.approx(2e9, rel=1e-3)
     for row in rows:
-        assert collectives.predicted(row, link) == pytest.approx(row.seconds_median)
-    assert collectives.fits(rows[:2]) == {}
+        assert predicted(row, link) == pytest.approx(row.seconds_median)
+    assert fits(rows[:2]) == {}
     # What failed, and what was measured again, does not count.
     stale = [
         msgspec.structs.replace(rows[0], seconds_median=99.0),
         msgspec.structs.replace(rows[0], status="over-budget"),
     ]
-    assert collectives.fits([stale[0], *rows, stale[1]])["all-reduce"].latency == pytest.approx(
-        3e-5, rel=1e-3
-    )
+    assert fits([stale[0], *rows, stale[1]])["all-reduce"].latency == pytest.approx(3e-5, rel=1e-3)
 
 
 def test_settings_tell_measurements_apart():
@@ -209,11 +209,11 @@ def test_settings_tell_measurements_apart():
         for settings in ("threads=1", "threads=2")
     ]
     assert copies[0].key == copies[1].key
-    assert (collectives.world(two), collectives.world(four)) == (2, 4)
+    assert (two.world, four.world, copies[0].world) == (2, 4, None)
     with pytest.raises(CourseError, match="fit each by itself"):
-        collectives.fits([two, four])
+        fits([two, four])
     with pytest.raises(CourseError, match="row must be of a collective"):
-        collectives.world(copies[0])
+        predicted(msgspec.structs.replace(two, settings=""), network.Link(1e9))
 
 
 def test_the_report_and_the_figure():
@@ -222,19 +222,21 @@ def test_the_report_and_the_figure():
     skipped = msgspec.structs.replace(
         rows[0], shape="7", status="over-budget", seconds_median=None, note="too long"
     )
-    text = collectives.report([*rows, skipped], Manifest(lab="01", command="course lab run 01"))
+    text = reports.collectives.report(
+        [*rows, skipped], Manifest(lab="01", command="course lab run 01")
+    )
     assert "## cpu, world=2 backend=gloo" in text
     assert "## cpu, world=4 backend=gloo" in text
     assert "all-reduce of 7 B: over-budget, too long." in text
     lines = [line for line in text.splitlines() if line.startswith("| all-to-all |")]
     assert len(lines) == 2 * (1 + 6)
-    axes = collectives.plot(rows[:30]).figure.axes[0]
+    axes = reports.collectives.plot(rows[:30]).figure.axes[0]
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(dots) == len(collectives.OPS)
     assert list(dots[0].get_ydata()) == [row.seconds_median for row in rows[:6]]
     assert set(collectives.OPS) <= {label.get_text() for label in axes.texts}
     with pytest.raises(CourseError, match="at least three sizes of all-reduce"):
-        collectives.plot(rows[:2])
+        reports.collectives.plot(rows[:2])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import pytest
 from course_lib import CourseError, ops, results
 from course_lib.bench import Machine, operators, products
 from course_lib.bench.operators import CHAINS, Case, measure, plan, run, work
+from course_lib.book import reports
 from course_lib.measured import Manifest, Row
+from course_lib.measured.operators import roofs, speedups
 
 torch = pytest.importorskip("torch")
 CACHE = 2**16
@@ -300,10 +302,8 @@ def measured():
 
 def test_roofs_gains_report_and_figure():
     rows = measured()
-    assert operators.roofs(rows) == (100e9, 10e9)
-    gains = {
-        (one.name, one.path): (one.predicted, one.measured) for one in operators.speedups(rows)
-    }
+    assert roofs(rows) == (100e9, 10e9)
+    gains = {(one.name, one.path): (one.predicted, one.measured) for one in speedups(rows)}
     assert gains == {
         (f"chain {CHAINS[0]}", "compiled"): (3.0, pytest.approx(3.0)),
         ("attention", "flash"): (4.0, pytest.approx(4.0)),
@@ -315,12 +315,14 @@ def test_roofs_gains_report_and_figure():
         note="no compiler",
         seconds_median=None,
     )
-    text = operators.report([*rows, missing], Manifest(lab="02", command="course lab run 02"))
+    text = reports.operators.report(
+        [*rows, missing], Manifest(lab="02", command="course lab run 02")
+    )
     for line in (line for line in text.splitlines() if "| 1.0e-07 |" in line):
         assert "| 50" in line.replace("50.0", "50")
     assert text.count("| 1.0e-07 |") == 5
     assert "chain x, x path=compiled: unsupported, no compiler." in text
-    axes = operators.plot(rows).figure.axes[0]
+    axes = reports.operators.plot(rows).figure.axes[0]
     dots = {
         (line.get_xdata()[0], line.get_ydata()[0])
         for line in axes.lines
@@ -333,9 +335,9 @@ def test_rows_that_cannot_be_compared_are_refused():
     rows = measured()
     for some in (rows[:2], rows[2:], [*rows, msgspec.structs.replace(rows[0], device="another")]):
         with pytest.raises(CourseError, match="rows must be of one device"):
-            operators.roofs(some)
-    assert "softmax" in operators.report(rows[3:], Manifest(lab="02", command=""))
-    assert operators.speedups(rows[:4]) == []
+            roofs(some)
+    assert "softmax" in reports.operators.report(rows[3:], Manifest(lab="02", command=""))
+    assert speedups(rows[:4]) == []
 
 
 @pytest.mark.parametrize(

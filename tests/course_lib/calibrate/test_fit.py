@@ -2,11 +2,16 @@
 honestly.
 """
 
+import re
+import sys
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 
 from course_lib import CourseError, calibrate, chip, ops, roofline
+from course_lib.calibrate import evidence
 from course_lib.calibrate import fit as calibrate_fit
 from course_lib.calibrate import own as calibrate_own
 from course_lib.calibrate import report as calibrate_report
@@ -67,10 +72,10 @@ def test_constants_of_products_are_found_again():
         ],
         axis=1,
     )
-    shapes = calibrate_fit.Products(sizes, np.ones(300))
+    shapes = evidence.Products(sizes, np.ones(300))
     bound = shapes.bound(A100)
     times = seconds(Kernel(bound, bound.work), A100, true) * np.exp(rng.laplace(0, 0.03, 300))
-    found = calibrate_fit.fit_products(calibrate_fit.Products(sizes, times), A100, CONSTANTS)
+    found = calibrate_fit.fit_products(evidence.Products(sizes, times), A100, CONSTANTS)
     for name, within in (("compute", 0.02), ("bandwidth", 0.02), ("overhead", 0.1)):
         assert getattr(found, name) == pytest.approx(getattr(true, name), rel=within), name
 
@@ -79,24 +84,24 @@ def test_links_are_found_again():
     size = np.geomspace(1e3, 1e9, 60)
     bound = np.asarray(all_reduce(size, A100.links["nvlink"], 8))
     times = (np.sqrt(1.2e-5) + np.sqrt(bound / 0.7)) ** 2
-    found = calibrate_fit.fit_links(calibrate_fit.Messages(size, np.full(60, 8), times, bound))
+    found = calibrate_fit.fit_links(evidence.Messages(size, np.full(60, 8), times, bound))
     assert (found.latency, found.bandwidth) == pytest.approx((1.2e-5, 0.7), rel=1e-3)
 
 
 def test_the_split_is_by_shape_and_fixed():
-    shapes = calibrate_fit.products("matmul_a100_transformer_gemms")
+    shapes = evidence.products("matmul_a100_transformer_gemms")
     assert len({tuple(size) for size in shapes.sizes}) == len(shapes.sizes)
-    marks = calibrate_fit.held_out(len(shapes.seconds))
-    assert np.array_equal(marks, calibrate_fit.held_out(len(shapes.seconds)))
-    assert marks.mean() == pytest.approx(calibrate_fit.HELD_OUT, abs=0.01)
+    marks = evidence.held_out(len(shapes.seconds))
+    assert np.array_equal(marks, evidence.held_out(len(shapes.seconds)))
+    assert marks.mean() == pytest.approx(evidence.HELD_OUT, abs=0.01)
 
 
 def test_what_is_held_out_does_not_touch_the_constants():
     """The fit of the products that it sees is the file's, and others' times being doubled would
     change the file's error only.
     """
-    shapes = calibrate_fit.products("matmul_a100_transformer_gemms")
-    unseen = calibrate_fit.held_out(len(shapes.seconds))
+    shapes = evidence.products("matmul_a100_transformer_gemms")
+    unseen = evidence.held_out(len(shapes.seconds))
     found = calibrate_fit.fit_products(shapes.some(~unseen), A100, CONSTANTS)
     shipped = from_file(FOLDER / "a100-sxm-80.toml", "fp16").constants
     for name in calibrate_fit.START:
@@ -105,9 +110,9 @@ def test_what_is_held_out_does_not_touch_the_constants():
 
 def test_other_products_of_the_laboratory_are_as_near_by_matrix():
     """Harder than by shape: whole weight matrices unseen, at every batch."""
-    shapes = calibrate_fit.products("matmul_a100_transformer_gemms")
+    shapes = evidence.products("matmul_a100_transformer_gemms")
     matrices = np.unique(shapes.sizes[:, 1:], axis=0)
-    unseen = {tuple(matrix) for matrix in matrices[calibrate_fit.held_out(len(matrices), seed=1)]}
+    unseen = {tuple(matrix) for matrix in matrices[evidence.held_out(len(matrices), seed=1)]}
     marks = np.array([tuple(size[1:]) in unseen for size in shapes.sizes])
     found = calibrate_fit.fit_products(shapes.some(~marks), A100, CONSTANTS)
     test = shapes.some(marks)
@@ -119,8 +124,8 @@ def test_other_products_of_the_laboratory_are_as_near_by_matrix():
 
 def test_the_fit_beats_what_it_would_be_without_tiles():
     """Quantisation pays: three constants and no tiles miss more."""
-    shapes = calibrate_fit.products("matmul_a100_transformer_gemms")
-    unseen = calibrate_fit.held_out(len(shapes.seconds))
+    shapes = evidence.products("matmul_a100_transformer_gemms")
+    unseen = evidence.held_out(len(shapes.seconds))
 
     def plain(c, some):
         bound = some.bound(A100)
@@ -144,7 +149,7 @@ def test_misalignment_is_what_the_table_shows():
 
 
 def test_files_are_written_and_read_again(tmp_path):
-    paths = calibrate_fit.written(tmp_path, date="2026-01-01")
+    paths = calibrate_fit.fit_and_write(tmp_path, date="2026-01-01")
     assert sorted(path.stem for path in paths) == sorted(calibrate.calibrations())
     for path in paths:
         again, shipped = from_file(path, "bf16"), from_file(FOLDER / path.name, "bf16")
@@ -165,7 +170,7 @@ def test_scaled_chips_keep_the_order_of_the_published_bests():
 
 def test_every_target_is_met_and_printed():
     report = calibrate_report.calibrate_report()
-    asked = [line for line in report if line.target]
+    asked = [line for line in report if line.target is not None]
     assert len(asked) >= 6
     assert all(line.met for line in asked), calibrate_report.as_text(asked)
     text = calibrate_report.as_text(report)
@@ -297,3 +302,33 @@ def test_what_rows_leave_open_stays_as_published():
 def test_rows_that_do_not_do_are_refused(change, said):
     with pytest.raises(CourseError, match=said):
         calibrate_own.fit(change(rows(TRUE)))
+
+
+def test_results_are_found_by_key_and_judged_by_a_target_that_is_data():
+    report = {line.key: line for line in calibrate_report.calibrate_report()}
+    assert len(report) == len(calibrate_report.calibrate_report())
+    assert all(re.fullmatch(r"[a-z0-9_-]+", key) for key in report)
+    for target, value, met in (
+        (None, 0.5, None),
+        (0.08, 0.08, True),
+        (0.08, 0.09, False),
+        ((0.75, 0.85), 0.74, False),
+        ((0.75, 0.85), 0.85, True),
+        ((0.75, 0.85), 0.9, False),
+        (0, 0, True),
+        (0, 1, False),
+    ):
+        line = calibrate_report.Result(key="k", what="w", points=1, value=value, target=target)
+        assert line.met is met, (target, value)
+
+
+def test_no_page_takes_a_result_by_its_words():
+    root = Path(__file__).parents[3]
+    pages = [*root.glob("chapters/**/*.qmd"), *root.glob("labs/*/*.ipynb")]
+    assert not [page for page in pages if re.search(r"\.what\b", page.read_text(encoding="utf-8"))]
+
+
+def test_without_its_writer_constants_are_refused_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tomli_w", None)
+    with pytest.raises(CourseError, match="pip install tomli-w"):
+        to_toml(calibrate_own.fit(rows(TRUE)))

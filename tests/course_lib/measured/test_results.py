@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from course_lib import CourseError, results
-from course_lib.book.reports.products import gap, plot, report
+from course_lib.book.reports.products import plot, report
 from course_lib.measured import Manifest, Row
+from course_lib.measured.gaps import gap
 from course_lib.measured.results import append, compare, done, read, write_manifest
 
 GPU = {
@@ -22,7 +23,6 @@ GPU = {
     "shape": "8192x8192x8192",
 }
 SHAPED = {"timing": "cold", "data": "random", "status": "ok"}
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and limits")
 
 WRITER = """
 import os, resource, signal, sys
@@ -210,7 +210,6 @@ def test_a_torn_header_is_written_again(path):
         assert path.read_bytes() == whole
 
 
-@POSIX
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_writer_killed_at_a_random_moment_loses_at_most_the_row_in_flight(path, attempt):
     moment = random.Random()
@@ -230,7 +229,6 @@ def test_a_writer_killed_at_a_random_moment_loses_at_most_the_row_in_flight(path
     assert path.read_bytes().count(results.HEADER.encode()) == 1
 
 
-@POSIX
 @pytest.mark.parametrize("kept", [0, 2])
 def test_a_writer_killed_within_a_write_leaves_a_half_line_that_the_next_one_cuts_off(path, kept):
     torn = """
@@ -252,7 +250,6 @@ append(Path(sys.argv[1]), row('cpu', 99))
     assert read(path) == [*rows, a_row()]
 
 
-@POSIX
 def test_two_writers_at_once_lose_and_tear_nothing(path):
     both = [
         writer("appended(sys.argv[1], sys.argv[2], 100)", path, device) for device in ("one", "two")
@@ -268,7 +265,6 @@ def test_two_writers_at_once_lose_and_tear_nothing(path):
         ]
 
 
-@POSIX
 @pytest.mark.parametrize("spare", [0, 1, 150])
 def test_a_file_that_may_not_grow_keeps_its_rows_and_says_so(path, spare):
     rows = written(path)

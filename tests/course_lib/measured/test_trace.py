@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, ops, trace
-from course_lib.measured.trace import Event, Hot
+from course_lib.measured.trace import Hot, TraceEvent
 
 
 def op(name, ts, dur, dims=(), types=(), strides=(), **more):
-    return Event(
+    return TraceEvent(
         name=name,
         cat="cpu_op",
         ts=ts,
@@ -62,8 +62,8 @@ def test_a_kernels_time_is_that_of_the_operator_that_launched_it():
         op("aten::linear", 0.0, 10.0, id=1),
         op("aten::mm", 1.0, 8.0, [[64, 32], [32, 16]], ["float", "float"], id=2),
         op("aten::gelu", 20.0, 90.0, [[64, 16]], ["float"], id=3),
-        Event(name="sgemm", cat="kernel", ts=50.0, dur=70.0, tid=7, id=2),
-        Event(name="gelu", cat="kernel", ts=130.0, dur=30.0, tid=7, id=3),
+        TraceEvent(name="sgemm", cat="kernel", ts=50.0, dur=70.0, tid=7, id=2),
+        TraceEvent(name="gelu", cat="kernel", ts=130.0, dur=30.0, tid=7, id=3),
     ]
     found = {one.name: one for one in trace.hot(events)}
     assert {name: round(one.share, 9) for name, one in found.items()} == {
@@ -77,7 +77,9 @@ def test_a_kernels_time_is_that_of_the_operator_that_launched_it():
 
 def test_how_busy_a_gpu_is():
     def kernels(*spans):
-        return [Event(name="k", cat="kernel", ts=start, dur=end - start) for start, end in spans]
+        return [
+            TraceEvent(name="k", cat="kernel", ts=start, dur=end - start) for start, end in spans
+        ]
 
     assert trace.busy(kernels((0, 4), (1, 2), (6, 8), (7, 10))) == 0.8
     assert trace.busy(kernels((5, 9))) == 1
@@ -109,6 +111,7 @@ F = "float"
         (op("aten::_softmax", 0, 1, [[8, 16]], ["double"]), 5 * 128, 16 * 128),
         (op("aten::copy_", 0, 1, [[8, 16], [8, 16]], ["double", F]), 0, 12 * 128),
         (op("aten::copy_", 0, 1, [[8, 16], [8, 16]], [F, F], [[16, 1], [0, 1]]), 0, 4 * (128 + 16)),
+        (op("aten::fill_", 0, 1, [[8, 16], []], [F, F]), 0, 4 * 128),
         (op("aten::t", 0, 1, [[8, 16]], [F]), 0, 0),
         (op("aten::zeros", 0, 1, [[]], ["ScalarList"]), 0, 0),
         (op("aten::cat", 0, 1, [[[8, 16], [8, 16]], []], ["TensorList", "Scalar"]), 0, 0),

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from course_lib import CourseError, chip, results, specs
-from course_lib.measured.rows import HEADER, encoded
+from course_lib.measured.rows import HEADER, to_line
 from course_press.cli import labs as cli_labs
 from course_press.cli.app import app
 from course_press.labs import run as labs
@@ -332,7 +332,7 @@ def rented(shelf, tmp_path, monkeypatch):
                 "remote": str(remote),
                 "code": code,
             }
-            (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=encoded(row)))
+            (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=to_line(row)))
             (tools / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
         made = labs.plan(root, "07", gpu="H100", cloud="runpod", budget=60, max_cost=5)

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from course_lib import results
+from course_lib.measured import FOLDER
 from course_press.run import execute as running
 from course_press.run import kernels as forked
 from course_press.run.execute import Cache, environment, run
@@ -17,13 +19,14 @@ SETUP, HELLO, ONE = (
 )
 
 
-def ran(book, lang="en", to="site"):
+def ran(book, lang="en", to="site", own=False):
     chapter = read_book(book.root, lang).chapters[1]
     return run(
         chapter,
         root=book.root,
         lang=lang,
         to=to,
+        own=own,
         cache=Cache(book.root / ".cache"),
         fingerprint="same",
     )
@@ -55,6 +58,22 @@ def test_language_and_print_reach_the_kernel(book):
     assert set(ran(book, to="notebook").outputs[1][0]["data"]) == {"image/png", "text/plain"}
 
 
+def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatch, kernels):
+    book.edit(HELLO, "print(", "from course_lib import measured\nprint(len(measured.lab('00')), ")
+    own_file = book.root / "labs" / "00-three" / "results" / "local" / "results.csv"
+    row = results.read(next(FOLDER.glob("lab-00/*/results.csv")))[0]
+    results.append(own_file, row)
+    monkeypatch.setenv("COURSE_RESULTS", "/nowhere")  # of the reader's own shell
+    counts = [
+        int(ran(book, own=own).outputs[3][0]["text"].split()[0]) for own in (True, False, True)
+    ]
+    assert counts[0] == counts[1] + 1 == counts[2]
+    assert len(kernels) == 2
+    own_file.unlink()
+    assert ran(book, own=True) == ran(book)
+    assert len(kernels) == 2  # nobody measured: pages and notebooks share a run
+
+
 @pytest.mark.parametrize("forks", [True, False])
 def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch, forks):
     """A font may join "fl" into one sign, or not, by the locale: where the Spanish one is
@@ -70,16 +89,16 @@ def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch
         "import locale, os\nlocale.setlocale(locale.LC_ALL, "
         "'')\nprint(os.environ['LC_ALL'], 'İ'.lower(), ",
     )
-    results = []
+    printed = []
     for name in ("C", "es_ES.UTF-8", "tr_TR.UTF-8"):
         for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
             monkeypatch.setenv(variable, name)
         forked.stop()  # the next kernel comes from a process that has this locale
-        results.append(ran(book, to="notebook"))
+        printed.append(ran(book, to="notebook"))
         shutil.rmtree(book.root / ".cache")
     forked.stop()
-    assert results[0].outputs[3][0]["text"].startswith("C.UTF-8 ")
-    assert results[1] == results[2] == results[0]
+    assert printed[0].outputs[3][0]["text"].startswith("C.UTF-8 ")
+    assert printed[1] == printed[2] == printed[0]
 
 
 def test_prose_edits_run_nothing_and_code_edits_do(book, kernels):
@@ -128,7 +147,7 @@ def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     moved(by="the time zone")
     (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
-    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT"):
+    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS"):
         monkeypatch.setenv(name, "es")
     assert environment(tmp_path) == seen[-1]
 

@@ -1,0 +1,90 @@
+"""What the reports of all labs share: the heading, a section for each device, and the dots of a
+roofline.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from course_lib.book.text import n, plain
+from course_lib.measured.rows import Manifest, Row
+
+__all__ = ["ABSENT", "dots", "missing", "number", "page"]
+
+ABSENT = "not measured"
+
+
+def number(value: float | None, unit: str, scale: float = 1) -> str:
+    """A quantity as text, or that it was not measured.
+
+    Examples
+    --------
+    >>> number(2.5, "B/s", 1e9), number(None, "s")
+    ('2.5 GB/s', 'not measured')
+    """
+    return ABSENT if value is None else n(value * scale, unit)
+
+
+def page(
+    rows: Sequence[Row],
+    manifest: Manifest,
+    section: Callable[[list[Row]], Iterable[str]],
+    heading: Callable[[Row], str] = lambda row: plain(row.device),
+) -> str:
+    """REPORT.md: what was run, and a section for all rows of one heading.
+
+    Parameters
+    ----------
+    rows : in the order in which they were measured.
+    manifest : of the run.
+    section : gives the paragraphs and tables of rows that share a heading.
+    heading : of a row; its device's name when not given.
+
+    Examples
+    --------
+    >>> print(page([], Manifest(lab="00", command="course lab run 00"), lambda rows: []))
+    # 00
+    <BLANKLINE>
+    `course lab run 00`, started not recorded, took not measured, cost not measured.
+    <BLANKLINE>
+    Nothing was measured.
+    <BLANKLINE>
+    """
+    parts = [
+        f"# {manifest.lab}",
+        f"`{manifest.command}`, started {manifest.started or 'not recorded'}, took "
+        f"{number(manifest.wall_seconds, 's')}, cost {number(manifest.cost_usd, 'USD')}.",
+    ]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(heading(row), []).append(row)
+    for title, here in groups.items():
+        parts += [f"## {title}", *section(here)]
+    return "\n\n".join(parts if groups else [*parts, "Nothing was measured."]) + "\n"
+
+
+def missing(rows: Iterable[Row], name: Callable[[Row], str]) -> list[str]:
+    """A sentence for each measurement that came to nothing in the end.
+
+    Examples
+    --------
+    >>> missing([Row(device="cpu", kind="cpu", op="send", dtype="fp32", shape="8", timing="warm",
+    ...     data="random", status="over-budget", note="too slow")], lambda row: row.op)
+    ['send: over-budget, too slow.']
+    """
+    last = {row.key: row for row in rows}.values()
+    return [f"{name(row)}: {row.status}, {row.note}." for row in last if row.status != "ok"]
+
+
+def dots(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
+    """Rows that have a place on a roofline, their intensity in FLOP/B and their FLOP/s.
+
+    Examples
+    --------
+    >>> dots([Row(device="cpu", kind="cpu", op="matmul", dtype="fp32", shape="8x8x8",
+    ...     timing="cold", data="random", status="ok")])
+    []
+    """
+    return [
+        (row, row.intensity, row.achieved_tflops * 1e12)
+        for row in rows
+        if row.intensity and row.achieved_tflops
+    ]

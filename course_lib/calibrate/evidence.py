@@ -1,0 +1,188 @@
+"""The published measurements that constants are fitted to, and which of them a fit never sees: a
+quarter of the shapes of matrix products, one model of two, every other message.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib import ops
+from course_lib.core import Estimate, roofline
+from course_lib.measured import published
+from course_lib.measured.published import table
+from course_lib.network import all_reduce
+from course_lib.specs import Accelerator, chip
+from course_lib.workloads import llm
+
+__all__ = [
+    "DTYPE",
+    "HELD_OUT",
+    "MODEL",
+    "NODES",
+    "REFERENCE",
+    "SEED",
+    "MeasuredStep",
+    "Messages",
+    "Products",
+    "every_other",
+    "held_out",
+    "messages",
+    "nvlink_messages",
+    "products",
+    "steps",
+]
+
+REFERENCE = "a100-sxm-80"
+DTYPE = "fp16"
+SEED = 0
+HELD_OUT = 0.25
+MODEL = "llama-2-7b"
+"""The model whose steps are fitted; all others are held out."""
+NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
+"""Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair."""
+
+
+class Products(NamedTuple):
+    """Measured matrix products of one shape each: B, D, F and the median of their times, s."""
+
+    sizes: NDArray[Any]
+    seconds: NDArray[Any]
+
+    def some(self, which: NDArray[np.bool_]) -> "Products":
+        """Those that `which` marks."""
+        return Products(self.sizes[which], self.seconds[which])
+
+    def bound(self, on: Accelerator, dtype: str = DTYPE) -> Estimate:
+        """The roofline's bound of all of them."""
+        return roofline(ops.matmul(*self.sizes.T, x=dtype, w=dtype), on)
+
+
+def products(name: str) -> Products:
+    """The matrix products of a table of M, N, K and ms; one measured several times gives the
+    median.
+
+    Examples
+    --------
+    >>> len(products("matmul_a100_m_sweep").seconds)
+    20
+    """
+    found: dict[tuple[int, ...], list[float]] = {}
+    for row in table(name):
+        found.setdefault(tuple(int(row[size]) for size in "MKN"), []).append(float(row["ms"]) / 1e3)
+    shapes = sorted(found)
+    return Products(np.array(shapes), np.array([np.median(found[shape]) for shape in shapes]))
+
+
+def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
+    """Which of so many are held out, by a fixed draw.
+
+    Examples
+    --------
+    >>> int(held_out(100).sum())
+    25
+    """
+    marks = np.zeros(count, dtype=bool)
+    marks[np.random.default_rng(seed).permutation(count)[: int(share * count)]] = True
+    return marks
+
+
+class MeasuredStep(NamedTuple):
+    """A measured step of inference: the run it was in, its bound, and what was measured, s."""
+
+    run: published.PublishedRun
+    bound: Estimate
+    measured: float
+
+
+@cache
+def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[MeasuredStep, ...]:
+    """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"``
+    for first tokens.
+
+    Examples
+    --------
+    >>> sorted({step.run.model for step in steps("prefill")})
+    ['llama-2-70b', 'llama-2-7b']
+    """
+    found = []
+    for name in tables:
+        for run in published.runs(name):
+            more: dict[str, Any] = {
+                "w": run.w,
+                "tp": run.tp,
+                "link": "nvlink" if run.tp > 1 else None,
+            }
+            if kind == "decode" and run.token:
+                bound = llm.decode(
+                    run.model, run.chip, run.batch, run.prompt + run.output // 2, **more
+                )
+                found.append(MeasuredStep(run, bound, run.token))
+            elif kind == "prefill" and run.first and run.table.startswith("prefill"):
+                found.append(
+                    MeasuredStep(
+                        run,
+                        llm.prefill(run.model, run.chip, run.batch, run.prompt, **more),
+                        run.first,
+                    )
+                )
+    return tuple(found)
+
+
+class Messages(NamedTuple):
+    """Measured all-reduces: byte, chips, s, and their bound."""
+
+    size: NDArray[Any]
+    chips: NDArray[Any]
+    seconds: NDArray[Any]
+    bound: NDArray[Any]
+
+
+def messages(node: str, workers: int, per_node: int) -> Messages:
+    """The all-reduces of one kind of node, against the reference chip's NVLink.
+
+    Examples
+    --------
+    >>> some = messages("a100_dgx", 8, 8)
+    >>> bool((some.seconds > some.bound).all())
+    True
+    """
+    rows = [
+        row
+        for row in table("collectives_a100_allreduce")
+        if (row["node"], int(row["num_workers"]), int(row["devices_per_node"]))
+        == (node, workers, per_node)
+    ]
+    size = np.array([float(row["size_bytes"]) for row in rows])
+    times = np.array([float(row["ms"]) / 1e3 for row in rows])
+    bound = np.asarray(all_reduce(size, chip(REFERENCE).links["nvlink"], workers))
+    return Messages(size, np.full(size.size, workers), times, bound)
+
+
+def nvlink_messages() -> Messages:
+    """Half of all that went over NVLink alone: the half that is fitted.
+
+    Examples
+    --------
+    >>> sorted({int(n) for n in nvlink_messages().chips})
+    [2, 4, 8]
+    """
+    halves = [every_other(messages(node, n, n))[0] for node, n in NODES]
+    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
+
+
+def every_other(some: Messages) -> tuple[Messages, Messages]:
+    """A fixed half of the messages, to fit, and the other, to test.
+
+    Examples
+    --------
+    >>> fitted, unseen = every_other(messages("a100_dgx", 8, 8))
+    >>> fitted.size.size, unseen.size.size
+    (26, 26)
+    """
+    out = held_out(some.size.size, 0.5)
+    fitted, unseen = (
+        Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
+    )
+    return fitted, unseen
