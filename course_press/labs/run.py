@@ -17,7 +17,8 @@ import msgspec
 import nbformat
 import yaml
 
-from course_lib import CourseError, bench
+from course_lib import CourseError
+from course_lib.bench import record
 from course_lib.book import rent, tables
 from course_lib.measured import results
 from course_press.source.chapter import MissingError
@@ -445,9 +446,7 @@ def _merge(back: Path, local: Path, prefix: str) -> int:
         about = msgspec.json.decode(manifest.read_bytes(), type=results.Manifest)
         results.write_manifest(
             manifest,
-            msgspec.structs.replace(
-                about, git_commit=about.git_commit or bench.device.git_commit()
-            ),
+            msgspec.structs.replace(about, git_commit=about.git_commit or record.git_commit()),
         )
     local.mkdir(parents=True, exist_ok=True)
     for file in sorted(path for path in back.iterdir() if path.is_file()):

@@ -78,7 +78,7 @@ def test_a_rerun_measures_only_what_is_missing(tmp_path):
 def test_rows_of_another_device_are_no_reason_to_skip(tmp_path, monkeypatch):
     file, measured = tmp_path / "results.csv", []
     results.append(file, row(Case("copy", "fp32")))
-    monkeypatch.setattr(planning.bench, "machine", lambda device: _Named("another"))
+    monkeypatch.setattr(planning, "machine", lambda device: _Named("another"))
     run(
         [Case("copy", "fp32")],
         file,
