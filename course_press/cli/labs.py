@@ -8,13 +8,10 @@ from rich.table import Table
 
 from course_lib import CourseError
 from course_lib.measured import results
+from course_press import grading
 from course_press.cli.console import err_console, out_console
-from course_press.grading import benchmark as grading
-from course_press.grading import diagnosis as grading_diagnosis
-from course_press.grading import ring as grading_ring
 from course_press.labs import run as labs
 
-GRADERS = {"00": grading.grade, "01": grading_ring.grade, "02": grading_diagnosis.grade}
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
@@ -147,10 +144,7 @@ def grade(
 
     Example: `course grade 00 my_bench.py`
     """
-    name = labs.folder(Path.cwd(), number).name.partition("-")[0]
-    if name not in GRADERS:
-        raise CourseError(f"lab {number!r} has nothing to grade: choose from {', '.join(GRADERS)}")
-    verdicts = GRADERS[name](file)
+    verdicts = grading.grade(labs.folder(Path.cwd(), number), file)
     for verdict in verdicts:
         mark = "passed" if verdict.passed else "FAILED"
         out_console.print(

@@ -542,9 +542,11 @@ def test_a_lab_without_a_task_or_a_grader_says_so(tmp_path):
     )
     (tmp_path / "labs" / "07-small").mkdir(parents=True)
     (tmp_path / "labs" / "07-small" / "lab.ipynb").write_text("{}")
+    (tmp_path / "labs" / "08-graded").mkdir()
+    (tmp_path / "labs" / "08-graded" / "lab.toml").write_text('grader = "ring"')
     done = course(tmp_path, "grade", "07", "mine.py")
     assert done.returncode == 2
-    assert "lab '07' has nothing to grade: choose from 00, 01" in done.stderr
+    assert "lab '07' has nothing to grade: choose from 08" in done.stderr
 
 
 def test_lab_01_is_graded_by_its_own_grader():
