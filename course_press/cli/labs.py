@@ -10,6 +10,7 @@ from course_lib import CourseError
 from course_lib.measured import results
 from course_press import grading
 from course_press.cli.console import err_console, out_console
+from course_press.labs import cloud as rented
 from course_press.labs import run as labs
 
 app = typer.Typer()
@@ -87,8 +88,8 @@ def lab_compare(
 @lab.command("cloud")
 def lab_cloud(
     number: Annotated[str, typer.Argument(help="Number of the lab.")],
-    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(labs.GPUS)}.")],
-    cloud: Annotated[str, typer.Option(help=f"One of {', '.join(labs.CLOUDS)}.")] = "runpod",
+    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(rented.GPUS)}.")],
+    cloud: Annotated[str, typer.Option(help=f"One of {', '.join(rented.CLOUDS)}.")] = "runpod",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 600,
     max_cost: Annotated[
         float, typer.Option(min=0, help="USD above which nothing is rented.")
@@ -105,7 +106,7 @@ def lab_cloud(
     Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
     """
     root = Path.cwd()
-    made = labs.plan(
+    made = rented.plan(
         root,
         number,
         gpu=gpu,
@@ -115,7 +116,7 @@ def lab_cloud(
         usd_per_hour=usd_per_hour,
     )
     price = made.price
-    out_console.print(labs.shown(made), markup=False, highlight=False, soft_wrap=True)
+    out_console.print(rented.shown(made), markup=False, highlight=False, soft_wrap=True)
     cost = (
         f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an "
         f"hour ({price.provider}, {price.date})"
@@ -132,7 +133,7 @@ def lab_cloud(
     )
     out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
-        out_console.print(f"results in {labs.launch(root, number, made)}", soft_wrap=True)
+        out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
 
 
 @app.command()
