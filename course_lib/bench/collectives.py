@@ -183,12 +183,11 @@ def sweep(
     positive("budget", budget)
     for op in ops:
         known("op", op, OPS)
-    if missing := [
-        name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if name not in os.environ
-    ]:
-        raise CourseError(
-            f"{missing[0]} is not set: start the script with torchrun, or call launch()"
-        )
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        if name not in os.environ:
+            raise CourseError(
+                f"{name} is not set: start the script with torchrun, or call launch()"
+            )
     ranks = _Ranks(device, seed)
     try:
         here = machine(device)

@@ -63,11 +63,6 @@ def machine(device: str = "cpu") -> Machine:
     ----------
     device : ``"cpu"`` or ``"cuda"``.
 
-    Raises
-    ------
-    CourseError
-        If the device is another one, or there is no CUDA device.
-
     Examples
     --------
     >>> machine("cpu").kind

@@ -86,21 +86,14 @@ def matmul(
         With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and
         `note` saying why.
 
-    Raises
-    ------
-    CourseError
-        If an argument is not valid or the device is not here.
-
     Examples
     --------
     >>> matmul(64, 64, 64, "fp8", budget=1.0).status
     'unsupported'
     """
     M, N, K = count("M", M), count("N", N), count("K", K)
-    known("dtype", dtype, BITS)
     known("timing", timing, TIMINGS)
-    known("data", data, DATA)
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
     case = Case("matmul", dtype, timing=timing, data=data)
@@ -153,9 +146,7 @@ def bandwidth(
     True
     """
     known("op", op, ("copy", "triad"))
-    known("dtype", dtype, BITS)
-    known("data", data, DATA)
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     size = itemsize(dtype)
     elements = math.ceil(CACHES * here.cache / size)
@@ -201,17 +192,14 @@ def ceiling(
     >>> ceiling(budget=0.5) > 0
     True
     """
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
-    known("dtype", dtype, BITS)
     known("device", device, ("cpu", "cuda"))
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     library = arrays(device)
     if library.supports(dtype):
         return None
     best = 0.0
     for side in CEILING_SIDES:
-        a, b = (
-            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
-        )
+        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
         times = sample(
             caller(library, [partial(library.multiply, a, b, dtype)]),
             budget / len(CEILING_SIDES),
@@ -221,15 +209,29 @@ def ceiling(
     return best
 
 
+def _checked_arguments(dtype: str, data: str, budget: float, seed: int) -> tuple[float, int]:
+    known("dtype", dtype, BITS)
+    known("data", data, DATA)
+    return single("budget", positive("budget", budget)), count("seed", seed, 0)
+
+
+def _pair(
+    library: Arrays, shape: tuple[int, int, int], dtype: str, data: str, seed: int
+) -> tuple[Any, Any]:
+    M, N, K = shape
+    return (
+        library.operand(M, K, dtype, data, seed),
+        library.operand(K, N, dtype, data, seed + 1, second=True),
+    )
+
+
 def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
     """Seconds that one product will take, from smaller ones: twice as large each time, while asking
     is cheap.
     """
     side = PROBE
     while True:
-        a, b = (
-            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
-        )
+        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
         run = partial(library.multiply, a, b, dtype)
         spent = [library.timed(run, 1)[0] for _ in range(3)]
         # A slow path may get slower still as operands outgrow the caches, so the largest that can
@@ -251,13 +253,7 @@ def _operands(
     M, N, K = shape
     each = (M * K + K * N) * itemsize(dtype)
     sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
-    return [
-        (
-            library.operand(M, K, dtype, data, seed + 2 * i),
-            library.operand(K, N, dtype, data, seed + 2 * i + 1, second=True),
-        )
-        for i in range(sets)
-    ]
+    return [_pair(library, shape, dtype, data, seed + 2 * i) for i in range(sets)]
 
 
 def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
