@@ -18,8 +18,6 @@ from course_lib.measured import results
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.chapter import MissingError
 
-__all__ = ["CLOUDS", "GPUS", "Plan", "launch", "plan", "shown"]
-
 GPUS = {
     "A100-80GB": ("a100-sxm-80", {"runpod": "A100-80GB-SXM"}),
     "A100": ("a100-sxm-40", {"lambda": "A100"}),

@@ -16,8 +16,6 @@ from course_lib import CourseError
 from course_press.source.chapter import MissingError
 from course_press.source.files import swap_in
 
-__all__ = ["LOCAL", "Execution", "amount", "folder", "run"]
-
 LOCAL = Path("results") / "local"
 """Where a lab keeps what was measured here; git ignores it."""
 
