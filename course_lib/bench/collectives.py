@@ -13,14 +13,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import course_lib
+import msgspec
+
 from course_lib import network
-from course_lib.bench.device import Machine, machine, observe, torch_or_none
-from course_lib.bench.timing import FEWEST, Timing, sample
+from course_lib.bench.device import Machine, machine, torch_or_none
+from course_lib.bench.driver import observe
+from course_lib.bench.record import Case, blank, not_measured, timed
+from course_lib.bench.timing import FEWEST, sample
+from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
 from course_lib.measured.collectives import FUNCTIONS
 from course_lib.measured.results import Row, append, done
@@ -76,9 +80,7 @@ def launch(
         )
     if torch_or_none() is None:
         raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
-    paths = filter(
-        None, (str(Path(course_lib.__file__).parent.parent), os.environ.get("PYTHONPATH"))
-    )
+    paths = filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))
     # Each process with as many threads as cores would measure how they fight for them.
     env = {
         "OMP_NUM_THREADS": "1",
@@ -181,12 +183,11 @@ def sweep(
     positive("budget", budget)
     for op in ops:
         known("op", op, OPS)
-    if missing := [
-        name for name in ("RANK", "WORLD_SIZE", "MASTER_PORT") if name not in os.environ
-    ]:
-        raise CourseError(
-            f"{missing[0]} is not set: start the script with torchrun, or call launch()"
-        )
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        if name not in os.environ:
+            raise CourseError(
+                f"{name} is not set: start the script with torchrun, or call launch()"
+            )
     ranks = _Ranks(device, seed)
     try:
         here = machine(device)
@@ -205,13 +206,8 @@ def sweep(
                         f"measurements are left for the next run"
                     )
                 break
-            row = _measured(
-                ranks,
-                here,
-                op,
-                size,
-                share=max(left / (len(wanted) - i), min(left, SHORTEST_SHARE)),
-            )
+            share = max(left / (len(wanted) - i), min(left, SHORTEST_SHARE))
+            row = _measured(ranks, ranks.row(here, op, size), op, size, share=share)
             if ranks.rank == 0:
                 append(file, row)
                 rate = (
@@ -224,7 +220,7 @@ def sweep(
         ranks.close()
 
 
-class _Case(NamedTuple):
+class _Ready(NamedTuple):
     """A collective made ready: puts its operands in place, runs once, and compares one result with
     what it must be.
     """
@@ -280,7 +276,7 @@ class _Ranks:
         generator = self.torch.Generator().manual_seed(self.seed + rank)
         return self.torch.randn(count, generator=generator).to(self.device)
 
-    def case(self, op: str, size: int) -> _Case:
+    def ready(self, op: str, size: int) -> _Ready:
         count = size // 4
         part = count // self.world
         mine = slice(self.rank * part, (self.rank + 1) * part)
@@ -324,7 +320,7 @@ class _Ranks:
             wanted, received = results[op](), given if op == "all-reduce" else got
             return float((received - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
 
-        return _Case(refill, runs[op], error)
+        return _Ready(refill, runs[op], error)
 
     def _there_and_back(self, given: Any, got: Any) -> None:
         """Rank 0 sends to rank 1 and gets an answer of the same size."""
@@ -335,43 +331,33 @@ class _Ranks:
             self.dist.recv(got, 0)
             self.dist.send(given, 0)
 
-    def row(self, here: Machine, op: str, size: int, **more: Any) -> Row:
-        about: dict[str, Any] = {
-            "kind": self.kind,
-            "op": op,
-            "status": "ok",
-            "settings": f"world={self.world} backend={self.backend}",
-            **more,
-        }
-        return Row(
-            device=here.name,
-            dtype="fp32",
-            shape=str(size),
-            timing="warm",
-            data="random",
-            bytes=size,
+    def row(self, here: Machine, op: str, size: int) -> Row:
+        return blank(
+            here,
+            Case(op, "fp32", timing="warm"),
+            str(size),
+            Work(0, size, "fp32"),
+            settings=f"world={self.world} backend={self.backend}",
             backend=f"torch {self.torch.__version__}",
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            **about,
         )
 
 
-def _measured(ranks: _Ranks, here: Machine, op: str, size: int, *, share: float) -> Row:
-    case = ranks.case(op, size)
+def _measured(ranks: _Ranks, row: Row, op: str, size: int, *, share: float) -> Row:
+    ready = ranks.ready(op, size)
 
     def once(calls: int) -> list[float]:
-        case.refill()
+        ready.refill()
         ranks.wait()
         ranks.dist.barrier()
         start = time.perf_counter()
         for _ in range(calls):
-            case.run()
+            ready.run()
         ranks.wait()
         # The same number in every rank, so that all decide alike how often to go on.
         return [max(ranks.all_of(time.perf_counter() - start)) / calls / (2 if op == "send" else 1)]
 
     (first,) = once(1)
-    errors = ranks.all_of(case.error())
+    errors = ranks.all_of(ready.error())
     if (
         worst := max(errors, key=lambda error: math.inf if math.isnan(error) else error)
     ) > WRONG or math.isnan(worst):
@@ -380,34 +366,9 @@ def _measured(ranks: _Ranks, here: Machine, op: str, size: int, *, share: float)
             f"relative error {worst:.3g}"
         )
     if first * (FEWEST + 1) > 2 * share:
-        return ranks.row(
-            here,
-            op,
-            size,
-            status="over-budget",
-            note=f"one call took {first:.3g} s of a share of {share:.3g} s",
-        )
-    times: Timing = sample(once, share, seed=ranks.seed)
-    bus = float(
-        nonnegative("bus", network.bus_bandwidth(size, times.median, ranks.world, collective=op))
-    )
-    seen = observe(ranks.kind)
-    return ranks.row(
-        here,
-        op,
-        size,
-        seconds_median=times.median,
-        seconds_min=times.fastest,
-        seconds_p20=times.p20,
-        seconds_p80=times.p80,
-        ci_low=times.low,
-        ci_high=times.high,
-        repeats=times.repeats,
-        noisy=times.noisy,
-        achieved_bw_gbps=bus / 1e9,
-        error=worst,
-        clock_mhz=seen.clock_mhz,
-        power_w=seen.power_w,
-        temperature_c=seen.temperature_c,
-        throttle=seen.throttle,
-    )
+        why = f"one call took {first:.3g} s of a share of {share:.3g} s"
+        return not_measured(row, "over-budget", why)
+    times = sample(once, share, seed=ranks.seed)
+    bus = network.bus_bandwidth(size, times.median, ranks.world, collective=op)
+    row = timed(row, times, observe(ranks.kind), error=worst)
+    return msgspec.structs.replace(row, achieved_bw_gbps=float(nonnegative("bus", bus)) / 1e9)

@@ -1,47 +1,26 @@
-"""What is measured on: the device's exact name, its chip in the spec table, its caches, clocks and
-power.
+"""What is measured on: the device's exact name, its chip in the spec table, its cache, and a CPU's
+peak by multiplication.
 """
 
 import contextlib
 import os
 import platform
-import re
 import subprocess
-import time
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import (
-    CourseError,
-    count,
-    known,
-    nonnegative,
-    positive,
-    shown,
-    single,
-    text,
-)
-from course_lib.measured.results import Manifest
+from course_lib.bench.driver import CPU, clock_told, cpuinfo
+from course_lib.core.checks import CourseError, count, known, positive, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 __all__ = [
     "DEFAULT_CACHE",
     "FMA_UNITS",
     "Machine",
-    "Observed",
-    "Start",
     "cpu_peak",
     "cpu_peak_here",
-    "git_commit",
     "machine",
-    "manifest",
-    "observe",
-    "start",
     "torch_or_none",
 ]
 
@@ -77,16 +56,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the device's driver said while it worked; `None` or empty where it says nothing."""
-
-    clock_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    throttle: str = ""
-    driver: str = ""
-
-
 def machine(device: str = "cpu") -> Machine:
     """Find out what a device is.
 
@@ -94,48 +63,30 @@ def machine(device: str = "cpu") -> Machine:
     ----------
     device : ``"cpu"`` or ``"cuda"``.
 
-    Raises
-    ------
-    CourseError
-        If the device is another one, or there is no CUDA device.
-
     Examples
     --------
     >>> machine("cpu").kind
     'cpu'
     """
+    more: dict[str, Any]
     if known("device", device, ("cpu", "cuda")) == "cpu":
-        name = _cpu_name()
-        found = chip_of_device(name)
-        key = found.key if found else None
-        return Machine(
-            name=name,
-            kind="cpu",
-            key=key,
-            cache=_cpu_cache(),
-            threads=_threads(),
-            note=_missing(found),
-        )
-    torch = torch_or_none()
-    if torch is None or not torch.cuda.is_available():
-        raise CourseError(
-            "device 'cuda' is not here: use 'cpu', or install torch with CUDA on a "
-            "machine with a GPU"
-        )
-    properties = torch.cuda.get_device_properties(0)
-    name = torch.cuda.get_device_name(0)
+        name, more = _cpu_name(), {"cache": _cpu_cache(), "threads": _threads()}
+    else:
+        torch = torch_or_none()
+        if torch is None or not torch.cuda.is_available():
+            raise CourseError(
+                "device 'cuda' is not here: use 'cpu', or install torch with CUDA on a "
+                "machine with a GPU"
+            )
+        gpu, name = torch.cuda.get_device_properties(0), torch.cuda.get_device_name(0)
+        more = {
+            "cache": getattr(gpu, "L2_cache_size", 0),
+            "multiprocessors": gpu.multi_processor_count,
+        }
     found = chip_of_device(name)
-    cache = float(
-        getattr(properties, "L2_cache_size", 0)
-        or (found.llc if found and found.llc else DEFAULT_CACHE)
-    )
+    more["cache"] = float(more["cache"] or (found and found.llc) or DEFAULT_CACHE)
     return Machine(
-        name=name,
-        kind="cuda",
-        key=found.key if found else None,
-        cache=cache,
-        note=_missing(found),
-        multiprocessors=int(properties.multi_processor_count),
+        name=name, kind=device, key=found.key if found else None, note=_missing(found), **more
     )
 
 
@@ -163,10 +114,12 @@ def cpu_peak(
     Every factor is an assumption about what the cores do at once and at which clock; print them
     beside the result.
 
-    Raises
-    ------
-    CourseError
-        If a count is not one positive whole number, or the clock not positive.
+    Parameters
+    ----------
+    cores : with multiply-add units of their own: two hyperthreads share one's.
+    clock : Hz.
+    simd_bits, bits : width of a vector register and of the format.
+    fma_units : of a core.
 
     Examples
     --------
@@ -199,63 +152,17 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
     True
     """
     count("bits", bits)
-    simd, clock = (
-        _simd_bits(),
-        _cpu_clock() if clock is None else single("clock", positive("clock", clock)),
-    )
-    if not simd or not clock:
+    simd, (told, doubt) = _simd_bits(), _cpu_clock()
+    hz = told if clock is None else single("clock", positive("clock", clock))
+    if not simd or not hz:
         return (
             None,
             "this system does not tell the width of its vector registers or its clock: "
             "compute a peak with cpu_peak",
         )
-    cores = _threads()
-    assumed = (
-        f"{cores} cores x {simd} bit x {FMA_UNITS} FMA units x {clock / 1e9:.2f} GHz, which "
-        f"load may lower"
-    )
-    return cpu_peak(cores, clock, simd, bits=bits), assumed
-
-
-def observe(kind: str) -> Observed:
-    """Clock, power, temperature and reasons for throttling of an NVIDIA GPU now, through NVML or
-    nvidia-smi.
-
-    Examples
-    --------
-    >>> observe("cpu").power_w is None
-    True
-    """
-    if known("kind", kind, ("cpu", "cuda")) != "cuda":
-        clock = _cpu_clock_now()
-        return Observed(clock_mhz=clock / 1e6 if clock else None)
-    asked = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active,driver_version"
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits", "--id=0"]
-        out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
-        sm_clock, power, temperature, reasons, driver = (
-            field.strip() for field in out.splitlines()[0].split(",")
-        )
-        return Observed(
-            clock_mhz=float(sm_clock),
-            power_w=float(power),
-            temperature_c=float(temperature),
-            throttle=_reasons(int(reasons, 16)),
-            driver=driver,
-        )
-    return Observed()
-
-
-def _reasons(mask: int) -> str:
-    """Why the clock is held down, in words of NVML's bit mask. Idling is no reason."""
-    names = {
-        0x4: "power cap",
-        0x8: "hardware slowdown",
-        0x20: "thermal",
-        0x40: "hardware thermal",
-        0x80: "power brake",
-    }
-    return ", ".join(name for bit, name in names.items() if mask & bit)
+    cores = _cores()
+    assumed = f"{cores} cores x {simd} bit x {FMA_UNITS} FMA units x {hz / 1e9:.2f} GHz, {doubt}"
+    return cpu_peak(cores, hz, simd, bits=bits), assumed
 
 
 def _missing(found: Accelerator | None) -> str:
@@ -268,23 +175,23 @@ def _missing(found: Accelerator | None) -> str:
     return "; ".join([said, *(f"passed over {why}" for why in unreadable().values())])
 
 
+def _cpus() -> list[int]:
+    """The logical CPUs that this process may use."""
+    every = range(os.cpu_count() or 1)
+    return sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else every)
+
+
 def _threads() -> int:
     torch = torch_or_none()
-    available = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return min(int(torch.get_num_threads()), available) if torch is not None else available
+    return min(int(torch.get_num_threads()), len(_cpus())) if torch else len(_cpus())
 
 
-def _cpuinfo(field: str) -> str:
-    with contextlib.suppress(OSError):
-        found = re.search(
-            rf"^{field}\s*:\s*(.+)$",
-            Path("/proc/cpuinfo").read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-        return found[1].strip() if found else ""
-    return ""
+def _cores() -> int:
+    siblings = set()
+    for cpu in _cpus():
+        with contextlib.suppress(OSError):
+            siblings.add((CPU / f"cpu{cpu}/topology/thread_siblings_list").read_text())
+    return min(_threads(), len(siblings) or int(_sysctl("hw.physicalcpu") or os.cpu_count() or 1))
 
 
 def _sysctl(name: str) -> str:
@@ -297,7 +204,7 @@ def _sysctl(name: str) -> str:
 
 def _cpu_name() -> str:
     return (
-        _cpuinfo("model name")
+        cpuinfo("model name")
         or _sysctl("machdep.cpu.brand_string")
         or platform.processor()
         or platform.machine()
@@ -305,7 +212,7 @@ def _cpu_name() -> str:
 
 
 def _simd_bits() -> int:
-    flags = _cpuinfo("flags").split()
+    flags = cpuinfo("flags").split()
     if "avx512f" in flags:
         return 512
     if "fma" in flags:
@@ -313,161 +220,20 @@ def _simd_bits() -> int:
     return 128 if platform.machine() in ("arm64", "aarch64") else 0
 
 
-def _cpu_clock() -> float:
-    """Hz at most, or now where the system does not tell the most; 0 where it tells neither."""
+def _cpu_clock() -> tuple[float, str]:
+    """Hz that the system tells, 0 where it tells none, and how the true clock may differ."""
     with contextlib.suppress(OSError, ValueError):
-        return (
-            float(
-                Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").read_text(
-                    encoding="utf-8"
-                )
-            )
-            * 1e3
-        )
+        highest = (CPU / "cpu0/cpufreq/cpuinfo_max_freq").read_text(encoding="utf-8")
+        return float(highest) * 1e3, "which load may lower"
     with contextlib.suppress(ValueError):
-        return float(_sysctl("hw.cpufrequency_max"))
-    return _cpu_clock_now()
-
-
-def _cpu_clock_now() -> float:
-    with contextlib.suppress(ValueError):
-        return float(_cpuinfo("cpu MHz")) * 1e6
-    return 0.0
+        return float(_sysctl("hw.cpufrequency_max")), "which load may lower"
+    return (clock_told() or 0.0) * 1e6, "the clock now or a nominal one, which cores may exceed"
 
 
 def _cpu_cache() -> float:
     sizes = []
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+    for file in (CPU / "cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
             text = file.read_text(encoding="utf-8").strip()
             sizes.append(float(text[:-1]) * {"K": 2**10, "M": 2**20}[text[-1]])
-    return max(sizes, default=DEFAULT_CACHE)
-
-
-class Start(NamedTuple):
-    """When a run began: by the calendar, and by a clock that nobody sets back."""
-
-    at: datetime
-    clock: float
-
-
-def start() -> Start:
-    """The beginning of a run, for its manifest.
-
-    Examples
-    --------
-    >>> start().at.tzname()
-    'UTC'
-    """
-    return Start(datetime.now(UTC), time.monotonic())
-
-
-def manifest(
-    lab: str,
-    command: str,
-    here: Machine,
-    started: Start,
-    *,
-    seed: int = 0,
-    sku: str = "",
-    usd_per_hour: float | None = None,
-    price_source: str = "",
-    host: Mapping[str, str | int | float | bool | None] | None = None,
-) -> Manifest:
-    """What a run was made of, collected now: commit, versions, device, clocks, duration and cost.
-
-    Parameters
-    ----------
-    lab, command : which lab, and how it was started.
-    here : the device, from `machine`.
-    started : from `start`, before the measuring.
-    seed : of the operands.
-    sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
-    host : what else is known of the machine.
-
-    Raises
-    ------
-    CourseError
-        If `started` does not come from `start`, or the price is negative.
-
-    Examples
-    --------
-    >>> manifest("00", "python", machine("cpu"), start()).lab
-    '00'
-    """
-    if not isinstance(here, Machine):
-        raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
-    if not isinstance(started, Start):
-        raise CourseError(
-            f"started must be what start() gave at the beginning of the run (got {shown(started)})"
-        )
-    for name, value in (
-        ("lab", lab),
-        ("command", command),
-        ("sku", sku),
-        ("price_source", price_source),
-    ):
-        text(name, value)
-    seed = count("seed", seed, 0)
-    price = (
-        None
-        if usd_per_hour is None
-        else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
-    )
-    seen, wall = observe(here.kind), time.monotonic() - started.clock
-    packages = {}
-    for name in ("course-lib", "numpy", "torch", "papermill"):
-        with contextlib.suppress(PackageNotFoundError):
-            packages[name] = version(name)
-    return Manifest(
-        lab=lab,
-        command=command,
-        git_commit=git_commit(),
-        seed=seed,
-        python=platform.python_version(),
-        packages=packages,
-        device=here.name,
-        driver=seen.driver,
-        clocks={"now": seen.clock_mhz} if seen.clock_mhz else {},
-        sku=sku,
-        usd_per_hour=price,
-        price_source=price_source,
-        started=started.at.isoformat(timespec="seconds"),
-        finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"),
-        wall_seconds=wall,
-        cost_usd=wall / 3600 * price if price is not None else None,
-        host={
-            "system": platform.system(),
-            "machine": platform.machine(),
-            "threads": here.threads,
-            "cache_bytes": here.cache,
-            **(host or {}),
-        },
-    )
-
-
-def git_commit() -> str:
-    """The commit of the book's repository, with a plus where files were changed; empty outside of
-    one.
-
-    Examples
-    --------
-    >>> len(git_commit()) in (0, 40, 41)
-    True
-    """
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        folder = Path(__file__).parent
-        asked = [
-            "git",
-            "-C",
-            str(folder),
-            "describe",
-            "--always",
-            "--abbrev=40",
-            "--dirty=+",
-            "--exclude=*",
-        ]
-        return subprocess.run(
-            asked, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-    return ""
+    return max(sizes, default=0.0)

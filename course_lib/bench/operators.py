@@ -8,27 +8,34 @@ moves besides shows as bandwidth that it did not achieve.
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from course_lib import ops
-from course_lib.bench import campaign as products
 from course_lib.bench import pages
-from course_lib.bench import products as bench
 from course_lib.bench.arrays import TorchArrays
 from course_lib.bench.device import Machine, machine, torch_or_none
+from course_lib.bench.products import CACHES, CHECKED_ROWS
+from course_lib.bench.record import (
+    Case,
+    blank,
+    caller,
+    judged,
+    not_measured,
+    out_of_memory,
+    timed,
+    under_load,
+)
 from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, positive
-from course_lib.measured import results
-from course_lib.measured.results import Row
+from course_lib.measured import Row
 
-__all__ = ["CHAINS", "Case", "measure", "plan", "run", "work"]
+__all__ = ["CHAINS", "measure", "plan", "work"]
 
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
 """The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
@@ -44,7 +51,7 @@ ATTENTION = MappingProxyType({"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 12
 """Sequences, heads, tokens and the size of a head."""
 PRODUCT = MappingProxyType({"cpu": 1024, "cuda": 8192})
 DROPPED = 0.1
-CHECKED_ROWS = 8
+OPS = ("chain", "softmax", "norm", "attention")
 _SDPA = MappingProxyType(
     {
         "math": "MATH",
@@ -53,29 +60,6 @@ _SDPA = MappingProxyType(
         "cudnn": "CUDNN_ATTENTION",
     }
 )
-
-
-class Case(msgspec.Struct, frozen=True):
-    """One measurement.
-
-    Attributes
-    ----------
-    op : ``"copy"``, ``"triad"``, ``"matmul"``, ``"chain"``, ``"softmax"``, ``"norm"`` or
-        ``"attention"``.
-    dtype : format of what passes through memory.
-    name : which chain or norm.
-    path : ``"eager"``, ``"compiled"``, or one of attention's.
-    """
-
-    op: str
-    dtype: str
-    name: str = ""
-    path: str = "eager"
-
-    @property
-    def settings(self) -> str:
-        """What tells it apart in results.csv."""
-        return f"{self.name} path={self.path}".strip()
 
 
 def plan(device: str) -> list[Case]:
@@ -95,40 +79,35 @@ def plan(device: str) -> list[Case]:
     return [
         Case("copy", "fp32"),
         Case("triad", "fp32"),
-        Case("matmul", dtype),
-        *(Case("chain", dtype, name) for name in CHAINS),
+        Case("matmul", dtype, PRODUCT[device]),
+        *(Case("chain", dtype, name=name) for name in CHAINS),
         Case("softmax", dtype),
-        Case("norm", dtype, "layer"),
-        Case("norm", dtype, "rms"),
-        *(Case("attention", dtype, path=path) for path in PATHS[device]),
-        *(Case("chain", dtype, name, "compiled") for name in CHAINS),
-        Case("norm", dtype, "rms", "compiled"),
+        Case("norm", dtype, name="layer"),
+        Case("norm", dtype, name="rms"),
+        *(Case("attention", dtype, timing="warm", path=path) for path in PATHS[device]),
+        *(Case("chain", dtype, name=name, path="compiled") for name in CHAINS),
+        Case("norm", dtype, name="rms", path="compiled"),
     ]
 
 
 def work(case: Case, here: Machine) -> tuple[Work, str]:
     """What a case does, and its shape as results.csv holds it.
 
-    Arrays are `bench.CACHES` times the last-level cache, so that it cannot serve them.
+    Arrays are several times the last-level cache, so that it cannot serve them.
 
     Parameters
     ----------
     case : of an operator, not of a roof.
     here : the device.
 
-    Raises
-    ------
-    CourseError
-        If the case is of another kind.
-
     Examples
     --------
-    >>> eager, compiled = (work(Case("chain", "fp32", CHAINS[0], path),
-    ...     machine("cpu"))[0] for path in ("eager", "compiled"))
+    >>> eager, compiled = (work(case, machine("cpu"))[0] for case in plan("cpu")
+    ...     if case.name == CHAINS[0])
     >>> round(eager.bytes / compiled.bytes, 2)
     3.0
     """
-    known("op", case.op, ("chain", "softmax", "norm", "attention"))
+    known("op", case.op, OPS)
     if case.op == "attention":
         batch, heads, tokens, dim = ATTENTION[here.kind]
         sizes = (batch, tokens, tokens, heads, heads, dim)
@@ -139,7 +118,7 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
         stored = sum(part.bytes for part in ops.attention_standard(*sizes, x=case.dtype).values())
         return Work(once.flops, stored, once.dtype, kernels=3), shape
     rows = math.ceil(
-        bench.CACHES
+        CACHES
         * here.cache
         / (WIDTH * ops.elementwise(1, flops=0, dtype=case.dtype, writes=0).bytes)
     )
@@ -175,7 +154,7 @@ def _chain(case: Case, rows: int) -> list[ops.Pass]:
 
 
 def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int = 0) -> Row:
-    """Measure one case: seeded random operands, one result checked against float64, then timed.
+    """Measure an operator: seeded random operands, one result checked against float64, then timed.
 
     Parameters
     ----------
@@ -190,31 +169,23 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
         ``"unsupported"`` where the device has no such path or nothing compiles here; `note` says
         why.
 
-    Raises
-    ------
-    CourseError
-        If torch is not installed or an argument is not valid.
-
     Examples
     --------
-    >>> measure(Case("copy", "fp32"), budget=0.5).status
-    'ok'
+    >>> measure(plan("cpu")[0])
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: unknown op 'copy': choose one of attention, chain, norm, softmax
     """
     positive("budget", budget)
-    if case.op in ("copy", "triad", "matmul"):
-        size = PRODUCT[known("device", device, PRODUCT)] if case.op == "matmul" else 0
-        return products.measure(
-            products.Case(case.op, case.dtype, size), device, budget=budget, seed=seed
-        )
+    known("op", case.op, OPS)
     torch, here = torch_or_none(), machine(device)
     if torch is None:
         raise CourseError("operators need torch: make labs, or pip install -e '.[torch]'")
     library = TorchArrays(torch, device)
     amount, shape = work(case, here)
-    base = bench._base(here, library, case.op, case.dtype, shape, _timing(case), "random", amount)
-    base["settings"] = case.settings
+    row = blank(here, case, shape, amount, settings=case.settings, backend=library.label)
     if why := library.supports(case.dtype):
-        return bench._row(base, status="unsupported", note=why)
+        return not_measured(row, "unsupported", why)
     # Torch warns of each path it tries and of its own compiler's parts; what matters is in the row.
     with warnings.catch_warnings(), torch.no_grad(), pages.kept() as kept:
         warnings.simplefilter("ignore")
@@ -228,15 +199,15 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
                 else ""
             )
         except (RuntimeError, OSError, ImportError, MemoryError) as failure:
-            return _failed(base, case, failure)
+            return _failed(row, case, failure)
         error = _error(case, result, wanted)
         spent = min(library.timed(call, 1) + library.timed(call, 1))
         if spent * FEWEST > budget:
             why = f"one call takes about {spent:.3g} s, and the budget is {budget:.3g} s"
-            return bench._row(base, status="over-budget", note=why)
-        timed = bench._caller(library, [call])
-        times, seen = sample(timed, budget, seed=seed), bench._under_load(timed, here.kind)
-    row = bench._row(base, times, seen, here=here, error=error)
+            return not_measured(row, "over-budget", why)
+        once = caller(library, [call])
+        times, seen = sample(once, budget, seed=seed), under_load(once, here.kind)
+    row = judged(timed(row, times, seen, error=error), here)
     fresh = (
         ""
         if kept or device == "cuda"
@@ -245,25 +216,15 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
     return msgspec.structs.replace(row, note="; ".join(filter(None, (note, fresh, row.note))))
 
 
-def _timing(case: Case) -> str:
-    return "warm" if case.op == "attention" else "cold"
-
-
-def _failed(base: dict[str, Any], case: Case, failure: Exception) -> Row:
+def _failed(row: Row, case: Case, failure: Exception) -> Row:
     said = str(failure).strip().partition("\n")[0][:200]
     if case.path == "compiled":
-        return bench._row(
-            base,
-            status="unsupported",
-            note=f"torch.compile does not work here: {type(failure).__name__}: {said}",
-        )
+        why = f"torch.compile does not work here: {type(failure).__name__}: {said}"
+        return not_measured(row, "unsupported", why)
     if "No available kernel" in said or "no available backend" in said.lower():
-        return bench._row(
-            base,
-            status="unsupported",
-            note=f"this device has no {case.path} attention in {case.dtype}: {said}",
-        )
-    return bench._out_of_memory(base, failure)
+        why = f"this device has no {case.path} attention in {case.dtype}: {said}"
+        return not_measured(row, "unsupported", why)
+    return out_of_memory(row, failure)
 
 
 def _ready(
@@ -349,59 +310,3 @@ def _error(case: Case, result: Any, wanted: Callable[[], Any]) -> float:
             return abs(share - (1 - DROPPED)) / DROPPED
         got, want = got[kept], want[kept] / (1 - DROPPED)
     return float((got - want).abs().max() / want.abs().max())
-
-
-def run(
-    file: Path,
-    device: str = "cpu",
-    *,
-    budget: float = 60.0,
-    seed: int = 0,
-    cases: Sequence[Case] | None = None,
-    say: Callable[[str], None] = print,
-    measure: Callable[..., Row] = measure,
-    clock: Callable[[], float] = time.monotonic,
-) -> int:
-    """Measure the cases that the file does not hold yet, and append each row before the next is
-    begun.
-
-    Parameters
-    ----------
-    file : results.csv.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all of them; what is left is shared among the cases to come.
-    seed : of the operands.
-    cases : in the order of their worth; `plan(device)` if not given.
-    say : is told of each row, and of what the budget did not reach.
-    measure, clock : do the measuring and tell the time.
-
-    Returns
-    -------
-    How many cases are left for another run.
-
-    Examples
-    --------
-    >>> run(Path("results.csv"), cases=[])
-    0
-    """
-    here, wanted = machine(device), plan(device) if cases is None else list(cases)
-    there = results.done(file)
-    left = [case for case in wanted if not _measured(case, here, there)]
-
-    def one(case: Case, budget: float) -> Row:
-        return measure(case, device, budget=budget, seed=seed)
-
-    return products.in_turn(
-        left, len(wanted), file, budget=budget, measure=one, say=say, clock=clock
-    )
-
-
-def _measured(case: Case, here: Machine, there: set[results.Key]) -> bool:
-    if case.op in ("copy", "triad", "matmul"):
-        side = PRODUCT[here.kind]
-        shapes = {f"{side}x{side}x{side}"} if case.op == "matmul" else {key[3] for key in there}
-        return any(
-            key[:3] == (here.name, case.op, case.dtype) and key[3] in shapes for key in there
-        )
-    shape = f"{work(case, here)[1]} {case.settings}"
-    return (here.name, case.op, case.dtype, shape, _timing(case), "random") in there

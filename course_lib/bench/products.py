@@ -8,53 +8,38 @@ to trust the result.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from course_lib import ops
-from course_lib.bench.arrays import Arrays, arrays
-from course_lib.bench.device import (
-    Machine,
-    Observed,
-    cpu_peak,
-    cpu_peak_here,
-    machine,
-    manifest,
-    observe,
-    start,
+from course_lib.bench.arrays import DATA, Arrays, arrays
+from course_lib.bench.device import Machine, machine
+from course_lib.bench.record import (
+    Case,
+    blank,
+    caller,
+    judged,
+    not_measured,
+    out_of_memory,
+    timed,
+    under_load,
 )
-from course_lib.bench.timing import FEWEST, NOISY, Timing, sample, summary
+from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
-from course_lib.measured.results import Row
-from course_lib.specs import chip
+from course_lib.measured import Row
 
-__all__ = [
-    "bandwidth",
-    "ceiling",
-    "cpu_peak",
-    "cpu_peak_here",
-    "machine",
-    "manifest",
-    "matmul",
-    "observe",
-    "sample",
-    "start",
-    "summary",
-]
+__all__ = ["bandwidth", "ceiling", "matmul"]
 
 CACHES = 4
 """Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
 the last-level cache.
 """
 PROBE, PROBE_SHARE = 128, 0.25
-"""Side of the small product from whose time a large one's is foretold, so that a slow format is
+"""Side of the small product from whose time a large one's is predicted, so that a slow format is
 never waited for, and the share of the budget that asking again with a larger one may take.
 """
 CHECKED_ROWS = 8
@@ -101,39 +86,34 @@ def matmul(
         With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and
         `note` saying why.
 
-    Raises
-    ------
-    CourseError
-        If an argument is not valid or the device is not here.
-
     Examples
     --------
     >>> matmul(64, 64, 64, "fp8", budget=1.0).status
     'unsupported'
     """
     M, N, K = count("M", M), count("N", N), count("K", K)
-    known("dtype", dtype, BITS)
     known("timing", timing, TIMINGS)
-    known("data", data, ("random", "zeros"))
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
-    base = _base(here, library, "matmul", dtype, f"{M}x{N}x{K}", timing, data, work)
+    case = Case("matmul", dtype, timing=timing, data=data)
+    how = {"settings": library.settings(dtype), "backend": library.label}
+    row = blank(here, case, f"{M}x{N}x{K}", work, **how)
     if why := library.supports(dtype):
-        return _row(base, status="unsupported", note=why)
-    foretold = _foretold(library, dtype, M * N * K, budget, seed)
+        return not_measured(row, "unsupported", why)
+    predicted = _predicted(library, dtype, M * N * K, budget, seed)
     try:
-        if foretold * FEWEST <= budget:
+        if predicted * FEWEST <= budget:
             pairs = _operands(library, here, (M, N, K), dtype, data, seed, timing)
-            foretold, error = _checked(library, *pairs[0], dtype, budget)
-        if foretold * FEWEST > budget:
-            why = f"one product takes about {foretold:.3g} s, and the budget is {budget:.3g} s"
-            return _row(base, status="over-budget", note=why)
-        call = _caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
-        times, seen = sample(call, budget, seed=seed), _under_load(call, here.kind)
+            predicted, error = _checked(library, *pairs[0], dtype, budget)
+        if predicted * FEWEST > budget:
+            why = f"one product takes about {predicted:.3g} s, and the budget is {budget:.3g} s"
+            return not_measured(row, "over-budget", why)
+        call = caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
+        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
     except (MemoryError, RuntimeError) as failure:
-        return _out_of_memory(base, failure)
-    return _row(base, times, seen, here=here, error=error)
+        return out_of_memory(row, failure)
+    return judged(timed(row, times, seen, error=error), here)
 
 
 def bandwidth(
@@ -166,25 +146,24 @@ def bandwidth(
     True
     """
     known("op", op, ("copy", "triad"))
-    known("dtype", dtype, BITS)
-    known("data", data, ("random", "zeros"))
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     size = itemsize(dtype)
     elements = math.ceil(CACHES * here.cache / size)
     moved = (2 if op == "copy" else 3) * elements * size
-    work = Work(2.0 * elements if op == "triad" else 1.0, moved, "fp32", unit="vector")
-    base = _base(here, library, op, dtype, f"{int(elements * size)}", "cold", data, work)
+    work = Work(2.0 * elements if op == "triad" else 0.0, moved, "fp32", unit="vector")
+    how = {"settings": library.settings(dtype), "backend": library.label}
+    row = blank(here, Case(op, dtype, data=data), f"{int(elements * size)}", work, **how)
     if why := library.supports(dtype):
-        return _row(base, status="unsupported", note=why)
+        return not_measured(row, "unsupported", why)
     try:
         to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
         run = partial(library.copy, to, a) if op == "copy" else partial(library.triad, to, a, b)
-        call = _caller(library, [run])
-        times, seen = sample(call, budget, seed=seed), _under_load(call, here.kind)
+        call = caller(library, [run])
+        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
     except (MemoryError, RuntimeError) as failure:
-        return _out_of_memory(base, failure)
-    return _row(base, times, seen, here=here)
+        return out_of_memory(row, failure)
+    return judged(timed(row, times, seen), here)
 
 
 def ceiling(
@@ -213,19 +192,16 @@ def ceiling(
     >>> ceiling(budget=0.5) > 0
     True
     """
-    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
-    known("dtype", dtype, BITS)
     known("device", device, ("cpu", "cuda"))
+    budget, seed = _checked_arguments(dtype, DATA[0], budget, seed)
     library = arrays(device)
     if library.supports(dtype):
         return None
     best = 0.0
     for side in CEILING_SIDES:
-        a, b = (
-            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
-        )
+        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
         times = sample(
-            _caller(library, [partial(library.multiply, a, b, dtype)]),
+            caller(library, [partial(library.multiply, a, b, dtype)]),
             budget / len(CEILING_SIDES),
             seed=seed,
         )
@@ -233,40 +209,29 @@ def ceiling(
     return best
 
 
-def _under_load(call: Callable[[int], Any], kind: str) -> Observed:
-    """What the driver says while the device works: asked afterwards, a GPU would report a clock at
-    rest.
-    """
-    if kind == "cpu":
-        return observe(kind)
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(observe, kind)
-        while not asked.done():
-            call(1)
-    return asked.result()
+def _checked_arguments(dtype: str, data: str, budget: float, seed: int) -> tuple[float, int]:
+    known("dtype", dtype, BITS)
+    known("data", data, DATA)
+    return single("budget", positive("budget", budget)), count("seed", seed, 0)
 
 
-def _caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int], list[float]]:
-    """Calls each run in turn, so that what one left in the cache is no use to the next."""
-    turn = 0
-
-    def one() -> Any:
-        nonlocal turn
-        turn += 1
-        return runs[turn % len(runs)]()
-
-    return lambda calls: library.timed(one, calls)
+def _pair(
+    library: Arrays, shape: tuple[int, int, int], dtype: str, data: str, seed: int
+) -> tuple[Any, Any]:
+    M, N, K = shape
+    return (
+        library.operand(M, K, dtype, data, seed),
+        library.operand(K, N, dtype, data, seed + 1, second=True),
+    )
 
 
-def _foretold(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
+def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
     """Seconds that one product will take, from smaller ones: twice as large each time, while asking
     is cheap.
     """
     side = PROBE
     while True:
-        a, b = (
-            library.operand(side, side, dtype, "random", seed + i, second=bool(i)) for i in range(2)
-        )
+        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
         run = partial(library.multiply, a, b, dtype)
         spent = [library.timed(run, 1)[0] for _ in range(3)]
         # A slow path may get slower still as operands outgrow the caches, so the largest that can
@@ -288,13 +253,7 @@ def _operands(
     M, N, K = shape
     each = (M * K + K * N) * itemsize(dtype)
     sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
-    return [
-        (
-            library.operand(M, K, dtype, data, seed + 2 * i),
-            library.operand(K, N, dtype, data, seed + 2 * i + 1, second=True),
-        )
-        for i in range(sets)
-    ]
+    return [_pair(library, shape, dtype, data, seed + 2 * i) for i in range(sets)]
 
 
 def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
@@ -315,112 +274,3 @@ def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tupl
     wanted = library.rows(a, CHECKED_ROWS) @ library.rows(b, b.shape[0])
     scale = float(np.abs(wanted).max())
     return min(spent), float(np.abs(got - wanted).max()) / scale if scale else 0.0
-
-
-def _out_of_memory(base: dict[str, Any], failure: Exception) -> Row:
-    """The row of a failure for want of memory; any other failure is raised again."""
-    said = str(failure).lower()
-    if not (isinstance(failure, MemoryError) or "out of memory" in said or "allocate" in said):
-        raise failure
-    return _row(base, status="out-of-memory", note=str(failure).partition("\n")[0][:200])
-
-
-def _base(
-    here: Machine,
-    library: Arrays,
-    op: str,
-    dtype: str,
-    shape: str,
-    timing: str,
-    data: str,
-    work: Work,
-) -> dict[str, Any]:
-    flops = float(work.flops) if op != "copy" else None
-    return {
-        "device": here.name,
-        "kind": here.kind,
-        "op": op,
-        "dtype": dtype,
-        "shape": shape,
-        "timing": timing,
-        "data": data,
-        "flops": flops,
-        "bytes": float(work.bytes),
-        "intensity": flops and flops / float(work.bytes),
-        "settings": library.settings(dtype),
-        "backend": library.label,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _row(
-    base: dict[str, Any],
-    times: Timing | None = None,
-    seen: Observed | None = None,
-    *,
-    here: Machine | None = None,
-    error: float | None = None,
-    status: Literal["ok", "unsupported", "over-budget", "out-of-memory"] = "ok",
-    note: str = "",
-) -> Row:
-    if times is None or seen is None or here is None:
-        return Row(**base, status=status, note=note)
-    peak, at_clock, about = _peak(here, base["op"], base["dtype"], seen)
-    rate = base["flops"] / times.median if base["flops"] else None
-    spread = (
-        f"noisy: from the 20th to the 80th percentile it spreads by more than {NOISY:.0%}"
-        if times.noisy
-        else ""
-    )
-    above = (
-        "above 100 % of the peak: doubt the peak, the clock or the count"
-        if rate and peak and rate > peak
-        else ""
-    )
-    return Row(
-        **base,
-        status=status,
-        note="; ".join(filter(None, (above, spread, here.note, about))),
-        achieved_tflops=rate and rate / 1e12,
-        achieved_bw_gbps=base["bytes"] / times.median / 1e9,
-        mfu=rate / peak if rate and peak else None,
-        mfu_at_clock=rate / at_clock if rate and at_clock else None,
-        peak_tflops=peak and peak / 1e12,
-        seconds_median=times.median,
-        seconds_min=times.fastest,
-        seconds_p20=times.p20,
-        seconds_p80=times.p80,
-        ci_low=times.low,
-        ci_high=times.high,
-        repeats=times.repeats,
-        noisy=times.noisy,
-        error=error,
-        clock_mhz=seen.clock_mhz,
-        power_w=seen.power_w,
-        temperature_c=seen.temperature_c,
-        throttle=seen.throttle,
-    )
-
-
-def _peak(
-    here: Machine, op: str, dtype: str, seen: Observed
-) -> tuple[float | None, float | None, str]:
-    """The dense datasheet peak, the same at the clock observed, and what a reader should know of
-    them.
-    """
-    if op != "matmul":
-        return None, None, ""
-    if here.key:
-        one = chip(here.key)
-        unit = "matrix" if f"matrix.{dtype}" in one.peaks else "vector"
-        if f"{unit}.{dtype}" not in one.peaks:
-            return None, None, f"no {dtype} peak is published for {here.key}"
-        peak = one.peaks[f"{unit}.{dtype}"]
-        # The clock of the table is the one at which the matrix unit's peaks are stated.
-        clock = one.clock if unit == "matrix" else None
-        return peak, peak * seen.clock_mhz * 1e6 / clock if clock and seen.clock_mhz else None, ""
-    if here.kind == "cpu" and dtype in ("fp32", "fp64"):
-        peak_here, assumed = cpu_peak_here(BITS[dtype])
-        now = cpu_peak_here(BITS[dtype], seen.clock_mhz * 1e6)[0] if seen.clock_mhz else None
-        return peak_here, now, f"peak from {assumed}" if peak_here else assumed
-    return None, None, ""

@@ -36,11 +36,6 @@ def record(
     -------
     The events.
 
-    Raises
-    ------
-    CourseError
-        If torch is not installed.
-
     Examples
     --------
     >>> record(lambda: None, Path("trace.json"), tries=0)

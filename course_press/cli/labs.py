@@ -8,13 +8,11 @@ from rich.table import Table
 
 from course_lib import CourseError
 from course_lib.measured import results
+from course_press import grading
 from course_press.cli.console import err_console, out_console
-from course_press.grading import benchmark as grading
-from course_press.grading import diagnosis as grading_diagnosis
-from course_press.grading import ring as grading_ring
+from course_press.labs import cloud as rented
 from course_press.labs import run as labs
 
-GRADERS = {"00": grading.grade, "01": grading_ring.grade, "02": grading_diagnosis.grade}
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
@@ -90,8 +88,8 @@ def lab_compare(
 @lab.command("cloud")
 def lab_cloud(
     number: Annotated[str, typer.Argument(help="Number of the lab.")],
-    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(labs.GPUS)}.")],
-    cloud: Annotated[str, typer.Option(help=f"One of {', '.join(labs.CLOUDS)}.")] = "runpod",
+    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(rented.GPUS)}.")],
+    cloud: Annotated[str, typer.Option(help=f"One of {', '.join(rented.CLOUDS)}.")] = "runpod",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 600,
     max_cost: Annotated[
         float, typer.Option(min=0, help="USD above which nothing is rented.")
@@ -108,7 +106,7 @@ def lab_cloud(
     Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
     """
     root = Path.cwd()
-    made = labs.plan(
+    made = rented.plan(
         root,
         number,
         gpu=gpu,
@@ -118,7 +116,7 @@ def lab_cloud(
         usd_per_hour=usd_per_hour,
     )
     price = made.price
-    out_console.print(labs.shown(made), markup=False, highlight=False, soft_wrap=True)
+    out_console.print(rented.shown(made), markup=False, highlight=False, soft_wrap=True)
     cost = (
         f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an "
         f"hour ({price.provider}, {price.date})"
@@ -135,7 +133,7 @@ def lab_cloud(
     )
     out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
-        out_console.print(f"results in {labs.launch(root, number, made)}", soft_wrap=True)
+        out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
 
 
 @app.command()
@@ -147,10 +145,7 @@ def grade(
 
     Example: `course grade 00 my_bench.py`
     """
-    name = labs.folder(Path.cwd(), number).name.partition("-")[0]
-    if name not in GRADERS:
-        raise CourseError(f"lab {number!r} has nothing to grade: choose from {', '.join(GRADERS)}")
-    verdicts = GRADERS[name](file)
+    verdicts = grading.grade(labs.folder(Path.cwd(), number), file)
     for verdict in verdicts:
         mark = "passed" if verdict.passed else "FAILED"
         out_console.print(

@@ -1,1 +1,6 @@
 """Judges learners' files."""
+
+from course_press.grading.graders import GRADERS, Grading, grade, grading
+from course_press.grading.verdict import Verdict
+
+__all__ = ["GRADERS", "Grading", "Verdict", "grade", "grading"]

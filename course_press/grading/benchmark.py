@@ -15,6 +15,7 @@ import msgspec
 from course_press.grading.benchmark_run import REPEATS, Outcome, on_this_computer, simulate, within
 from course_press.grading.learner import EndedError, existing
 from course_press.grading.simulated import Sample
+from course_press.grading.verdict import Verdict
 
 LIMIT = 30.0
 """Seconds that a file may take on each simulated machine, and for real; a right one takes one."""
@@ -24,18 +25,6 @@ microseconds.
 """
 CLOSE = 0.005
 """TFLOP/s: a learner may round to two decimals."""
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What the grader found by one criterion.
-
-    `criterion` is one of runs, keys, operands, warm-up, synchronisation, median, flops, unit and
-    this-computer.
-    """
-
-    criterion: str
-    passed: bool
-    said: str
 
 
 def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
@@ -48,8 +37,9 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
 
     Returns
     -------
-    One verdict a criterion, except those that cannot be judged: only `runs` where the file does not
-    run at all, and no `this-computer` before all others pass.
+    One verdict each on runs, keys, operands, warm-up, synchronisation, median, flops, unit and
+    this-computer, except those that cannot be judged: only `runs` where the file does not run at
+    all, and no `this-computer` before all others pass.
 
     Raises
     ------

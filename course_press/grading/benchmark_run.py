@@ -84,7 +84,7 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
     found = []
     with Warden(["numpy"]) as warden:
         for package, device in RUNS:
-            machine = simulated.Machine()
+            machine = simulated.SimulatedMachine()
             learner = warden.start(
                 "benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS
             )
@@ -153,7 +153,7 @@ def within(outcome: Outcome, factor: float = 3.0) -> bool:
 
 
 def _outcome(
-    learner: Learner, device: str, size: int, machine: simulated.Machine | None = None
+    learner: Learner, device: str, size: int, machine: simulated.SimulatedMachine | None = None
 ) -> Outcome:
     def answer(told: _Told, payload: bytes) -> dict[str, Any] | None:
         if told.op in ("returned", "failed"):

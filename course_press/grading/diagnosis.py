@@ -1,56 +1,33 @@
-"""Grades the learner's file of lab 02: what is wrong with each patient, and which operator shows
+"""Grades the learner's file of lab 02: what is wrong with each program, and which operator shows
 it.
 
 The file is read, not run: it holds one dict.
 """
 
 import ast
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, get_args
 
-from course_press.grading.benchmark import Verdict
+import msgspec
+
 from course_press.grading.learner import existing
+from course_press.grading.verdict import Verdict
 
-CAUSES = ("none", "unfused-chain", "round-trip", "tiny-batches", "strided-copies")
+Cause = Literal["none", "unfused-chain", "round-trip", "tiny-batches", "strided-copies"]
+CAUSES: tuple[str, ...] = get_args(Cause)
 EXAMPLE = '"A": {"cause": "none", "operator": "aten::mm"}'
 
 
-class Patient(NamedTuple):
-    """What is wrong, the operators that show it, and what in the trace tells."""
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is wrong with a program, the operators that show it, and what in the trace tells."""
 
-    cause: str
-    operators: tuple[str, ...]
+    cause: Cause
+    operators: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     tells: str
 
 
-PATIENTS = {
-    "A": Patient(
-        "strided-copies",
-        ("aten::copy_",),
-        "its copies read inputs that do not lie row by row, in one format on one device",
-    ),
-    "B": Patient(
-        "tiny-batches",
-        ("aten::mm",),
-        "there are two thousand products in a step, and each has one row in its shapes",
-    ),
-    "C": Patient(
-        "none",
-        ("aten::mm", "aten::gelu"),
-        "every operator is called once or twice in a step, on whole arrays",
-    ),
-    "D": Patient(
-        "unfused-chain",
-        ("aten::mul", "aten::add", "aten::tanh"),
-        "products, sums and a tanh of whole arrays in a row",
-    ),
-    "E": Patient(
-        "round-trip",
-        ("aten::copy_", "Memcpy"),
-        "its copies have two formats among their inputs, or two devices",
-    ),
-}
 WRAPPERS = {
     "aten::linear": "aten::mm",
     "aten::matmul": "aten::mm",
@@ -100,18 +77,18 @@ LOOK = (
 )
 
 
-def grade(path: Path) -> list[Verdict]:
+def grade(path: Path, answers: Mapping[str, Program]) -> list[Verdict]:
     """Grade a learner's diagnosis.
 
     Parameters
     ----------
     path : the learner's file.
+    answers : by program.
 
     Returns
     -------
     One verdict each on whether the file can be read (``"runs"``) and on its form (``"keys"``), and
-    then one for each patient, ``"A"`` to ``"E"``; those after a failure of the first two are left
-    out.
+    then one for each program; those after a failure of the first two are left out.
 
     Raises
     ------
@@ -120,7 +97,7 @@ def grade(path: Path) -> list[Verdict]:
 
     Examples
     --------
-    >>> grade(Path("nowhere.py"))
+    >>> grade(Path("nowhere.py"), {})
     Traceback (most recent call last):
     ...
     course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your diagnosis.py
@@ -142,13 +119,13 @@ def grade(path: Path) -> list[Verdict]:
         )
         return [Verdict("runs", False, said)]
     verdicts = [Verdict("runs", True, "the file holds a DIAGNOSIS")]
-    if wrong := _form(given):
+    if wrong := _form(given, answers):
         return [
             *verdicts,
             Verdict("keys", False, f"{wrong}: write a line for each patient as {EXAMPLE}"),
         ]
     verdicts.append(Verdict("keys", True, "a cause and an operator for each patient"))
-    return [*verdicts, *(_patient(name, **given[name]) for name in PATIENTS)]
+    return [*verdicts, *(_program(name, answers[name], **given[name]) for name in answers)]
 
 
 def _literal(text: str) -> Any:
@@ -173,13 +150,13 @@ def _literal(text: str) -> Any:
     raise ValueError("nothing is assigned to DIAGNOSIS: keep the name that the stub gives it")
 
 
-def _form(given: Any) -> str:
+def _form(given: Any, names: Collection[str]) -> str:
     """What is wrong with the form of the dict; empty where nothing is."""
     if not isinstance(given, dict):
         return f"DIAGNOSIS must be a dict (got {given!r})"
-    if missing := [name for name in PATIENTS if name not in given]:
+    if missing := [name for name in names if name not in given]:
         return f"patient {missing[0]} is missing"
-    if more := [name for name in given if name not in PATIENTS]:
+    if more := [name for name in given if name not in names]:
         return f"there is no patient {more[0]!r}"
     for name, about in given.items():
         if not isinstance(about, dict) or set(about) != {"cause", "operator"}:
@@ -189,40 +166,40 @@ def _form(given: Any) -> str:
     return ""
 
 
-def _patient(name: str, cause: str, operator: str) -> Verdict:
-    patient, cause, operator = PATIENTS[name], cause.strip(), operator.strip()
-    said = _cause(patient, cause) or _operator(patient, operator)
+def _program(name: str, program: Program, cause: str, operator: str) -> Verdict:
+    cause, operator = cause.strip(), operator.strip()
+    said = _cause(program, cause) or _operator(program, operator)
     if said:
         return Verdict(name, False, said)
-    return Verdict(name, True, f"{cause}, shown by {operator}: {patient.tells}")
+    return Verdict(name, True, f"{cause}, shown by {operator}: {program.tells}")
 
 
-def _cause(patient: Patient, cause: str) -> str:
+def _cause(program: Program, cause: str) -> str:
     if not cause:
         return "no cause yet: record the trace, and read what is on top"
     if cause not in CAUSES:
         near = get_close_matches(cause, CAUSES, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(CAUSES)}"
         return f"{cause!r} is not one of the causes: {remedy}"
-    if cause == patient.cause:
+    if cause == program.cause:
         return ""
-    why = CONFUSED.get((patient.cause, cause))
+    why = CONFUSED.get((program.cause, cause))
     return f"not {cause}: {why or LOOK}"
 
 
-def _operator(patient: Patient, operator: str) -> str:
+def _operator(program: Program, operator: str) -> str:
     if not operator:
         return "the cause is right; name the operator that takes most time by itself"
-    if operator in patient.operators or any(
-        operator.startswith(one) for one in patient.operators if one == "Memcpy"
+    if operator in program.operators or any(
+        operator.startswith(one) for one in program.operators if one == "Memcpy"
     ):
         return ""
-    if f"aten::{operator}" in patient.operators:
+    if f"aten::{operator}" in program.operators:
         return (
             f"the cause is right; write the operator by its full name in the trace: "
             f"'aten::{operator}'"
         )
-    if WRAPPERS.get(operator) in patient.operators:
+    if WRAPPERS.get(operator) in program.operators:
         real = WRAPPERS[operator]
         said = (
             f"the cause is right, but {operator} only calls {real}, and its duration holds "

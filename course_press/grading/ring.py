@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 from pathlib import Path
 
-from course_press.grading.benchmark import Verdict
 from course_press.grading.learner import Warden, existing
-from course_press.grading.ring_run import BASE, PER_RANK, WORLDS, Outcome, StoppedError, run
+from course_press.grading.ring_run import BASE, PER_RANK, WORLDS, RankOutcome, StoppedError, run
+from course_press.grading.verdict import Verdict
 
 LIMIT = 10.0
 """Seconds that the ranks may take together; right ones take about one."""
@@ -124,7 +124,7 @@ def _waiting(path: Path, stood: dict[int, int], limit: float) -> str:
     return said
 
 
-def _sum(outcomes: Sequence[Outcome]) -> str:
+def _sum(outcomes: Sequence[RankOutcome]) -> str:
     """What is wrong with the sums of one number of ranks; empty where they are right."""
     if not outcomes or all(outcome.even < RIGHT for outcome in outcomes):
         return ""
@@ -176,7 +176,7 @@ def _sum(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _whole(outcome: Outcome, chunk: int, full: int) -> bool:
+def _whole(outcome: RankOutcome, chunk: int, full: int) -> bool:
     return all(
         value == full for value in outcome.counted[chunk * PER_RANK : (chunk + 1) * PER_RANK]
     )
@@ -195,7 +195,7 @@ def _miscounted(rank: int, chunk: int, value: int, world: int) -> str:
     )
 
 
-def _uneven(outcomes: Sequence[Outcome]) -> Verdict:
+def _uneven(outcomes: Sequence[RankOutcome]) -> Verdict:
     wrong = [
         outcome for outcome in outcomes if outcome.uneven is None or not outcome.uneven < RIGHT
     ]
@@ -212,7 +212,7 @@ def _uneven(outcomes: Sequence[Outcome]) -> Verdict:
     )
 
 
-def _ring(outcomes: Sequence[Outcome]) -> Verdict:
+def _ring(outcomes: Sequence[RankOutcome]) -> Verdict:
     for outcome in outcomes:
         steps = {(outcome.rank + 1) % outcome.world, (outcome.rank - 1) % outcome.world}
         if not set(outcome.receivers) <= steps:
@@ -222,7 +222,7 @@ def _ring(outcomes: Sequence[Outcome]) -> Verdict:
             )
             return Verdict("ring", False, said)
 
-    def share(outcome: Outcome) -> float:
+    def share(outcome: RankOutcome) -> float:
         return outcome.sent * outcome.world / (outcome.world - 1) / outcome.message / 2
 
     least, most = min(outcomes, key=share), max(outcomes, key=share)

@@ -27,7 +27,7 @@ MOST = 100
 """Times the message: a rank that sends more than that is ended."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one rank.
 
     Attributes
@@ -219,7 +219,7 @@ class Ring:
 
 def run(
     path: Path, limit: float, warden: Warden | None = None
-) -> tuple[list[Outcome], int, StoppedError | None]:
+) -> tuple[list[RankOutcome], int, StoppedError | None]:
     """Try each number of ranks, until one fails: the outcomes, the last number, and what stopped
     it.
 
@@ -234,7 +234,7 @@ def run(
     CourseError
         If torch is not installed.
     """
-    found: list[Outcome] = []
+    found: list[RankOutcome] = []
     with contextlib.nullcontext(warden) if warden else Warden(["torch"]) as warden:
         if why := warden.missing.get("torch"):
             if "No module named 'torch'" in why:
@@ -250,12 +250,12 @@ def run(
     return found, WORLDS[-1], None
 
 
-def _world(warden: Warden, path: Path, world: int, limit: float) -> list[Outcome]:
+def _world(warden: Warden, path: Path, world: int, limit: float) -> list[RankOutcome]:
     ring = Ring(warden, path, world, limit)
     counted = ring.reduce([np.full(PER_RANK * world, float(BASE**rank)) for rank in range(world)])
     even = _errors(ring, 1000 * world)
     found = [
-        Outcome(
+        RankOutcome(
             world=world,
             rank=number,
             counted=counted[number].tolist(),

@@ -70,7 +70,7 @@ class Asked(msgspec.Struct):
     end: int = 0
 
 
-class Machine:
+class SimulatedMachine:
     """The clock, the GPU's queue, and a record of what was asked of them."""
 
     def __init__(self) -> None:

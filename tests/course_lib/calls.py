@@ -487,15 +487,13 @@ LEFT_OUT = {
     "book.text.writing.html_block": "takes text of any kind",
     "book.text.writing.plain": "takes text of any kind",
     "bench.device.torch_or_none": "takes nothing",
-    "bench.device.git_commit": "takes nothing",
-    "bench.device.start": "takes nothing",
+    "bench.record.git_commit": "takes nothing",
+    "bench.record.start": "takes nothing",
     "bench.device.cpu_peak_here": "measures",
-    "bench.device.observe": "measures",
+    "bench.driver.observe": "measures",
     "bench.campaign.measure": "measures",
     "bench.campaign.run": "measures",
-    "bench.campaign.in_turn": "measures",
     "bench.operators.measure": "measures",
-    "bench.operators.run": "measures",
     "bench.operators.work": "takes a case of its own plan",
 }
 

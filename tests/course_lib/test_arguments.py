@@ -233,7 +233,7 @@ def numeric(call, name):
     value = call.given[name]
     return (
         type(value) in (int, float)
-        and call.name not in ("bench.matmul", "bench.device.manifest")
+        and call.name not in ("bench.matmul", "bench.record.manifest")
         and name not in TEXT
     )
 

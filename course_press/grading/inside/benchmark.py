@@ -16,7 +16,7 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
     if "package" in job:
         from course_press.grading.inside import machine, simulated_numpy
 
-        simulated_numpy.install(machine.Machine(talk), with_torch=job["package"] == "torch")
+        simulated_numpy.install(machine.RemoteMachine(talk), with_torch=job["package"] == "torch")
     frames.send(talk, _attempt(job))
 
 

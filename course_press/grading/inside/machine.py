@@ -14,7 +14,7 @@ EVERY = 61
 """Of how many elements of an operand the grader is shown one."""
 
 
-class UnsupportedError(AttributeError):
+class NotSimulatedError(AttributeError):
     """The code under test uses something that the simulated torch does not have."""
 
     kind = "unsupported"
@@ -28,7 +28,7 @@ class NotReadyError(RuntimeError):
     kind = "not-ready"
 
 
-class Machine:
+class RemoteMachine:
     """Passes work on to the machine that the grader has."""
 
     def __init__(self, talk: socket.socket) -> None:

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from course_press.grading.inside import simulated_torch
-from course_press.grading.inside.machine import Machine
+from course_press.grading.inside.machine import RemoteMachine
 
 
-def install(machine: Machine, *, with_torch: bool) -> None:
+def install(machine: RemoteMachine, *, with_torch: bool) -> None:
     """Put the simulated clock, NumPy and torch in place of the real ones, for all that is imported
     from now on.
     """
@@ -40,7 +40,7 @@ def install(machine: Machine, *, with_torch: bool) -> None:
 class Array(np.ndarray):
     """A NumPy array whose products take time on the machine."""
 
-    machine: ClassVar[Machine]
+    machine: ClassVar[RemoteMachine]
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: Any = None, **kwargs: Any

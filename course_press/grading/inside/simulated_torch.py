@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from course_press.grading.inside.machine import Machine, UnsupportedError
+from course_press.grading.inside.machine import NotSimulatedError, RemoteMachine
 
 
 class DType:
@@ -71,12 +71,12 @@ class Tensor:
     the GPU waits for it.
     """
 
-    def __init__(self, machine: Machine, data: Any, dtype: DType, device: Any = None) -> None:
+    def __init__(self, machine: RemoteMachine, data: Any, dtype: DType, device: Any = None) -> None:
         self.machine, self.dtype, self.device = machine, dtype, Device(device or "cpu")
         self.data = np.asarray(data).view(np.ndarray).astype(dtype.storage, copy=False)
 
     def __getattr__(self, name: str) -> Any:
-        raise UnsupportedError(f"Tensor.{name}")
+        raise NotSimulatedError(f"Tensor.{name}")
 
     def _like(self, data: Any) -> "Tensor":
         return Tensor(self.machine, data, self.dtype, self.device)
@@ -162,10 +162,10 @@ for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"
     setattr(Tensor, f"__{_name}__", partialmethod(Tensor._binary, f"__{_name}__"))
 
 
-class Event:
+class SimulatedEvent:
     """A CUDA event: a time stamp that the GPU sets when it comes to it."""
 
-    def __init__(self, machine: Machine, *, timed: bool) -> None:
+    def __init__(self, machine: RemoteMachine, *, timed: bool) -> None:
         self.machine, self.timed = machine, timed
         self.at: int | None = None
 
@@ -182,13 +182,16 @@ class Event:
         """Whether the stamp is set."""
         return self.at is None or self.machine.query(self.at)
 
-    def elapsed_time(self, end: "Event") -> float:
+    def elapsed_time(self, end: "SimulatedEvent") -> float:
         """Milliseconds from this stamp to another."""
         if not self.timed or not end.timed:
             raise RuntimeError("both events need enable_timing=True")
         if self.at is None or end.at is None:
             raise RuntimeError("both events must be recorded before calculating elapsed time")
         return self.machine.elapsed(self.at, end.at) * 1e3
+
+
+SimulatedEvent.__name__ = "Event"  # in messages, as torch's is
 
 
 class _Guard(contextlib.ContextDecorator):
@@ -223,13 +226,13 @@ class _Module(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UnsupportedError(f"{self.__name__}.{name}")
+        raise NotSimulatedError(f"{self.__name__}.{name}")
 
 
 def _nothing(*_: Any, **__: Any) -> None: ...
 
 
-def _makers(machine: Machine) -> dict[str, Callable[..., Tensor]]:
+def _makers(machine: RemoteMachine) -> dict[str, Callable[..., Tensor]]:
     rng = np.random.default_rng(0)
 
     def maker(
@@ -270,14 +273,14 @@ def _makers(machine: Machine) -> dict[str, Callable[..., Tensor]]:
     }
 
 
-def _cuda(machine: Machine) -> _Module:
+def _cuda(machine: RemoteMachine) -> _Module:
     stream = SimpleNamespace(synchronize=machine.synchronize)
     members: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "synchronize": machine.synchronize,
-        "Event": lambda enable_timing=False, **_: Event(machine, timed=enable_timing),
+        "Event": lambda enable_timing=False, **_: SimulatedEvent(machine, timed=enable_timing),
         "current_stream": lambda *_: stream,
         "get_device_name": lambda *_: "simulated GPU",
         "device": _Guard,
@@ -288,7 +291,7 @@ def _cuda(machine: Machine) -> _Module:
     return _Module("torch.cuda", members)
 
 
-def module(machine: Machine) -> _Module:
+def module(machine: RemoteMachine) -> _Module:
     """A module to stand in for torch, whose work is done by the machine."""
     switches = SimpleNamespace(allow_tf32=False, benchmark=False)
     members: dict[str, Any] = {

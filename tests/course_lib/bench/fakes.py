@@ -4,6 +4,13 @@ busy with.
 
 import numpy as np
 
+from course_lib.bench import Machine
+
+H100 = Machine(name="NVIDIA H100 80GB HBM3", kind="cuda", key="h100-sxm", cache=1e6)
+STRANGER = Machine(
+    name="NVIDIA H900", kind="cuda", cache=1e6, note="not in the spec table under this name"
+)
+
 
 class FakeArrays:
     """Multiplies for real, each pair of operands once, and takes `rate` operations per simulated

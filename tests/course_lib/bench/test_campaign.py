@@ -1,3 +1,4 @@
+import ast
 import signal
 import subprocess
 import sys
@@ -28,6 +29,25 @@ def row(case, device="cpu", *, budget=1.0, seed=0, status="ok"):
         achieved_bw_gbps=1.0,
         seconds_median=1.0,
     )
+
+
+def test_no_module_of_the_room_uses_anothers_private_names():
+    found = []
+    for file in sorted(Path(bench.__file__).parent.glob("*.py")):
+        tree, ours = ast.parse(file.read_text(encoding="utf-8")), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
+                ours |= {name.asname or name.name for name in node.names}
+        found += [f"{file.name}: {name}" for name in ours if name.startswith("_")]
+        found += [
+            f"{file.name}: {ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ours
+            and node.attr.startswith("_")
+        ]
+    assert found == []
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -78,7 +98,7 @@ def test_a_rerun_measures_only_what_is_missing(tmp_path):
 def test_rows_of_another_device_are_no_reason_to_skip(tmp_path, monkeypatch):
     file, measured = tmp_path / "results.csv", []
     results.append(file, row(Case("copy", "fp32")))
-    monkeypatch.setattr(planning.bench, "machine", lambda device: _Named("another"))
+    monkeypatch.setattr(planning, "machine", lambda device: _Named("another"))
     run(
         [Case("copy", "fp32")],
         file,

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from course_lib import CourseError, ops, results
-from course_lib.bench import Machine, operators, products
-from course_lib.bench.operators import CHAINS, Case, measure, plan, run, work
+from course_lib.bench import Machine, campaign, operators, products
+from course_lib.bench.campaign import Case, run
+from course_lib.bench.operators import CHAINS, measure, plan, work
 from course_lib.book import reports
 from course_lib.measured import Manifest, Row
 from course_lib.measured.operators import roofs, speedups
@@ -31,9 +32,10 @@ OWN = [case for case in plan("cpu") if case.op not in ("copy", "triad", "matmul"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A CPU with a small cache: its arrays are small, and all else is real."""
-    monkeypatch.setattr(
-        operators, "machine", lambda device: Machine(name="small", kind=device, cache=CACHE)
-    )
+    for module in (operators, campaign):
+        monkeypatch.setattr(
+            module, "machine", lambda device: Machine(name="small", kind=device, cache=CACHE)
+        )
     monkeypatch.setattr(operators, "ATTENTION", {"cpu": (1, 2, 64, 16), "cuda": (4, 16, 4096, 128)})
 
 
@@ -78,7 +80,8 @@ def test_arrays_are_beyond_the_cache_and_bytes_are_those_of_ops():
 def test_what_fusion_saves_is_foretold_from_bytes(chain, ratio):
     here = operators.machine("cpu")
     eager, compiled = (
-        work(Case("chain", "fp32", chain, path), here)[0] for path in ("eager", "compiled")
+        work(Case("chain", "fp32", name=chain, path=path), here)[0]
+        for path in ("eager", "compiled")
     )
     assert eager.bytes / compiled.bytes == pytest.approx(ratio, rel=0.03)
     assert eager.flops == compiled.flops
@@ -114,23 +117,19 @@ def test_each_operator_is_measured_and_its_result_checked(case):
     assert (found.shape, found.bytes, found.flops) == (shape, amount.bytes, amount.flops)
     assert found.achieved_bw_gbps * 1e9 == pytest.approx(amount.bytes / found.seconds_median)
     assert found.achieved_tflops * 1e12 == pytest.approx(amount.flops / found.seconds_median)
-    assert operators._measured(case, operators.machine("cpu"), {found.key})
+    assert campaign._measured(case, operators.machine("cpu"), {found.key})
 
 
 def test_a_roof_is_measured_as_in_lab_00(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        operators.products,
-        "measure",
-        lambda case, device, **more: asked.append((case, device, more)),
-    )
-    measure(Case("matmul", "fp32"), "cpu", budget=2, seed=3)
-    measure(Case("copy", "fp32"), "cpu", budget=2, seed=3)
-    assert [(case.op, case.size) for case, *_ in asked] == [
-        ("matmul", operators.PRODUCT["cpu"]),
-        ("copy", 0),
-    ]
-    assert asked[0][1:] == ("cpu", {"budget": 2, "seed": 3})
+    monkeypatch.setattr(products, "matmul", lambda *sizes, **more: asked.append((sizes, more)))
+    monkeypatch.setattr(products, "bandwidth", lambda *about, **more: asked.append((about, more)))
+    roofs = [case for case in plan("cpu") if case.op in ("matmul", "copy")]
+    for case in roofs:
+        campaign.measure(case, "cpu", budget=2, seed=3)
+    side = operators.PRODUCT["cpu"]
+    assert [about for about, _ in asked] == [("cpu", "copy"), (side, side, side, "fp32", "cpu")]
+    assert all((more["budget"], more["seed"]) == (2, 3) for _, more in asked)
 
 
 def test_a_wrong_result_shows_in_its_error(monkeypatch):
@@ -149,16 +148,18 @@ def test_a_dropout_that_drops_too_little_or_too_much_is_an_error(monkeypatch, ke
         "dropout",
         lambda x, p, training: x * (torch.arange(x.shape[-1]) < kept * x.shape[-1]) / (1 - p),
     )
-    assert measure(Case("chain", "fp32", CHAINS[0]), budget=3).error > 0.9
+    assert measure(Case("chain", "fp32", name=CHAINS[0]), budget=3).error > 0.9
 
 
 def test_compiled_work_counts_its_fused_bytes(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    found = measure(Case("chain", "fp32", CHAINS[1], "compiled"), budget=3)
+    found = measure(Case("chain", "fp32", name=CHAINS[1], path="compiled"), budget=3)
     assert (found.status, found.settings) == ("ok", f"{CHAINS[1]} path=compiled")
     assert (
         found.bytes
-        == work(Case("chain", "fp32", CHAINS[1], "compiled"), operators.machine("cpu"))[0].bytes
+        == work(Case("chain", "fp32", name=CHAINS[1], path="compiled"), operators.machine("cpu"))[
+            0
+        ].bytes
     )
     assert found.note.startswith("compiling and the first call took")
 
@@ -176,7 +177,7 @@ def test_where_nothing_compiles_the_row_says_so(monkeypatch):
         "compile",
         lambda *_, **__: raises(RuntimeError("InvalidCxxCompiler: no compiler found\nmore")),
     )
-    found = measure(Case("norm", "fp32", "rms", "compiled"), budget=3)
+    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=3)
     assert found.status == "unsupported"
     assert (
         found.note
@@ -242,11 +243,10 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
         shares.append(budget)
         now[0] += 10.0
         shape = work(case, operators.machine(device))[1]
-        timing = "warm" if case.op == "attention" else "cold"
-        return row(case.op, case.settings, shape=shape, timing=timing, achieved_bw_gbps=1.0)
+        return row(case.op, case.settings, shape=shape, timing=case.timing, achieved_bw_gbps=1.0)
 
-    about = {"cases": cases, "measure": fake, "clock": lambda: now[0], "say": said.append}
-    assert run(file, "cpu", budget=30, **about) == len(cases) - 3
+    about = {"measure": fake, "clock": lambda: now[0], "say": said.append}
+    assert run(cases, file, "cpu", budget=30, **about) == len(cases) - 3
     assert shares == [
         pytest.approx(30 / len(cases)),
         pytest.approx(20 / (len(cases) - 1)),
@@ -257,7 +257,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
         == f"the budget is spent: {len(cases) - 3} of {len(cases)} are left for another run"
     )
     said.clear()
-    assert run(file, "cpu", budget=1000, **about) == 0
+    assert run(cases, file, "cpu", budget=1000, **about) == 0
     assert said[0] == f"3 of {len(cases)} are measured already"
     keys = [one.key for one in results.read(file)]
     assert len(set(keys)) == len(keys) == len(cases)
@@ -347,7 +347,7 @@ def test_rows_that_cannot_be_compared_are_refused():
         (lambda: measure(Case("softmax", "fp32"), budget=0), "budget must be positive"),
         (lambda: work(Case("copy", "fp32"), operators.machine("cpu")), "unknown op 'copy'"),
         (
-            lambda: work(Case("chain", "fp32", "bias+gelu"), operators.machine("cpu")),
+            lambda: work(Case("chain", "fp32", name="bias+gelu"), operators.machine("cpu")),
             "unknown chain 'bias[+]gelu': did you mean 'bias",
         ),
     ],
@@ -376,7 +376,7 @@ def test_a_format_that_the_device_lacks_is_recorded(monkeypatch):
 
 
 def test_a_real_compiler_is_used_where_there_is_one():
-    found = measure(Case("norm", "fp32", "rms", "compiled"), budget=3)
+    found = measure(Case("norm", "fp32", name="rms", path="compiled"), budget=3)
     if found.status == "unsupported":
         assert found.note.startswith("torch.compile does not work here: ")
         return

@@ -9,9 +9,10 @@ import pytest
 
 from course_lib import CourseError
 from course_press.grading import benchmark_run as grading_run
-from course_press.grading.benchmark import Verdict, grade
+from course_press.grading.benchmark import grade
 from course_press.grading.benchmark_run import Outcome
 from course_press.grading.simulated import JITTER
+from course_press.grading.verdict import Verdict
 from tests.course_press.conftest import edited
 
 LAB = Path(__file__).parents[3] / "labs" / "00-three-accelerators"

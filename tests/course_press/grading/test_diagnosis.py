@@ -1,17 +1,33 @@
-"""The grader of lab 02: the reference passes, each mistake is told what it is, and the patients are
-as ill as it says.
+"""The grader of lab 02: the reference passes, each mistake is told what it is, and the programs are
+as slow as it says.
 """
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from course_lib import CourseError, trace
-from course_press.grading.diagnosis import CAUSES, CONFUSED, PATIENTS, grade
+from course_press.grading import diagnosis, grading
+from course_press.grading.diagnosis import CAUSES, CONFUSED
 
 LAB = Path(__file__).parents[3] / "labs" / "02-fusion-and-profiling"
-REFERENCE = (LAB / "reference.py").read_text()
+ANSWERS = grading(LAB).answers
+REFERENCE = "\n".join(
+    [
+        "DIAGNOSIS = {",
+        *(
+            f'    "{name}": {{"cause": "{one.cause}", "operator": "{one.operators[0]}"}},'
+            for name, one in ANSWERS.items()
+        ),
+        "}",
+    ]
+)
+
+
+def grade(path):
+    return diagnosis.grade(path, ANSWERS)
 
 
 def graded(folder, text):
@@ -24,8 +40,8 @@ def failed(verdicts):
     return {verdict.criterion: verdict.said for verdict in verdicts if not verdict.passed}
 
 
-def test_the_reference_passes_every_criterion():
-    verdicts = grade(LAB / "reference.py")
+def test_the_reference_passes_every_criterion(tmp_path):
+    verdicts = graded(tmp_path, REFERENCE)
     assert [verdict.criterion for verdict in verdicts] == ["runs", "keys", *"ABCDE"]
     assert failed(verdicts) == {}
 
@@ -39,7 +55,8 @@ def test_the_stub_is_told_kindly():
 def test_the_stub_names_the_causes_that_the_grader_knows():
     stub = (LAB / "diagnosis.py").read_text()
     assert all(f'"{cause}"' in stub for cause in CAUSES)
-    assert {patient.cause for patient in PATIENTS.values()} == set(CAUSES)
+    assert set(ANSWERS) == set(re.findall(r'^    "(\w)": ', stub, re.MULTILINE))
+    assert {program.cause for program in ANSWERS.values()} == set(CAUSES)
     assert {cause for pair in CONFUSED for cause in pair} <= set(CAUSES)
 
 
@@ -155,6 +172,6 @@ def test_the_patients_are_ill_as_the_grader_says(traces):
 
 def test_what_the_grader_wants_named_is_among_the_first(traces):
     _, found = traces
-    for name, patient in PATIENTS.items():
+    for name, program in ANSWERS.items():
         first = sorted(found[name].values(), key=lambda one: -one.seconds)[:3]
-        assert {one.name for one in first} & set(patient.operators), name
+        assert {one.name for one in first} & set(program.operators), name

@@ -1,0 +1,292 @@
+"""What a measurement is asked for, how its row is filled, and what a run was made of."""
+
+import contextlib
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from course_lib.bench.arrays import Arrays
+from course_lib.bench.device import Machine, cpu_peak_here
+from course_lib.bench.driver import Observed, observe
+from course_lib.bench.timing import NOISY, Timing
+from course_lib.core import Work
+from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text
+from course_lib.core.dtypes import BITS
+from course_lib.measured import Manifest, Row
+from course_lib.specs import chip
+
+__all__ = ["Case", "Start", "git_commit", "manifest", "start"]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One measurement.
+
+    Attributes
+    ----------
+    op, dtype, timing, data : as in a `Row`.
+    size : side of a square product.
+    name : which chain or norm.
+    path : ``"eager"``, ``"compiled"``, or one of attention's.
+    """
+
+    op: str
+    dtype: str
+    size: int = 0
+    timing: str = "cold"
+    data: str = "random"
+    name: str = ""
+    path: str = "eager"
+
+    @property
+    def settings(self) -> str:
+        """What tells an operator apart in results.csv."""
+        return f"{self.name} path={self.path}".strip()
+
+
+def blank(here: Machine, case: Case, shape: str, work: Work, *, settings: str, backend: str) -> Row:
+    """The row of a case, before anything is timed."""
+    flops, moved = float(work.flops) or None, float(work.bytes)
+    asked: Any = {"op": case.op, "timing": case.timing, "data": case.data}
+    return Row(
+        **asked,
+        device=here.name,
+        kind="cuda" if here.kind == "cuda" else "cpu",
+        status="ok",
+        dtype=case.dtype,
+        shape=shape,
+        flops=flops,
+        bytes=moved,
+        intensity=flops and flops / moved,
+        settings=settings,
+        backend=backend,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def not_measured(
+    row: Row, status: Literal["unsupported", "over-budget", "out-of-memory"], why: str
+) -> Row:
+    """A row without times, and why."""
+    return msgspec.structs.replace(row, status=status, note=why)
+
+
+def out_of_memory(row: Row, failure: Exception) -> Row:
+    """The row of a failure for want of memory; any other failure is raised again."""
+    said = str(failure).lower()
+    if not (isinstance(failure, MemoryError) or "out of memory" in said or "allocate" in said):
+        raise failure
+    return not_measured(row, "out-of-memory", str(failure).partition("\n")[0][:200])
+
+
+def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None) -> Row:
+    """A row with its times, its rates, and what the driver said."""
+    return msgspec.structs.replace(
+        row,
+        note=seen.note,
+        achieved_tflops=row.flops and row.flops / times.median / 1e12,
+        achieved_bw_gbps=row.bytes and row.bytes / times.median / 1e9,
+        seconds_median=times.median,
+        seconds_min=times.fastest,
+        seconds_p20=times.p20,
+        seconds_p80=times.p80,
+        ci_low=times.low,
+        ci_high=times.high,
+        repeats=times.repeats,
+        noisy=times.noisy,
+        error=error,
+        clock_mhz=seen.clock_mhz,
+        power_w=seen.power_w,
+        temperature_c=seen.temperature_c,
+        throttle=seen.throttle,
+    )
+
+
+def judged(row: Row, here: Machine) -> Row:
+    """A row with times, beside the device's peak, and what a reader should know of both."""
+    peak, at_clock, about = _peak(row, here)
+    rate = row.achieved_tflops and row.achieved_tflops * 1e12
+    mfu = rate / peak if rate and peak else None
+    notes = (
+        "above 100 % of the peak: doubt the peak, the clock or the count" if (mfu or 0) > 1 else "",
+        f"noisy: from the 20th to the 80th percentile it spreads by more than {NOISY:.0%}"
+        if row.noisy
+        else "",
+        here.note,
+        about,
+        row.note,
+    )
+    return msgspec.structs.replace(
+        row,
+        note="; ".join(filter(None, notes)),
+        mfu=mfu,
+        mfu_at_clock=rate / at_clock if rate and at_clock else None,
+        peak_tflops=peak and peak / 1e12,
+    )
+
+
+def _peak(row: Row, here: Machine) -> tuple[float | None, float | None, str]:
+    """The dense datasheet peak, the same at the clock observed, and what a reader should know of
+    them.
+    """
+    dtype, hz = row.dtype, row.clock_mhz and row.clock_mhz * 1e6
+    if row.op != "matmul":
+        return None, None, ""
+    if here.key:
+        one = chip(here.key)
+        unit = "matrix" if f"matrix.{dtype}" in one.peaks else "vector"
+        if f"{unit}.{dtype}" not in one.peaks:
+            return None, None, f"no {dtype} peak is published for {here.key}"
+        peak = one.peaks[f"{unit}.{dtype}"]
+        # The clock of the table is the one at which the matrix unit's peaks are stated.
+        clock = one.clock if unit == "matrix" else None
+        return peak, peak * hz / clock if clock and hz else None, ""
+    if here.kind == "cpu" and dtype in ("fp32", "fp64"):
+        peak_here, assumed = cpu_peak_here(BITS[dtype])
+        now = cpu_peak_here(BITS[dtype], hz)[0] if hz else None
+        return peak_here, now, f"peak from {assumed}" if peak_here else assumed
+    return None, None, ""
+
+
+def caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int], list[float]]:
+    """Calls each run in turn, so that what one left in the cache is no use to the next."""
+    turn = 0
+
+    def one() -> Any:
+        nonlocal turn
+        turn += 1
+        return runs[turn % len(runs)]()
+
+    return lambda calls: library.timed(one, calls)
+
+
+def under_load(call: Callable[[int], Any], kind: str) -> Observed:
+    """What the driver says while the device works: asked afterwards, a GPU would report a clock at
+    rest.
+    """
+    if kind == "cpu":
+        return observe(kind)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(observe, kind)
+        while not asked.done():
+            call(1)
+    return asked.result()
+
+
+class Start(NamedTuple):
+    """When a run began: by the calendar, and by a clock that nobody sets back."""
+
+    at: datetime
+    clock: float
+
+
+def start() -> Start:
+    """The beginning of a run, for its manifest.
+
+    Examples
+    --------
+    >>> start().at.tzname()
+    'UTC'
+    """
+    return Start(datetime.now(UTC), time.monotonic())
+
+
+def manifest(
+    lab: str,
+    command: str,
+    here: Machine,
+    started: Start,
+    *,
+    seed: int = 0,
+    sku: str = "",
+    usd_per_hour: float | None = None,
+    price_source: str = "",
+    host: Mapping[str, str | int | float | bool | None] | None = None,
+) -> Manifest:
+    """What a run was made of, collected now: commit, versions, device, clocks, duration and cost.
+
+    Parameters
+    ----------
+    lab, command : which lab, and how it was started.
+    here : the device, from `machine`.
+    started : from `start`, before the measuring.
+    seed : of the operands.
+    sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
+    host : what else is known of the machine.
+
+    Examples
+    --------
+    >>> from course_lib import bench
+    >>> manifest("00", "python", bench.machine("cpu"), start()).lab
+    '00'
+    """
+    if not isinstance(here, Machine):
+        raise CourseError(f"here must be a Machine, from machine('cpu') (got {shown(here)})")
+    if not isinstance(started, Start):
+        raise CourseError(
+            f"started must be what start() gave at the beginning of the run (got {shown(started)})"
+        )
+    texts = {"lab": lab, "command": command, "sku": sku, "price_source": price_source}
+    for name, value in texts.items():
+        text(name, value)
+    seed = count("seed", seed, 0)
+    price = (
+        None
+        if usd_per_hour is None
+        else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
+    )
+    seen, wall = observe(here.kind), time.monotonic() - started.clock
+    packages = {}
+    for name in ("course-lib", "numpy", "torch", "papermill"):
+        with contextlib.suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    return Manifest(
+        lab=lab,
+        command=command,
+        git_commit=git_commit(),
+        seed=seed,
+        python=platform.python_version(),
+        packages=packages,
+        device=here.name,
+        driver=seen.driver,
+        clocks={"now": seen.clock_mhz} if seen.clock_mhz else {},
+        sku=sku,
+        usd_per_hour=price,
+        price_source=price_source,
+        started=started.at.isoformat(timespec="seconds"),
+        finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"),
+        wall_seconds=wall,
+        cost_usd=wall / 3600 * price if price is not None else None,
+        host={
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "threads": here.threads,
+            "cache_bytes": here.cache,
+            **(host or {}),
+        },
+    )
+
+
+def git_commit() -> str:
+    """The commit of the book's repository, with a plus where files were changed; empty outside of
+    one.
+
+    Examples
+    --------
+    >>> len(git_commit()) in (0, 40, 41)
+    True
+    """
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        folder = str(Path(__file__).parent)
+        asked = "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"
+        return subprocess.run(
+            ["git", "-C", folder, *asked], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+    return ""

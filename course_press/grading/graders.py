@@ -1,0 +1,77 @@
+"""Which grader a lab has: its lab.toml says."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from course_lib import CourseError
+from course_lib.core.checks import known
+from course_press.grading import benchmark, diagnosis, ring
+from course_press.grading.verdict import Verdict
+
+__all__ = ["GRADERS", "Grading", "grade", "grading"]
+
+GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Verdict]]] = {
+    "benchmark": lambda file, _: benchmark.grade(file),
+    "ring": lambda file, _: ring.grade(file),
+    "diagnosis": diagnosis.grade,
+}
+"""By the key that a lab.toml names; each takes the learner's file and the lab's answers."""
+
+
+class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a lab.toml holds: a key of `GRADERS`, and the answers of one that compares."""
+
+    grader: str
+    answers: dict[str, diagnosis.Program] = {}
+
+
+def grading(folder: Path) -> Grading | None:
+    """What a lab's lab.toml says; `None` where it has none.
+
+    Raises
+    ------
+    CourseError
+        If it cannot be read, with the key that is wrong.
+
+    Examples
+    --------
+    >>> grading(Path("nowhere")) is None
+    True
+    """
+    file = folder / "lab.toml"
+    if not file.is_file():
+        return None
+    try:
+        found = msgspec.toml.decode(file.read_bytes(), type=Grading)
+        known("grader", found.grader, GRADERS)
+    except (msgspec.MsgspecError, UnicodeDecodeError, CourseError) as error:
+        raise CourseError(f"{folder.name}/lab.toml: {error}") from None
+    if bool(found.answers) != (found.grader == "diagnosis"):
+        needs = "needs" if not found.answers else "takes no"
+        raise CourseError(f"{folder.name}/lab.toml: grader {found.grader!r} {needs} answers")
+    return found
+
+
+def grade(folder: Path, file: Path) -> list[Verdict]:
+    """Grade a learner's file by a lab's grader.
+
+    Parameters
+    ----------
+    folder : of the lab.
+    file : the learner's.
+
+    Examples
+    --------
+    >>> grade(Path("elsewhere/07-small"), Path("mine.py"))
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: lab '07' has nothing to grade: choose from none
+    """
+    about = grading(folder)
+    if about is None:
+        labs = sorted(path.parent.name[:2] for path in folder.parent.glob("[0-9][0-9]-*/lab.toml"))
+        said = f"lab {folder.name.partition('-')[0]!r} has nothing to grade"
+        raise CourseError(f"{said}: choose from {', '.join(labs) or 'none'}")
+    return GRADERS[about.grader](file, about.answers)
