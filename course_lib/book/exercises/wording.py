@@ -56,7 +56,7 @@ def common_texts(lang: str) -> Mapping[str, Any]:
     >>> sorted(common_texts("en"))
     ['misconceptions', 'phrases']
     """
-    return _decoded(f"common.{lang}.toml")
+    return _decoded(f"common.{known('language', lang, languages())}.toml")
 
 
 @cache
