@@ -41,6 +41,11 @@ __all__ = [
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
 DISPUTED = "†"
+_NAMED = (
+    "bandwidth memory llc scratchpad power clock max_clock multiprocessors special lanes "
+    "integer_lanes matrix vector host node"
+)
+"""Figures that have a word of the page's language; others keep the name of the spec files."""
 _OWN_UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9}
 
 
@@ -191,33 +196,23 @@ def chip_table() -> Table:
     >>> chip_table().rows[0][0]
     'A100-40'
     """
-    header = [
-        t("chip"),
-        t("vendor"),
-        t("year"),
-        t("memory"),
-        t("bandwidth"),
-        "bf16",
-        t("ridge-point"),
-        t("cache"),
-        t("power"),
-    ]
+    header = _header("chip vendor year memory bandwidth ridge-point cache power")
+    header.insert(5, "bf16")
     rows = []
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
         peak = plain(_linked(one, name), "" if dtype == "bf16" else f" ({dtype or 'fp32'})")
         ridge = n(one.peaks[name] / one.bandwidth)
-        rest = [_linked(one, "llc"), _linked(one, "power")]
         rows.append(
             [
                 Span(plain(one.short), to=f"#{_place(one)}"),
                 one.vendor,
                 str(one.year),
-                *(_linked(one, x) for x in ("memory", "bandwidth")),
+                *(_linked(one, figure) for figure in ("memory", "bandwidth")),
                 peak,
                 ridge,
-                *rest,
+                *(_linked(one, figure) for figure in ("llc", "power")),
             ]
         )
     return table(header, rows, "ll" + "r" * (len(header) - 2))
@@ -247,15 +242,7 @@ def link_table() -> Table:
     >>> link_table().rows[0][0]
     'A100-40'
     """
-    header = [
-        t("chip"),
-        t("link"),
-        t("count"),
-        t("one-direction"),
-        t("both-directions"),
-        t("all-one-direction"),
-        t("host-link"),
-    ]
+    header = _header("chip link count one-direction both-directions all-one-direction host-link")
     rows = []
     for one in map(chip, chips()):
         host = _linked(one, "host.per_direction") if one.host else ""
@@ -276,7 +263,7 @@ def figure_tables() -> "ChipTables":
     >>> figure_tables().chips[0][:2]
     ('NVIDIA A100 SXM4 40 GB', 'spec-a100-sxm-40')
     """
-    header = [t("figure"), t("value"), t("status"), t("sources")]
+    header = _header("figure value status sources")
     found = []
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
@@ -296,7 +283,7 @@ def dispute_table(page: str = "") -> Table:
     >>> dispute_table().rows[0][0]
     'A100-40'
     """
-    header = [t("chip"), t("figure"), t("value"), t("others-print")]
+    header = _header("chip figure value others-print")
     rows = []
     for one in map(chip, chips()):
         for name, f in one.figures.items():
@@ -320,7 +307,7 @@ def price_table() -> Table:
     >>> price_table().rows[0][:4]
     ['A100-40', 'Lambda', '1.1', '2023-08-16']
     """
-    header = [t("chip"), t("provider"), t("price"), t("date"), t("source"), t("note")]
+    header = _header("chip provider price date source note")
     rows = [
         [
             chip(p.chip).short,
@@ -344,20 +331,10 @@ def model_table() -> Table:
     >>> model_table().rows[0][0]
     'BERT-large, uncased'
     """
-    header = [
-        t("model"),
-        t("year"),
-        t("parameters"),
-        t("active-parameters"),
-        t("published"),
-        t("difference"),
-        t("layers"),
-        t("width"),
-        t("heads"),
-        t("mlp"),
-        t("vocabulary"),
-        t("context"),
-    ]
+    header = _header(
+        "model year parameters active-parameters published difference layers width heads mlp "
+        "vocabulary context"
+    )
     rows = []
     for m in map(model, models()):
         counted = [
@@ -388,9 +365,13 @@ def source_table() -> Table:
     >>> len(source_table().rows) == len(sources())
     True
     """
-    header = [t("source"), t("title"), t("note")]
+    header = _header("source title note")
     rows = [[_source(source), source.title, source.note or ""] for source in sources().values()]
     return _cards(header, rows, "lll")
+
+
+def _header(names: str) -> list[str]:
+    return [t(name) for name in names.split()]
 
 
 def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> "Cards":
@@ -434,24 +415,7 @@ def figure_name(name: str) -> str:
     """
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
-    known_words = {
-        "bandwidth",
-        "memory",
-        "llc",
-        "scratchpad",
-        "power",
-        "clock",
-        "max_clock",
-        "multiprocessors",
-        "special",
-        "lanes",
-        "integer_lanes",
-        "matrix",
-        "vector",
-        "host",
-        "node",
-    }
-    shown = t(first.replace("_", "-")) if first in known_words else first
+    shown = t(first.replace("_", "-")) if first in _NAMED.split() else first
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()
 
 

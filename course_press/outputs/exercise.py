@@ -45,20 +45,7 @@ def payload(form: Form) -> dict[str, Any]:
     number and every text.
     """
     one, said = form.variant, phrases()
-    fixed = (
-        "right",
-        "close",
-        "wrong",
-        "unreadable",
-        "unit",
-        "read-as",
-        "progress",
-        "export",
-        "clear",
-        "sure",
-        "cleared",
-        "file",
-    )
+    fixed = "right close wrong unreadable unit read-as progress export clear sure cleared file"
     shown = {
         "answer": one.shown_answer,
         "unit": one.exercise.unit or said["number"],
@@ -74,7 +61,7 @@ def payload(form: Form) -> dict[str, Any]:
         "groups": [[group.low, group.high, one.explained(group)] for group in one.groups],
         "units": UNITS[one.exercise.unit],
         **page_grammar(language()),
-        "said": {name: said[name].format(**shown) for name in fixed},
+        "said": {name: said[name].format(**shown) for name in fixed.split()},
     }
 
 

@@ -69,9 +69,9 @@ def payload(explorer: Explorer) -> dict[str, Any]:
         "texts": {name: list(texts) for name in axes if (texts := explorer.texts(name))},
         "start": explorer.state(),
         "sizes": {name: len(axis.values) for name, axis in axes.items() if not axis.of},
-        "fields": {name: _packed(one) for name, one in explorer.fields.items()},
-        "layers": [_plain(layer) for layer in explorer.layers],
-        "rows": [_plain(row) for row in explorer.rows],
+        "fields": {name: _pack(one) for name, one in explorer.fields.items()},
+        "layers": [_as_data(layer) for layer in explorer.layers],
+        "rows": [_as_data(row) for row in explorer.rows],
         "prefixed": PREFIXED,
         "none": NONE,
         "never": t("never"),
@@ -102,7 +102,7 @@ def short(value: float, unit: str) -> str:
     return text.replace("e+", "e").replace("e-0", "e-")
 
 
-def _packed(one: Field) -> dict[str, Any]:
+def _pack(one: Field) -> dict[str, Any]:
     # One string: half the size of a JSON array, whose encoder would write 9.89e14 as
     # 989000000000000.0.
     flat = np.asarray(one.values, dtype=float).ravel()
@@ -119,7 +119,7 @@ def _number(value: float, unit: str) -> str:
     return "Infinity" if math.isinf(value) else short(value, unit)
 
 
-def _plain(shown: ChartLayer | TableRow) -> dict[str, Any]:
+def _as_data(shown: ChartLayer | TableRow) -> dict[str, Any]:
     return {
         name: value
         for name in shown.__slots__

@@ -29,7 +29,6 @@ def html(shown: Plot | Diagram) -> str:
 def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     """A plot as an `<svg>` element whose colours and font are CSS variables of the page."""
     svg = plot.svg(narrow=narrow)
-    svg = svg[svg.index("<svg") :]
     # A rule for every element would hold for the whole page; the root's own style is inherited
     # just as well.
     svg = re.sub(
@@ -47,7 +46,7 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
         re.sub(r"\n\s+<", "\n<", svg),
     )
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
-    svg = _DOTS.sub(_styled_together, svg)
+    svg = _DOTS.sub(_share_style, svg)
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
     svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
@@ -71,7 +70,7 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     )
 
 
-def _styled_together(dots: re.Match[str]) -> str:
+def _share_style(dots: re.Match[str]) -> str:
     """Many dots of one style say it once."""
     given, inside = dots.groups()
     styles = set(_DOT_STYLE.findall(inside))

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib import CourseError, exercises
 from course_lib.book.exercises import Form
-from course_lib.book.text.parsing import UNITS, page_grammar, parsed
+from course_lib.book.text.parsing import UNITS, page_grammar, parse_number
 from course_press.outputs.exercise import payload
 from course_press.source.book import languages
 
@@ -142,7 +142,7 @@ def test_the_page_reads_numbers_as_the_library_does(visit, lang):
         )
         for text, found in zip(texts, read, strict=True):
             try:
-                value = parsed(text, unit, lang)
+                value = parse_number(text, unit, lang)
                 assert "value" in found, (text, unit)
                 assert math.isclose(found["value"], value, rel_tol=1e-9), (text, unit)
             except CourseError:

@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.book.exercises.problem import Verdict, get
 from course_lib.book.exercises.wording import phrases
-from course_lib.book.text import UNITS, ambiguous, language, parsed, plain
+from course_lib.book.text import UNITS, language, parse_number, plain, readings
 from course_lib.core.checks import CourseError, shown
 
 
@@ -64,7 +64,7 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     variant = get(id).variant(seed)
     unit = variant.exercise.unit
     if isinstance(value, str):
-        number = parsed(value, unit, language())
+        number = parse_number(value, unit, language())
     else:
         try:
             number = (
@@ -85,6 +85,6 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         if group
         else phrases()[verdict].format(answer=variant.shown_answer)
     )
-    if isinstance(value, str) and verdict != "right" and (either := ambiguous(value, language())):
+    if isinstance(value, str) and verdict != "right" and (either := readings(value, language())):
         said += " " + phrases()["read-as"].format(read=either[0], other=either[1])
     return Feedback(verdict, group.names if group else (), said)

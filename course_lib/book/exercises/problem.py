@@ -106,7 +106,7 @@ class Exercise:
         )
 
     def _with(self, picks: Mapping[str, Any], seed: int | None) -> "Variant":
-        given, answer, groups = _solved(self, tuple(picks.items()))
+        given, answer, groups = _solve(self, tuple(picks.items()))
         return Variant(self, seed, given, answer, groups)
 
     def groups(self, numbers: Mapping[str, float]) -> tuple[Group, ...]:
@@ -130,7 +130,7 @@ class Exercise:
 
 
 @cache
-def _solved(
+def _solve(
     one: Exercise, picks: tuple[tuple[str, Any], ...]
 ) -> tuple[Mapping[str, Any], float, tuple[Group, ...]]:
     """Parameters, answer and groups. Seeds share few choices, and some answers take a whole network
@@ -143,13 +143,13 @@ def _solved(
     given = {
         name: chip(value) if name in ("chip", "other") else value for name, value in given.items()
     }
-    values = {name: _called(wrong, given) for name, wrong in one.misconceptions.items()}
+    values = {name: _call(wrong, given) for name, wrong in one.misconceptions.items()}
     numbers = {
         name: float(value)
         for name, value in values.items()
         if value is not None and isfinite(value)
     }
-    return MappingProxyType(given), float(_called(one.answer, given)), one.groups(numbers)
+    return MappingProxyType(given), float(_call(one.answer, given)), one.groups(numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,12 +204,12 @@ class Variant:
         variant's figures.
         """
         found: str = self._texts()[name]
-        return self._filled(found)
+        return self._fill(found)
 
     @property
     def hints(self) -> tuple[str, ...]:
         """Hints, each saying more than the one before."""
-        return tuple(self._filled(hint) for hint in self._texts()["hints"])
+        return tuple(self._fill(hint) for hint in self._texts()["hints"])
 
     @property
     def shown_answer(self) -> str:
@@ -240,7 +240,7 @@ class Variant:
         found: Mapping[str, Any] = texts(self.exercise.chapter, language())[self.exercise.id]
         return found
 
-    def _filled(self, text: str) -> str:
+    def _fill(self, text: str) -> str:
         ex = self.exercise
         plain = {name: value for name, value in self.given.items() if not isinstance(value, tuple)}
         figures: dict[str, Any] = {
@@ -248,21 +248,21 @@ class Variant:
             for name, value in plain.items()
         }
         figures |= {
-            **(_called(ex.facts, self.given) if ex.facts else {}),
+            **(_call(ex.facts, self.given) if ex.facts else {}),
             "answer": self.shown_answer,
         }
         return " ".join(text.split()).format(
-            **{name: _shown(figure) for name, figure in figures.items()}
+            **{name: _write(figure) for name, figure in figures.items()}
         )
 
 
-def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     return function(
         **{name: given[name] for name in signature(function).parameters if name in given}
     )
 
 
-def _shown(figure: Any) -> str:
+def _write(figure: Any) -> str:
     if isinstance(figure, Accelerator):
         return figure.short
     if isinstance(figure, str):

@@ -33,7 +33,7 @@ def texts(chapter: str, lang: str) -> Mapping[str, Any]:
     'A trillion operations, or so'
     """
     known("chapter", chapter, CHAPTERS)
-    return _decoded(f"{chapter}.{known('language', lang, languages())}.toml")
+    return _load(f"{chapter}.{known('language', lang, languages())}.toml")
 
 
 def phrases() -> Mapping[str, str]:
@@ -56,10 +56,10 @@ def common_texts(lang: str) -> Mapping[str, Any]:
     >>> sorted(common_texts("en"))
     ['misconceptions', 'phrases']
     """
-    return _decoded(f"common.{known('language', lang, languages())}.toml")
+    return _load(f"common.{known('language', lang, languages())}.toml")
 
 
 @cache
-def _decoded(file: str) -> Mapping[str, Any]:
+def _load(file: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = decoded(FOLDER / file, dict)
     return found

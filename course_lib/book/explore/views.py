@@ -27,7 +27,7 @@ class Explorer(Grid, Shown):
 
     def plot(self, **chosen: Any) -> Plot:
         """The figure of a choice as a picture, as `shown` is its table."""
-        return _drawn(self, self.state(**chosen))
+        return _draw(self, self.state(**chosen))
 
     def widget(self) -> Any:
         """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
@@ -99,7 +99,7 @@ def marks(
     return found
 
 
-def _drawn(explorer: Explorer, state: Mapping[str, int]) -> Plot:
+def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
     """A state as a picture."""
     x_range, y_range = ranges(explorer)
     with mpl.rc_context(STYLE):

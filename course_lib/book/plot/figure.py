@@ -78,7 +78,7 @@ class Plot(Shown):
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
-        """The figure as matplotlib's SVG, the same text for the same figure; for a phone if
+        """The figure as an `<svg>` element, the same text for the same figure; for a phone if
         narrow.
         """
         with mpl.rc_context(STYLE), self._labels.narrow() if narrow else nullcontext():
@@ -86,7 +86,8 @@ class Plot(Shown):
             buffer = io.StringIO()
             # Not by savefig, which draws everything once more before.
             FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
-        return buffer.getvalue()
+        svg = buffer.getvalue()
+        return svg[svg.index("<svg") :]
 
 
 class _Rounded(LogTransform):

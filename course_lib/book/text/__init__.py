@@ -3,7 +3,7 @@
 from course_lib.book.text.markdown import Markdown, Span, Table, code, plain, table
 from course_lib.book.text.numbers import PREFIXED, Marks, marks, n
 from course_lib.book.text.output import Shown, bundle, widget_bundle
-from course_lib.book.text.parsing import UNITS, ambiguous, page_grammar, parsed
+from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
 from course_lib.book.text.vocabulary import glossary, in_language, language, languages, t, words
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Shown",
     "Span",
     "Table",
-    "ambiguous",
     "bundle",
     "code",
     "glossary",
@@ -24,8 +23,9 @@ __all__ = [
     "marks",
     "n",
     "page_grammar",
-    "parsed",
+    "parse_number",
     "plain",
+    "readings",
     "t",
     "table",
     "widget_bundle",

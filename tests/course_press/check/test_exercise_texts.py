@@ -11,7 +11,7 @@ def test_languages_have_the_same_texts_and_figures():
 
 
 def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
-    real = wording._decoded
+    real = wording._load
 
     def broken(file):
         found = json.loads(json.dumps(real(file)))
@@ -22,7 +22,7 @@ def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
             del found["misconceptions"]["sparse"]
         return found
 
-    monkeypatch.setattr(wording, "_decoded", broken)
+    monkeypatch.setattr(wording, "_load", broken)
     assert list(untranslated()) == [
         ("common.es.toml", "sparse has no text"),
         ("rooflines.ko.toml", "rooflines-dot has no text"),

@@ -2,14 +2,18 @@
 gives.
 """
 
+import ast
 import json
 import os
+import re
+from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+import course_lib
 from course_lib import CourseError, explore, n, plot, table, tables
 from course_lib.book.exercises import check, exercise
 from course_lib.book.text import bundle, glossary, languages
@@ -29,6 +33,7 @@ KINDS = {
     "feedback": "check('int8-p2', 120)",
     "text": "n(0.5)",
 }
+LIBRARY = Path(course_lib.__file__).parent
 ALIKE = {"table", "feedback", "text"}
 
 
@@ -70,6 +75,24 @@ def test_a_bare_kernel_prints_the_page_that_quarto_wants():
 def test_an_unknown_printer_is_named_in_a_kernel():
     with pytest.raises(CellExecutionError, match="COURSE_PRINT must name a printer"):
         kernel("pdf", "en", [KINDS["table"]])
+
+
+def strings(file):
+    """Strings of a file with their lines, without its docstrings."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+            yield node.value
+
+
+def test_markup_and_who_prints_are_the_press_s():
+    for file in sorted(LIBRARY.rglob("*.py")):
+        text = "\n".join(strings(file))
+        if file.parent.name != "plot":
+            assert not re.search("</?[a-zA-Z]", text), file
+        if "book" in file.relative_to(LIBRARY).parts and file.name != "output.py":
+            assert "COURSE_PRINT" not in text, file
 
 
 def test_the_library_knows_no_printer_but_by_name(monkeypatch):

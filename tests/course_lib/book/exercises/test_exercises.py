@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError, chip, exercises, n
 from course_lib.book.exercises import CHAPTERS, check, exercise, get, problem
 from course_lib.book.text import languages
-from course_lib.book.text.parsing import UNITS, ambiguous, parsed
+from course_lib.book.text.parsing import UNITS, parse_number, readings
 from course_lib.specs import model
 
 IDS = [one.id for one in exercises.all()]
@@ -31,7 +31,7 @@ def lang(request, monkeypatch):
 def values(one, variant):
     """Each misconception's own number, computed without the engine's grouping."""
     for name, wrong in one.misconceptions.items():
-        value = problem._called(wrong, variant.given)
+        value = problem._call(wrong, variant.given)
         if value is not None and abs(value) < float("inf"):
             yield name, float(value)
 
@@ -263,17 +263,19 @@ def test_what_n_writes_is_read_back(value, unit, lang, sci):
         written = n(value, unit, sci=sci and unit != "%", digits=4)
     finally:
         del os.environ["COURSE_LANG"]
-    assert parsed(written, unit, lang) == pytest.approx(value, rel=6e-4)
-    assert parsed(written.replace(" ", "\u00a0"), unit, lang) == parsed(written, unit, lang)
+    assert parse_number(written, unit, lang) == pytest.approx(value, rel=6e-4)
+    assert parse_number(written.replace(" ", "\u00a0"), unit, lang) == parse_number(
+        written, unit, lang
+    )
 
 
 @given(st.integers(min_value=0, max_value=10**12))
 def test_thousands_are_read_in_every_language(number):
     grouped = f"{number:,}"
-    assert parsed(grouped, "", "en") == parsed(grouped, "", "ko") == number
+    assert parse_number(grouped, "", "en") == parse_number(grouped, "", "ko") == number
     assert (
-        parsed(grouped.replace(",", "."), "", "es")
-        == parsed(grouped.replace(",", " "), "", "es")
+        parse_number(grouped.replace(",", "."), "", "es")
+        == parse_number(grouped.replace(",", " "), "", "es")
         == number
     )
 
@@ -287,8 +289,8 @@ def test_a_mark_before_other_than_three_digits_is_a_decimal_mark(whole, fraction
     assume(len(fraction) != 3 or whole == 0 or whole > 999)
     value = float(f"{whole}.{fraction}")
     for mark in {"es": ",."}.get(lang, "."):
-        assert parsed(f"{whole}{mark}{fraction} s", "s", lang) == value
-        assert ambiguous(f"{whole}{mark}{fraction} s", lang) is None
+        assert parse_number(f"{whole}{mark}{fraction} s", "s", lang) == value
+        assert readings(f"{whole}{mark}{fraction} s", lang) is None
 
 
 @given(
@@ -299,8 +301,8 @@ def test_a_mark_before_other_than_three_digits_is_a_decimal_mark(whole, fraction
 def test_what_may_be_meant_in_two_ways_is_named_as_it_was_read(whole, three, lang):
     for mark in {"es": ".,"}.get(lang, ","):
         text = f"{whole}{mark}{three:03} ms"
-        read, other = ambiguous(text, lang)
-        assert parsed(read, "s", lang) == parsed(text, "s", lang)
+        read, other = readings(text, lang)
+        assert parse_number(read, "s", lang) == parse_number(text, "s", lang)
         assert sorted(
             [float(read[:-3].replace(",", ".")), float(other[:-3].replace(",", "."))]
         ) == pytest.approx([whole + three / 1000, whole * 1000 + three])
@@ -322,14 +324,14 @@ def test_an_answer_that_is_not_right_says_how_it_was_read_where_it_may_be_meant_
 
 @given(st.floats(min_value=-1e15, max_value=1e15, allow_nan=False))
 def test_what_python_writes_is_read_back(number):
-    assert parsed(repr(number), "", "en") == pytest.approx(number)
-    assert parsed(f"{number:.6e}", "", "en") == pytest.approx(number, rel=1e-5)
+    assert parse_number(repr(number), "", "en") == pytest.approx(number)
+    assert parse_number(f"{number:.6e}", "", "en") == pytest.approx(number, rel=1e-5)
 
 
 @given(st.text(max_size=20), st.sampled_from(sorted(UNITS)), st.sampled_from(languages()))
 def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
     with contextlib.suppress(CourseError):
-        assert abs(parsed(text, unit, lang)) < float("inf")
+        assert abs(parse_number(text, unit, lang)) < float("inf")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ def test_any_text_is_a_number_or_a_course_error(text, unit, lang):
     ],
 )
 def test_numbers_as_people_type_them(text, unit, lang, value):
-    assert parsed(text, unit, lang) == pytest.approx(value)
+    assert parse_number(text, unit, lang) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_numbers_as_people_type_them(text, unit, lang, value):
 )
 def test_what_could_be_meant_in_two_ways_is_refused(text, unit, lang):
     with pytest.raises(CourseError):
-        parsed(text, unit, lang)
+        parse_number(text, unit, lang)
 
 
 def test_a_notebook_that_is_printed_shows_text(monkeypatch):
