@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.book.exercises.problem import Verdict, get
+from course_lib.book.exercises.collection import get
+from course_lib.book.exercises.problem import Verdict
 from course_lib.book.exercises.wording import phrases
 from course_lib.book.text import UNITS, language, parse_number, plain, readings
 from course_lib.core.checks import CourseError, shown

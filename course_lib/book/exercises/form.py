@@ -4,7 +4,8 @@ from html import escape
 from typing import Any
 
 from course_lib.book.exercises.answers import check
-from course_lib.book.exercises.problem import Variant, get
+from course_lib.book.exercises.collection import get
+from course_lib.book.exercises.problem import Variant
 from course_lib.book.exercises.wording import phrases
 from course_lib.book.text import Shown, code, plain, t, widget_bundle
 from course_lib.core.checks import CourseError

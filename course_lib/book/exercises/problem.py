@@ -1,28 +1,17 @@
-"""Exercises that recognise a mistake: the answer and each misconception are functions of figures
-from the spec tables.
-
-The functions stand in `course_lib.book.exercises.bank`, one module a chapter; the texts in
-`data/exercises`, one file a chapter and language. `check` says what an answer is, and where it is
-wrong in a way that others were wrong before, what was probably done.
-
->>> from course_lib.book.exercises import check
->>> check("int8-p2", 121).verdict, check("int8-p2", 120).names
-('right', ('rounded-down',))
-"""
+"""An exercise: the answer and each misconception are functions of figures from the spec tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from inspect import signature
 from math import isfinite
 from random import Random
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from course_lib.book.exercises.wording import CHAPTERS, common_texts, texts
-from course_lib.book.text import UNITS, language, n
-from course_lib.core.checks import CourseError, count, known
+from course_lib.book.exercises.wording import common_texts, texts
+from course_lib.book.text import language, n
+from course_lib.core.checks import CourseError, count
 from course_lib.specs.accelerators import Accelerator, chip
 from course_lib.specs.configurations import model, models
 
@@ -82,6 +71,7 @@ class Exercise:
 
         Examples
         --------
+        >>> from course_lib.book.exercises import get
         >>> get("rooflines-trillion").variant().given["flops"]
         1000000000000.0
         """
@@ -269,46 +259,3 @@ def _write(figure: Any) -> str:
         return model(figure).name if figure in models() else figure
     value, unit, *digits = figure
     return n(value, unit, digits=digits[0] if digits else None)
-
-
-def all() -> tuple[Exercise, ...]:
-    """Every exercise, chapter by chapter.
-
-    Examples
-    --------
-    >>> len(all()) > 36
-    True
-    """
-    return tuple(_bank().values())
-
-
-@cache
-def _bank() -> Mapping[str, Exercise]:
-    found: dict[str, Exercise] = {}
-    for chapter in CHAPTERS:
-        for one in import_module(
-            f"course_lib.book.exercises.bank.{chapter.replace('-', '_')}"
-        ).EXERCISES:
-            if one.id in found or one.chapter != chapter or one.unit not in UNITS:
-                raise CourseError(
-                    f"exercise {one.id!r} of {chapter}: its id must be new, its chapter "
-                    f"this one, its unit known"
-                )
-            found[one.id] = one
-    return found
-
-
-def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
-    """An exercise by its id.
-
-    Raises
-    ------
-    CourseError
-        If there is none; the message has the nearest id.
-
-    Examples
-    --------
-    >>> get("int8-p2").unit, get("int8-p2").whole
-    ('', True)
-    """
-    return _bank()[known("exercise", id, _bank(), "exercises.all() lists them")]
