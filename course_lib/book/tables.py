@@ -1,13 +1,9 @@
 """The spec tables as the book's pages show them."""
 
-import base64
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from typing import Any
 
-from course_lib.book.text.writing import Markdown, Table, n, plain, t, table
+from course_lib.book.text import Markdown, Shown, Span, Table, n, plain, t, table
 from course_lib.specs import (
     Accelerator,
     Figure,
@@ -25,8 +21,8 @@ __all__ = [
     "DISPUTED",
     "MATRIX",
     "Cards",
+    "ChipTables",
     "Downloads",
-    "Figures",
     "chip_table",
     "dispute_table",
     "figure_name",
@@ -41,6 +37,11 @@ __all__ = [
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
 DISPUTED = "†"
+_NAMED = (
+    "bandwidth memory llc scratchpad power clock max_clock multiprocessors special lanes "
+    "integer_lanes matrix vector host node"
+)
+"""Figures that have a word of the page's language; others keep the name of the spec files."""
 _OWN_UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9}
 
 
@@ -52,33 +53,23 @@ def chip_table() -> Table:
     >>> chip_table().rows[0][0]
     'A100-40'
     """
-    header = [
-        t("chip"),
-        t("vendor"),
-        t("year"),
-        t("memory"),
-        t("bandwidth"),
-        "bf16",
-        t("ridge-point"),
-        t("cache"),
-        t("power"),
-    ]
+    header = _header("chip vendor year memory bandwidth ridge-point cache power")
+    header.insert(5, "bf16")
     rows = []
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
         peak = plain(_linked(one, name), "" if dtype == "bf16" else f" ({dtype or 'fp32'})")
         ridge = n(one.peaks[name] / one.bandwidth)
-        rest = [_linked(one, "llc"), _linked(one, "power")]
         rows.append(
             [
-                _link(one.short, _anchor(one)),
+                Span(plain(one.short), to=f"#{_place(one)}"),
                 one.vendor,
                 str(one.year),
-                *(_linked(one, x) for x in ("memory", "bandwidth")),
+                *(_linked(one, figure) for figure in ("memory", "bandwidth")),
                 peak,
                 ridge,
-                *rest,
+                *(_linked(one, figure) for figure in ("llc", "power")),
             ]
         )
     return table(header, rows, "ll" + "r" * (len(header) - 2))
@@ -108,15 +99,7 @@ def link_table() -> Table:
     >>> link_table().rows[0][0]
     'A100-40'
     """
-    header = [
-        t("chip"),
-        t("link"),
-        t("count"),
-        t("one-direction"),
-        t("both-directions"),
-        t("all-one-direction"),
-        t("host-link"),
-    ]
+    header = _header("chip link count one-direction both-directions all-one-direction host-link")
     rows = []
     for one in map(chip, chips()):
         host = _linked(one, "host.per_direction") if one.host else ""
@@ -129,7 +112,7 @@ def link_table() -> Table:
     return table(header, rows, "ll" + "r" * 5)
 
 
-def figure_tables() -> "Figures":
+def figure_tables() -> "ChipTables":
     """Every figure of every chip with its status, sources, and what other sources print.
 
     Examples
@@ -137,12 +120,12 @@ def figure_tables() -> "Figures":
     >>> figure_tables().chips[0][:2]
     ('NVIDIA A100 SXM4 40 GB', 'spec-a100-sxm-40')
     """
-    header = [t("figure"), t("value"), t("status"), t("sources")]
+    header = _header("figure value status sources")
     found = []
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
-        found.append((one.name, _anchor(one), table(header, rows, "lrll")))
-    return Figures(found)
+        found.append((one.name, _place(one), table(header, rows, "lrll")))
+    return ChipTables(found)
 
 
 def dispute_table(page: str = "") -> Table:
@@ -157,7 +140,7 @@ def dispute_table(page: str = "") -> Table:
     >>> dispute_table().rows[0][0]
     'A100-40'
     """
-    header = [t("chip"), t("figure"), t("value"), t("others-print")]
+    header = _header("chip figure value others-print")
     rows = []
     for one in map(chip, chips()):
         for name, f in one.figures.items():
@@ -166,7 +149,7 @@ def dispute_table(page: str = "") -> Table:
                     [
                         one.short,
                         figure_name(name),
-                        _link(_printed(f), _anchor(one, name), page),
+                        Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
                         plain(_others(one, f), f". {f.note}"),
                     ]
                 )
@@ -181,7 +164,7 @@ def price_table() -> Table:
     >>> price_table().rows[0][:4]
     ['A100-40', 'Lambda', '1.1', '2023-08-16']
     """
-    header = [t("chip"), t("provider"), t("price"), t("date"), t("source"), t("note")]
+    header = _header("chip provider price date source note")
     rows = [
         [
             chip(p.chip).short,
@@ -205,20 +188,10 @@ def model_table() -> Table:
     >>> model_table().rows[0][0]
     'BERT-large, uncased'
     """
-    header = [
-        t("model"),
-        t("year"),
-        t("parameters"),
-        t("active-parameters"),
-        t("published"),
-        t("difference"),
-        t("layers"),
-        t("width"),
-        t("heads"),
-        t("mlp"),
-        t("vocabulary"),
-        t("context"),
-    ]
+    header = _header(
+        "model year parameters active-parameters published difference layers width heads mlp "
+        "vocabulary context"
+    )
     rows = []
     for m in map(model, models()):
         counted = [
@@ -249,9 +222,13 @@ def source_table() -> Table:
     >>> len(source_table().rows) == len(sources())
     True
     """
-    header = [t("source"), t("title"), t("note")]
+    header = _header("source title note")
     rows = [[_source(source), source.title, source.note or ""] for source in sources().values()]
     return _cards(header, rows, "lll")
+
+
+def _header(names: str) -> list[str]:
+    return [t(name) for name in names.split()]
 
 
 def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> "Cards":
@@ -262,18 +239,10 @@ def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> 
 class Cards(Table):
     """A table whose rows a phone shows as cards, with the last column folded."""
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        shown = (
-            f"::: {{.cards}}\n\n{self!r}\n\n:::"
-            if os.environ.get("COURSE_PRINT") == "site"
-            else repr(self)
-        )
-        return {"text/markdown": shown}
 
-
-class Figures:
-    """A table for each chip: its name, its anchor and the table. On the site each folds under the
-    chip's name.
+class ChipTables(Shown):
+    """A table for each chip: its name, its place on the page and the table. A page may fold each
+    under the chip's name.
     """
 
     def __init__(self, chips: Sequence[tuple[str, str, Table]]) -> None:
@@ -282,35 +251,15 @@ class Figures:
     def __repr__(self) -> str:
         return "\n\n".join(f"**{plain(name)}**\n\n{shown!r}" for name, _, shown in self.chips)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        if os.environ.get("COURSE_PRINT") != "site":
-            return {"text/markdown": repr(self)}
-        folded = (
-            f'```{{=html}}\n<details class="folded"><summary '
-            f'id="{anchor}">{escape(name)}</summary>\n```\n\n'
-            f"{shown!r}\n\n```{{=html}}\n</details>\n```"
-            for name, anchor, shown in self.chips
-        )
-        return {"text/markdown": "::: {.cards}\n\n" + "\n\n".join(folded) + "\n\n:::"}
 
-
-class Downloads:
-    """Links that hold whole files, so that they work from a page on a disk."""
+class Downloads(Shown):
+    """Files that a page offers: their texts by name."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
 
     def __repr__(self) -> str:
-        if os.environ.get("COURSE_PRINT") != "site":
-            return ", ".join(self.files)
-        return " · ".join(
-            f"[{name}](data:{'application/json' if name.endswith('json') else 'text/csv'};base64,"
-            f'{base64.b64encode(text.encode()).decode()}){{download="{name}"}}'
-            for name, text in self.files.items()
-        )
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": repr(self)}
+        return ", ".join(self.files)
 
 
 def figure_name(name: str) -> str:
@@ -323,24 +272,7 @@ def figure_name(name: str) -> str:
     """
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
-    known_words = {
-        "bandwidth",
-        "memory",
-        "llc",
-        "scratchpad",
-        "power",
-        "clock",
-        "max_clock",
-        "multiprocessors",
-        "special",
-        "lanes",
-        "integer_lanes",
-        "matrix",
-        "vector",
-        "host",
-        "node",
-    }
-    shown = t(first.replace("_", "-")) if first in known_words else first
+    shown = t(first.replace("_", "-")) if first in _NAMED.split() else first
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()
 
 
@@ -353,7 +285,7 @@ def _printed(figure: Figure) -> str:
 
 
 def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
-    yield _target(figure_name(name), _anchor(one, name))
+    yield Span(plain(figure_name(name)), id=_place(one, name))
     yield _printed(f)
     yield t(f.status)
     said = [Markdown(", ".join(_source(one.sources[id_]) for id_ in f.sources))]
@@ -390,30 +322,11 @@ def _linked(one: Accelerator, name: str, unit: str = "") -> str:
     if not figure:
         return ""
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
-    link = _link(text, _anchor(one, name))
-    if os.environ.get("COURSE_PRINT") == "site":
-        link = Markdown(
-            f'{link}{{data-v="{figure.si:.12g}"}}'
-        )  # columns sort by value, whatever the unit
+    # Columns sort by value, whatever the unit.
+    link = Span(plain(text), to=f"#{_place(one, name)}", value=f"{figure.si:.12g}")
     return plain(link, DISPUTED if figure.status == "disputed" else "")
 
 
-def _anchor(one: Accelerator, name: str = "") -> str:
+def _place(one: Accelerator, name: str = "") -> str:
+    """Where a chip's figures, or one of them, stand."""
     return re.sub(r"[^a-z0-9-]", "-", f"spec-{one.key}-{name}".rstrip("-"))
-
-
-def _link(text: str, anchor: str, page: str = "") -> Markdown:
-    # Notebooks have no anchors inside their outputs.
-    return (
-        Markdown(f"[{plain(text)}]({page}#{anchor})")
-        if os.environ.get("COURSE_PRINT") == "site"
-        else plain(text)
-    )
-
-
-def _target(text: str, anchor: str) -> Markdown:
-    return (
-        Markdown(f"[{plain(text)}]{{#{anchor}}}")
-        if os.environ.get("COURSE_PRINT") == "site"
-        else plain(text)
-    )

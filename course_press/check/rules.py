@@ -13,6 +13,7 @@ from pathlib import Path
 from course_lib import CourseError, specs
 from course_lib.book import exercises
 from course_press.check import parity
+from course_press.check.exercises import untranslated
 from course_press.exports import notebooks
 from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, SourceError, read_text
@@ -208,7 +209,7 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
                             )
     folder = exercises.FOLDER
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
-    for file, what in exercises.untranslated():
+    for file, what in untranslated():
         yield Finding(shown / file, 1, what, "write it as in the English file")
 
 

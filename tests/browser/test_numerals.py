@@ -8,7 +8,8 @@ import pytest
 from course_lib import CourseError, exercises
 from course_lib.book.exercises import Form
 from course_lib.book.text import languages
-from course_lib.book.text.parsing import UNITS, ambiguous, page_grammar, parsed
+from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
+from course_press.outputs.exercise import html
 from course_press.pages.pandoc import ASSETS
 
 pytestmark = pytest.mark.browser
@@ -46,7 +47,7 @@ def built(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for lang in LANGS:
             patch.setenv("COURSE_LANG", lang)
-            form = Form(exercises.get("rooflines-trillion").variant()).html()
+            form = html(Form(exercises.get("rooflines-trillion").variant()))
             text = f'<!DOCTYPE html><html lang="{lang}"><meta charset="utf-8">{form}{script}'
             (out / f"{lang}.html").write_text(text, encoding="utf-8")
     return out
@@ -72,7 +73,7 @@ def agree(page, lang, texts):
         )
         for text, (found, both) in zip(texts, page.evaluate(script, [texts, data]), strict=True):
             try:
-                value = parsed(text, unit, lang)
+                value = parse_number(text, unit, lang)
             except CourseError:
                 assert "error" in found, (text, unit, lang, found)
                 continue
@@ -83,7 +84,7 @@ def agree(page, lang, texts):
                 found,
                 value,
             )
-            assert (both and tuple(both)) == ambiguous(text, lang), (text, lang)
+            assert (both and tuple(both)) == readings(text, lang), (text, lang)
 
 
 @pytest.mark.parametrize("lang", LANGS)
@@ -107,7 +108,7 @@ def test_a_spanish_page_says_how_it_read_what_is_written_otherwise_elsewhere(vis
         page.press(f"{box} input", "Enter")
         found = exercises.check("rooflines-trillion", text)
         assert page.get_attribute(box, "data-verdict") == found.verdict
-        said, read = page.inner_text(f"{box} [role=status]"), ambiguous(text, "es")
+        said, read = page.inner_text(f"{box} [role=status]"), readings(text, "es")
         assert (read is not None and read[0] in said) == (
             read is not None and found.verdict != "right"
         ), (text, said)

@@ -27,7 +27,7 @@ from course_lib import (
 from course_lib.bench import campaign as bench_plan
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
-from course_lib.book.text import writing as text
+from course_lib.book import text
 from course_lib.core import (
     Work,
     attainable,
@@ -413,6 +413,7 @@ CALLS = [
     Call(exercises.get, {"id": "rooflines-trillion"}),
     Call(exercises.texts, {"chapter": "rooflines", "lang": "en"}),
     Call(exercises.phrases, {}),
+    Call(exercises.common_texts, {"lang": "es"}),
     Call(exercises.all, {}),
     Call(measured.table, {"name": "matmul_mamf"}),
     Call(measured.best_published, {"dtype": "bf16"}),
@@ -480,12 +481,17 @@ LEFT_OUT = {
     "measured.results.compare": "takes rows of results.csv",
     "measured.results.append": "writes; see test_results",
     "measured.results.write_manifest": "writes; see test_results",
-    "book.exercises.problem.untranslated": "takes nothing",
     "bench.products.bandwidth": "allocates four times the cache",
     "bench.products.ceiling": "measures",
-    "book.text.writing.code": "takes text of any kind",
-    "book.text.writing.html_block": "takes text of any kind",
-    "book.text.writing.plain": "takes text of any kind",
+    "book.text.markdown.code": "takes text of any kind",
+    "book.text.numbers.marks": "takes a language of the book",
+    "book.text.parsing.readings": "takes what check has found to be text",
+    "book.text.parsing.page_grammar": "takes a language of the book",
+    "book.text.parsing.parse_number": "takes what check has found to be text",
+    "book.text.vocabulary.in_language": "is entered; see test_writing",
+    "book.text.markdown.plain": "takes text of any kind",
+    "book.text.output.bundle": "takes anything that is shown",
+    "book.text.output.widget_bundle": "takes anything that is shown",
     "bench.device.torch_or_none": "takes nothing",
     "bench.record.git_commit": "takes nothing",
     "bench.record.start": "takes nothing",

@@ -1,21 +1,20 @@
-"""Exercises that recognise a mistake."""
+"""Exercises that recognise a mistake: the answer and each misconception are functions of figures
+from the spec tables.
 
-from course_lib.book.exercises.form import Form
-from course_lib.book.exercises.problem import (
-    CHAPTERS,
-    FOLDER,
-    Exercise,
-    Feedback,
-    Group,
-    Variant,
-    all,
-    check,
-    exercise,
-    get,
-    phrases,
-    texts,
-    untranslated,
-)
+The functions stand in `course_lib.book.exercises.bank`, one module a chapter; the texts in
+`data/exercises`, one file a chapter and language. `check` says what an answer is, and where it is
+wrong in a way that others were wrong before, what was probably done.
+
+>>> from course_lib.book.exercises import check
+>>> check("int8-p2", 121).verdict, check("int8-p2", 120).names
+('right', ('rounded-down',))
+"""
+
+from course_lib.book.exercises.answers import Feedback, check
+from course_lib.book.exercises.collection import all, get
+from course_lib.book.exercises.form import Form, exercise
+from course_lib.book.exercises.problem import Exercise, Group, Variant
+from course_lib.book.exercises.wording import CHAPTERS, FOLDER, common_texts, phrases, texts
 
 __all__ = [
     "CHAPTERS",
@@ -27,9 +26,9 @@ __all__ = [
     "Variant",
     "all",
     "check",
+    "common_texts",
     "exercise",
     "get",
     "phrases",
     "texts",
-    "untranslated",
 ]

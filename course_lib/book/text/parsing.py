@@ -5,6 +5,7 @@ and units.
 import re
 from math import isfinite
 
+from course_lib.book.text.numbers import marks
 from course_lib.core.checks import CourseError, known
 
 _RATES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -14,18 +15,7 @@ _FLOPS = ("FLOP/s", "FLOPs/s", "FLOPS", "OP/s", "OPs/s", "OPS")
 _PER_BYTE = tuple(
     f"{rate}/{byte}" for rate in ("FLOP", "FLOPs", "OP", "OPs") for byte in ("B", "byte")
 )
-_COUNTED = (
-    "tokens",
-    "token",
-    "토큰",
-    "sequences",
-    "secuencias",
-    "시퀀스",
-    "images",
-    "imágenes",
-    "이미지",
-    "개",
-)
+_COUNTED = "tokens token 토큰 sequences secuencias 시퀀스 images imágenes 이미지 개"
 
 
 def _prefixed(
@@ -35,7 +25,7 @@ def _prefixed(
 
 
 UNITS: dict[str, dict[str, float]] = {
-    "": {**_prefixed(("",), _RATES), **dict.fromkeys(_COUNTED, 1.0)},
+    "": {**_prefixed(("",), _RATES), **dict.fromkeys(_COUNTED.split(), 1.0)},
     "%": {"": 0.01, "%": 0.01},
     "×": dict.fromkeys(("", "×", "x", "times", "veces", "배"), 1.0),
     "s": {"": 1.0, **_prefixed(("s",), _SMALL | _RATES)},
@@ -52,10 +42,6 @@ UNITS: dict[str, dict[str, float]] = {
 base units.
 """
 
-SEPARATORS = {"es": (",", ".")}
-"""Decimal mark and mark between thousands, where a language does not write 1,200.5. Spaces may part
-thousands in all.
-"""
 _SPACES = " \u00a0\u2009\u202f"
 EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
 """A number whose one mark may part thousands or decimals."""
@@ -68,39 +54,39 @@ def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
     grouped = rf"[1-9][0-9]{{0,2}}(?:[{re.escape(thousands)}{_SPACES}][0-9]{{3}})+(?![0-9])(?:{re.escape(decimal)}[0-9]+)?"  # noqa: E501
     # A point that cannot part thousands is a decimal point in Spanish too: much of America writes
     # one.
-    marks = "[.,]" if decimal == "," else re.escape(decimal)
+    point = "[.,]" if decimal == "," else re.escape(decimal)
     return re.compile(
-        rf"([+-]?)(?:({grouped})|([0-9]+(?:{marks}[0-9]+)?|{marks}[0-9]+)){_POWER}", re.IGNORECASE
+        rf"([+-]?)(?:({grouped})|([0-9]+(?:{point}[0-9]+)?|{point}[0-9]+)){_POWER}", re.IGNORECASE
     )
 
 
 def page_grammar(lang: str) -> dict[str, str]:
-    """What a page needs to read numbers as `parsed` does: the pattern, in a syntax that JavaScript
-    shares, and the marks.
+    """What a page needs to read numbers as `parse_number` does: the pattern, in a syntax that
+    JavaScript shares, and the marks.
 
     Examples
     --------
     >>> page_grammar("es")["decimal"]
     ','
     """
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     return {
         "number": _pattern(decimal, thousands).pattern,
         "decimal": decimal,
         "thousands": thousands,
         "either": EITHER,
-        "both": decimal + thousands if lang in SEPARATORS else thousands,
+        "both": decimal + thousands if decimal == "," else thousands,
     }
 
 
-def parsed(text: str, unit: str, lang: str) -> float:
+def parse_number(text: str, unit: str, lang: str) -> float:
     """The value of what was typed, in SI base units.
 
     Parameters
     ----------
     text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and
         1.200 or 1 200; a point that parts no group of exactly three digits is a decimal point there
-        too. `ambiguous` says which may be either.
+        too. `readings` says which may be either.
     unit : of the answer, a key of `UNITS`. A number without one is in this unit; a bare number for
         ``"%"`` is per cent.
     lang : whose separators are meant.
@@ -112,14 +98,15 @@ def parsed(text: str, unit: str, lang: str) -> float:
 
     Examples
     --------
-    >>> parsed("1.01 ms", "s", "en"), parsed("1,200", "", "en"), parsed("1,200", "",
-    ...     "es"), parsed("1.200", "", "es")
-    (0.00101, 1200.0, 1.2, 1200.0)
-    >>> parsed("1.0107", "", "es")
+    >>> parse_number("1.01 ms", "s", "en")
+    0.00101
+    >>> [parse_number("1,200", "", lang) for lang in ("en", "es")]
+    [1200.0, 1.2]
+    >>> parse_number("1.0107", "", "es")
     1.0107
     """
     factors = UNITS[known("unit", unit, UNITS)]
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
@@ -138,24 +125,24 @@ def parsed(text: str, unit: str, lang: str) -> float:
     return number * _factor(plain[found.end() :], factors, unit, text)
 
 
-def ambiguous(text: str, lang: str) -> tuple[str, str] | None:
-    """How `parsed` reads a lone mark before three digits, and how others would; `None` where only
-    one thing can be meant.
+def readings(text: str, lang: str) -> tuple[str, str] | None:
+    """How `parse_number` reads a lone mark before three digits, and how others would; `None` where
+    only one thing can be meant.
 
     Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark between thousands is read as
     one, and what was read is said where the answer is not right.
 
     Examples
     --------
-    >>> ambiguous("1.010 ms", "es"), ambiguous("1,010 ms", "es"), ambiguous("1,010 ms", "en")
+    >>> readings("1.010 ms", "es"), readings("1,010 ms", "es"), readings("1,010 ms", "en")
     (('1010 ms', '1,010 ms'), ('1,010 ms', '1010 ms'), ('1010 ms', '1.010 ms'))
-    >>> ambiguous("1.010 ms", "en"), ambiguous("1.0107 ms", "es")
+    >>> readings("1.010 ms", "en"), readings("1.0107 ms", "es")
     (None, None)
     """
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     plain = _plain(text)
     found = re.match(EITHER, plain)
-    if not found or (found[3] == decimal and lang not in SEPARATORS):
+    if not found or (found[3] == decimal == "."):
         return None
     rest = plain[found.end() :]
     several, part = (f"{found[1]}{found[2]}{mark}{found[4]}{rest}" for mark in ("", decimal))

@@ -1,5 +1,7 @@
 import csv
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from math import inf, nextafter
 
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, glossary, n, t, table
-from course_lib.book.text import languages, words
+from course_lib.book.text import Markdown, Span, in_language, language, languages, plain, words
 from course_lib.specs import DATA
 
 DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -232,9 +234,8 @@ def test_a_symbol_stands_for_one_term():
 def test_the_glossary_has_places_to_lead_to_on_the_site_only(lang, monkeypatch):
     for printed, marked in (("site", True), ("notebook", False)):
         monkeypatch.setenv("COURSE_PRINT", printed)
-        rows = glossary().rows
-        assert len(rows) == len(words(lang, "term"))
-        assert all(("{#term-" in row[0]) == marked for row in rows)
+        shown = glossary()._repr_mimebundle_()["text/markdown"]
+        assert shown.count("{#term-") == marked * len(words(lang, "term"))
 
 
 def test_bounds_have_words(lang):
@@ -251,6 +252,30 @@ def test_the_language_is_read_at_each_call(monkeypatch):
     assert said == [("never", "0.5"), ("nunca", "0,5"), ("전혀 없음", "0.5"), ("never", "0.5")]
     monkeypatch.delenv("COURSE_LANG")
     assert t("never") == "never"
+
+
+def test_a_language_holds_where_it_is_chosen_and_nowhere_else(monkeypatch):
+    def elsewhere():
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: (language(), n(0.5))).result()
+
+    monkeypatch.setenv("COURSE_LANG", "ko")
+    with in_language("es"):
+        assert (language(), n(0.5), elsewhere()) == ("es", "0,5", ("ko", "0.5"))
+        with pytest.raises(CourseError, match="unknown term"), in_language("en"):
+            t("zzzz")
+        assert language() == "es"
+    assert language() == "ko" == os.environ["COURSE_LANG"]
+    with pytest.raises(CourseError, match="unknown language 'xx'"), in_language("xx"):
+        pass
+
+
+def test_what_a_page_can_do_more_with_is_plain_text_elsewhere():
+    link = Span(plain("a*b"), to="#c", value="1")
+    whole = plain(plain("x ", link), "†")
+    assert (str(link), str(whole)) == (r"a\*b", r"x a\*b†")
+    assert whole.parts[0].parts == ("x ", link)
+    assert plain("x", Markdown("*y*")).parts == ()
 
 
 def test_unknown_terms_and_languages(monkeypatch):

@@ -1,0 +1,53 @@
+"""The exercises by their ids: `bank` has a module for each chapter."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+
+from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.wording import CHAPTERS
+from course_lib.book.text import UNITS
+from course_lib.core.checks import CourseError, known
+
+
+def all() -> tuple[Exercise, ...]:
+    """Every exercise, chapter by chapter.
+
+    Examples
+    --------
+    >>> len(all()) > 36
+    True
+    """
+    return tuple(_bank().values())
+
+
+@cache
+def _bank() -> Mapping[str, Exercise]:
+    found: dict[str, Exercise] = {}
+    for chapter in CHAPTERS:
+        for one in import_module(
+            f"course_lib.book.exercises.bank.{chapter.replace('-', '_')}"
+        ).EXERCISES:
+            if one.id in found or one.chapter != chapter or one.unit not in UNITS:
+                raise CourseError(
+                    f"exercise {one.id!r} of {chapter}: its id must be new, its chapter "
+                    f"this one, its unit known"
+                )
+            found[one.id] = one
+    return found
+
+
+def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
+    """An exercise by its id.
+
+    Raises
+    ------
+    CourseError
+        If there is none; the message has the nearest id.
+
+    Examples
+    --------
+    >>> get("int8-p2").unit, get("int8-p2").whole
+    ('', True)
+    """
+    return _bank()[known("exercise", id, _bank(), "exercises.all() lists them")]
