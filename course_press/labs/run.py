@@ -20,7 +20,7 @@ import yaml
 from course_lib import CourseError, bench
 from course_lib.book import rent, tables
 from course_lib.measured import results
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
 LOCAL = Path("results") / "local"

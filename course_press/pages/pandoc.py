@@ -19,19 +19,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_lib.book.text import words
 from course_lib.specs import DATA
-from course_press.run.execute import Cache, Ran, run
+from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.kernels import LOCALE
-from course_press.run.pool import together
+from course_press.run.pool import do_jobs
 from course_press.source.book import Book
-from course_press.source.chapter import (
-    INLINE,
-    Cell,
-    Chapter,
-    Line,
-    MissingError,
-    SourceError,
-    read_text,
-)
+from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
+from course_press.source.errors import MissingError, SourceError
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
@@ -44,7 +37,7 @@ _SPLIT = "<!-- course-data -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedPage:
     """A page as pandoc prints it, before it is set into the template."""
 
     chapter: Chapter
@@ -69,7 +62,9 @@ def templates() -> Environment:
 
 
 def page_lines(
-    chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]]
+    chapter: Chapter,
+    ran: ChapterResults,
+    show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]],
 ) -> Iterator[str]:
     """The chapter's lines as pandoc Markdown: cells as `show` gives them, inline expressions by
     their values.
@@ -88,24 +83,23 @@ def page_lines(
 
 
 def print_pages(
-    books: Sequence[Book],
-    cache: Cache,
-    fingerprint: str,
-    *,
-    say: Callable[[str], None] = lambda _: None,
-) -> list[list[Printed]]:
-    """Run and print every chapter of these books: each book's pages, in its order.
+    books: Sequence[Book], *, say: Callable[[str], None] = lambda _: None
+) -> list[list[PrintedPage]]:
+    """Run and print every chapter of these books of one folder, or reuse what was printed where
+    nothing has changed: each book's pages, in its order.
 
     Raises
     ------
     SourceError
         If a chapter cannot be run or printed.
     """
-    printed: dict[int, Printed] = {}
+    root = books[0].root
+    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
+    printed: dict[int, PrintedPage] = {}
 
-    def job(book: Book, chapter: Chapter) -> Printed:
-        ran = run(
-            chapter, root=book.root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint
+    def job(book: Book, chapter: Chapter) -> PrintedPage:
+        ran = run_chapter(
+            chapter, root=root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint
         )
         return print_page(
             book,
@@ -123,7 +117,7 @@ def print_pages(
             for chapter in book.chapters
             if chapter.is_cover == covers
         ]
-        pages = together(
+        pages = do_jobs(
             [
                 (f"{book.lang} · {chapter.title}", partial(job, book, chapter))
                 for book, chapter in wanted
@@ -135,8 +129,12 @@ def print_pages(
 
 
 def print_page(
-    book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Sequence[Printed] = ()
-) -> Printed:
+    book: Book,
+    chapter: Chapter,
+    ran: ChapterResults,
+    cache: Cache,
+    others: Sequence[PrintedPage] = (),
+) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
     text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
     listed = [
@@ -161,7 +159,9 @@ def print_page(
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)
     if stored is None:
-        body, _, data = pandoc(book, chapter, text, course, "site.lua", "html5").partition(_SPLIT)
+        body, _, data = run_pandoc(book, chapter, text, course, "site.lua", "html5").partition(
+            _SPLIT
+        )
         stored = {"body": body, "data": json.loads(data)}
         cache.put(key, stored)
     for image in stored["data"]["images"]:
@@ -170,7 +170,7 @@ def print_page(
             raise line_with(chapter, image).error(f"image {image} lies outside the book's folder")
         if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
-    return Printed(chapter, stored["body"], stored["data"])
+    return PrintedPage(chapter, stored["body"], stored["data"])
 
 
 def _read_by_pandoc(book: Book) -> Iterator[Path]:
@@ -208,7 +208,7 @@ def ui_words(lang: str) -> dict[str, str]:
     return words(lang, "ui")
 
 
-def pandoc(
+def run_pandoc(
     book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str
 ) -> str:
     """Convert a chapter's text through the shared filter and another one, which reads `course` from

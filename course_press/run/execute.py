@@ -76,7 +76,7 @@ def _course_inline(expressions, scope):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ChapterResults:
     """What running a chapter gave: each cell's outputs (nbformat) and each inline expression's
     text, in order.
     """
@@ -156,7 +156,9 @@ def environment(root: Path) -> str:
     return digest.hexdigest()
 
 
-def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, fingerprint: str) -> Ran:
+def run_chapter(
+    chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, fingerprint: str
+) -> ChapterResults:
     """Run a chapter, or reuse what it gave before.
 
     Parameters
@@ -174,7 +176,7 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
     """
     steps = _steps(chapter)
     if not steps:
-        return Ran([], [])
+        return ChapterResults([], [])
     shown = [
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
@@ -191,7 +193,7 @@ def run(chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, finge
             ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
-    return Ran(stored["outputs"], stored["inlines"])
+    return ChapterResults(stored["outputs"], stored["inlines"])
 
 
 def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
@@ -251,7 +253,7 @@ async def _execute(
     lang: str,
     to: str,
     sockets: str,
-) -> Ran:
+) -> ChapterResults:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
     specs = KernelSpecManager(kernel_dirs=[])
@@ -292,7 +294,7 @@ async def _execute(
             else:
                 found = await _evaluated(step, execute)
                 inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
-    return Ran(outputs, inlines)
+    return ChapterResults(outputs, inlines)
 
 
 def _failed_line(cell: Cell, error: CellExecutionError) -> Line:

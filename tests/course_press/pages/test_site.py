@@ -13,7 +13,7 @@ from course_press.check import rules as check
 from course_press.pages import about
 from course_press.pages import pandoc as printing
 from course_press.source.book import read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 from tests.bench_pages import FIRST_VISIT, weight
 from tests.course_press.conftest import Copy
 

@@ -6,9 +6,9 @@ import pytest
 
 from course_press.run import execute as running
 from course_press.run import kernels as forked
-from course_press.run.execute import Cache, environment, run
+from course_press.run.execute import Cache, environment, run_chapter
 from course_press.source.book import read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 
 SETUP, HELLO, ONE = (
     "chapters/cells/one/setup.qmd",
@@ -19,7 +19,7 @@ SETUP, HELLO, ONE = (
 
 def ran(book, lang="en", to="site"):
     chapter = read_book(book.root, lang).chapters[1]
-    return run(
+    return run_chapter(
         chapter,
         root=book.root,
         lang=lang,
