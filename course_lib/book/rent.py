@@ -1,7 +1,7 @@
 """Which of the recorded rental prices to plan with, how old it is, and what a while of it costs."""
 
 from course_lib.book.tables import Price, prices
-from course_lib.book.text.writing import Table, n, t, table
+from course_lib.book.text import Table, n, t, table
 from course_lib.core.checks import CourseError, known, positive
 from course_lib.specs.accelerators import chip, chips
 

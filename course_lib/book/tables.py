@@ -1,17 +1,14 @@
 """The spec tables: as rows for files and commands, and as the tables that the book's pages show."""
 
-import base64
 import csv
 import io
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import msgspec
 
-from course_lib.book.text.writing import Markdown, Table, n, plain, t, table
+from course_lib.book.text import Markdown, Shown, Span, Table, n, plain, t, table
 from course_lib.core.checks import known
 from course_lib.specs.accelerators import Accelerator, chip, chips
 from course_lib.specs.configurations import Transformer, model, models
@@ -21,8 +18,8 @@ __all__ = [
     "DISPUTED",
     "MATRIX",
     "Cards",
+    "ChipTables",
     "Downloads",
-    "Figures",
     "Price",
     "as_csv",
     "as_json",
@@ -214,7 +211,7 @@ def chip_table() -> Table:
         rest = [_linked(one, "llc"), _linked(one, "power")]
         rows.append(
             [
-                _link(one.short, _anchor(one)),
+                Span(plain(one.short), to=f"#{_place(one)}"),
                 one.vendor,
                 str(one.year),
                 *(_linked(one, x) for x in ("memory", "bandwidth")),
@@ -271,7 +268,7 @@ def link_table() -> Table:
     return table(header, rows, "ll" + "r" * 5)
 
 
-def figure_tables() -> "Figures":
+def figure_tables() -> "ChipTables":
     """Every figure of every chip with its status, sources, and what other sources print.
 
     Examples
@@ -283,8 +280,8 @@ def figure_tables() -> "Figures":
     found = []
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
-        found.append((one.name, _anchor(one), table(header, rows, "lrll")))
-    return Figures(found)
+        found.append((one.name, _place(one), table(header, rows, "lrll")))
+    return ChipTables(found)
 
 
 def dispute_table(page: str = "") -> Table:
@@ -308,7 +305,7 @@ def dispute_table(page: str = "") -> Table:
                     [
                         one.short,
                         figure_name(name),
-                        _link(_printed(f), _anchor(one, name), page),
+                        Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
                         plain(_others(one, f), f". {f.note}"),
                     ]
                 )
@@ -404,18 +401,10 @@ def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> 
 class Cards(Table):
     """A table whose rows a phone shows as cards, with the last column folded."""
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        shown = (
-            f"::: {{.cards}}\n\n{self!r}\n\n:::"
-            if os.environ.get("COURSE_PRINT") == "site"
-            else repr(self)
-        )
-        return {"text/markdown": shown}
 
-
-class Figures:
-    """A table for each chip: its name, its anchor and the table. On the site each folds under the
-    chip's name.
+class ChipTables(Shown):
+    """A table for each chip: its name, its place on the page and the table. A page may fold each
+    under the chip's name.
     """
 
     def __init__(self, chips: Sequence[tuple[str, str, Table]]) -> None:
@@ -424,35 +413,15 @@ class Figures:
     def __repr__(self) -> str:
         return "\n\n".join(f"**{plain(name)}**\n\n{shown!r}" for name, _, shown in self.chips)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        if os.environ.get("COURSE_PRINT") != "site":
-            return {"text/markdown": repr(self)}
-        folded = (
-            f'```{{=html}}\n<details class="folded"><summary '
-            f'id="{anchor}">{escape(name)}</summary>\n```\n\n'
-            f"{shown!r}\n\n```{{=html}}\n</details>\n```"
-            for name, anchor, shown in self.chips
-        )
-        return {"text/markdown": "::: {.cards}\n\n" + "\n\n".join(folded) + "\n\n:::"}
 
-
-class Downloads:
-    """Links that hold whole files, so that they work from a page on a disk."""
+class Downloads(Shown):
+    """Files that a page offers: their texts by name."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
 
     def __repr__(self) -> str:
-        if os.environ.get("COURSE_PRINT") != "site":
-            return ", ".join(self.files)
-        return " · ".join(
-            f"[{name}](data:{'application/json' if name.endswith('json') else 'text/csv'};base64,"
-            f'{base64.b64encode(text.encode()).decode()}){{download="{name}"}}'
-            for name, text in self.files.items()
-        )
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": repr(self)}
+        return ", ".join(self.files)
 
 
 def figure_name(name: str) -> str:
@@ -495,7 +464,7 @@ def _printed(figure: Figure) -> str:
 
 
 def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
-    yield _target(figure_name(name), _anchor(one, name))
+    yield Span(plain(figure_name(name)), id=_place(one, name))
     yield _printed(f)
     yield t(f.status)
     said = [Markdown(", ".join(_source(one.sources[id_]) for id_ in f.sources))]
@@ -532,30 +501,11 @@ def _linked(one: Accelerator, name: str, unit: str = "") -> str:
     if not figure:
         return ""
     text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
-    link = _link(text, _anchor(one, name))
-    if os.environ.get("COURSE_PRINT") == "site":
-        link = Markdown(
-            f'{link}{{data-v="{figure.si:.12g}"}}'
-        )  # columns sort by value, whatever the unit
+    # Columns sort by value, whatever the unit.
+    link = Span(plain(text), to=f"#{_place(one, name)}", value=f"{figure.si:.12g}")
     return plain(link, DISPUTED if figure.status == "disputed" else "")
 
 
-def _anchor(one: Accelerator, name: str = "") -> str:
+def _place(one: Accelerator, name: str = "") -> str:
+    """Where a chip's figures, or one of them, stand."""
     return re.sub(r"[^a-z0-9-]", "-", f"spec-{one.key}-{name}".rstrip("-"))
-
-
-def _link(text: str, anchor: str, page: str = "") -> Markdown:
-    # Notebooks have no anchors inside their outputs.
-    return (
-        Markdown(f"[{plain(text)}]({page}#{anchor})")
-        if os.environ.get("COURSE_PRINT") == "site"
-        else plain(text)
-    )
-
-
-def _target(text: str, anchor: str) -> Markdown:
-    return (
-        Markdown(f"[{plain(text)}]{{#{anchor}}}")
-        if os.environ.get("COURSE_PRINT") == "site"
-        else plain(text)
-    )

@@ -16,6 +16,7 @@ from course_lib.specs import accelerators as specs
 from course_lib.specs import configurations as models
 from course_lib.specs import provenance
 from course_press.check import parity
+from course_press.check.exercises import untranslated
 from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, read_text
 from course_press.source.errors import SourceError
@@ -211,7 +212,7 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
                             )
     folder = exercises.FOLDER
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
-    for file, what in exercises.untranslated():
+    for file, what in untranslated():
         yield Finding(shown / file, 1, what, "write it as in the English file")
 
 

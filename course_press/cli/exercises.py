@@ -1,8 +1,6 @@
 """The command `course exercises`: a sheet of exercises with other chips and sizes, and its key."""
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +8,7 @@ import typer
 
 from course_lib import CourseError, n, t
 from course_lib.book import exercises
-from course_lib.book.text import languages, plain
+from course_lib.book.text import in_language, languages, plain
 from course_press.cli.console import out_console
 from course_press.exports.notebooks import code_cell, notebook_text, text_cell
 from course_press.source.files import swap_in
@@ -62,26 +60,13 @@ def sheet(
                 f"--force to replace it"
             )
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
-    with _language(lang):
+    with in_language(lang):
         variants = [one.variant(seed) for one in chosen]
         _write(out, _notebook(lang, *_questions(variants, seed)))
         _write(keys, _notebook(lang, *_answers(variants, seed)))
     out_console.print(
         f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True
     )
-
-
-@contextmanager
-def _language(lang: str) -> Iterator[None]:
-    before = os.environ.get("COURSE_LANG")
-    os.environ["COURSE_LANG"] = lang
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["COURSE_LANG"]
-        else:
-            os.environ["COURSE_LANG"] = before
 
 
 def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:

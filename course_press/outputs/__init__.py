@@ -1,1 +1,8 @@
-"""What results look like on a page."""
+"""What results look like on a page: the library's printers, by `COURSE_PRINT`.
+
+A kernel imports this: nothing here runs cells. `vega`, which the site's last step wants, does.
+"""
+
+from course_press.outputs.forms import FORMS, both, form, html_block, notebook, site
+
+__all__ = ["FORMS", "both", "form", "html_block", "notebook", "site"]

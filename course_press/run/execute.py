@@ -151,8 +151,9 @@ def environment(root: Path) -> str:
     ):
         digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
-    for module in (__file__, kernels.__file__):
-        digest.update(Path(module).read_bytes())
+    printers = sorted(Path(__file__).parents[1].glob("outputs/*.py"))
+    for module in (Path(__file__), Path(kernels.__file__), *printers):
+        digest.update(module.read_bytes())
     return digest.hexdigest()
 
 

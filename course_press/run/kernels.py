@@ -40,6 +40,7 @@ PRELOADED = (
     "course_lib.book.exercises",
     "course_lib.book.plot",
     "course_lib.book.tables",
+    "course_press.outputs",
     "course_lib.network",
     "course_lib.workloads",
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError, exercises
-from course_lib.book.exercises import Form, problem
+from course_lib.book.exercises import Form
 from course_lib.book.text.parsing import UNITS, page_grammar, parsed
+from course_press.outputs.exercise import payload
 from course_press.source.book import languages
 
 pytestmark = pytest.mark.browser
@@ -68,7 +69,7 @@ def test_right_wrong_and_misconceived_answers_are_told_apart(visit, lang, monkey
     tokens = {"en": "4,096", "es": "4.096", "ko": "4,096"}[lang]
     assert answer(page, tokens, LOCAL) == exercises.check("rooflines-local", tokens).text
     total = {"en": "2,097,152", "es": "2.097.152", "ko": "2,097,152"}[lang]
-    assert problem._common(lang)["misconceptions"]["total-batch"]["name"] in answer(
+    assert exercises.common_texts(lang)["misconceptions"]["total-batch"]["name"] in answer(
         page, total, LOCAL
     )
 
@@ -152,7 +153,7 @@ def test_every_exercise_reads_its_own_answer_and_misconceptions(visit):
     page = visit(url("en"))
     for one in exercises.all():
         variant = one.variant()
-        data = Form(variant).data()
+        data = payload(Form(variant))
         shown = page.evaluate(
             "([text, data]) => courseExercises.parsed(text, data).value",
             [variant.shown_answer, data],

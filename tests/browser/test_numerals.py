@@ -9,6 +9,7 @@ from course_lib import CourseError, exercises
 from course_lib.book.exercises import Form
 from course_lib.book.text import languages
 from course_lib.book.text.parsing import UNITS, ambiguous, page_grammar, parsed
+from course_press.outputs.exercise import html
 from course_press.pages.pandoc import ASSETS
 
 pytestmark = pytest.mark.browser
@@ -46,7 +47,7 @@ def built(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for lang in LANGS:
             patch.setenv("COURSE_LANG", lang)
-            form = Form(exercises.get("rooflines-trillion").variant()).html()
+            form = html(Form(exercises.get("rooflines-trillion").variant()))
             text = f'<!DOCTYPE html><html lang="{lang}"><meta charset="utf-8">{form}{script}'
             (out / f"{lang}.html").write_text(text, encoding="utf-8")
     return out

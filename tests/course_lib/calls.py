@@ -26,7 +26,7 @@ from course_lib import (
 from course_lib.bench import campaign as bench_plan
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
-from course_lib.book.text import writing as text
+from course_lib.book import text
 from course_lib.core import (
     Work,
     attainable,
@@ -476,12 +476,13 @@ LEFT_OUT = {
     "measured.results.compare": "takes rows of results.csv",
     "measured.results.append": "writes; see test_results",
     "measured.results.write_manifest": "writes; see test_results",
-    "book.exercises.problem.untranslated": "takes nothing",
+    "book.exercises.form.exercise": "asks; see check",
     "bench.products.bandwidth": "allocates four times the cache",
     "bench.products.ceiling": "measures",
-    "book.text.writing.code": "takes text of any kind",
-    "book.text.writing.html_block": "takes text of any kind",
-    "book.text.writing.plain": "takes text of any kind",
+    "book.text.markdown.code": "takes text of any kind",
+    "book.text.markdown.plain": "takes text of any kind",
+    "book.text.output.bundle": "takes anything that is shown",
+    "book.text.output.widget_bundle": "takes anything that is shown",
     "bench.device.torch_or_none": "takes nothing",
     "bench.device.git_commit": "takes nothing",
     "bench.device.start": "takes nothing",

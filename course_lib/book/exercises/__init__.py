@@ -1,21 +1,9 @@
 """Exercises that recognise a mistake."""
 
-from course_lib.book.exercises.form import Form
-from course_lib.book.exercises.problem import (
-    CHAPTERS,
-    FOLDER,
-    Exercise,
-    Feedback,
-    Group,
-    Variant,
-    all,
-    check,
-    exercise,
-    get,
-    phrases,
-    texts,
-    untranslated,
-)
+from course_lib.book.exercises.answers import Feedback, check
+from course_lib.book.exercises.form import Form, exercise
+from course_lib.book.exercises.problem import Exercise, Group, Variant, all, get
+from course_lib.book.exercises.wording import CHAPTERS, FOLDER, common_texts, phrases, texts
 
 __all__ = [
     "CHAPTERS",
@@ -27,9 +15,9 @@ __all__ = [
     "Variant",
     "all",
     "check",
+    "common_texts",
     "exercise",
     "get",
     "phrases",
     "texts",
-    "untranslated",
 ]

@@ -10,8 +10,7 @@ wrong in a way that others were wrong before, what was probably done.
 ('right', ('rounded-down',))
 """
 
-import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -19,54 +18,18 @@ from inspect import signature
 from math import isfinite
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from course_lib.book.text.parsing import UNITS, ambiguous, parsed
-from course_lib.book.text.writing import language, languages, n, plain
-from course_lib.core.checks import CourseError, count, known, shown
+from course_lib.book.exercises.wording import CHAPTERS, common_texts, texts
+from course_lib.book.text import UNITS, language, n
+from course_lib.core.checks import CourseError, count, known
 from course_lib.specs.accelerators import Accelerator, chip
 from course_lib.specs.configurations import model, models
-from course_lib.specs.provenance import DATA, decoded
 
-if TYPE_CHECKING:
-    from course_lib.book.exercises.form import Form
-
-__all__ = [
-    "CHAPTERS",
-    "CLOSE",
-    "FOLDER",
-    "WHOLE",
-    "Exercise",
-    "Feedback",
-    "Group",
-    "Variant",
-    "Verdict",
-    "all",
-    "check",
-    "exercise",
-    "get",
-    "phrases",
-    "texts",
-    "untranslated",
-]
-
-CHAPTERS = (
-    "hello-roofline",
-    "rooflines",
-    "memory-wall",
-    "int8-problems",
-    "bandwidth-and-profiling",
-    "network-rooflines",
-    "measured-predicted",
-)
-"""The chapters that have exercises, in the book's order."""
 CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
-FOLDER = DATA / "exercises"
 
 Verdict = Literal["right", "close", "misconception", "wrong"]
 
@@ -262,7 +225,7 @@ class Variant:
         """What to say to somebody whose number is this group's: the candidates by name, and what is
         wrong with each.
         """
-        common, ratio = _common(language()), group.value / self.answer
+        common, ratio = common_texts(language()), group.value / self.answer
         known_ones = [common["misconceptions"][name] for name in group.names]
         names = common["phrases"]["or"].join(one["name"] for one in known_ones)
         nearly = {2.0: "twice", 0.5: "half"}
@@ -308,29 +271,6 @@ def _shown(figure: Any) -> str:
     return n(value, unit, digits=digits[0] if digits else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """What `check` says of an answer. A notebook shows its text.
-
-    Attributes
-    ----------
-    verdict : ``"right"``, ``"close"``, ``"misconception"`` or ``"wrong"``.
-    names : the misconceptions that give this number.
-    text : in the page's language.
-    """
-
-    verdict: Verdict
-    names: tuple[str, ...]
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        mark = {"right": "✓", "close": "≈", "misconception": "?", "wrong": "✗"}[self.verdict]
-        return {"text/markdown": f"**{mark}** {plain(self.text)}", "text/plain": self.text}
-
-
 def all() -> tuple[Exercise, ...]:
     """Every exercise, chapter by chapter.
 
@@ -372,162 +312,3 @@ def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
     ('', True)
     """
     return _bank()[known("exercise", id, _bank(), "exercises.all() lists them")]
-
-
-def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # noqa: A002
-    """Say what an answer is: right, close, a known misconception, or wrong.
-
-    Parameters
-    ----------
-    id : of the exercise.
-    value : the answer: a number in the exercise's unit, or text with a unit of its own, ``"1.01
-        ms"``.
-    seed : of the variant; the page's own when not given.
-
-    Returns
-    -------
-    Feedback
-
-    Raises
-    ------
-    CourseError
-        If there is no such exercise, or the value is not a number in a unit of its answer.
-
-    Examples
-    --------
-    >>> check("rooflines-trillion", "1.01 ms").verdict
-    'right'
-    >>> check("rooflines-trillion", "1.01 µs").names
-    ('power-of-ten',)
-    """
-    variant = get(id).variant(seed)
-    unit = variant.exercise.unit
-    if isinstance(value, str):
-        number = parsed(value, unit, language())
-    else:
-        try:
-            number = (
-                float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
-                * UNITS[unit][""]
-            )
-            if isinstance(value, bool | np.bool_) or not isfinite(number):
-                raise TypeError
-        except (TypeError, ValueError, OverflowError):
-            said = (
-                f"value must be your answer: a finite number, or text such as '1.01 ms' (got "
-                f"{shown(value)})"
-            )
-            raise CourseError(said) from None
-    verdict, group = variant.judge(number)
-    said = (
-        variant.explained(group)
-        if group
-        else phrases()[verdict].format(answer=variant.shown_answer)
-    )
-    if isinstance(value, str) and verdict != "right" and (either := ambiguous(value, language())):
-        said += " " + phrases()["read-as"].format(read=either[0], other=either[1])
-    return Feedback(verdict, group.names if group else (), said)
-
-
-def exercise(id: str, seed: int | None = None) -> "Form":  # noqa: A002
-    """An exercise to be answered: a form on the site and in a live notebook, its question
-    elsewhere.
-
-    Parameters
-    ----------
-    id, seed : as in `check`.
-
-    Raises
-    ------
-    CourseError
-        If there is no such exercise.
-
-    Examples
-    --------
-    >>> exercise("rooflines-trillion")
-    A trillion operations, or so
-    How long does the arithmetic alone take when one H100 performs 1 TFLOP in bf16? Its dense peak is 989.4 TFLOP/s.
-    check("rooflines-trillion", "…")
-    """  # noqa: E501
-    from course_lib.book.exercises.form import Form
-
-    return Form(get(id).variant(seed))
-
-
-def texts(chapter: str, lang: str) -> Mapping[str, Any]:
-    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet
-    filled in.
-
-    Examples
-    --------
-    >>> texts("rooflines", "en")["rooflines-trillion"]["title"]
-    'A trillion operations, or so'
-    """
-    known("chapter", chapter, CHAPTERS)
-    return _decoded(f"{chapter}.{known('language', lang, languages())}.toml")
-
-
-def phrases() -> Mapping[str, str]:
-    """What forms and feedback say, in the page's language.
-
-    Examples
-    --------
-    >>> phrases()["or"]
-    ', or '
-    """
-    found: Mapping[str, str] = _common(language())["phrases"]
-    return found
-
-
-def _common(lang: str) -> Mapping[str, Any]:
-    return _decoded(f"common.{lang}.toml")
-
-
-@cache
-def _decoded(file: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = decoded(FOLDER / file, dict)
-    return found
-
-
-def untranslated() -> Iterator[tuple[str, str]]:
-    """Texts that a language lacks, has too many of, or gives other figures than the English: file,
-    and what is wrong.
-
-    Examples
-    --------
-    >>> list(untranslated())
-    []
-    """
-    wanted = {name for one in all() for name in one.misconceptions}
-    for lang in languages():
-        common = _common(lang)
-        yield from _lacks(f"common.{lang}.toml", set(common["misconceptions"]), wanted)
-        yield from _lacks(
-            f"common.{lang}.toml", set(common["phrases"]), set(_common("en")["phrases"])
-        )
-        for chapter in CHAPTERS:
-            here, english = texts(chapter, lang), texts(chapter, "en")
-            yield from _lacks(
-                f"{chapter}.{lang}.toml",
-                set(here),
-                {one.id for one in all() if one.chapter == chapter},
-            )
-            for id_ in sorted(set(here) & set(english)):
-                for name in ("title", "question", "hints", "solution"):
-                    if _figures(here[id_].get(name, "")) != _figures(
-                        english[id_].get(name, "")
-                    ) or not here[id_].get(name):
-                        yield (
-                            f"{chapter}.{lang}.toml",
-                            f"{id_}: {name} has not the {{figures}} of the English",
-                        )
-
-
-def _lacks(file: str, has: set[str], wanted: set[str]) -> Iterator[tuple[str, str]]:
-    yield from ((file, f"{name} has no text") for name in sorted(wanted - has))
-    yield from ((file, f"{name} is a text for nothing") for name in sorted(has - wanted))
-
-
-def _figures(text: str | Sequence[str]) -> list[set[str | None]]:
-    several = [text] if isinstance(text, str) else text
-    return [{name for _, name, _, _ in string.Formatter().parse(one)} - {None} for one in several]

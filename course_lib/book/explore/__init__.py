@@ -2,9 +2,10 @@
 computes live.
 """
 
-from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
+from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
 from course_lib.book.explore.operators import CHIPS, DTYPES, batch, network, roofline
+from course_lib.book.explore.views import Explorer
 
 __all__ = [
     "CHIPS",
@@ -12,10 +13,10 @@ __all__ = [
     "DTYPES",
     "MODELS",
     "Axis",
+    "ChartLayer",
     "Explorer",
     "Field",
-    "Layer",
-    "Row",
+    "TableRow",
     "batch",
     "decode",
     "network",

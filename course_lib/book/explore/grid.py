@@ -1,25 +1,20 @@
-"""An explorer: quantities computed for every choice, the controls that choose, and what is shown of
-a choice.
+"""Quantities computed for every choice, the controls that choose, and what is shown of a choice.
 
-Nothing here knows a formula: `course_lib.explore` says what is computed. What a page holds is this
-table; what a notebook with a live kernel offers computes the same quantities for any other value.
+Nothing here knows a formula: each explorer says what is computed. What a page holds is this table;
+a notebook with a live kernel computes the same quantities for any other value.
 """
 
-import hashlib
-import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.book.plot.charts import Plot
-from course_lib.book.text.writing import PREFIXED, html_block, n, t
+from course_lib.book.text import n, t
 from course_lib.core.checks import CourseError, known
 
 NONE = "–"
@@ -78,7 +73,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ChartLayer:
     """What is drawn: a mark for each place along `along`, or a line through them all where it is a
     line.
 
@@ -106,14 +101,14 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """Rows of the table beside the figure, one for each place along `along`.
 
     Parameters
     ----------
     cells : ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity.
-    along, at, color : as in `Layer`; with a color, or something to run along, the row is marked as
-        its line is.
+    along, at, color : as in `ChartLayer`; with a color, or something to run along, the row is
+        marked as its line is.
     """
 
     cells: Sequence[str]
@@ -122,12 +117,8 @@ class Row:
     color: int | None = None
 
 
-class Explorer:
-    """A figure with controls. A page shows it without a kernel; a notebook with one computes
-    whatever is chosen.
-
-    Printed into a committed notebook, and wherever there is no live kernel, it is a picture of its
-    first state.
+class Grid:
+    """Quantities for every choice, and what a figure and a table show of one.
 
     Attributes
     ----------
@@ -140,8 +131,8 @@ class Explorer:
         name: str,
         axes: Mapping[str, Axis],
         compute: Compute,
-        layers: Sequence[Layer],
-        rows: Sequence[Row],
+        layers: Sequence[ChartLayer],
+        rows: Sequence[TableRow],
         *,
         head: Sequence[str] = (),
         x_label: str,
@@ -157,10 +148,10 @@ class Explorer:
         self.head, self.x_label, self.y_label = head, x_label, y_label
         self.state()  # raises where a control cannot stand at its start
 
-    def with_axes(self, axes: Mapping[str, Axis]) -> "Explorer":
-        """The same explorer over other values."""
+    def with_axes(self, axes: Mapping[str, Axis]) -> Self:
+        """The same over other values."""
         labels = {"x_label": self.x_label, "y_label": self.y_label}
-        return Explorer(
+        return type(self)(
             self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
         )
 
@@ -217,7 +208,10 @@ class Explorer:
         ]
 
     def places(
-        self, shown: Layer | Row, state: Mapping[str, int], along: Sequence[str] | None = None
+        self,
+        shown: ChartLayer | TableRow,
+        state: Mapping[str, int],
+        along: Sequence[str] | None = None,
     ) -> Iterator[dict[str, int]]:
         """An index by axis for each place along the axes that a layer runs along, the others as the
         controls stand.
@@ -245,108 +239,36 @@ class Explorer:
             return t("never")
         return n(value, one.unit) if value == value else NONE
 
-    @cached_property
-    def payload(self) -> dict[str, Any]:
-        """What a page needs to show any state: controls, table, layers, rows. Numbers have the
-        three digits that are shown.
+    def offered(self, control: str) -> list[tuple[Any, str]]:
+        """What a control chooses from and how it is shown: the page's values, and those that only
+        a live kernel computes.
         """
-        return {
-            "texts": {name: list(self.texts(name)) for name in self.axes if self.texts(name)},
-            "start": self.state(),
-            "sizes": {name: len(axis.values) for name, axis in self.axes.items() if not axis.of},
-            "fields": {name: _packed(one) for name, one in self.fields.items()},
-            "layers": [_plain(layer) for layer in self.layers],
-            "rows": [_plain(row) for row in self.rows],
-            "prefixed": PREFIXED,
-            "none": NONE,
-            "never": t("never"),
-        }
+        axis = self.axes[self.axes[control].of or control]
+        return [*zip(axis.values, self.texts(control), strict=True), *axis.more]
 
-    @property
-    def id(self) -> str:
-        """A name that its content decides, so that several share a page and a rebuild changes
-        nothing.
+    def at(self, chosen: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """The same holding exactly this choice, whatever its values, and the choice as `state`
+        takes it.
+
+        An axis that a line runs along keeps its values and gets the chosen one besides; any other
+        has the chosen one alone.
         """
-        content = json.dumps([self.name, self.payload], ensure_ascii=False)
-        return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-
-    def plot(self, **chosen: Any) -> Plot:
-        """The figure of a choice as a picture, as `shown` is its table."""
-        from course_lib.book.explore.views import drawn
-
-        return drawn(self, self.state(**chosen))
-
-    def html(self) -> str:
-        """The explorer as an element of a page, complete without a script; `explore.html` of the
-        press brings it to life.
-        """
-        from course_lib.book.explore.views import printed
-
-        return printed(self)
-
-    def widget(self) -> Any:
-        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
-        computes it.
-
-        Raises
-        ------
-        CourseError
-            If ipywidgets is not installed.
-        """
-        from course_lib.book.explore.views import widget
-
-        return widget(self)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if os.environ.get("COURSE_PRINT") == "site":
-            return dict(html_block(self.html()))
-        bundle: dict[str, Any] = {"image/png": self.plot().png()}
-        if "COURSE_PRINT" not in os.environ:
-            from course_lib.book.explore.views import view
-
-            bundle |= view(self)
-        return bundle
-
-    def __repr__(self) -> str:
-        return f"explore.{self.name}()"
-
-
-def short(value: float, unit: str) -> str:
-    """A number with the digits that `n` writes, for JavaScript to read: a zero at the end says that
-    it was rounded.
-
-    Examples
-    --------
-    >>> short(989.4e12, "FLOP/s"), short(16384.0, ""), short(7.196e-3, "s"), short(0.5, "s")
-    ('9.89e14', '16384', '0.00720', '0.5')
-    """
-    if unit not in PREFIXED and float(value).is_integer():
-        return str(int(value))
-    exact = math.isclose(float(f"{value:.2e}"), value, rel_tol=1e-12)
-    text = f"{value:.3g}" if exact else f"{value:#.3g}".rstrip(".")
-    return text.replace("e+", "e").replace("e-0", "e-")
-
-
-def _packed(one: Field) -> dict[str, Any]:
-    # One string: half the size of a JSON array, whose encoder would write 9.89e14 as
-    # 989000000000000.0.
-    flat = np.asarray(one.values, dtype=float).ravel()
-    if one.words:  # a digit is enough for few words
-        numbers = "".join("-" if value != value else str(int(value)) for value in flat)
-    else:
-        numbers = ",".join(_number(value, one.unit) for value in flat)
-    return {"axes": one.axes, "unit": one.unit, "words": one.words, "values": numbers}
-
-
-def _number(value: float, unit: str) -> str:
-    if value != value:
-        return ""
-    return "Infinity" if math.isinf(value) else short(value, unit)
-
-
-def _plain(shown: Layer | Row) -> dict[str, Any]:
-    return {
-        name: value
-        for name in shown.__slots__
-        if (value := getattr(shown, name)) not in ("", (), {}, None)
-    }
+        runs = {axis for layer in self.layers for axis in layer.along}
+        axes = {}
+        for name, axis in self.axes.items():
+            start = chosen[name] if axis.label else axis.start
+            axes[name] = replace(axis, start=start)
+            if axis.of or (not axis.label and name in runs):
+                continue
+            picked = [
+                chosen[control]
+                for control, other in self.axes.items()
+                if other.label and name in (control, other.of)
+            ]
+            texts = dict(self.offered(name))
+            values = (
+                sorted({*axis.values, *picked}) if name in runs else list(dict.fromkeys(picked))
+            )
+            shown = () if axis.numeric else tuple(texts[value] for value in values)
+            axes[name] = replace(axis, values=tuple(values), texts=shown, start=start)
+        return self.with_axes(axes), dict(chosen)

@@ -17,44 +17,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
+from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.operators import (
     CHIPS,
-    DTYPES,
     Choices,
-    batch,
     bounds,
     format_of,
     names,
-    network,
     other_chips,
     peak_of,
     places,
-    roofline,
     shape,
 )
-from course_lib.book.text.writing import t
+from course_lib.book.explore.views import Explorer
+from course_lib.book.text import t
 from course_lib.specs.accelerators import chip
 from course_lib.specs.configurations import Transformer, model, models
 from course_lib.specs.resolve import transformer
 from course_lib.workloads import llm
 
-__all__ = [
-    "CHIPS",
-    "CONTEXT",
-    "DTYPES",
-    "MODELS",
-    "Axis",
-    "Explorer",
-    "Field",
-    "Layer",
-    "Row",
-    "batch",
-    "decode",
-    "network",
-    "roofline",
-    "upgrade",
-]
+__all__ = ["CONTEXT", "MODELS", "decode", "upgrade"]
 
 MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
 CONTEXT = 1024
@@ -122,17 +104,17 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
         axes,
         compute,
         [
-            Layer("level", "", "rates", color=1, name="FLOP/s"),
-            Layer("level", "", "widths", color=2, name="B/s"),
-            Layer("line", "batch", "gain", ("batch",), color=0, name="T/T′"),
-            Layer("dot", "batch", "gain", color=0),
+            ChartLayer("level", "", "rates", color=1, name="FLOP/s"),
+            ChartLayer("level", "", "widths", color=2, name="B/s"),
+            ChartLayer("line", "batch", "gain", ("batch",), color=0, name="T/T′"),
+            ChartLayer("dot", "batch", "gain", color=0),
         ],
         [
-            Row(("@chip", "time", "bound", "fit")),
-            Row(("@to", "to_time", "to_bound", "to_fit")),
-            Row((f"={t('speed-up')}", "gain", "=", "="), color=0),
-            Row((f"={t('peak-ratio')}", "rates", "=", "="), color=1),
-            Row((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=2),
+            TableRow(("@chip", "time", "bound", "fit")),
+            TableRow(("@to", "to_time", "to_bound", "to_fit")),
+            TableRow((f"={t('speed-up')}", "gain", "=", "="), color=0),
+            TableRow((f"={t('peak-ratio')}", "rates", "=", "="), color=1),
+            TableRow((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=2),
         ],
         head=("", "T", t("bound"), t("memory")),
         x_label="B",
@@ -219,18 +201,18 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         axes,
         compute,
         [
-            Layer("rule", "limit", color=1, name="max B"),
-            Layer("line", "time", "inside", ("batch",), color=0, name="@chip"),
-            Layer("dash", "time", "outside", ("batch",), color=0),
-            Layer("dot", "time", "rate", color=0),
+            ChartLayer("rule", "limit", color=1, name="max B"),
+            ChartLayer("line", "time", "inside", ("batch",), color=0, name="@chip"),
+            ChartLayer("dash", "time", "outside", ("batch",), color=0),
+            ChartLayer("dot", "time", "rate", color=0),
         ],
         [
-            Row((f"={t('latency')}", "time"), color=0),
-            Row((f"={t('throughput')}", "rate"), color=0),
-            Row((f"={t('bound')}", "bound")),
-            Row((f"={t('memory-needed')}", "needed")),
-            Row((f"={t('memory')}", "available")),
-            Row((f"={t('largest-batch')}", "most"), color=1),
+            TableRow((f"={t('latency')}", "time"), color=0),
+            TableRow((f"={t('throughput')}", "rate"), color=0),
+            TableRow((f"={t('bound')}", "bound")),
+            TableRow((f"={t('memory-needed')}", "needed")),
+            TableRow((f"={t('memory')}", "available")),
+            TableRow((f"={t('largest-batch')}", "most"), color=1),
         ],
         x_label="T (s)",
         y_label="P (tokens/s)",

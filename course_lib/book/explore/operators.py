@@ -9,8 +9,9 @@ import numpy as np
 
 from course_lib import network as net
 from course_lib import ops
-from course_lib.book.explore.grid import Axis, Explorer, Field, Layer, Row
-from course_lib.book.text.writing import n, t
+from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_lib.book.explore.views import Explorer
+from course_lib.book.text import n, t
 from course_lib.core.bounds import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
 from course_lib.core.bounds import roofline as bound_of
 from course_lib.core.checks import known
@@ -125,9 +126,9 @@ def roofline(
         "roofline",
         axes,
         compute,
-        [Layer("line", "x", "y", ("corner",), at, len(at), "@chip") for at in sides]
-        + [Layer("dot", "I", "rate", (), at, len(at)) for at in sides],
-        [Row(cells, (), at, len(at)) for at in reversed(sides)],
+        [ChartLayer("line", "x", "y", ("corner",), at, len(at), "@chip") for at in sides]
+        + [ChartLayer("dot", "I", "rate", (), at, len(at)) for at in sides],
+        [TableRow(cells, (), at, len(at)) for at in reversed(sides)],
         head=(t("chip"), "I*", "I", "P", "T", t("bound")),
         x_label="I (FLOP/B)",
         y_label="P (FLOP/s)",
@@ -204,11 +205,11 @@ def batch(
         axes,
         compute,
         [
-            Layer("line", "size", "rate", ("chip", "B"), name="@chip", bend=("first", "peak")),
-            Layer("turn", "first", "peak", ("chip",)),
-            Layer("dot", "size", "rate", ("chip",)),
+            ChartLayer("line", "size", "rate", ("chip", "B"), name="@chip", bend=("first", "peak")),
+            ChartLayer("turn", "first", "peak", ("chip",)),
+            ChartLayer("dot", "size", "rate", ("chip",)),
         ],
-        [Row(("@chip", "rate", "time", "bound", "first"), ("chip",))],
+        [TableRow(("@chip", "rate", "time", "bound", "first"), ("chip",))],
         head=(t("chip"), "P", "T", t("bound"), "B*"),
         x_label="B",
         y_label="P (FLOP/s)",
@@ -288,21 +289,21 @@ def network(*, B: int = 512) -> Explorer:
         "comms": (t("network-time"), "$T_{network}$"),
     }
     drawn = [
-        Layer("line", "size", name, ("B",), color=i, name=symbol)
+        ChartLayer("line", "size", name, ("B",), color=i, name=symbol)
         for i, (name, (_, symbol)) in enumerate(parts.items())
     ]
     return Explorer(
         "network",
         axes,
         compute,
-        [*drawn, *(Layer("dot", "size", name, color=i) for i, name in enumerate(parts))],
+        [*drawn, *(ChartLayer("dot", "size", name, color=i) for i, name in enumerate(parts))],
         [
             *(
-                Row((f"={word}", name), color=i)
+                TableRow((f"={word}", name), color=i)
                 for i, (name, (word, _)) in enumerate(parts.items())
             ),
-            Row((f"={t('bound')}", "bound")),
-            Row((f"={t('enough-width')}", "width")),
+            TableRow((f"={t('bound')}", "bound")),
+            TableRow((f"={t('enough-width')}", "width")),
         ],
         x_label="B",
         y_label="T (s)",

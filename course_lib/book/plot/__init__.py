@@ -1,17 +1,8 @@
 """Figures, one function a kind."""
 
-from course_lib.book.plot.charts import (
-    GRID,
-    INK,
-    LINES,
-    MARKERS,
-    SHADES,
-    Plot,
-    parity,
-    roofline,
-    sweep,
-)
+from course_lib.book.plot.charts import parity, roofline, sweep
 from course_lib.book.plot.diagram import Diagram, flow
+from course_lib.book.plot.figure import GRID, INK, LINES, MARKERS, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
 
 __all__ = [

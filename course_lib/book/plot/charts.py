@@ -1,163 +1,27 @@
-"""Figures: one function a kind. They carry symbols, units and names; words belong in captions."""
+"""Charts, one function a kind. They carry symbols, units and names; words belong in captions."""
 
-import hashlib
-import io
-import os
-import re
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.scale import LogScale, LogTransform
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from course_lib.book.plot.labels import MUTED, NARROW, WIDE, Labels, Name
-from course_lib.book.text.writing import html_block, n
+from course_lib.book.plot.figure import (
+    INK,
+    LINES,
+    MARKERS,
+    SHADES,
+    STYLE,
+    Plot,
+    log_axes,
+    name_ends,
+)
+from course_lib.book.plot.labels import MUTED, Name
 from course_lib.core.bounds import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 
-__all__ = ["LINES", "MARKERS", "SHADES", "Plot", "parity", "roofline", "sweep"]
-
-INK, GRID = "#1f2430", "#d9dde3"
-LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
-MARKERS = "osD^vP"
-SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
-# The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
-_TOKENS = {
-    INK: "ink",
-    MUTED: "muted",
-    GRID: "grid",
-    **{color: str(i) for i, color in enumerate(LINES, 1)},
-    **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
-}
-_STYLE: dict[Any, Any] = {
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 2,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "course",
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-}
-_DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
-_DOT_STYLE = re.compile(r' style="([^"]*)"')
-
-
-class Plot:
-    """A finished figure. A notebook shows it as PNG; on the site it is an SVG in the page's
-    colours, and a narrow twin.
-
-    Attributes
-    ----------
-    figure : the matplotlib figure, to change or save.
-    """
-
-    def __init__(
-        self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()
-    ) -> None:
-        self.figure, self._labels = figure, Labels(figure, names, marks)
-        self._labels.place(WIDE)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if os.environ.get("COURSE_PRINT") == "site":
-            return dict(html_block(f'<div class="sizes">{self.svg()}{self.svg(narrow=True)}</div>'))
-        return {"image/png": self.png()}
-
-    def __repr__(self) -> str:
-        return "Plot()"
-
-    def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
-        """Name the dot at this place, where no other name, dot or line is in the way; with a line
-        to it from further off.
-        """
-        self._labels.dots.append((label, x, y, fontsize))
-        self._labels.place(WIDE)
-
-    def png(self) -> bytes:
-        """The figure as PNG, the same bytes for the same figure."""
-        with mpl.rc_context(_STYLE):
-            self._labels.place(WIDE)
-            buffer = io.BytesIO()
-            self.figure.savefig(
-                buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None}
-            )
-        return buffer.getvalue()
-
-    def svg(self, *, narrow: bool = False) -> str:
-        """The figure as an `<svg>` element whose colours and font are CSS variables of the page;
-        for a phone if narrow.
-        """
-        with mpl.rc_context(_STYLE), self._labels.narrow() if narrow else nullcontext():
-            self._labels.place(NARROW if narrow else WIDE)
-            buffer = io.StringIO()
-            # Not by savefig, which draws everything once more before.
-            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
-        svg = buffer.getvalue()
-        svg = svg[svg.index("<svg") :]
-        # A rule for every element would hold for the whole page; the root's own style is inherited
-        # just as well.
-        svg = re.sub(
-            r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL
-        )
-        size = "narrow" if narrow else "wide"
-        svg = svg.replace(
-            "<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1
-        )
-        # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits
-        # would be half of the page.
-        svg = re.sub(
-            r"<use [^>]*>",
-            lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]),
-            re.sub(r"\n\s+<", "\n<", svg),
-        )
-        svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
-        svg = _DOTS.sub(_styled_together, svg)
-        svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-        svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
-        svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
-        # Several figures share a page: only ids that are pointed at stay, under a name of the
-        # figure's own.
-        used = {
-            name: str(i)
-            for i, name in enumerate(
-                dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
-            )
-        }
-        svg = re.sub(
-            r' id="([^"]+)"', lambda name: f' id="@{used[name[1]]}"' if name[1] in used else "", svg
-        )
-        svg = re.sub(r"(url\(#|href=\"#)([^\")]+)", lambda name: f"{name[1]}@{used[name[2]]}", svg)
-        own = (
-            "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
-        )  # an id that starts with a digit is no XML name
-        svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
-        svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
-        return re.sub(
-            "|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg
-        )
-
-
-def _styled_together(dots: re.Match[str]) -> str:
-    """Many dots of one style say it once."""
-    given, inside = dots.groups()
-    styles = set(_DOT_STYLE.findall(inside))
-    if len(styles) != 1 or "style=" in given:
-        return dots[0]
-    return f'<g{given} style="{styles.pop()}">{_DOT_STYLE.sub("", inside)}</g>'
+__all__ = ["parity", "roofline", "sweep"]
 
 
 def roofline(
@@ -197,8 +61,8 @@ def roofline(
     marks = {
         label: float(positive(f"marks[{label!r}]", value)) for label, value in (marks or {}).items()
     }
-    with mpl.rc_context(_STYLE):
-        figure, axes = _axes("I (FLOP/B)", "FLOP/s")
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes("I (FLOP/B)", "FLOP/s")
         tops, floors = [], []
         ridges = sorted(float(ridge(*roof)) for roof in roofs.values())
         for i, (peak, bandwidth) in enumerate(roofs.values()):
@@ -228,7 +92,7 @@ def roofline(
             edges = [low, ridges[0], ridges[-1], high]
             for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
                 axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
-        names = _label_roofs(axes, roofs, low, high)
+        names = _name_roofs(axes, roofs, low, high)
         feet = []
         for label, value in marks.items():
             axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
@@ -280,8 +144,8 @@ def sweep(
     >>> _ = plot.sweep([1, 10, 100], {"$2B$": [2, 20, 200]}, x_label="B", y_label="FLOP/B")
     """
     xs = np.asarray(positive("x", x))
-    with mpl.rc_context(_STYLE):
-        figure, axes = _axes(x_label, y_label)
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes(x_label, y_label)
         ends = []
         for i, (label, values) in enumerate(lines.items()):
             y = np.asarray(positive(f"lines[{label!r}]", values))
@@ -315,59 +179,11 @@ def sweep(
             feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
         axes.set_xlim(xs[0], xs[-1])
         axes.margins(y=0.12)
-        names = _label_ends(axes, ends)
+        names = name_ends(axes, ends)
     return Plot(figure, names, feet)
 
 
-class _Rounded(LogTransform):
-    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a
-    figure in its pixels.
-    """
-
-    def transform_non_affine(self, values: Any) -> Any:
-        return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
-
-
-class _Log(LogScale):
-    """A logarithmic axis that is drawn the same on every processor."""
-
-    def get_transform(self) -> LogTransform:
-        return _Rounded(10)
-
-
-def _axes(x_label: str, y_label: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=WIDE, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(numticks=12))
-        axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(_tick))
-    axes.grid(visible=True, zorder=0)
-    return figure, axes
-
-
-def _tick(value: float, _: int) -> str:
-    if 0.001 < value < 10_000:
-        return n(value)
-    return n(value, sci=True).removeprefix("1 × ")
-
-
-def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
-    """Name lines, by where they end, what they are called and their colour, right of their ends."""
-    beside: dict[str, Any] = {
-        "xycoords": "axes fraction",
-        "textcoords": "offset points",
-        "va": "center",
-        "fontweight": "bold",
-    }
-    return [
-        Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end)
-        for end, label, color in ends
-    ]
-
-
-def _label_roofs(
+def _name_roofs(
     axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float
 ) -> list[Name]:
     """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
@@ -376,7 +192,7 @@ def _label_roofs(
     for i, (label, (peak, bandwidth)) in enumerate(roofs.items()):
         color = LINES[i % len(LINES)]
         if peaks.count(peak) == 1:
-            names += _label_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
+            names += name_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
             continue
         # The steepest roof is named above its slope and the others below theirs, clear of one
         # another.
@@ -440,9 +256,9 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     )
     if not every.size:
         raise CourseError("points must hold at least one label: (predicted, measured)")
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         place: dict[str, Any]
-        figure, axes = _axes(f"ŷ ({unit})", f"y ({unit})")
+        figure, axes = log_axes(f"ŷ ({unit})", f"y ({unit})")
         low, high = float(every.min()) / 2, float(every.max()) * 2
         for ratio, name, dash in (
             (0.5, "½×", (0, (3, 3))),

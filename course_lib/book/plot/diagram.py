@@ -3,15 +3,14 @@ the page's language.
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 from unicodedata import east_asian_width
 
-from course_lib.book.plot.charts import GRID, INK, SHADES
+from course_lib.book.plot.figure import GRID, INK, SHADES
 from course_lib.book.plot.labels import MUTED
-from course_lib.book.text.writing import html_block
+from course_lib.book.text import Shown
 from course_lib.core.checks import CourseError
 
 __all__ = ["Diagram", "flow"]
@@ -30,7 +29,7 @@ _WIDE, _NARROW = 1.0, 0.53
 """Of the font's size: what an East Asian and a Latin letter take."""
 
 
-class Diagram:
+class Diagram(Shown):
     """A finished diagram: an SVG with its text as text, a title, and a description that says it in
     a sentence a fork.
 
@@ -46,16 +45,12 @@ class Diagram:
     def __repr__(self) -> str:
         return "Diagram()"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        if os.environ.get("COURSE_PRINT") == "site":
-            return html_block(f'<div class="sizes">{self.markup}{self.narrow}</div>')
-        # A notebook may be dark and has no colours of the page: dark letters need paper of their
-        # own.
-        return {
-            "image/svg+xml": self.markup.replace(
-                "<!--paper-->", '<rect width="100%" height="100%" fill="white"/>'
-            )
-        }
+    def static_bundle(self) -> dict[str, Any]:
+        """What a notebook without a kernel shows: it may be dark and has no colours of the page, so
+        that dark letters need paper of their own.
+        """
+        paper = '<rect width="100%" height="100%" fill="white"/>'
+        return {"image/svg+xml": self.markup.replace("<!--paper-->", paper)}
 
 
 def flow(

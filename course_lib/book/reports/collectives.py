@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import network
-from course_lib.book.text.writing import n, plain, table
+from course_lib.book.text import n, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.rows import LOCAL, Manifest, Row
 
 if TYPE_CHECKING:
-    from course_lib.book.plot.charts import Plot
+    from course_lib.book.plot import Plot
 
 FUNCTIONS = {
     "all-reduce": network.all_reduce,
@@ -136,7 +136,7 @@ def plot(rows: Sequence[Row]) -> "Plot":
     CourseError
         If there are too few all-reduces to fit a link.
     """
-    from course_lib.book.plot.charts import sweep
+    from course_lib.book.plot import sweep
 
     found, measured = fits(rows), _last(rows)
     if ABOUT not in found:

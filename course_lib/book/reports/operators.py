@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from course_lib.book.text.writing import n, plain, table
+from course_lib.book.text import n, plain, table
 from course_lib.core.bounds import attainable
 from course_lib.core.checks import CourseError
 from course_lib.measured.rows import Manifest, Row
 
 if TYPE_CHECKING:
-    from course_lib.book.plot.charts import Plot
+    from course_lib.book.plot import Plot
 
 OPERATORS = ("chain", "softmax", "norm", "attention")
 SLOW = ("path=eager", "path=math")
@@ -159,7 +159,7 @@ def plot(rows: Sequence[Row]) -> "Plot":
     CourseError
         If the two roofs were not both measured, or the rows are of several devices.
     """
-    from course_lib.book.plot.charts import LINES, roofline
+    from course_lib.book.plot import LINES, roofline
 
     peak, bandwidth = roofs(rows)
     dots = [

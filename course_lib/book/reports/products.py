@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from course_lib.book.text.writing import n, plain, table
+from course_lib.book.text import n, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS
 from course_lib.measured.rows import Manifest, Row, apart, timed
@@ -14,7 +14,7 @@ from course_lib.measured.rows import Manifest, Row, apart, timed
 __all__ = ["gap", "plot", "report"]
 
 if TYPE_CHECKING:
-    from course_lib.book.plot.charts import Plot
+    from course_lib.book.plot import Plot
 
 NO_GAP = 0.85
 """Fraction of the peak from which nothing is left to explain: the best shape found on an A100
@@ -177,7 +177,7 @@ def plot(
     ... ])
     Plot()
     """
-    from course_lib.book.plot.charts import LINES, roofline
+    from course_lib.book.plot import LINES, roofline
 
     # A name is no formula, whatever it holds.
     measured = [

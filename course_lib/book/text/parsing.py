@@ -5,6 +5,7 @@ and units.
 import re
 from math import isfinite
 
+from course_lib.book.text.numbers import marks
 from course_lib.core.checks import CourseError, known
 
 _RATES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -52,10 +53,6 @@ UNITS: dict[str, dict[str, float]] = {
 base units.
 """
 
-SEPARATORS = {"es": (",", ".")}
-"""Decimal mark and mark between thousands, where a language does not write 1,200.5. Spaces may part
-thousands in all.
-"""
 _SPACES = " \u00a0\u2009\u202f"
 EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
 """A number whose one mark may part thousands or decimals."""
@@ -68,9 +65,9 @@ def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
     grouped = rf"[1-9][0-9]{{0,2}}(?:[{re.escape(thousands)}{_SPACES}][0-9]{{3}})+(?![0-9])(?:{re.escape(decimal)}[0-9]+)?"  # noqa: E501
     # A point that cannot part thousands is a decimal point in Spanish too: much of America writes
     # one.
-    marks = "[.,]" if decimal == "," else re.escape(decimal)
+    point = "[.,]" if decimal == "," else re.escape(decimal)
     return re.compile(
-        rf"([+-]?)(?:({grouped})|([0-9]+(?:{marks}[0-9]+)?|{marks}[0-9]+)){_POWER}", re.IGNORECASE
+        rf"([+-]?)(?:({grouped})|([0-9]+(?:{point}[0-9]+)?|{point}[0-9]+)){_POWER}", re.IGNORECASE
     )
 
 
@@ -83,13 +80,13 @@ def page_grammar(lang: str) -> dict[str, str]:
     >>> page_grammar("es")["decimal"]
     ','
     """
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     return {
         "number": _pattern(decimal, thousands).pattern,
         "decimal": decimal,
         "thousands": thousands,
         "either": EITHER,
-        "both": decimal + thousands if lang in SEPARATORS else thousands,
+        "both": decimal + thousands if decimal == "," else thousands,
     }
 
 
@@ -119,7 +116,7 @@ def parsed(text: str, unit: str, lang: str) -> float:
     1.0107
     """
     factors = UNITS[known("unit", unit, UNITS)]
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
@@ -152,10 +149,10 @@ def ambiguous(text: str, lang: str) -> tuple[str, str] | None:
     >>> ambiguous("1.010 ms", "en"), ambiguous("1.0107 ms", "es")
     (None, None)
     """
-    decimal, thousands = SEPARATORS.get(lang, (".", ","))
+    decimal, _, thousands, _ = marks(lang)
     plain = _plain(text)
     found = re.match(EITHER, plain)
-    if not found or (found[3] == decimal and lang not in SEPARATORS):
+    if not found or (found[3] == decimal == "."):
         return None
     rest = plain[found.end() :]
     several, part = (f"{found[1]}{found[2]}{mark}{found[4]}{rest}" for mark in ("", decimal))

@@ -13,6 +13,10 @@ def site(monkeypatch):
     monkeypatch.setenv("COURSE_PRINT", "site")
 
 
+def printed(made):
+    return made._repr_mimebundle_()["text/markdown"]
+
+
 def test_rows_have_the_same_columns_and_si_units():
     rows = tables.chip_rows()
     assert [row["key"] for row in rows] == list(chips())
@@ -38,10 +42,10 @@ def test_every_figure_in_a_table_leads_to_the_row_that_says_where_it_is_from(sit
     import re
 
     shown = "".join(
-        repr(make())
+        printed(make())
         for make in (tables.chip_table, tables.peak_table, tables.link_table, tables.dispute_table)
     )
-    rows = tables.figure_tables()._repr_mimebundle_()["text/markdown"]
+    rows = printed(tables.figure_tables())
     targets = set(re.findall(r"\{#(spec-[\w-]+)\}", rows)) | set(
         re.findall(r'id="(spec-[\w-]+)"', rows)
     )
@@ -54,7 +58,7 @@ def test_every_figure_in_a_table_leads_to_the_row_that_says_where_it_is_from(sit
 def test_a_figure_carries_its_value_in_si_units_for_the_page_to_sort_by(site):
     import re
 
-    shown = repr(tables.chip_table()) + repr(tables.link_table())
+    shown = printed(tables.chip_table()) + printed(tables.link_table())
     figures = {
         re.sub(r"[^a-z0-9-]", "-", f"spec-{key}-{name}"): f.si
         for key in chips()
@@ -72,7 +76,7 @@ def test_on_the_site_each_chip_folds_and_rows_are_cards_and_a_notebook_has_plain
 ):
     def shown():
         return [
-            made()._repr_mimebundle_()["text/markdown"]
+            printed(made())
             for made in (tables.figure_tables, tables.dispute_table, tables.source_table)
         ]
 
@@ -94,8 +98,8 @@ def test_disputes_are_marked_and_listed(site):
 
 
 def test_in_a_notebook_nothing_points_at_what_is_not_there():
-    assert "](#" not in repr(tables.chip_table()) + repr(tables.figure_tables())
-    assert "base64" not in repr(tables.Downloads({"chips.csv": "a"}))
+    assert "](#" not in printed(tables.chip_table()) + printed(tables.figure_tables())
+    assert "base64" not in printed(tables.Downloads({"chips.csv": "a"}))
 
 
 def test_prices_have_a_date_and_a_source():

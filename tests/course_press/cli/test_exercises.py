@@ -131,7 +131,7 @@ def test_check_finds_an_exercise_that_does_not_exist(tmp_path):
 def test_check_finds_a_text_that_is_missing(tmp_path, monkeypatch):
     book = Copy(tmp_path / "book")
     monkeypatch.setattr(
-        exercises, "untranslated", lambda: [("rooflines.ko.toml", "rooflines-dot has no text")]
+        check, "untranslated", lambda: [("rooflines.ko.toml", "rooflines-dot has no text")]
     )
     assert any(
         "rooflines-dot has no text" in str(finding) for finding in check.check_book(book.root)

@@ -9,9 +9,11 @@ from lxml import html
 
 from course_lib import chip, exercises, plot, results, table, tables
 from course_lib.book.reports import products
-from course_lib.book.text import Markdown, code, glossary, html_block, plain
+from course_lib.book.text import Markdown, code, glossary, plain
 from course_lib.specs import DATA
 from course_lib.specs import accelerators as specs
+from course_press.outputs import html_block
+from course_press.outputs.figure import page_svg
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -98,7 +100,7 @@ def test_a_chip_of_any_name_is_text_on_every_table_and_figure(tmp_path, monkeypa
         tables.dispute_table(),
     ]
     for made in [
-        *map(repr, shown),
+        *(one._repr_mimebundle_()["text/markdown"] for one in shown),
         plot.roofline({mine.name: (1e12, 1e9)})._repr_mimebundle_()["text/markdown"],
     ]:
         found = read(made)
@@ -126,7 +128,7 @@ def test_a_device_of_any_name_is_text_in_reports_and_figures():
             intensity=2731,
         ),
     ]
-    svg = products.plot(rows).svg()
+    svg = page_svg(products.plot(rows))
     assert "<img" not in svg
     assert "&lt;img" in svg
     found = read(products.report(rows, results.Manifest(lab="lab", command="x")))
@@ -137,7 +139,7 @@ def test_a_device_of_any_name_is_text_in_reports_and_figures():
 def test_everything_else_that_pages_show_of_data_holds_no_markup_of_its_own(monkeypatch):
     monkeypatch.setenv("COURSE_PRINT", "site")
     for made in (glossary(), tables.source_table(), tables.price_table(), tables.model_table()):
-        tags = {element.tag for element in read(repr(made)).iter()}
+        tags = {element.tag for element in read(made._repr_mimebundle_()["text/markdown"]).iter()}
         assert tags <= {
             "div",
             "table",

@@ -1,0 +1,51 @@
+"""Texts of exercises: each language has what the English has, with the same figures."""
+
+import string
+from collections.abc import Iterator, Sequence
+
+from course_lib.book.exercises import CHAPTERS, all, common_texts, texts
+from course_lib.book.text import languages
+
+
+def untranslated() -> Iterator[tuple[str, str]]:
+    """Texts that a language lacks, has too many of, or gives other figures than the English: file,
+    and what is wrong.
+
+    Examples
+    --------
+    >>> list(untranslated())
+    []
+    """
+    wanted = {name for one in all() for name in one.misconceptions}
+    for lang in languages():
+        common = common_texts(lang)
+        yield from _lacks(f"common.{lang}.toml", set(common["misconceptions"]), wanted)
+        yield from _lacks(
+            f"common.{lang}.toml", set(common["phrases"]), set(common_texts("en")["phrases"])
+        )
+        for chapter in CHAPTERS:
+            here, english = texts(chapter, lang), texts(chapter, "en")
+            yield from _lacks(
+                f"{chapter}.{lang}.toml",
+                set(here),
+                {one.id for one in all() if one.chapter == chapter},
+            )
+            for id_ in sorted(set(here) & set(english)):
+                for name in ("title", "question", "hints", "solution"):
+                    if _figures(here[id_].get(name, "")) != _figures(
+                        english[id_].get(name, "")
+                    ) or not here[id_].get(name):
+                        yield (
+                            f"{chapter}.{lang}.toml",
+                            f"{id_}: {name} has not the {{figures}} of the English",
+                        )
+
+
+def _lacks(file: str, has: set[str], wanted: set[str]) -> Iterator[tuple[str, str]]:
+    yield from ((file, f"{name} has no text") for name in sorted(wanted - has))
+    yield from ((file, f"{name} is a text for nothing") for name in sorted(has - wanted))
+
+
+def _figures(text: str | Sequence[str]) -> list[set[str | None]]:
+    several = [text] if isinstance(text, str) else text
+    return [{name for _, name, _, _ in string.Formatter().parse(one)} - {None} for one in several]

@@ -1,0 +1,82 @@
+"""An exercise as a form of a page, which `exercises.html` brings to life."""
+
+import json
+import re
+from html import escape
+from typing import Any
+
+from course_lib import t
+from course_lib.book.exercises import Form, phrases
+from course_lib.book.exercises.form import capital
+from course_lib.book.text import UNITS, language, page_grammar
+
+_IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
+"""The space between a number and its unit, or between its thousands: no line ends there."""
+
+
+def html(form: Form) -> str:
+    """A form that works without a kernel; without a script the question, hints and the solution
+    can still be read.
+    """
+    name, one = f"exercise-{form.variant.exercise.id}", form.variant
+    unit = f" ({escape(one.exercise.unit)})" if one.exercise.unit else ""
+    steps = "\n".join(
+        f"<details><summary>{escape(s)}</summary><p>{_prose(text)}</p></details>"
+        for s, text in form.steps()
+    )
+    # The script block may hold no "<": "</script>" would end it.
+    data = json.dumps(payload(form), ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
+    return f"""<div class="exercise" id="{name}" role="group" aria-labelledby="{name}-title">
+<p class="exercise-title" id="{name}-title">{escape(capital(t("exercise")))}: {escape(one.text("title"))}</p>
+<p>{_prose(one.text("question"))}</p>
+<form hidden><label for="{name}-answer">{escape(phrases()["yours"])}{unit}</label>
+<input id="{name}-answer" type="text" autocomplete="off" autocapitalize="off" spellcheck="false"
+ aria-describedby="{name}-example">
+<button type="submit">{escape(capital(t("check-answer")))}</button>
+<small id="{name}-example">{escape(phrases()["example"])}</small></form>
+<p class="exercise-said" role="status"></p>
+{steps}
+<script type="application/json">{data}</script>
+</div>"""  # noqa: E501
+
+
+def payload(form: Form) -> dict[str, Any]:
+    """All that a page without a kernel needs to judge an answer: Python has computed every
+    number and every text.
+    """
+    one, said = form.variant, phrases()
+    fixed = (
+        "right",
+        "close",
+        "wrong",
+        "unreadable",
+        "unit",
+        "read-as",
+        "progress",
+        "export",
+        "clear",
+        "sure",
+        "cleared",
+        "file",
+    )
+    shown = {
+        "answer": one.shown_answer,
+        "unit": one.exercise.unit or said["number"],
+        "right": "{right}",
+        "all": "{all}",
+        "read": "{read}",
+        "other": "{other}",
+    }
+    return {
+        "id": one.exercise.id,
+        "right": one.right,
+        "near": one.near,
+        "groups": [[group.low, group.high, one.explained(group)] for group in one.groups],
+        "units": UNITS[one.exercise.unit],
+        **page_grammar(language()),
+        "said": {name: said[name].format(**shown) for name in fixed},
+    }
+
+
+def _prose(text: str) -> str:
+    return _IN_NUMBER.sub("\u00a0", escape(text))

@@ -1,0 +1,80 @@
+"""Figures as SVG in a page's colours, each with a narrow twin for a phone."""
+
+import hashlib
+import re
+
+from course_lib.book.plot import GRID, INK, LINES, MUTED, SHADES, Diagram, Plot
+
+# The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
+_TOKENS = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    **{color: str(i) for i, color in enumerate(LINES, 1)},
+    **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
+}
+_DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
+_DOT_STYLE = re.compile(r' style="([^"]*)"')
+
+
+def html(shown: Plot | Diagram) -> str:
+    """A figure and its twin."""
+    if isinstance(shown, Diagram):
+        sizes = [shown.markup, shown.narrow]
+    else:
+        sizes = [page_svg(shown), page_svg(shown, narrow=True)]
+    return f'<div class="sizes">{"".join(sizes)}</div>'
+
+
+def page_svg(plot: Plot, *, narrow: bool = False) -> str:
+    """A plot as an `<svg>` element whose colours and font are CSS variables of the page."""
+    svg = plot.svg(narrow=narrow)
+    svg = svg[svg.index("<svg") :]
+    # A rule for every element would hold for the whole page; the root's own style is inherited
+    # just as well.
+    svg = re.sub(
+        r"\s*<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL
+    )
+    size = "narrow" if narrow else "wide"
+    svg = svg.replace(
+        "<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1
+    )
+    # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits
+    # would be half of the page.
+    svg = re.sub(
+        r"<use [^>]*>",
+        lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]),
+        re.sub(r"\n\s+<", "\n<", svg),
+    )
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
+    svg = _DOTS.sub(_styled_together, svg)
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
+    svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
+    # Several figures share a page: only ids that are pointed at stay, under a name of the
+    # figure's own.
+    used = {
+        name: str(i)
+        for i, name in enumerate(dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg)))
+    }
+    svg = re.sub(
+        r' id="([^"]+)"', lambda name: f' id="@{used[name[1]]}"' if name[1] in used else "", svg
+    )
+    svg = re.sub(r"(url\(#|href=\"#)([^\")]+)", lambda name: f"{name[1]}@{used[name[2]]}", svg)
+    own = (
+        "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
+    )  # an id that starts with a digit is no XML name
+    svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
+    svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
+    return re.sub(
+        "|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg
+    )
+
+
+def _styled_together(dots: re.Match[str]) -> str:
+    """Many dots of one style say it once."""
+    given, inside = dots.groups()
+    styles = set(_DOT_STYLE.findall(inside))
+    if len(styles) != 1 or "style=" in given:
+        return dots[0]
+    return f'<g{given} style="{styles.pop()}">{_DOT_STYLE.sub("", inside)}</g>'

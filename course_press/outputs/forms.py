@@ -1,0 +1,108 @@
+"""The forms that a result has: one for the site, one for notebooks.
+
+Each function but `form` is an entry point: `COURSE_PRINT` names it, and the library calls it with
+what is to be shown.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from course_lib.book.exercises import Form
+from course_lib.book.explore import Explorer
+from course_lib.book.plot import Diagram, Plot
+from course_lib.book.tables import ChipTables, Downloads
+from course_lib.book.text import Shown, Table
+from course_press.outputs import exercise, explorer, figure, tables
+
+FORMS = "application/vnd.course.forms+json"
+"""The MIME type of a bundle of bundles, one for each form."""
+
+
+def site(shown: Shown) -> dict[str, Any]:
+    """The MIME bundle of a result on the site.
+
+    Examples
+    --------
+    >>> from course_lib import tables
+    >>> site(tables.Downloads({"a.csv": "a"}))
+    {'text/markdown': '[a.csv](data:text/csv;base64,YQ==){download="a.csv"}'}
+    """
+    match shown:
+        case Explorer():
+            return html_block(explorer.html(shown))
+        case Form():
+            return html_block(exercise.html(shown))
+        case Plot() | Diagram():
+            return html_block(figure.html(shown))
+        case Table() | ChipTables() | Downloads():
+            return {"text/markdown": tables.markdown(shown)}
+    return notebook(shown)
+
+
+def notebook(shown: Shown) -> dict[str, Any]:
+    """The MIME bundle of a result in a committed notebook.
+
+    Examples
+    --------
+    >>> from course_lib import tables
+    >>> notebook(tables.Downloads({"a.csv": "a"}))
+    {'text/markdown': 'a.csv'}
+    """
+    return shown.static_bundle()
+
+
+def both(shown: Shown) -> dict[str, Any]:
+    r"""Both bundles, so that cells run once for both: `form` takes one out.
+
+    Examples
+    --------
+    >>> from course_lib import table
+    >>> both(table(["a"], [["b"]]))
+    {'text/markdown': '| a |\n|:--|\n| b |'}
+    """
+    bundles = {"site": site(shown), "notebook": notebook(shown)}
+    if bundles["site"] == bundles["notebook"]:
+        return bundles["site"]
+    # A kernel encodes bytes at the top of a bundle only.
+    return {
+        FORMS: {
+            to: {
+                kind: b64encode(data).decode() if isinstance(data, bytes) else data
+                for kind, data in bundle.items()
+            }
+            for to, bundle in bundles.items()
+        }
+    }
+
+
+def form(data: Mapping[str, Any], to: Literal["site", "notebook"]) -> dict[str, Any]:
+    """The data of an output in one form.
+
+    Parameters
+    ----------
+    data : as a kernel gave it; where nothing has several forms, it is the only one.
+    to : the form.
+
+    Examples
+    --------
+    >>> shown = {FORMS: {"site": {"text/markdown": "*a*"}, "notebook": {"text/markdown": "a"}}}
+    >>> form({**shown, "text/plain": "a"}, "site"), form({"text/plain": "a"}, "site")
+    ({'text/markdown': '*a*', 'text/plain': 'a'}, {'text/plain': 'a'})
+    """
+    rest = {kind: value for kind, value in data.items() if kind != FORMS}
+    return {**data.get(FORMS, {}).get(to, {}), **rest}
+
+
+def html_block(markup: str) -> dict[str, str]:
+    r"""Markup as an output that stands on a page as it is; what it holds of text must be escaped
+    already.
+
+    Examples
+    --------
+    >>> html_block("<svg></svg>")
+    {'text/markdown': '```{=html}\n<svg></svg>\n```\n'}
+    """
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", markup)), default=0))
+    return {"text/markdown": f"{fence}{{=html}}\n{markup.rstrip(chr(10))}\n{fence}\n"}

@@ -1,0 +1,102 @@
+"""An explorer on a page: complete, in its colours, and with every value."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from course_lib import CourseError, explore, n
+from course_press.outputs.explorer import chart, element_id, html, payload, short
+from tests.course_lib.book.explore.test_explore import explorer
+
+__all__ = ["explorer"]
+
+
+def name_of(one):
+    return element_id(one, payload(one))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (989.4e12, "FLOP/s", "9.89e14"),
+        (16384.0, "", "16384"),
+        (1.5e-7, "s", "1.5e-7"),
+        (2.394, "×", "2.39"),
+        (0.5, "", "0.5"),
+        (7.196e-3, "s", "0.00720"),
+        (99.96e12, "FLOP/s", "1.00e14"),
+        (499.7, "FLOP/B", "500"),
+        (4096.0, "FLOP/B", "4096"),
+        (1e12, "B", "1e12"),
+        (1.0, "×", "1"),
+    ],
+)
+def test_short_keeps_what_is_shown(value, unit, text):
+    assert short(value, unit) == text
+    digits = len(text.partition("e")[0].lstrip("0.").replace(".", ""))
+    if digits == 3:
+        assert n(float(text), unit, digits=3).partition(" ")[0].rstrip("0") == n(
+            value, unit
+        ).partition(" ")[0].rstrip("0")
+
+
+def test_the_payload_gives_back_every_value(explorer):
+    """Read as the page's script reads it: a string of numbers, or of digits for words, in the order
+    of the axes.
+    """
+    data = json.loads(json.dumps(payload(explorer), ensure_ascii=False))
+    for name, one in explorer.fields.items():
+        packed = data["fields"][name]
+        texts = list(packed["values"]) if packed["words"] else packed["values"].split(",")
+        read = [np.nan if text in ("", "-") else float(text) for text in texts]
+        assert np.allclose(read, np.ravel(one.values), rtol=5e-3, equal_nan=True), name
+        assert len(read) == np.prod([data["sizes"][axis] for axis in packed["axes"]])
+    assert set(data["start"]) == set(explorer.controls) <= set(data["texts"])
+
+
+def test_the_page_has_it_all(explorer, monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    (kind, block), *others = explorer._repr_mimebundle_().items()
+    assert (kind, others) == ("text/markdown", [])
+    assert re.fullmatch(r"```\{=html\}\n<div .*</div>\n```\n", block, flags=re.DOTALL)
+    assert block.count("```") == 2
+    assert "aria-label" not in block  # the figure's alternative comes from the page
+    assert [size for size in ("wide", "narrow") if block.count(f'<svg class="{size}" ') == 1] == [
+        "wide",
+        "narrow",
+    ]
+    for name in explorer.controls:
+        assert f'for="{name_of(explorer)}-{name}"' in block
+    body = re.search(r'<script type="application/json">(.*)</script>', block, flags=re.DOTALL)[1]
+    assert len(body.encode()) < 150_000
+    for row in explorer.shown():
+        assert all(cell.replace("'", "&#x27;") in block for cell in row)
+
+
+def test_ids_follow_the_content(explorer, monkeypatch):
+    again = getattr(explore, explorer.name)()
+    before = name_of(explorer)
+    assert name_of(again) == before
+    monkeypatch.setenv("COURSE_LANG", "ko")
+    assert name_of(getattr(explore, explorer.name)()) != before
+
+
+def test_the_chart_is_in_the_pages_colours_and_empty(explorer):
+    spec = chart(explorer)
+    text = json.dumps(spec)
+    assert "var(--fig-1" in text
+    assert "var(--fig-grid" in text
+    assert "datasets" not in spec
+    names = {layer["data"]["name"] for layer in spec["layer"]}
+    assert names == {layer.mark for layer in explorer.layers}
+
+
+def test_a_page_without_altair_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(
+        CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"
+    ):
+        html(explore.decode())

@@ -1,0 +1,116 @@
+"""Who prints a result decides its form, and a kernel that is asked for both gives what each printer
+gives.
+"""
+
+import json
+import os
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from course_lib import CourseError, explore, n, plot, table, tables
+from course_lib.book.exercises import check, exercise
+from course_lib.book.text import bundle, glossary, languages
+from course_press.outputs import FORMS, both, form, notebook, site
+
+KINDS = {
+    "explorer": "explore.batch()",
+    "exercise": "exercise('int8-p2', 7)",
+    "figure": "plot.sweep([1, 10], {'B': [2, 20]}, x_label='B', y_label='s')",
+    "diagram": "plot.flow('a', [('<b>?', 'no', 'c', 'yes')], 'd', title='e', again='f')",
+    "linked": "tables.chip_table()",
+    "chips": "tables.figure_tables()",
+    "cards": "tables.dispute_table('specs.html')",
+    "downloads": "tables.Downloads({'a.csv': 'x'})",
+    "glossary": "glossary()",
+    "table": "table(['a', 'b'], [['x', n(4.5)]])",
+    "feedback": "check('int8-p2', 120)",
+    "text": "n(0.5)",
+}
+ALIKE = {"table", "feedback", "text"}
+
+
+def kernel(printer, lang, cells):
+    """The data of what cells show in a kernel as Quarto starts one, with nothing of the press."""
+    code = [
+        "from course_lib import explore, glossary, n, plot, table, tables",
+        "from course_lib.book.exercises import check, exercise",
+    ]
+    shown = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("\n".join([*code, cell])) for cell in cells]
+    )
+    NotebookClient(shown, timeout=120, kernel_name="python3").execute(
+        env={**os.environ, "COURSE_PRINT": printer, "COURSE_LANG": lang, "MPLBACKEND": "agg"}
+    )
+    return [cell.outputs[0]["data"] for cell in shown.cells]
+
+
+@pytest.mark.parametrize("lang", ["en", "es"])
+def test_a_bare_kernel_gives_the_forms_of_both_printers_at_once(lang):
+    one_run = dict(zip(KINDS, kernel("both", lang, KINDS.values()), strict=True))
+    assert {kind for kind, data in one_run.items() if FORMS not in data} == ALIKE
+    for to in ("site", "notebook"):
+        alone = kernel(to, lang, KINDS.values())
+        for kind, data in zip(KINDS, alone, strict=True):
+            picked = form(one_run[kind], to)
+            assert json.dumps(picked) == json.dumps(data), (kind, to)
+            assert form(data, to) == data
+            assert FORMS not in data
+
+
+def test_a_bare_kernel_prints_the_page_that_quarto_wants():
+    figure, linked = kernel("site", "en", [KINDS["figure"], KINDS["linked"]])
+    assert figure["text/markdown"].startswith('```{=html}\n<div class="sizes"><svg class="wide"')
+    assert "](#spec-h100-sxm){" not in linked["text/markdown"]
+    assert "](#spec-h100-sxm)" in linked["text/markdown"]
+
+
+def test_an_unknown_printer_is_named_in_a_kernel():
+    with pytest.raises(CellExecutionError, match="COURSE_PRINT must name a printer"):
+        kernel("pdf", "en", [KINDS["table"]])
+
+
+def test_the_library_knows_no_printer_but_by_name(monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "sites")
+    with pytest.raises(CourseError, match=r"both, notebook, site \(got 'sites'"):
+        bundle(None, dict)
+    for value in ("", None):
+        if value is None:
+            monkeypatch.delenv("COURSE_PRINT")
+        else:
+            monkeypatch.setenv("COURSE_PRINT", value)
+        assert bundle(None, lambda: {"text/plain": "a"}) == {"text/plain": "a"}
+
+
+@pytest.mark.parametrize("code", [code for kind, code in KINDS.items() if kind not in ALIKE])
+def test_without_a_press_each_kind_shows_what_a_notebook_can(code, monkeypatch):
+    """No kernel, no printer: a picture or Markdown, and nothing that a page alone would read."""
+    monkeypatch.delenv("COURSE_PRINT", raising=False)
+    names = {"explore": explore, "exercise": exercise, "plot": plot, "tables": tables}
+    made = eval(code, {**names, "glossary": glossary})
+    (kind,) = made._repr_mimebundle_()
+    assert kind in ("image/png", "image/svg+xml", "text/markdown")
+    text = made._repr_mimebundle_()[kind] if kind == "text/markdown" else ""
+    assert not any(mark in text for mark in ("{=html}", "{#", "](#", ":::", "](data:"))
+    assert made._repr_mimebundle_() == notebook(made) != site(made)
+    assert both(made)[FORMS]["site"] == site(made)
+
+
+@pytest.mark.parametrize("lang", languages())
+def test_terms_stand_in_one_order_on_the_site_and_in_a_notebook(lang, monkeypatch):
+    monkeypatch.setenv("COURSE_LANG", lang)
+    terms = [row[0] for row in glossary().rows]
+    assert terms == sorted(terms, key=str.casefold)
+    lines = site(glossary())["text/markdown"].splitlines()[2:]
+    assert [line.partition("]{")[0] for line in lines] == [
+        f"| [{row[0].parts[0]}" for row in glossary().rows
+    ]
+
+
+def test_what_is_alike_has_one_form():
+    one = table(["a"], [["b"]])
+    assert both(one) == site(one) == notebook(one)
+    assert n(1.5) == "1.5"
+    assert set(check("int8-p2", 120)._repr_mimebundle_()) == {"text/markdown", "text/plain"}
