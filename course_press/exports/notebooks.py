@@ -11,7 +11,7 @@ from typing import Any
 
 import nbformat
 
-from course_press.pages.pandoc import page_lines, run_pandoc, ui_words
+from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc, ui_words
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.pool import do_jobs
 from course_press.source.book import Book, read_book
@@ -56,9 +56,7 @@ def print_notebooks(
     cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
 
     def job(book: Book, chapter: Chapter, known: Mapping[str, Any]) -> tuple[Path, str]:
-        ran = run_chapter(
-            chapter, root=root, lang=book.lang, to="notebook", cache=cache, fingerprint=fingerprint
-        )
+        ran = run_chapter(chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint)
         return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(
             book, chapter, ran, known
         )
@@ -87,15 +85,12 @@ def has_notebook(chapter: Chapter) -> bool:
 
 def _notebook(book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[str, Any]) -> str:
     cells = list(chapter.cells)
-    markers = {id(cell): ["```{.course-cell}", str(i), "```"] for i, cell in enumerate(cells)}
-    text = "\n".join(page_lines(chapter, ran, lambda cell, _: markers[id(cell)]))
+    markers = (["```{.course-cell}", str(i), "```"] for i in range(len(cells)))
+    text = "\n".join(page_lines(chapter, ran.inlines, markers))
     course = {"words": ui_words(book.lang), "profile": book.lang, "labels": known}
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
-    outputs = iter(ran.outputs)
-    shown = {
-        i: next(outputs) if cell.options.get("eval", True) else [] for i, cell in enumerate(cells)
-    }
+    outputs = outputs_by_cell(chapter, ran, "notebook")
     parts: list[dict[str, Any]] = [
         text_cell(f"{stem}-title", f"# {chapter.title}"),
         code_cell(f"{stem}-install", first_cell(book, book.lang), [], 1),
@@ -104,7 +99,7 @@ def _notebook(book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[
         if i % 2:
             number = int(piece)
             part = code_cell(
-                _id(stem, cells[number], number), cells[number].code, shown[number], number + 2
+                _id(stem, cells[number], number), cells[number].code, outputs[number], number + 2
             )
             if not cells[number].options.get("eval", True):
                 # The reader runs it; a check that runs every cell must not, for what it gives

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import pypandoc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_lib.book.text import words
 from course_lib.specs import DATA
+from course_press.outputs import form
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.kernels import LOCALE
 from course_press.run.pool import do_jobs
@@ -61,20 +62,31 @@ def templates() -> Environment:
     )
 
 
+def outputs_by_cell(
+    chapter: Chapter, ran: ChapterResults, to: Literal["site", "notebook"]
+) -> list[list[dict[str, Any]]]:
+    """What each cell gave, in one form; nothing for a cell that is only shown."""
+    given = iter(ran.outputs)
+    return [
+        [
+            {**output, **({"data": form(output["data"], to)} if "data" in output else {})}
+            for output in (next(given) if cell.options.get("eval", True) else ())
+        ]
+        for cell in chapter.cells
+    ]
+
+
 def page_lines(
-    chapter: Chapter,
-    ran: ChapterResults,
-    show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]],
+    chapter: Chapter, inlines: Iterable[str], cells: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """The chapter's lines as pandoc Markdown: cells as `show` gives them, inline expressions by
-    their values.
+    """The chapter's lines as pandoc Markdown: inline expressions by their values, and cells by the
+    lines that stand for each.
     """
-    outputs, values = iter(ran.outputs), iter(ran.inlines)
+    values, shown = iter(inlines), iter(cells)
     inline_lines = {id(inline.at) for inline in chapter.inlines}
     for item in chapter.items:
         if isinstance(item, Cell):
-            shown = next(outputs) if item.options.get("eval", True) else ()
-            yield from (item.indent + line for line in show(item, shown))
+            yield from (item.indent + line for line in next(shown))
         elif id(item) in inline_lines:
             # No-break spaces: a value is one word on the page.
             yield INLINE.sub(lambda _: next(values).replace(" ", "\u00a0"), item.text)
@@ -98,9 +110,7 @@ def print_pages(
     printed: dict[int, PrintedPage] = {}
 
     def job(book: Book, chapter: Chapter) -> PrintedPage:
-        ran = run_chapter(
-            chapter, root=root, lang=book.lang, to="site", cache=cache, fingerprint=fingerprint
-        )
+        ran = run_chapter(chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint)
         return print_page(
             book,
             chapter,
@@ -136,7 +146,8 @@ def print_page(
     others: Sequence[PrintedPage] = (),
 ) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
-    text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
+    cells = map(_cell_markdown, chapter.cells, outputs_by_cell(chapter, ran, "site"))
+    text = "\n".join(page_lines(chapter, ran.inlines, cells)) + "\n"
     listed = [
         {
             "path": str(other.chapter.path),

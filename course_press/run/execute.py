@@ -158,15 +158,15 @@ def environment(root: Path) -> str:
 
 
 def run_chapter(
-    chapter: Chapter, *, root: Path, lang: str, to: str, cache: Cache, fingerprint: str
+    chapter: Chapter, *, root: Path, lang: str, cache: Cache, fingerprint: str
 ) -> ChapterResults:
-    """Run a chapter, or reuse what it gave before.
+    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed.
 
     Parameters
     ----------
     chapter : as read.
     root : the book's folder, in which the kernel runs.
-    lang, to : `COURSE_LANG` and `COURSE_PRINT` (``"site"`` or ``"notebook"``) in the kernel.
+    lang : `COURSE_LANG` in the kernel.
     cache : where results are kept.
     fingerprint : from `environment`.
 
@@ -182,7 +182,7 @@ def run_chapter(
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
     ]
-    key = cache.key("run", shown, lang, to, fingerprint)
+    key = cache.key("run", shown, lang, fingerprint)
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
@@ -191,7 +191,7 @@ def run_chapter(
             prefix="course-",
             dir=None if short else "/tmp",  # noqa: S108
         ) as sockets:
-            ran = asyncio.run(_execute(chapter, steps, root, lang, to, sockets))
+            ran = asyncio.run(_execute(chapter, steps, root, lang, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
     return ChapterResults(stored["outputs"], stored["inlines"])
@@ -248,12 +248,7 @@ async def _evaluated(
 
 
 async def _execute(
-    chapter: Chapter,
-    steps: Sequence[Cell | list[Inline]],
-    root: Path,
-    lang: str,
-    to: str,
-    sockets: str,
+    chapter: Chapter, steps: Sequence[Cell | list[Inline]], root: Path, lang: str, sockets: str
 ) -> ChapterResults:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
@@ -269,7 +264,7 @@ async def _execute(
     client = NotebookClient(
         notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
     )
-    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
+    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
 

@@ -135,6 +135,22 @@ def test_quartos_cover_offers_the_same_and_changes_in_nothing_else(book):
     )
 
 
+def test_nothing_is_lost_between_what_needs_a_script(book):
+    book.edit(
+        "chapters/en/one.qmd",
+        "In the margin.",
+        "```{=html}\n<p>Before <input type=text> within</p><div><p>between</p>"
+        "<button>gone</button> after</div>\n```",
+    )
+    export.export_book(book.root, "en", ["epub"], book.root / "_site")
+    with zipfile.ZipFile(book.root / "_site/downloads/book-en.epub") as file:
+        chapters = [etree.fromstring(file.read(name)) for name in file.namelist() if "/ch0" in name]
+    assert len(chapters) == 3
+    text = " ".join("".join(chapters[1].itertext()).split())
+    assert re.search("Before within ?between ?after", text)
+    assert "Second tab." in text
+
+
 def test_without_chromium_a_pdf_says_how_to_get_it(book, monkeypatch):
     monkeypatch.setattr(export, "chromium", lambda: None)
     with pytest.raises(

@@ -13,6 +13,8 @@ from matplotlib.image import imread, imsave
 
 from course_lib import plot
 from course_press.exports.notebooks import print_notebooks, write_notebooks
+from course_press.pages import pandoc as printing
+from course_press.run import execute as running
 from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
@@ -84,6 +86,18 @@ def test_nothing_of_the_machine_or_the_hour_is_in_it(notebook):
     assert "0x" not in json.dumps(
         [cell.get("outputs", []) for cell in notebook.cells if "png" not in str(cell)]
     )
+
+
+def test_cells_run_once_for_pages_and_notebooks_and_notebooks_print_no_page(book, monkeypatch):
+    started, printed = [], []
+    execute, print_page = running._execute, printing.print_page
+    monkeypatch.setattr(running, "_execute", lambda *args: started.append(1) or execute(*args))
+    monkeypatch.setattr(printing, "print_page", lambda *a: printed.append(1) or print_page(*a))
+    write_notebooks(book.root, ["en"])
+    assert (len(started), len(printed)) == (1, 0)
+    book.build(("en",))
+    # The cover and the chapters; only one has cells, and they have run.
+    assert (len(started), len(printed)) == (1, 3)
 
 
 def test_another_language_sets_itself(tmp_path):
