@@ -88,7 +88,7 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
             file = tmp_path / about.url(chapter)
             if file.exists():
                 main = html.parse(str(file)).getroot().cssselect("main")[0]
-                said = about.about(read_book(ROOT, "es"), chapter)
+                said = about.page_facts(read_book(ROOT, "es"), chapter)
                 assert [code.text for code in main.cssselect(".cite code")] == [
                     said["citation"]["bibtex"]
                 ]
@@ -118,7 +118,7 @@ def test_a_python_without_the_press_does_not_fail_a_render(tmp_path):
 
 @pytest.mark.quarto
 def test_quarto_renders_the_same_pages_numbers_and_alternatives(tmp_path):
-    if not quarto.installed():
+    if not quarto.executable():
         pytest.skip(
             "NO QUARTO ON PATH: the Quarto engine is not tested here (course doctor says "
             "how to get it)"

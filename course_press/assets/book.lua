@@ -159,12 +159,15 @@ local function trimmed(text, bend)
   return bend == bends.ko and text or (text:gsub("[%.,;:!%?%)%]\194\187]*$", ""))
 end
 
--- Whether a form's words may begin with this one; where it has only one, this one is all of it.
-local function begins(form, text, bend)
-  local word = form.words[1]
+-- The forms whose words may begin with this one; where a form has only one, this one is all of it.
+local function beginning_with(text, list, bend)
   local given = pandoc.text.lower(text:sub(#text:match("^[%(%[\194\171\191]*") + 1))
-  if #form.words == 1 then return bend(word, trimmed(given, bend)) end
-  return given == word or bend ~= bends.ko and bend(word, given)
+  local alone = trimmed(given, bend)
+  return list:filter(function(form)
+    local word = form.words[1]
+    if #form.words == 1 then return bend(word, alone) end
+    return given == word or bend ~= bends.ko and bend(word, given)
+  end)
 end
 
 -- Where a form that begins at this place ends: whether its other words follow.
@@ -202,23 +205,26 @@ local function link_terms(blocks, lang)
   local list, seen, bend = forms(lang), {}, bends[lang] or bends.en
   local beginning = {} -- by word: the forms that may begin with it, which a page asks again and again
 
+  -- Both give what they got, and whether it has changed: only what has goes back to pandoc, which takes time.
   local function inlines_of(inlines)
-    local done, i = pandoc.List {}, 1
+    local done, i, changed = pandoc.List {}, 1, false
     while i <= #inlines do
       local inline, found, last = inlines[i], nil, nil
-      if inline.t == "Str" then
+      local tag = inline.t
+      if tag == "Str" then
         local text = inline.text
-        beginning[text] = beginning[text] or list:filter(function(form) return begins(form, text, bend) end)
+        beginning[text] = beginning[text] or beginning_with(text, list, bend)
         for _, form in ipairs(beginning[text]) do
           last = ends_term(form, inlines, i, bend)
           found = last and form
           if found then break end
         end
-      elseif HOLDS_TEXT[inline.t] then
-        inline.content = inlines_of(inline.content)
+      elseif HOLDS_TEXT[tag] then
+        local content, is_new = inlines_of(inline.content)
+        if is_new then inline.content, changed = content, true end
       end
       if found and not seen[found.term] then
-        seen[found.term] = true
+        seen[found.term], changed = true, true
         done:extend(linked(inlines, i, last, found))
         i = last.at + 1
       else
@@ -227,23 +233,38 @@ local function link_terms(blocks, lang)
         i = (found and last.at or i) + 1
       end
     end
-    return done
+    return done, changed
   end
 
-  local function blocks_of(list_of_blocks)
-    for _, block in ipairs(list_of_blocks) do
-      if block.t == "Para" or block.t == "Plain" then
-        block.content = inlines_of(block.content)
-      elseif block.t == "BulletList" or block.t == "OrderedList" then
-        block.content = block.content:map(blocks_of)
-      elseif block.t == "BlockQuote" then
-        block.content = blocks_of(block.content)
-      elseif block.t == "Div" and not block.identifier:match("^%l%l%l%-") then
-        local apart = block.classes:find_if(function(class) return class == "cell" or class:match("^callout") end)
-        if not apart then block.content = blocks_of(block.content) end
-      end
+  local blocks_of
+
+  local function items_of(items)
+    local changed = false
+    for i, item in ipairs(items) do
+      local content, is_new = blocks_of(item)
+      if is_new then items[i], changed = content, true end
     end
-    return list_of_blocks
+    return items, changed
+  end
+
+  local READ = { Para = inlines_of, Plain = inlines_of, BulletList = items_of, OrderedList = items_of }
+
+  function blocks_of(list_of_blocks)
+    local changed = false
+    for _, block in ipairs(list_of_blocks) do
+      local tag = block.t
+      local read = READ[tag]
+      if tag == "BlockQuote" then
+        read = blocks_of
+      elseif tag == "Div" and not block.identifier:match("^%l%l%l%-") then
+        local apart = block.classes:find_if(function(class) return class == "cell" or class:match("^callout") end)
+        read = not apart and blocks_of
+      end
+      local content, is_new
+      if read then content, is_new = read(block.content) end
+      if is_new then block.content, changed = content, true end
+    end
+    return list_of_blocks, changed
   end
 
   return blocks_of(blocks)
@@ -262,7 +283,10 @@ function Pandoc(doc)
   local read, work = 0, 0
   if chapter then read, work = study(chapter) end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
-  if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then doc.blocks = link_terms(doc.blocks, lang) end
+  if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then
+    local linked_blocks, changed = link_terms(doc.blocks, lang)
+    if changed then doc.blocks = linked_blocks end
+  end
   doc.blocks = doc.blocks:walk {
     Div = function(div)
       if not div.classes:includes("chapters") then return nil end

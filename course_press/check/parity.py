@@ -19,16 +19,8 @@ import msgspec
 from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.source.book import Book, read_book
-from course_press.source.chapter import (
-    CITED,
-    INLINE,
-    LABELS,
-    Cell,
-    Chapter,
-    Line,
-    SourceError,
-    read_text,
-)
+from course_press.source.chapter import CITED, INLINE, LABELS, Cell, Chapter, Line, read_text
+from course_press.source.errors import SourceError
 from course_press.source.files import swap_in
 
 SOURCE = "en"
@@ -153,11 +145,9 @@ def missing_terms(source: Chapter, translation: Chapter, lang: str) -> Iterator[
             yield f"{plain}: {here[term]}"
 
 
-def pairs(book: Book) -> Iterator[tuple[Chapter, Chapter]]:
+def pairs(source: Book, book: Book) -> Iterator[tuple[Chapter, Chapter]]:
     """Each chapter of a translation with the English it translates."""
-    by_place = {
-        _place(chapter, SOURCE): chapter for chapter in read_book(book.root, SOURCE).chapters
-    }
+    by_place = {_place(chapter, SOURCE): chapter for chapter in source.chapters}
     for chapter in book.chapters:
         if _place(chapter, book.lang) in by_place:
             yield by_place[_place(chapter, book.lang)], chapter
@@ -200,7 +190,8 @@ def stamp(root: Path, lang: str, wanted: str) -> Sequence[str]:
     """
     name, _, anchor = wanted.partition("#")
     by_name = {
-        translation.path.stem: source for source, translation in pairs(read_book(root, lang))
+        translation.path.stem: source
+        for source, translation in pairs(read_book(root, SOURCE), read_book(root, lang))
     }
     if name not in by_name:
         raise CourseError(

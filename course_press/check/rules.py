@@ -14,14 +14,15 @@ from course_lib import CourseError, specs
 from course_lib.book import exercises
 from course_press.check import parity
 from course_press.check.exercises import untranslated
-from course_press.exports import notebooks
 from course_press.source.book import Book, languages, read_book
-from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, SourceError, read_text
+from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, read_text
+from course_press.source.errors import SourceError
+from course_press.source.install import lab_notebooks
+from course_press.source.labels import labels
 
 CODE_WIDTH = 88
 """Characters of code that a page shows without scrolling."""
 
-_LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
 _CROSS = re.compile(rf"(?:{'|'.join(LABELS)})-")
 _MATHS = re.compile(r"\$\$(.+?)\$\$|(?<![\\\w$])\$(?=\S)(.+?)(?<=\S)\$(?!\d)")
 _NOT_PROSE = re.compile(r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$")
@@ -46,7 +47,7 @@ class Finding:
         return f"{self.file}:{self.line}: {self.what} → {self.fix}"
 
 
-def check(root: Path) -> list[Finding]:
+def check_book(root: Path) -> list[Finding]:
     """Every finding in the book at `root`, in reading order."""
     findings: list[Finding] = []
     books: list[Book] = []
@@ -65,9 +66,10 @@ def check(root: Path) -> list[Finding]:
     if books and len(books) == len(languages(root)):
         findings += _unused_cells(root, books)
         findings += allowed.unused()
-    for book in books:
-        if book.lang != parity.SOURCE and len(books) == len(languages(root)):
-            findings += _translation(book)
+        for source in (book for book in books if book.lang == parity.SOURCE):
+            for book in books:
+                if book is not source:
+                    findings += _translation(source, book)
     findings += _exercises(root, books)
     findings += _labs(books[:1])
     findings += _provenance(root, books)
@@ -100,22 +102,20 @@ def bibliography_keys(files: Iterable[Path]) -> set[str]:
 
 def _references(book: Book) -> Iterator[Finding]:
     keys = bibliography_keys(book.bibliography)
-    labels: dict[str, Line] = {}
+    known: dict[str, Line] = {}
     for chapter in book.chapters:
-        for line in chapter.prose:
-            for id_ in _LABEL.findall(line.text):
-                if id_ in labels:
-                    first = labels[id_]
-                    yield _finding(
-                        line,
-                        f"label #{id_} stands at {first.file}:{first.number} already",
-                        "rename one of them",
-                    )
-                labels.setdefault(id_, line)
+        for label in labels(chapter):
+            first = known.setdefault(label.id, label.at)
+            if first is not label.at:
+                yield _finding(
+                    label.at,
+                    f"label #{label.id} stands at {first.file}:{first.number} already",
+                    "rename one of them",
+                )
     for chapter in book.chapters:
         for line in chapter.prose:
             for id_ in CITED.findall(re.sub(r"`[^`]*`|(?<!@)\{[^}]*\}", "", line.text)):
-                if _CROSS.match(id_) and id_ not in labels:
+                if _CROSS.match(id_) and id_ not in known:
                     yield _finding(
                         line,
                         f"@{id_} has no target in the book",
@@ -171,9 +171,9 @@ def _inline_rules(chapter: Chapter) -> Iterator[Finding]:
                 )
 
 
-def _translation(book: Book) -> Iterator[Finding]:
+def _translation(source_book: Book, book: Book) -> Iterator[Finding]:
     stamps = parity.read_stamps(book.root, book.lang)
-    for source, translation in parity.pairs(book):
+    for source, translation in parity.pairs(source_book, book):
         for line, what, fix in parity.differences(source, translation):
             yield _finding(line, what, fix)
         name = f"{book.lang}/{translation.path.stem}"
@@ -216,7 +216,7 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
 def _labs(books: Iterable[Book]) -> Iterator[Finding]:
     """The labs' notebooks install what `_quarto.yml` says."""
     for book in books:
-        for file, text in notebooks.labs(book).items():
+        for file, text in lab_notebooks(book).items():
             if read_text(file) != text:
                 what = "its first cell is not the one that _quarto.yml asks for"
                 yield Finding(file.relative_to(book.root), 1, what, "run course notebooks")

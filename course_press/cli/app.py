@@ -3,14 +3,9 @@ something is missing.
 """
 
 import contextlib
-import functools
-import http.server
 import platform
 import signal
 import sys
-import time
-from collections.abc import Callable
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -20,20 +15,16 @@ from rich.table import Table
 
 from course_lib import CourseError
 from course_press.check import parity
-from course_press.check import rules as checks
-from course_press.cli import calibrate as cli_calibrate
-from course_press.cli import exercises as cli_exercises
-from course_press.cli import export as cli_export
-from course_press.cli import labs as cli_labs
-from course_press.cli import predict as cli_predict
-from course_press.cli import specs as cli_specs
-from course_press.cli.console import err_console, out_console, progress
+from course_press.check.rules import check_book
+from course_press.cli import build, exercises, labs, predict, specs
+from course_press.cli.build import known_languages
+from course_press.cli.console import err_console, out_console
 from course_press.exports import book as export
-from course_press.exports import notebooks
-from course_press.pages import about, quarto, site
+from course_press.pages import about, quarto
 from course_press.pages.pandoc import pandoc_version
 from course_press.source.book import languages, read_book
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
+from course_press.source.install import address
 
 app = typer.Typer(
     help="Builds, checks and shows the book.",
@@ -41,21 +32,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     add_completion=False,
 )
-app.add_typer(cli_specs.app)
-app.add_typer(cli_predict.app)
-app.add_typer(cli_calibrate.app)
-app.add_typer(cli_labs.app)
-app.add_typer(cli_exercises.app)
-app.add_typer(cli_export.app)
+for commands in (build, specs, predict, labs, exercises):
+    app.add_typer(commands.app)
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
-
-
-class Engine(StrEnum):
-    """Which program prints the pages."""
-
-    auto = "auto"
-    quarto = "quarto"
-    embedded = "embedded"
 
 
 def _version(wanted: bool) -> None:
@@ -77,71 +56,12 @@ def course(
 
 
 @app.command()
-def build(
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(help="Language to build; repeat for several. All when not given."),
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="auto takes Quarto where it is on PATH.")
-    ] = Engine.auto,
-    out: Annotated[Path, typer.Option(help="Folder for the site.")] = Path("_site"),
-) -> None:
-    """Build the site from executed cells.
-
-    Example: `course build --lang en --engine embedded`
-    """
-    root = Path.cwd()
-    langs = _languages(root, lang)
-    use_quarto = engine is Engine.quarto or (
-        engine is Engine.auto and quarto.installed() is not None
-    )
-    press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
-    start = time.perf_counter()
-    with progress("reading the book") as say:
-        pages = press(root, langs, out.resolve(), say=say)
-    name = "Quarto" if use_quarto else "the embedded engine"
-    out_console.print(
-        f"{len(pages)} pages in {', '.join(langs)} by {name} in "
-        f"{time.perf_counter() - start:.1f} s: {out / 'index.html'}"
-    )
-
-
-@app.command("notebooks")
-def notebooks_command(
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(help="Language to print; repeat for several. All when not given."),
-    ] = None,
-) -> None:
-    """Print every chapter as an executed notebook into notebooks/.
-
-    Example: `course notebooks --lang en`
-    """
-    root = Path.cwd()
-    langs = _languages(root, lang)
-    with progress("reading the book") as say:
-        files = notebooks.write(root, langs, say=say)
-    out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
-
-
-def _languages(root: Path, wanted: list[str] | None) -> list[str]:
-    known = languages(root)
-    for code in wanted or ():
-        if code not in known:
-            raise CourseError(
-                f"--lang {code!r} is not a language of this book: choose from {', '.join(known)}"
-            )
-    return list(dict.fromkeys(wanted or known))
-
-
-@app.command()
 def check() -> None:
     """Check the source: references, inline numbers, numbers typed by hand, unused cells, languages.
 
     Example: `course check`
     """
-    findings = checks.check(Path.cwd())
+    findings = check_book(Path.cwd())
     for finding in findings:
         out_console.print(str(finding), soft_wrap=True)
     if findings:
@@ -159,34 +79,11 @@ def stamp(
     Example: `course stamp es rooflines#sec-matmul`
     """
     root = Path.cwd()
-    _languages(root, [lang])
+    known_languages(root, [lang])
     anchors = parity.stamp(root, lang, what)
     out_console.print(
         f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English"
     )
-
-
-@app.command()
-def serve(
-    out: Annotated[Path, typer.Option(help="Folder of the site.")] = Path("_site"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8000,
-) -> None:
-    """Serve the built site on this machine, for pages that Quarto made; ours open as files too.
-
-    Example: `course serve --port 8000`
-    """
-    if not (out / "index.html").is_file():
-        raise CourseError(f"--out {str(out)!r} holds no built site: run course build first")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(out))
-    try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError as error:
-        raise CourseError(
-            f"--port {port} cannot be used ({error.strerror}): choose another"
-        ) from None
-    out_console.print(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
-    with server, contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
 
 
 @app.command()
@@ -205,7 +102,7 @@ def doctor() -> None:
             for name in PRESS
         ),
         Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
-        Need("quarto", quarto.installed(), "the Quarto engine", quarto.GET),
+        Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
@@ -220,10 +117,10 @@ def doctor() -> None:
         )
     out_console.print(table)
     out_console.print(
-        f"Engine that course build takes: {'Quarto' if quarto.installed() else 'embedded'}"
+        f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}"
     )
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
-        repo, ref = about.address(read_book(Path.cwd(), languages(Path.cwd())[0]))
+        repo, ref = address(read_book(Path.cwd(), languages(Path.cwd())[0]))
         if not repo or repo.startswith(about.PLACEHOLDER):
             said = (
                 f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set "

@@ -10,7 +10,7 @@ from course_lib import CourseError, n, t
 from course_lib.book import exercises
 from course_lib.book.text import in_language, languages, plain
 from course_press.cli.console import out_console
-from course_press.exports.notebooks import code_cell, dumped, text_cell
+from course_press.exports.notebooks import code_cell, notebook_text, text_cell
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -104,7 +104,7 @@ def _answers(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[
 
 def _notebook(lang: str, title: dict[str, Any], *cells: dict[str, Any]) -> str:
     # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
-    return dumped(
+    return notebook_text(
         [title, code_cell("language", f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'), *cells]
     )
 

@@ -12,29 +12,30 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pypandoc
+from lxml import html
+from markupsafe import escape
 
 from course_lib import CourseError
 from course_lib.book.text import words
-from course_press.pages.about import FOLDER, FORMATS, file_name, offer
-from course_press.pages.pandoc import ASSETS, Printed, templates
-from course_press.pages.site import MARKER, labels_of, printed, resolved
-from course_press.source.book import Book
-from course_press.source.chapter import MissingError
+from course_press.pages import quarto
+from course_press.pages.about import FOLDER, FORMATS, file_name
+from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates
+from course_press.pages.references import fill_references, labels_of
+from course_press.pages.site import MARKER, rewrite_cover
+from course_press.source.book import Book, read_book
+from course_press.source.errors import MissingError
 from course_press.source.files import staged
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
 TIMEOUT = 600
 """Seconds after which pandoc or Chromium is taken to hang; the whole book takes them some ten."""
+# Figures wait outside while a page is parsed: libxml2 reads HTML, and would lower the case of SVG.
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
-_NARROW = re.compile(r'<svg(?:\s[\w:-]+="[^"]*")*?\sclass="narrow".*?</svg>', re.DOTALL)
-_BOX_TITLE = re.compile(r'<(p|summary) class="((?:callout|exercise)-title)">(.*?)</\1>', re.DOTALL)
-_FORM = re.compile(
-    r"<form\b.*?</form>|<(?:input|button)\b[^>]*>(?:.*?</button>)?|<script\b.*?</script>", re.DOTALL
-)
+_PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 
 
-def export(
+def export_book(
     root: Path,
     lang: str,
     to: Sequence[str],
@@ -69,7 +70,8 @@ def export(
             raise CourseError(f"--to {name!r} is not a format: choose from {', '.join(FORMATS)}")
     if "pdf" in to and not chromium():
         raise MissingError(f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}")
-    ((book, pages),) = printed(root, [lang], say=say)
+    book = read_book(root, lang)
+    (pages,) = print_pages([book], say=say)
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     files = []
@@ -81,8 +83,12 @@ def export(
             {"epub": _epub, "pdf": _pdf}[name](book, pages, made)
             made.replace(file)
         files.append(file)
-    if (out / MARKER).is_file() and (out / lang).is_dir():
-        offer(book, out, out)
+    cover = out / lang / "index.html"
+    if (out / MARKER).is_file() and cover.is_file():
+        if quarto.made(cover):
+            quarto.link_downloads(book, out, out)
+        else:
+            rewrite_cover(book, pages, out)
     return files
 
 
@@ -92,44 +98,56 @@ def chromium() -> str | None:
     return next((path for path in map(shutil.which, names) if path), None)
 
 
-def _chapters(book: Book, pages: Sequence[Printed]) -> Iterator[dict[str, Any]]:
+def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, Any]]:
     """Each page as a part of one long page: anchors carry the page's name, and links between pages
     stay inside.
     """
     labels, ui = labels_of(pages), words(book.lang)
     for page in pages:
+        figures: list[str] = []
+
+        def set_aside(match: re.Match[str], figures: list[str] = figures) -> str:
+            if "narrow" in html.fragment_fromstring(match[0]).classes:
+                return ""
+            figures.append(match[0])
+            return f'<i data-figure="{len(figures) - 1}"></i>'
+
+        body = html.fragment_fromstring(
+            _SVG.sub(set_aside, fill_references(page, labels, ui)), create_parent="div"
+        )
         stem = page.chapter.path.stem
-        body = _NARROW.sub("", _FORM.sub("", resolved(page, labels, ui)))
-        figures = _SVG.findall(body)
-        parts = [
-            _within(part, stem, book.root / page.chapter.path.parent) for part in _SVG.split(body)
-        ]
-        number = str(page.chapter.number or "")
+        _put_within(body, stem, book.root / page.chapter.path.parent)
         yield {
             "id": stem,
-            "number": number,
+            "number": str(page.chapter.number or ""),
             "title": page.chapter.title,
             "lead": page.chapter.meta.get("description", ""),
-            "parts": parts,
+            "body": body,
             "figures": figures,
         }
 
 
-def _within(body: str, stem: str, folder: Path) -> str:
-    def target(match: re.Match[str]) -> str:
-        file, anchor = match.groups()
-        page = PurePosixPath(file).stem if file else stem
-        return f'href="#{page}--{anchor[1:]}"' if anchor else f'href="#{page}"'
+def _put_within(body: Any, stem: str, folder: Path) -> None:
+    """Make a page's text part of a whole: without what needs a script, and with ids of its own."""
+    for element in body.xpath(".//form | .//input | .//button | .//script"):
+        element.drop_tree()
+    for name in ("id", "for", "aria-labelledby", "aria-controls"):
+        for element in body.xpath(f".//*[@{name}]"):
+            element.set(name, f"{stem}--{element.get(name)}")
+    for element in body.xpath(".//*[@href]"):
+        file, _, anchor = element.get("href").partition("#")
+        if not file or (file.endswith(".html") and not re.match(r"\w+:", file)):
+            page = PurePosixPath(file).stem if file else stem
+            element.set("href", f"#{page}--{anchor}" if anchor else f"#{page}")
+    for element in body.xpath(".//*[@src]"):
+        if not re.match(r"\w+:", element.get("src")):
+            element.set("src", (folder / element.get("src")).resolve().as_uri())
 
-    body = re.sub(
-        r'(?<= )(id|for|aria-labelledby|aria-controls)="([^"]+)"', rf'\1="{stem}--\2"', body
-    )
-    body = re.sub(r'href="(?!\w+:)((?:[^"#]+\.html)?)(#[^"]*)?"', target, body)
-    return re.sub(
-        r'src="(?!\w+:)([^"]+)"',
-        lambda match: f'src="{(folder / match[1]).resolve().as_uri()}"',
-        body,
-    )
+
+def _markup(body: Any, figures: Sequence[str]) -> str:
+    """A chapter's text again as a string, with its figures in their places."""
+    text = "".join(html.tostring(child, encoding="unicode") for child in body)
+    return _PLACE.sub(lambda match: figures[int(match[1])], f"{escape(body.text or '')}{text}")
 
 
 def _page(book: Book, chapters: Sequence[dict[str, Any]], *, paper: bool) -> str:
@@ -143,7 +161,7 @@ def _page(book: Book, chapters: Sequence[dict[str, Any]], *, paper: bool) -> str
     )
 
 
-def _pdf(book: Book, pages: Sequence[Printed], file: Path) -> None:
+def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     work = file.parent
     shutil.copytree(
         ASSETS,
@@ -152,7 +170,7 @@ def _pdf(book: Book, pages: Sequence[Printed], file: Path) -> None:
     )
     chapters = list(_chapters(book, pages))
     for chapter in chapters:
-        chapter["body"] = _joined(chapter["parts"], chapter["figures"])
+        chapter["body"] = _markup(chapter["body"], chapter["figures"])
     (work / "book.html").write_text(_page(book, chapters, paper=True), encoding="utf-8")
     command = [
         str(chromium()),
@@ -174,7 +192,7 @@ def _pdf(book: Book, pages: Sequence[Printed], file: Path) -> None:
         )
 
 
-def _epub(book: Book, pages: Sequence[Printed], file: Path) -> None:
+def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     work = file.parent
     chapters = list(_chapters(book, pages))
     for chapter in chapters:
@@ -182,10 +200,15 @@ def _epub(book: Book, pages: Sequence[Printed], file: Path) -> None:
             _image(svg, work / f"{chapter['id']}-{i}.svg")
             for i, svg in enumerate(chapter["figures"], 1)
         ]
+        body = chapter["body"]
         # pandoc keeps the classes of blocks, not of paragraphs, and finds other files' anchors on
         # blocks, not on figures.
-        body = _BOX_TITLE.sub(r'<div class="\2">\3</div>', _joined(chapter["parts"], images))
-        chapter["body"] = re.sub(r'<figure id="([^"]+)"', r'<div id="\1"></div><figure', body)
+        for title in body.xpath(".//*[self::p or self::summary][contains(@class, '-title')]"):
+            if title.get("class") in ("callout-title", "exercise-title"):
+                title.tag = "div"
+        for figure in body.xpath(".//figure[@id]"):
+            figure.addprevious(html.Element("div", id=figure.attrib.pop("id")))
+        chapter["body"] = _markup(body, images)
     (work / "book.html").write_text(_page(book, chapters, paper=False), encoding="utf-8")
     meta = book.meta
     title = str(meta["title"])
@@ -256,7 +279,3 @@ def _image(svg: str, file: Path) -> str:
         alone = alone.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     file.write_text(alone, encoding="utf-8")
     return f'<img src="{file.name}" alt="{label[1] if label else ""}">'
-
-
-def _joined(parts: Sequence[str], between: Sequence[str]) -> str:
-    return "".join(piece for pair in zip(parts, [*between, ""], strict=True) for piece in pair)

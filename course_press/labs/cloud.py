@@ -16,7 +16,7 @@ from course_lib.bench import record
 from course_lib.book import rent
 from course_lib.measured import results
 from course_press.labs.run import LOCAL, amount, folder
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
 
 GPUS = {
     "A100-80GB": ("a100-sxm-80", {"runpod": "A100-80GB-SXM"}),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import nbformat
 
 from course_lib import CourseError
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
 LOCAL = Path("results") / "local"

@@ -2,19 +2,18 @@
 show it.
 """
 
-import re
 from collections.abc import Mapping
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from course_lib import CourseError
 from course_lib.book.text import words
-from course_press.pages.pandoc import line_with, templates
+from course_press.pages.pandoc import line_with
 from course_press.source.book import Book
-from course_press.source.chapter import Chapter, SourceError
-from course_press.source.files import swap_in
+from course_press.source.chapter import Chapter
+from course_press.source.errors import SourceError
+from course_press.source.install import address
 
 FORMATS = ("epub", "pdf")
 FOLDER = "downloads"
@@ -27,15 +26,8 @@ PLACEHOLDER = "https://github.com/roofline-course/"
 publishes sets another.
 """
 
-_COVER_TITLE = re.compile(
-    r'<header (?:class="title cover"|id="title-block-header").*?</header>', re.DOTALL
-)
-_DOWNLOADS = re.compile(r'\n<ul class="actions downloads">.*?</ul>', re.DOTALL)
-_DRESSED = "<!-- dressed -->"
-_TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.DOTALL)
 
-
-def about(book: Book, chapter: Chapter) -> dict[str, Any]:
+def page_facts(book: Book, chapter: Chapter) -> dict[str, Any]:
     """What the templates ask about a page; a part that it does not have is `None`.
 
     Raises
@@ -63,15 +55,6 @@ def url(chapter: Chapter) -> str:
 def notebook(chapter: Chapter) -> str:
     """Where a page's notebook stands, in the repository and in the site of its language alike."""
     return f"notebooks/{chapter.path.parent.name}/{chapter.path.stem}.ipynb"
-
-
-def address(book: Book) -> tuple[str, str]:
-    """The repository, and the tag or commit of it that readers get: `repo-url` and `install-ref`,
-    or this version's tag.
-    """
-    return str(book.meta.get("repo-url", "")).rstrip("/"), str(
-        book.config.get("install-ref", f"v{version('course-lib')}")
-    )
 
 
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
@@ -160,58 +143,16 @@ def _bibtex(given: Mapping[str, str], lang: str, key: str, *, whole: bool) -> st
     return "\n".join([f"@{'book' if whole else 'incollection'}{{{key},", *lines, "}"])
 
 
-def dress(book: Book, folder: Path) -> None:
-    """Put the same into the pages that Quarto made of this book in `folder`, where it is not there
-    yet.
-
-    Raises
-    ------
-    CourseError
-        If a page is none of Quarto's.
-    """
-    macros: Any = templates().get_template("about.html.j2").module
-    ui = words(book.lang)
-    for chapter in book.chapters:
-        file = folder / url(chapter)
-        text = file.read_text(encoding="utf-8") if file.is_file() else _DRESSED
-        if _DRESSED in text:
-            continue
-        page = about(book, chapter)
-        run = (
-            f"<ul>{macros.run(page['links'], ui, ['colab'])}</ul>" if page["links"]["colab"] else ""
-        )
-        head = f"{run}{macros.prerequisites(page['prerequisites'], ui)}"
-        title, end = _TITLE_BLOCK.search(text), text.rfind("</main>")
-        if end < 0:
-            raise CourseError(
-                f"{url(chapter)} has no <main>, so it is no page of Quarto's: build with "
-                f"--engine embedded"
-            )
-        at = title.end() if title else end
-        foot = macros.citation(page["citation"], ui)
-        file.write_text(
-            f"{text[:at]}\n{_DRESSED}{head}{text[at:end]}{foot}{text[end:]}", encoding="utf-8"
-        )
-
-
 def file_name(book: Book, to: str) -> str:
     """What an export is called, after the last part of the book's address."""
     return f"{PurePosixPath(str(book.meta.get('site-url', ''))).name or 'book'}-{book.lang}.{to}"
 
 
-def offer(book: Book, site: Path, out: Path) -> None:
-    """Link from the cover in `site` to the exports that stand in `out`, and to no others."""
-    cover = site / book.lang / "index.html"
-    names = [
-        (to, file_name(book, to))
-        for to in FORMATS
-        if (out / FOLDER / file_name(book, to)).is_file()
+def downloads(book: Book, out: Path) -> list[dict[str, str]]:
+    """What the cover links to: the exports that stand in the site `out`, and no others."""
+    names = {to: file_name(book, to) for to in FORMATS}
+    return [
+        {"name": to.upper(), "href": f"../{FOLDER}/{name}"}
+        for to, name in names.items()
+        if (out / FOLDER / name).is_file()
     ]
-    items = "".join(
-        f'<li><a href="../{FOLDER}/{name}" download>{to.upper()}</a></li>' for to, name in names
-    )
-    text = _DOWNLOADS.sub("", cover.read_text(encoding="utf-8"))
-    if (title := _COVER_TITLE.search(text)) and items:
-        end = title.end() - len("</header>")
-        text = f'{text[:end]}\n<ul class="actions downloads">{items}</ul>{text[end:]}'
-    swap_in(cover, text)

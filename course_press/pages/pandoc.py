@@ -12,26 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import pypandoc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_lib.book.text import words
 from course_lib.specs import DATA
-from course_press.run.execute import Cache, Ran, run
+from course_press.outputs import form
+from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.kernels import LOCALE
-from course_press.run.pool import together
+from course_press.run.pool import do_jobs
 from course_press.source.book import Book
-from course_press.source.chapter import (
-    INLINE,
-    Cell,
-    Chapter,
-    Line,
-    MissingError,
-    SourceError,
-    read_text,
-)
+from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
+from course_press.source.errors import MissingError, SourceError
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
@@ -44,7 +38,7 @@ _SPLIT = "<!-- course-data -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedPage:
     """A page as pandoc prints it, before it is set into the template."""
 
     chapter: Chapter
@@ -68,18 +62,31 @@ def templates() -> Environment:
     )
 
 
+def outputs_by_cell(
+    chapter: Chapter, ran: ChapterResults, to: Literal["site", "notebook"]
+) -> list[list[dict[str, Any]]]:
+    """What each cell gave, in one form; nothing for a cell that is only shown."""
+    given = iter(ran.outputs)
+    return [
+        [
+            {**output, **({"data": form(output["data"], to)} if "data" in output else {})}
+            for output in (next(given) if cell.options.get("eval", True) else ())
+        ]
+        for cell in chapter.cells
+    ]
+
+
 def page_lines(
-    chapter: Chapter, ran: Ran, show: Callable[[Cell, Sequence[Mapping[str, Any]]], Iterable[str]]
+    chapter: Chapter, inlines: Iterable[str], cells: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """The chapter's lines as pandoc Markdown: cells as `show` gives them, inline expressions by
-    their values.
+    """The chapter's lines as pandoc Markdown: inline expressions by their values, and cells by the
+    lines that stand for each.
     """
-    outputs, values = iter(ran.outputs), iter(ran.inlines)
+    values, shown = iter(inlines), iter(cells)
     inline_lines = {id(inline.at) for inline in chapter.inlines}
     for item in chapter.items:
         if isinstance(item, Cell):
-            shown = next(outputs) if item.options.get("eval", True) else ()
-            yield from (item.indent + line for line in show(item, shown))
+            yield from (item.indent + line for line in next(shown))
         elif id(item) in inline_lines:
             # No-break spaces: a value is one word on the page.
             yield INLINE.sub(lambda _: next(values).replace(" ", "\u00a0"), item.text)
@@ -88,30 +95,23 @@ def page_lines(
 
 
 def print_pages(
-    books: Sequence[Book],
-    cache: Cache,
-    fingerprint: str,
-    *,
-    say: Callable[[str], None] = lambda _: None,
-) -> list[list[Printed]]:
-    """Run and print every chapter of these books: each book's pages, in its order.
+    books: Sequence[Book], *, say: Callable[[str], None] = lambda _: None
+) -> list[list[PrintedPage]]:
+    """Run and print every chapter of these books of one folder, or reuse what was printed where
+    nothing has changed: each book's pages, in its order.
 
     Raises
     ------
     SourceError
         If a chapter cannot be run or printed.
     """
-    printed: dict[int, Printed] = {}
+    root = books[0].root
+    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
+    printed: dict[int, PrintedPage] = {}
 
-    def job(book: Book, chapter: Chapter) -> Printed:
-        ran = run(
-            chapter,
-            root=book.root,
-            lang=book.lang,
-            to="site",
-            cache=cache,
-            fingerprint=fingerprint,
-            own=True,
+    def job(book: Book, chapter: Chapter) -> PrintedPage:
+        ran = run_chapter(
+            chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint, own=True
         )
         return print_page(
             book,
@@ -129,7 +129,7 @@ def print_pages(
             for chapter in book.chapters
             if chapter.is_cover == covers
         ]
-        pages = together(
+        pages = do_jobs(
             [
                 (f"{book.lang} · {chapter.title}", partial(job, book, chapter))
                 for book, chapter in wanted
@@ -141,10 +141,15 @@ def print_pages(
 
 
 def print_page(
-    book: Book, chapter: Chapter, ran: Ran, cache: Cache, others: Sequence[Printed] = ()
-) -> Printed:
+    book: Book,
+    chapter: Chapter,
+    ran: ChapterResults,
+    cache: Cache,
+    others: Sequence[PrintedPage] = (),
+) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
-    text = "\n".join(page_lines(chapter, ran, _cell_markdown)) + "\n"
+    cells = map(_cell_markdown, chapter.cells, outputs_by_cell(chapter, ran, "site"))
+    text = "\n".join(page_lines(chapter, ran.inlines, cells)) + "\n"
     listed = [
         {
             "path": str(other.chapter.path),
@@ -167,7 +172,9 @@ def print_page(
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)
     if stored is None:
-        body, _, data = pandoc(book, chapter, text, course, "site.lua", "html5").partition(_SPLIT)
+        body, _, data = run_pandoc(book, chapter, text, course, "site.lua", "html5").partition(
+            _SPLIT
+        )
         stored = {"body": body, "data": json.loads(data)}
         cache.put(key, stored)
     for image in stored["data"]["images"]:
@@ -176,7 +183,7 @@ def print_page(
             raise line_with(chapter, image).error(f"image {image} lies outside the book's folder")
         if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
-    return Printed(chapter, stored["body"], stored["data"])
+    return PrintedPage(chapter, stored["body"], stored["data"])
 
 
 def _read_by_pandoc(book: Book) -> Iterator[Path]:
@@ -214,7 +221,7 @@ def ui_words(lang: str) -> dict[str, str]:
     return words(lang, "ui")
 
 
-def pandoc(
+def run_pandoc(
     book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str
 ) -> str:
     """Convert a chapter's text through the shared filter and another one, which reads `course` from

@@ -1,23 +1,35 @@
-"""The other engine: renders the same source with Quarto where it is installed."""
+"""The other engine: renders the same source with Quarto where it is installed, and adds to its
+pages what ours say about themselves.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
+
+from lxml import html
 
 from course_lib import CourseError
+from course_lib.book.text import words
 from course_press.pages import about
-from course_press.pages.site import MARKER, check_out, finish
-from course_press.source.book import read_book
-from course_press.source.chapter import MissingError
-from course_press.source.files import staged
+from course_press.pages.pandoc import templates
+from course_press.pages.site import MARKER, check_out, every_language, put_in_place
+from course_press.source.book import Book, read_book
+from course_press.source.errors import MissingError
+from course_press.source.files import staged, swap_in
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
 
+_COMPLETE = "data-complete"
+"""On a page to which everything has been added."""
+_TITLE = "title-block-header"
 
-def installed() -> str | None:
+
+def executable() -> str | None:
     """The path of `quarto`, or `None`."""
     return shutil.which("quarto")
 
@@ -34,13 +46,15 @@ def build(
     CourseError
         If Quarto fails, with the end of what it printed.
     """
-    quarto = installed()
+    quarto = executable()
     if not quarto:
         raise MissingError(
             "quarto is not on PATH: get it from quarto.org, with conda (environment.yml) "
             "or pip install -e '.[quarto]'"
         )
     check_out(out)
+    book_in = cache(partial(read_book, root))  # each is read once
+    every = every_language(root, langs, out)
     with staged(out, MARKER) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
@@ -64,6 +78,76 @@ def build(
                     f"quarto could not render the {lang} "
                     f"book:\n{(done.stdout + done.stderr)[-3000:].strip()}"
                 )
-            about.dress(read_book(root, lang), stage / lang)
-        finish(root, stage, out, langs)
+            add_facts(book_in(lang), stage / lang)
+            link_downloads(book_in(lang), stage, out)
+        put_in_place(book_in(every[0]), every, langs, stage, out)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
+
+
+def add_facts(book: Book, folder: Path) -> None:
+    """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
+    where it is not there yet.
+
+    Raises
+    ------
+    CourseError
+        If a page is none of Quarto's.
+    """
+    macros: Any = templates().get_template("about.html.j2").module
+    ui = words(book.lang)
+    for chapter in book.chapters:
+        file = folder / about.url(chapter)
+        page = _parsed(file) if file.is_file() else None
+        if page is None or page.get(_COMPLETE):
+            continue
+        main = page.find(".//main")
+        if main is None:
+            raise CourseError(
+                f"{about.url(chapter)} has no <main>, so it is no page of Quarto's: build with "
+                f"--engine embedded"
+            )
+        page.set(_COMPLETE, "true")
+        facts = about.page_facts(book, chapter)
+        run = macros.run(facts["links"], ui, ["colab"]) if facts["links"]["colab"] else ""
+        head = f"<ul>{run}</ul>" if run else ""
+        title = main.find(f".//*[@id='{_TITLE}']")
+        place, at = (
+            (title.getparent(), 1 + title.getparent().index(title))
+            if title is not None
+            else (main, len(main))
+        )
+        for new in html.fragments_fromstring(
+            f"{head}{macros.prerequisites(facts['prerequisites'], ui)}".strip()
+        ):
+            place.insert(at, new)
+            at += 1
+        main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
+        file.write_text(_serialized(page), encoding="utf-8")
+
+
+def link_downloads(book: Book, site: Path, out: Path) -> None:
+    """Let Quarto's cover in `site` link to the exports that stand in `out`, and to no others."""
+    cover = site / book.lang / "index.html"
+    page = _parsed(cover)
+    for old in page.find_class("downloads"):
+        old.drop_tree()
+    macros: Any = templates().get_template("about.html.j2").module
+    files, title = about.downloads(book, out), page.find(f".//*[@id='{_TITLE}']")
+    if files and title is not None:
+        title.append(html.fragment_fromstring(str(macros.downloads(files)).strip()))
+    swap_in(cover, _serialized(page))
+
+
+def made(page: Path) -> bool:
+    """Whether Quarto made a page, rather than the embedded engine."""
+    (generator,) = _parsed(page).xpath("//meta[@name='generator']/@content") or ("",)
+    return not generator.startswith("course ")
+
+
+def _parsed(file: Path) -> Any:
+    return html.document_fromstring(file.read_text(encoding="utf-8"))
+
+
+def _serialized(page: Any) -> str:
+    text: str = html.tostring(page, encoding="unicode", doctype="<!DOCTYPE html>")
+    return text

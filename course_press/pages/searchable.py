@@ -4,12 +4,13 @@ formulas too.
 
 import re
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from itertools import pairwise
 from operator import add
+from typing import Any
 from xml.etree import ElementTree
 
-VOID = {"br", "hr", "img", "input", "link", "meta", "col", "wbr"}
+from lxml import html
+
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 """Elements that are no prose."""
 LEFT_OUT_CLASSES = {
@@ -51,8 +52,7 @@ def sections(body: str) -> list[dict[str, str]]:
     [{'id': '', 'title': '', 'text': 'Open.'}, {'id': 'a', 'title': 'A', 'text': 'So x.'}]
     """
     reader = _Reader()
-    reader.feed(body)
-    reader.close()
+    reader.read(html.fragment_fromstring(body, create_parent="main"))
     found = [
         {"id": one.id, "title": _joined(one.title), "text": _joined(one.text)}
         for one in reader.found
@@ -72,65 +72,34 @@ class _Part:
     text: list[str] = field(default_factory=list)
 
 
-class _Reader(HTMLParser):
+class _Reader:
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.found = [_Part("")]
-        self.ids: list[str] = []
-        self.open: list[tuple[str, bool]] = []
-        self.math: ElementTree.TreeBuilder | None = None
         self.in_title = False
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if self.math:
-            self.math.start(tag, {})
-        elif tag == "math":
-            self.math = ElementTree.TreeBuilder()
-            self.math.start(tag, {})
-        if tag in BLOCKS:
-            self._say(" ")
-        if tag in VOID:
+    def read(self, element: Any, section: str = "") -> None:
+        """Read an element that stands in a section, but not what follows it."""
+        if element.tag == "math":
+            self._say(plain(element))
             return
-        classes = set((given.get("class") or "").split())
-        self.open.append(
-            (tag, self._quiet() or tag in LEFT_OUT or bool(classes & LEFT_OUT_CLASSES))
-        )
-        if tag == "section":
-            self.ids.append(given.get("id") or "")
-        elif tag in ("h2", "h3") and not self._quiet():
-            self.found.append(_Part(given.get("id") or (self.ids[-1] if self.ids else "")))
-            self.in_title = True
+        gap = " " if element.tag in BLOCKS else ""
+        self._say(gap)
+        if element.tag not in LEFT_OUT and LEFT_OUT_CLASSES.isdisjoint(element.classes):
+            section = element.get("id", "") if element.tag == "section" else section
+            if is_title := element.tag in ("h2", "h3"):
+                self.found.append(_Part(element.get("id") or section))
+                self.in_title = True
+            self._say(element.text)
+            for child in element:
+                if isinstance(child.tag, str):  # no comment
+                    self.read(child, section)
+                self._say(child.tail)
+            self.in_title = self.in_title and not is_title
+        self._say(gap)
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in VOID:
-            return
-        if self.math:
-            self.math.end(tag)
-            if tag == "math":
-                formula, self.math = self.math.close(), None
-                self._say(plain(formula))
-        if self.open:
-            self.open.pop()
-        if tag == "section" and self.ids:
-            self.ids.pop()
-        elif tag in ("h2", "h3"):
-            self.in_title = False
-        if tag in BLOCKS:
-            self._say(" ")
-
-    def handle_data(self, data: str) -> None:
-        if self.math:
-            self.math.data(data)
-        else:
-            self._say(data)
-
-    def _quiet(self) -> bool:
-        return bool(self.open) and self.open[-1][1]
-
-    def _say(self, text: str) -> None:
-        if not self._quiet():
-            (self.found[-1].title if self.in_title else self.found[-1].text).append(text)
+    def _say(self, text: str | None) -> None:
+        part = self.found[-1]
+        (part.title if self.in_title else part.text).append(text or "")
 
 
 def plain(formula: ElementTree.Element) -> str:

@@ -76,7 +76,7 @@ def _course_inline(expressions, scope):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ChapterResults:
     """What running a chapter gave: each cell's outputs (nbformat) and each inline expression's
     text, in order.
     """
@@ -158,23 +158,16 @@ def environment(root: Path) -> str:
     return digest.hexdigest()
 
 
-def run(
-    chapter: Chapter,
-    *,
-    root: Path,
-    lang: str,
-    to: str,
-    cache: Cache,
-    fingerprint: str,
-    own: bool = False,
-) -> Ran:
-    """Run a chapter, or reuse what it gave before.
+def run_chapter(
+    chapter: Chapter, *, root: Path, lang: str, cache: Cache, fingerprint: str, own: bool = False
+) -> ChapterResults:
+    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed.
 
     Parameters
     ----------
     chapter : as read.
     root : the book's folder, in which the kernel runs.
-    lang, to : `COURSE_LANG` and `COURSE_PRINT` (``"site"`` or ``"notebook"``) in the kernel.
+    lang : `COURSE_LANG` in the kernel.
     cache : where results are kept.
     fingerprint : from `environment`.
     own : whether cells see what the reader's own labs measured, as the site's do; a notebook is the
@@ -187,14 +180,14 @@ def run(
     """
     steps = _steps(chapter)
     if not steps:
-        return Ran([], [])
+        return ChapterResults([], [])
     shown = [
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
     ]
     there = own and any(root.glob("labs/*/results/local/results.csv"))
     results = str(root / "labs") if there else ""
-    key = cache.key("run", shown, lang, to, results, fingerprint)
+    key = cache.key("run", shown, lang, results, fingerprint)
     stored = cache.get(key)
     if stored is None:
         # The kernel's sockets are files of ours: nothing listens on a port.
@@ -203,10 +196,10 @@ def run(
             prefix="course-",
             dir=None if short else "/tmp",  # noqa: S108
         ) as sockets:
-            ran = asyncio.run(_execute(chapter, steps, root, lang, to, results, sockets))
+            ran = asyncio.run(_execute(chapter, steps, root, lang, results, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
-    return Ran(stored["outputs"], stored["inlines"])
+    return ChapterResults(stored["outputs"], stored["inlines"])
 
 
 def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
@@ -264,10 +257,9 @@ async def _execute(
     steps: Sequence[Cell | list[Inline]],
     root: Path,
     lang: str,
-    to: str,
     results: str,
     sockets: str,
-) -> Ran:
+) -> ChapterResults:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     # The kernel is this Python's own, whatever kernels the reader has registered under the name.
     specs = KernelSpecManager(kernel_dirs=[])
@@ -282,7 +274,7 @@ async def _execute(
     client = NotebookClient(
         notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
     )
-    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": to}
+    env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}
     env["COURSE_RESULTS"] = results
     outputs: list[Sequence[Mapping[str, Any]]] = []
     inlines: list[str] = []
@@ -309,7 +301,7 @@ async def _execute(
             else:
                 found = await _evaluated(step, execute)
                 inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
-    return Ran(outputs, inlines)
+    return ChapterResults(outputs, inlines)
 
 
 def _failed_line(cell: Cell, error: CellExecutionError) -> Line:

@@ -13,7 +13,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 T = TypeVar("T")
 
 
-def together(
+def do_jobs(
     jobs: Sequence[tuple[str, Callable[[], T]]], *, say: Callable[[str], None] = lambda _: None
 ) -> list[T]:
     """Do all jobs, as many at a time as there are cores, and return what they gave, in the order of

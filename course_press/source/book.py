@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from course_press.source.chapter import Chapter, SourceError, read_chapter, read_text
+from course_press.source.chapter import Chapter, read_chapter, read_text
+from course_press.source.errors import SourceError
 
 CONFIG_KEYS = {
     "": {

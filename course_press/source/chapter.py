@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from course_lib import CourseError
+from course_press.source.errors import SourceError
 
 FRONT_MATTER = {
     "title",
@@ -54,20 +54,6 @@ _DIV = re.compile(r"^\s*:{3,}\s*(.+?)\s*:*\s*$")
 _DIV_END = re.compile(r"^\s*:{3,}\s*$")
 _TITLE = re.compile(r"^# (.+?)\s*(?:\{([^}]*)\})?\s*$")
 _ATTRIBUTE = re.compile(r"""([#.][\w:.-]+)|([\w-]+)=("[^"]*"|'[^']*'|\S+)""")
-
-
-class SourceError(CourseError):
-    """Something in a source file is wrong; the message starts with file and line."""
-
-    def __init__(self, file: Path, line: int, message: str) -> None:
-        super().__init__(f"{file}:{line}: {message}")
-        self.file, self.line, self.message = file, line, message
-
-
-class MissingError(CourseError):
-    """Something that is needed is not installed or not reachable; the message says how
-    to get it.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +126,8 @@ class Chapter:
     @property
     def prose(self) -> Iterator[Line]:
         """Lines that are neither cells nor inside a fenced block of code."""
-        fence = ""
-        for item in self.items:
-            if isinstance(item, Cell):
-                continue
-            mark = _FENCE.match(item.text)
-            if fence:
-                fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
-            elif mark:
-                fence = mark[2]
-            else:
-                yield item
+        lines = (item for item in self.items if isinstance(item, Line))
+        return (line for line, is_prose in _told_apart(lines) if is_prose)
 
     @property
     def inlines(self) -> Iterator[Inline]:
@@ -210,20 +187,39 @@ def read_chapter(root: Path, path: Path, lang: str) -> Chapter:
     return Chapter(path, None, meta, _items(lines[start:]), files, unnumbered)
 
 
+def is_div_end(line: Line) -> bool:
+    """Whether a line of prose closes a div."""
+    return bool(_DIV_END.match(line.text))
+
+
+def div_opening(line: Line) -> str:
+    """The class or attributes of the div that a line of prose opens, or nothing."""
+    opening = None if is_div_end(line) else _DIV.match(line.text)
+    return opening[1] if opening else ""
+
+
+def _told_apart(lines: Iterable[Line]) -> Iterator[tuple[Line, bool]]:
+    """Each line, and whether it is prose rather than of a fenced block of code."""
+    fence, line = "", None
+    for line in lines:
+        mark = _FENCE.match(line.text)
+        yield line, not (fence or mark)
+        if fence:
+            fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
+        elif mark:
+            fence = mark[2]
+    if fence and line:
+        raise line.error(f"the code block opened with {fence} is never closed")
+
+
 def _expanded(
     file: Path, files: list[Path], root: Path, via: tuple[Path, ...] = ()
 ) -> Iterator[Line]:
     files.append(file)
     shown = file.relative_to(root) if file.is_relative_to(root) else file
-    fence, number = "", 1
-    for number, text in enumerate(read_text(file, shown).splitlines(), 1):
-        line = Line(text, shown, number)
-        mark = _FENCE.match(text)
-        if fence:
-            fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
-        elif mark:
-            fence = mark[2]
-        elif include := _INCLUDE.match(text):
+    texts = read_text(file, shown).splitlines()
+    for line, is_prose in _told_apart(Line(text, shown, i) for i, text in enumerate(texts, 1)):
+        if is_prose and (include := _INCLUDE.match(line.text)):
             # A path that starts with a slash is meant from the book's root, as in Quarto.
             target = (
                 root / include[1][1:] if include[1].startswith("/") else file.parent / include[1]
@@ -239,7 +235,7 @@ def _expanded(
                 raise line.error(f"{include[1]} is included more than {DEPTH} files deep")
             yield from _expanded(target, files, root, (*via, file.resolve()))
             continue
-        elif shortcode := _SHORTCODE.search(text):
+        if is_prose and (shortcode := _SHORTCODE.search(line.text)):
             what = (
                 "must stand alone on its line"
                 if shortcode[1] in SHORTCODES
@@ -247,34 +243,23 @@ def _expanded(
             )
             raise line.error(f"shortcode {shortcode[1]} {what}")
         yield line
-    if fence:
-        raise SourceError(shown, number, f"the code block opened with {fence} is never closed")
 
 
 def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
     """Leave out blocks that are for another language, so that nothing in them is run, checked or
     numbered.
     """
-    depth, hidden, fence = 0, 0, ""
-    for line in lines:
-        mark = _FENCE.match(line.text)
-        if fence:
-            fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
-        elif mark:
-            fence = mark[2]
-        elif _DIV_END.match(line.text):
+    depth, hidden = 0, 0
+    for line, is_prose in _told_apart(lines):
+        if is_prose and is_div_end(line):
             depth -= 1
             if hidden and depth < hidden:
                 hidden = 0
                 continue
-        elif opening := _DIV.match(line.text):
+        elif is_prose and (opening := div_opening(line)):
             depth += 1
-            profile = re.search(r'when-profile="?([\w-]+)', opening[1])
-            if (
-                profile
-                and not hidden
-                and (".content-visible" in opening[1]) != (profile[1] == lang)
-            ):
+            profile = re.search(r'when-profile="?([\w-]+)', opening)
+            if profile and not hidden and (".content-visible" in opening) != (profile[1] == lang):
                 hidden = depth
         if not hidden:
             yield line
@@ -283,19 +268,16 @@ def _for_language(lines: Iterable[Line], lang: str) -> Iterator[Line]:
 def _closed_divs(lines: Iterable[Line]) -> None:
     """Every div is closed, and nothing else."""
     open_: list[Line] = []
-    fence, text = "", False
-    for line in lines:
+    text = False
+    for line, is_prose in _told_apart(lines):
         after_text, text = text, False
-        mark = _FENCE.match(line.text)
-        if fence:
-            fence = "" if mark and mark[2].startswith(fence) and not mark[3] else fence
-        elif mark:
-            fence = mark[2]
-        elif _DIV_END.match(line.text):
+        if not is_prose:
+            continue
+        if is_div_end(line):
             if not open_:
                 raise line.error("this ::: closes no div")
             open_.pop()
-        elif _DIV.match(line.text):
+        elif div_opening(line):
             if after_text:
                 raise line.error("a div opens after a blank line: this one would be read as text")
             open_.append(line)
@@ -383,14 +365,13 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
 def _known_div(line: Line) -> None:
     if line.text.startswith("# "):
         raise line.error("a chapter has one title: its sections start at ##")
-    opening = None if _DIV_END.match(line.text) else _DIV.match(line.text)
+    opening = inside = div_opening(line)
     if not opening:
         return
-    inside = opening[1]
     if not inside.startswith("{"):
         inside = f"{{.{inside}}}"
     if not inside.endswith("}"):
-        raise line.error(f"a div's attributes must close on its line: {opening[1]}")
+        raise line.error(f"a div's attributes must close on its line: {opening}")
     for name, _, _ in _ATTRIBUTE.findall(inside[1:-1]):
         if name.startswith(".") and name[1:] not in DIV_CLASSES:
             raise line.error(f"div class {name} is not known to the embedded engine")

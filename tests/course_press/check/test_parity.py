@@ -5,13 +5,13 @@ from lxml import html
 
 from course_lib import CourseError
 from course_press.check.parity import stamp
-from course_press.check.rules import check
+from course_press.check.rules import check_book
 
 EN, ES = "chapters/en/one.qmd", "chapters/es/one.qmd"
 
 
 def said(book):
-    return [str(finding) for finding in check(book.root)]
+    return [str(finding) for finding in check_book(book.root)]
 
 
 @pytest.mark.parametrize(

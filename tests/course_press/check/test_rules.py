@@ -1,7 +1,7 @@
 import pytest
 
 from course_lib.specs import DATA
-from course_press.check.rules import check
+from course_press.check.rules import check_book
 
 ONE = "chapters/en/one.qmd"
 
@@ -12,13 +12,13 @@ def found(book):
     """
     return [
         finding
-        for finding in check(book.root)
+        for finding in check_book(book.root)
         if "es" not in finding.file.parts and "out of date" not in finding.what
     ]
 
 
 def test_a_sound_book_has_no_findings(book):
-    assert check(book.root) == []
+    assert check_book(book.root) == []
 
 
 @pytest.mark.parametrize(

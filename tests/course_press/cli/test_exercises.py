@@ -124,7 +124,7 @@ def test_check_finds_an_exercise_that_does_not_exist(tmp_path):
         cell.read_text().replace("```{python}\n", '```{python}\nexercise("int8-p99")\n', 1)
     )
     assert any(
-        "there is no exercise int8-p99" in str(finding) for finding in check.check(book.root)
+        "there is no exercise int8-p99" in str(finding) for finding in check.check_book(book.root)
     )
 
 
@@ -133,4 +133,6 @@ def test_check_finds_a_text_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(
         check, "untranslated", lambda: [("rooflines.ko.toml", "rooflines-dot has no text")]
     )
-    assert any("rooflines-dot has no text" in str(finding) for finding in check.check(book.root))
+    assert any(
+        "rooflines-dot has no text" in str(finding) for finding in check.check_book(book.root)
+    )

@@ -14,9 +14,8 @@ from lxml import etree, html
 
 from course_lib import CourseError
 from course_press.exports import book as export
-from course_press.pages import about, site
-from course_press.source.book import read_book
-from course_press.source.chapter import MissingError
+from course_press.pages import site
+from course_press.source.errors import MissingError
 from tests.course_press.conftest import Copy, course
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -26,7 +25,7 @@ XHTML = "{http://www.w3.org/1999/xhtml}"
 def exported(tmp_path_factory):
     copy = Copy(tmp_path_factory.mktemp("exported") / "book")
     copy.build(("en", "es"))
-    export.export(copy.root, "es", ["epub"], copy.root / "_site")
+    export.export_book(copy.root, "es", ["epub"], copy.root / "_site")
     return copy.root
 
 
@@ -113,12 +112,43 @@ def test_the_cover_offers_what_there_is_and_a_build_keeps_it(exported):
     assert offered("en") == []
     site.build(exported, ["es"], exported / "_site")
     assert offered("es") == [("EPUB", "../downloads/book-es.epub")]
-    book = read_book(exported, "es")
-    about.offer(book, exported / "_site", exported / "_site")
-    assert len(offered("es")) == 1
     (exported / "_site/downloads/book-es.epub").unlink()
-    about.offer(book, exported / "_site", exported / "_site")
+    site.build(exported, ["es"], exported / "_site")
     assert offered("es") == []
+
+
+def test_quartos_cover_offers_the_same_and_changes_in_nothing_else(book):
+    cover = book.root / "_site" / "en" / "index.html"
+    cover.parent.mkdir(parents=True)
+    text = (
+        '<!DOCTYPE html>\n<html><head><meta name="generator" content="quarto-1.6"></head><body>'
+        '<header id="title-block-header"><h1>T</h1></header><main><p>x &amp; é</p></main></body>'
+        "</html>"
+    )
+    cover.write_text(text, encoding="utf-8")
+    (book.root / "_site" / site.MARKER).touch()
+    for _ in range(2):
+        export.export_book(book.root, "en", ["epub"], book.root / "_site")
+    link = '<li><a href="../downloads/book-en.epub" download>EPUB</a></li>'
+    assert cover.read_text(encoding="utf-8") == text.replace(
+        "</h1>", f'</h1><ul class="actions downloads">{link}</ul>'
+    )
+
+
+def test_nothing_is_lost_between_what_needs_a_script(book):
+    book.edit(
+        "chapters/en/one.qmd",
+        "In the margin.",
+        "```{=html}\n<p>Before <input type=text> within</p><div><p>between</p>"
+        "<button>gone</button> after</div>\n```",
+    )
+    export.export_book(book.root, "en", ["epub"], book.root / "_site")
+    with zipfile.ZipFile(book.root / "_site/downloads/book-en.epub") as file:
+        chapters = [etree.fromstring(file.read(name)) for name in file.namelist() if "/ch0" in name]
+    assert len(chapters) == 3
+    text = " ".join("".join(chapters[1].itertext()).split())
+    assert re.search("Before within ?between ?after", text)
+    assert "Second tab." in text
 
 
 def test_without_chromium_a_pdf_says_how_to_get_it(book, monkeypatch):
@@ -127,9 +157,9 @@ def test_without_chromium_a_pdf_says_how_to_get_it(book, monkeypatch):
         MissingError,
         match=r"Chromium, which is not on PATH: apt install chromium.*--to epub needs none",
     ):
-        export.export(book.root, "en", ["pdf"], book.root / "_site")
+        export.export_book(book.root, "en", ["pdf"], book.root / "_site")
     with pytest.raises(CourseError, match="--to 'mobi' is not a format: choose from epub, pdf"):
-        export.export(book.root, "en", ["mobi"], book.root / "_site")
+        export.export_book(book.root, "en", ["mobi"], book.root / "_site")
 
 
 def test_the_command_names_the_languages(book):

@@ -12,13 +12,14 @@ import yaml
 
 from course_press.check import rules as check
 from course_press.exports import notebooks
+from course_press.source import install
 from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
 CONFIG = yaml.safe_load((ROOT / "_quarto.yml").read_text())
 SOURCE = f"git+{CONFIG['book']['repo-url']}@{CONFIG['install-ref']}"
 FIRST = {
-    **{f"{lang}": notebooks.install(read_book(ROOT, lang), lang) for lang in languages(ROOT)},
+    **{f"{lang}": install.first_cell(read_book(ROOT, lang), lang) for lang in languages(ROOT)},
     **{
         file.parent.name: "".join(
             next(c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code")[
@@ -76,12 +77,12 @@ def test_one_setting_moves_every_first_cell(book):
     lab = book.root / "labs" / "00-x" / "lab.ipynb"
     lab.parent.mkdir(parents=True)
     lab.write_text((ROOT / "labs/00-three-accelerators/lab.ipynb").read_text())
-    assert [str(f) for f in check.check(book.root) if "labs" in str(f.file)] == [
+    assert [str(f) for f in check.check_book(book.root) if "labs" in str(f.file)] == [
         "labs/00-x/lab.ipynb:1: its first cell is not the one that _quarto.yml asks for → "
         "run course notebooks"
     ]
     book.edit("_quarto.yml", "bibliography:", 'install-ref: "1a2b3c"\nbibliography:')
-    (file,) = notebooks.write(book.root, ["en"])
+    (file,) = notebooks.write_notebooks(book.root, ["en"])
     for written in (file, lab):
         assert "git+https://github.com/example/book@1a2b3c" in written.read_text()
-    assert not [f for f in check.check(book.root) if "labs" in str(f.file)]
+    assert not [f for f in check.check_book(book.root) if "labs" in str(f.file)]

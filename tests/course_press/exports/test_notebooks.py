@@ -12,8 +12,10 @@ import pytest
 from matplotlib.image import imread, imsave
 
 from course_lib import plot
-from course_press.exports.notebooks import printed, write
-from course_press.source.book import languages
+from course_press.exports.notebooks import print_notebooks, write_notebooks
+from course_press.pages import pandoc as printing
+from course_press.run import execute as running
+from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,7 +25,7 @@ def notebook(tmp_path_factory):
     from tests.course_press.conftest import Copy
 
     book = Copy(tmp_path_factory.mktemp("notebooks") / "book")
-    files = write(book.root, ["en"])
+    files = write_notebooks(book.root, ["en"])
     assert [file.name for file in files] == ["one.ipynb"]  # the other pages have no cell
     return nbformat.read(files[0], as_version=4)
 
@@ -86,11 +88,23 @@ def test_nothing_of_the_machine_or_the_hour_is_in_it(notebook):
     )
 
 
+def test_cells_run_once_for_pages_and_notebooks_and_notebooks_print_no_page(book, monkeypatch):
+    started, printed = [], []
+    execute, print_page = running._execute, printing.print_page
+    monkeypatch.setattr(running, "_execute", lambda *args: started.append(1) or execute(*args))
+    monkeypatch.setattr(printing, "print_page", lambda *a: printed.append(1) or print_page(*a))
+    write_notebooks(book.root, ["en"])
+    assert (len(started), len(printed)) == (1, 0)
+    book.build(("en",))
+    # The cover and the chapters; only one has cells, and they have run.
+    assert (len(started), len(printed)) == (1, 3)
+
+
 def test_another_language_sets_itself(tmp_path):
     from tests.course_press.conftest import Copy
 
     book = Copy(tmp_path / "book")
-    file = write(book.root, ["es"])[0]
+    file = write_notebooks(book.root, ["es"])[0]
     assert 'os.environ[\\"COURSE_LANG\\"] = \\"es\\"' in file.read_text(encoding="utf-8")
     assert "rendimiento pico" in file.read_text(encoding="utf-8")
 
@@ -99,7 +113,7 @@ def test_nbval_tells_a_changed_output_from_the_printed_one(tmp_path):
     """Proves that the run of nbval over all notebooks in `make test` can fail."""
     from tests.course_press.conftest import Copy
 
-    file = write(Copy(tmp_path / "book").root, ["en"])[0]
+    file = write_notebooks(Copy(tmp_path / "book").root, ["en"])[0]
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q", "--nbval", str(file)]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     file.write_text(
@@ -150,7 +164,7 @@ def test_a_difference_that_can_be_seen_is_told_from_one_that_cannot():
 
 
 def test_committed_notebooks_are_what_the_chapters_print():
-    notebooks = printed(ROOT, languages(ROOT))
+    notebooks = print_notebooks([read_book(ROOT, lang) for lang in languages(ROOT)])
     for file, text in notebooks.items():
         assert same(file.read_text(encoding="utf-8"), text), (
             f"{file.relative_to(ROOT)} is out of date: run course notebooks"
@@ -162,7 +176,7 @@ def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):
     cell = book.root / "chapters" / "cells" / "one" / "hello.qmd"
     cell.write_text('```{python}\n#| eval: false\nprint("measured here")\n```\n')
     for lang in ("en", "es"):
-        write(book.root, [lang])
+        write_notebooks(book.root, [lang])
         cells = nbformat.read(book.root / "notebooks" / lang / "one.ipynb", as_version=4).cells
         shown = [cell for cell in cells if cell.cell_type == "code"][-1]
         assert (shown.source, shown.outputs, shown.execution_count) == (
@@ -177,4 +191,4 @@ def test_the_cover_is_no_notebook(book):
     book.edit(
         "chapters/en/_preface.qmd", "English preface", "```{python}\n1\n```\n\nEnglish preface"
     )
-    assert [file.stem for file in write(book.root, ["en"])] == ["one"]
+    assert [file.stem for file in write_notebooks(book.root, ["en"])] == ["one"]

@@ -15,7 +15,7 @@ from course_lib.measured.rows import HEADER, to_line
 from course_press.cli import labs as cli_labs
 from course_press.cli.app import app
 from course_press.labs import cloud as rented_gpu
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
 from tests.course_press.conftest import SHEBANG, course
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ import pytest
 
 from course_lib import CourseError, chip, results
 from course_press.labs import run as labs
-from course_press.source.chapter import MissingError
+from course_press.source.errors import MissingError
 from tests.course_press.conftest import course
 
 ROOT = Path(__file__).parents[3]

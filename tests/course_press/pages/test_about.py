@@ -5,9 +5,9 @@ import re
 import pytest
 from lxml import html
 
-from course_press.pages import about
+from course_press.pages import about, quarto
 from course_press.source.book import read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 
 TWO = "en/chapters/en/two.html"
 
@@ -86,7 +86,7 @@ def test_the_pages_of_quarto_get_the_same(book):
             f"<html><body><main>{header}<p>Text</p></main><p>Foot</p></body></html>",
             encoding="utf-8",
         )
-    about.dress(found, book.root / "theirs")
+    quarto.add_facts(found, book.root / "theirs")
     main = html.parse(str(book.root / "theirs/chapters/en/two.html")).getroot().cssselect("main")[0]
     assert [child.tag for child in main if isinstance(child.tag, str)] == [
         "header",

@@ -7,7 +7,7 @@ from lxml import html
 
 from course_press.pages import pandoc as printing
 from course_press.pages.pandoc import print_page
-from course_press.run.execute import Cache, Ran
+from course_press.run.execute import Cache, ChapterResults
 from course_press.source.book import read_book
 
 COVER = "\n\n::: {.chapters}\n:::\n"
@@ -41,7 +41,7 @@ def printed(book, lang="en", name="two"):
     whole = read_book(book.root, lang)
     chapter = next(c for c in whole.chapters if c.path.stem == name)
     return html.fromstring(
-        print_page(whole, chapter, Ran([], []), Cache(book.root / ".cache")).body
+        print_page(whole, chapter, ChapterResults([], []), Cache(book.root / ".cache")).body
     )
 
 
@@ -84,10 +84,10 @@ def test_the_cover_is_printed_again_only_when_what_it_lists_changes(book, monkey
     book.build()
     before = page(book, "en/index.html")
     asked = []
-    convert = printing.pandoc
+    convert = printing.run_pandoc
     monkeypatch.setattr(
         printing,
-        "pandoc",
+        "run_pandoc",
         lambda book, chapter, *rest: (
             asked.append(chapter.path.stem) or convert(book, chapter, *rest)
         ),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from course_lib.book.text import words
-from course_press.pages import site
+from course_press.pages.pandoc import print_pages
+from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
-from course_press.source.book import languages
+from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
 SOURCE = re.compile(r"@\{?(?:fig|tbl|eq|sec|lst)-|\[-?@|\\[a-zA-Z]{2,}|\$[^$]+\$|\{#|:::")
@@ -19,12 +20,12 @@ SOURCE = re.compile(r"@\{?(?:fig|tbl|eq|sec|lst)-|\[-?@|\\[a-zA-Z]{2,}|\$[^$]+\$
 ORPHAN = re.compile(r"[ ][.,;:](?:[ ]|$)")
 
 
-def raw(printed):
+def raw(books):
     """Pages that let their source show in the index or in the names of their parts."""
-    for book, pages in printed:
-        labels = site.labels_of(pages)
+    for book, pages in zip(books, print_pages(books), strict=True):
+        labels = labels_of(pages)
         for page in pages:
-            body = site.resolved(page, labels, words(book.lang))
+            body = fill_references(page, labels, words(book.lang))
             names = re.findall(r' (?:aria-label|title|alt)="([^"]*)"', body)
             texts = [text for part in sections(body) for text in (part["title"], part["text"])]
             for said in [*map(unescape, names), *texts]:
@@ -38,10 +39,10 @@ def test_references_citations_and_formulas_are_indexed_as_they_read(book):
         "In the margin.",
         "As @{eq-roof}의 says [@williams2009], $I^* = \\frac{\\pi}{\\beta}$ , and so on.",
     )
-    printed = site.printed(book.root, ["en"])
-    assert list(raw(printed)) == []
-    ((_, pages),) = printed
-    body = site.resolved(pages[1], site.labels_of(pages), words("en"))
+    written = read_book(book.root, "en")
+    assert list(raw([written])) == []
+    (pages,) = print_pages([written])
+    body = fill_references(pages[1], labels_of(pages), words("en"))
     text = " ".join(part["text"] for part in sections(body))
     assert re.search(
         r"As Equation\xa01\.1의 says \(.*Williams.* 2009\), I\* = π/β, and so on\.", text
@@ -87,8 +88,8 @@ def test_code_forms_and_numbers_of_equations_are_left_out():
 
 @pytest.mark.exhaustive
 def test_no_page_of_the_book_lets_its_source_show():
-    assert list(raw(site.printed(ROOT, languages(ROOT)))) == []
+    assert list(raw([read_book(ROOT, lang) for lang in languages(ROOT)])) == []
 
 
 def test_no_page_of_a_korean_book_lets_its_source_show():
-    assert list(raw(site.printed(ROOT, ["ko"]))) == []
+    assert list(raw([read_book(ROOT, "ko")])) == []

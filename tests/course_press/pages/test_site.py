@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import html5lib
 import pytest
@@ -12,8 +13,9 @@ from course_press.check import parity
 from course_press.check import rules as check
 from course_press.pages import about
 from course_press.pages import pandoc as printing
+from course_press.source import book as reading
 from course_press.source.book import read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 from tests.bench_pages import FIRST_VISIT, weight
 from tests.course_press.conftest import Copy
 
@@ -254,6 +256,26 @@ def test_landing_page_and_one_language_at_a_time(book):
         "../../../en/chapters/en/one.html",
         "../../../es/chapters/es/one.html",
     ]
+
+
+@pytest.mark.parametrize("langs", [("en",), ("es",), ("en", "es")])
+def test_a_build_reads_each_source_once_and_writes_each_page_once(book, monkeypatch, langs):
+    book.build(("en", "es"))
+    read, wrote = [], []
+    read_chapter, write_text = reading.read_chapter, Path.write_text
+    monkeypatch.setattr(
+        reading, "read_chapter", lambda root, *at: read.append(at) or read_chapter(root, *at)
+    )
+    monkeypatch.setattr(
+        Path,
+        "write_text",
+        lambda file, *text, **more: wrote.append(file) or write_text(file, *text, **more),
+    )
+    book.build(langs)
+    assert len(read) == len(set(read))
+    assert {lang for _, lang in read} == {"en", *langs}  # pages say where the English has moved on
+    pages = [file for file in wrote if ".html" in file.name]
+    assert len(pages) == len(set(pages)) == 1 + 3 * len(langs)
 
 
 def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):

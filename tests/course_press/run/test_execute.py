@@ -6,11 +6,12 @@ import pytest
 
 from course_lib import results
 from course_lib.measured import FOLDER
+from course_press.outputs import FORMS, form
 from course_press.run import execute as running
 from course_press.run import kernels as forked
-from course_press.run.execute import Cache, environment, run
+from course_press.run.execute import Cache, environment, run_chapter
 from course_press.source.book import read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 
 SETUP, HELLO, ONE = (
     "chapters/cells/one/setup.qmd",
@@ -19,13 +20,12 @@ SETUP, HELLO, ONE = (
 )
 
 
-def ran(book, lang="en", to="site", own=False):
+def ran(book, lang="en", own=False):
     chapter = read_book(book.root, lang).chapters[1]
-    return run(
+    return run_chapter(
         chapter,
         root=book.root,
         lang=lang,
-        to=to,
         own=own,
         cache=Cache(book.root / ".cache"),
         fingerprint="same",
@@ -49,13 +49,17 @@ def test_cells_and_inlines_give_their_values(book):
     # The plain text beside it is what IPython adds; it holds no address that differs from run to
     # run.
     assert result.outputs[1][0]["data"].pop("text/plain") == "Plot()"
-    assert list(result.outputs[1][0]["data"]) == ["text/markdown"]
+    assert list(result.outputs[1][0]["data"]) == [FORMS]
 
 
-def test_language_and_print_reach_the_kernel(book):
+def test_the_language_reaches_the_kernel_and_cells_give_every_form(book):
     assert ran(book, lang="es").inlines == ["500 FLOP/B", "1 PFLOP/s", "2 TB/s"]
     assert "rendimiento pico" in ran(book, lang="es").outputs[2][0]["data"]["text/markdown"]
-    assert set(ran(book, to="notebook").outputs[1][0]["data"]) == {"image/png", "text/plain"}
+    data = ran(book).outputs[1][0]["data"]
+    assert {to: set(form(data, to)) for to in ("site", "notebook")} == {
+        "site": {"text/markdown", "text/plain"},
+        "notebook": {"image/png", "text/plain"},
+    }
 
 
 def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatch, kernels):
@@ -94,7 +98,7 @@ def test_no_locale_of_the_readers_reaches_a_kernel_or_a_figure(book, monkeypatch
         for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
             monkeypatch.setenv(variable, name)
         forked.stop()  # the next kernel comes from a process that has this locale
-        printed.append(ran(book, to="notebook"))
+        printed.append(ran(book))
         shutil.rmtree(book.root / ".cache")
     forked.stop()
     assert printed[0].outputs[3][0]["text"].startswith("C.UTF-8 ")

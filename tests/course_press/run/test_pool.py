@@ -13,8 +13,8 @@ import pytest
 
 from course_press.run import kernels
 from course_press.run import pool as side_by_side
-from course_press.run.pool import together
-from course_press.source.chapter import SourceError
+from course_press.run.pool import do_jobs
+from course_press.source.errors import SourceError
 from tests.course_press.conftest import Copy
 
 SETUP = "chapters/cells/one/setup.qmd"
@@ -57,7 +57,7 @@ def test_the_same_bytes_side_by_side_and_alone_forked_and_not(tmp_path, monkeypa
 
 
 def test_results_keep_their_order_and_the_first_error_stops_what_waits():
-    assert together([(str(i), lambda i=i: time.sleep((4 - i) / 50) or i) for i in range(4)]) == [
+    assert do_jobs([(str(i), lambda i=i: time.sleep((4 - i) / 50) or i) for i in range(4)]) == [
         0,
         1,
         2,
@@ -72,7 +72,7 @@ def test_results_keep_their_order_and_the_first_error_stops_what_waits():
         time.sleep(0.02)
 
     with pytest.raises(SourceError, match=r"^x\.qmd:7: wrong"):
-        together([(f"job {i}", lambda i=i: job(i)) for i in range(500)], say=said.append)
+        do_jobs([(f"job {i}", lambda i=i: job(i)) for i in range(500)], say=said.append)
     assert said[0].startswith("1 of 500 · job ")
     assert len(begun) < 100
 

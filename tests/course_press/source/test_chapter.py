@@ -2,7 +2,7 @@ import pytest
 
 from course_lib import CourseError
 from course_press.source.book import Part, languages, read_book
-from course_press.source.chapter import SourceError
+from course_press.source.errors import SourceError
 
 ONE = "chapters/en/one.qmd"
 

@@ -10,12 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
-    """Dress the pages of the profile that was rendered; a Python that cannot leaves them as Quarto
-    made them, and says so.
+    """Complete the pages of the profile that was rendered; a Python that cannot leaves them as
+    Quarto made them, and says so.
     """
     sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
     try:
-        from course_press.pages import about
+        from course_press.pages import quarto
         from course_press.source.book import languages, read_book
     except ImportError as error:
         note = f"{error}: set QUARTO_PYTHON to the Python of this book, or use course build"
@@ -24,7 +24,7 @@ def main() -> None:
     profiles = os.environ.get("QUARTO_PROFILE", "").replace(" ", "").split(",")
     default, *_ = every = languages(ROOT)
     lang = next((lang for lang in every if lang in profiles), default)
-    about.dress(read_book(ROOT, lang), Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"]))
+    quarto.add_facts(read_book(ROOT, lang), Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,74 @@
+"""Cross-references and links between the pages of a book: that each leads somewhere, and what it
+says.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from markupsafe import escape
+
+from course_press.pages.about import up
+from course_press.pages.pandoc import PrintedPage, line_with
+
+# What site.lua writes, in these very letters: a page is not parsed for it.
+_XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
+Labels: TypeAlias = Mapping[str, tuple[PrintedPage, Mapping[str, str]]]
+"""By label id: the page it stands on, and its kind, number and title."""
+
+
+def labels_of(pages: Sequence[PrintedPage]) -> Labels:
+    """Where each label stands, and what references to it say."""
+    labels: dict[str, tuple[PrintedPage, Mapping[str, str]]] = {}
+    for page in pages:
+        for label in page.data["labels"]:
+            if label["id"] in labels:
+                other = labels[label["id"]][0].chapter.path
+                raise line_with(page.chapter, f"#{label['id']}").error(
+                    f"label #{label['id']} stands in {other} already"
+                )
+            labels[label["id"]] = (page, label)
+    return labels
+
+
+def _label_text(label: Mapping[str, str], ui: Mapping[str, str]) -> str:
+    """What a reference says: "Figure 2.1"; what has no number is called by its title."""
+    return (
+        f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
+    )
+
+
+def fill_references(page: PrintedPage, labels: Labels, ui: Mapping[str, str]) -> str:
+    """A page's body with its cross-references filled in."""
+
+    def reference(match: re.Match[str]) -> str:
+        id_, form = match.groups()
+        if id_ not in labels:
+            raise line_with(page.chapter, f"@{id_}").error(
+                f"cross-reference @{id_} has no target in this book"
+            )
+        target, label = labels[id_]
+        href = f"#{id_}" if target is page else f"{up(page.chapter)}{target.url}#{id_}"
+        text = label["number"] if form == "number" and label["number"] else _label_text(label, ui)
+        return f'<a class="xref" href="{href}">{escape(text)}</a>'
+
+    return _XREF.sub(reference, page.body)
+
+
+def check_links(pages: Sequence[PrintedPage]) -> None:
+    """Every link between pages leads to a page, and to an anchor on it."""
+    urls = {page.url: page for page in pages}
+    for page in pages:
+        for target in page.data["links"]:
+            file, _, anchor = target.partition("#")
+            url = os.path.normpath(PurePosixPath(page.url).parent / file) if file else page.url
+            if url not in urls:
+                raise line_with(page.chapter, file.removesuffix(".html")).error(
+                    f"link to {target}: no such page in this book"
+                )
+            if anchor and f'id="{anchor}"' not in urls[url].body:
+                raise line_with(page.chapter, f"#{anchor}").error(
+                    f"link to {target}: no such anchor on that page"
+                )

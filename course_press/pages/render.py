@@ -1,0 +1,170 @@
+"""Sets printed pages into the template, with what each knows of the others; and what the search
+finds in them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from course_lib.book.text import words
+from course_press.check import parity
+from course_press.outputs import vega as explorers
+from course_press.pages import about, csp
+from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
+from course_press.pages.references import fill_references, labels_of
+from course_press.pages.searchable import sections
+from course_press.source.book import Book, Part
+
+
+class Renderer:
+    """Renders the pages of one language.
+
+    Parameters
+    ----------
+    book, pages : what was printed.
+    source : the English that it translates, or is.
+    langs : the languages of the site.
+    downloads : what the cover links to.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        source: Book,
+        pages: Sequence[PrintedPage],
+        langs: Sequence[str],
+        downloads: Sequence[Mapping[str, str]],
+    ) -> None:
+        self.book, self.pages, self.langs, self.downloads = book, pages, langs, downloads
+        labels, ui = labels_of(pages), words(book.lang)
+        self.bodies = {page.url: fill_references(page, labels, ui) for page in pages}
+        self.stale = _stale(book, source)
+        self.template = templates().get_template("page.html.j2")
+
+    def text(self, page: PrintedPage) -> str:
+        """A page as a browser gets it."""
+        context = _context(self, page)
+        frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
+        return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
+
+    def search_index(self) -> str:
+        """The script that holds what the search looks through."""
+        index = {
+            "pages": [
+                {
+                    "url": page.url,
+                    "title": page.chapter.title,
+                    "number": str(page.chapter.number or ""),
+                    "sections": sections(self.bodies[page.url]),
+                }
+                for page in self.pages
+            ]
+        }
+        return f"window.COURSE_SEARCH = {json.dumps(index, ensure_ascii=False)};\n"
+
+
+def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
+    book, pages, langs = renderer.book, renderer.pages, renderer.langs
+    meta, ui, base = book.meta, words(book.lang), about.up(page.chapter)
+    site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
+
+    def linked(other: PrintedPage) -> dict[str, Any]:
+        return {
+            "title": other.chapter.title,
+            "number": str(other.chapter.number or ""),
+            "href": base + other.url,
+            "current": other is page,
+        }
+
+    by_path = {other.chapter.path: other for other in pages}
+    nav = [
+        {"part": item.title, "items": [linked(by_path[chapter.path]) for chapter in item.chapters]}
+        if isinstance(item, Part)
+        else linked(by_path[item.path])
+        for item in book.contents
+    ]
+    urls = {
+        lang: page.url.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs
+    }
+    return {
+        "lang": book.lang,
+        "w": ui,
+        "book": {
+            "title": meta["title"],
+            "subtitle": meta.get("subtitle", ""),
+            "author": meta.get("author", ""),
+            "description": meta.get("description", ""),
+            "site_url": site,
+            "repo_url": meta.get("repo-url", ""),
+        },
+        "page": {
+            "title": page.chapter.title,
+            "number": str(page.chapter.number or ""),
+            "description": page.chapter.meta.get("description", ""),
+            "math": "<math" in page.body,
+            "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
+            "exercises": 'class="exercise"' in page.body,
+            "explorers": explorers.EXPLORER in page.body,
+            "path": page.url,
+            "body": Markup(renderer.bodies[page.url]),  # noqa: S704 - pandoc's own output
+            "toc": _nested(page.data["toc"]),
+            # Unnumbered pages are for looking things up, not for reading through.
+            "minutes": page.chapter.number and page.data["minutes"],
+            "work": page.chapter.number and page.data["work"],
+            **about.page_facts(book, page.chapter),
+            "prev": linked(pages[here - 1]) if here else None,
+            "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
+            "is_cover": page.chapter.is_cover,
+            "stale": renderer.stale.get(page.chapter.path),
+            "downloads": renderer.downloads if page.chapter.is_cover else (),
+        },
+        "nav": nav,
+        "languages": [
+            {
+                "code": lang,
+                "name": words(lang)["ui-language"],
+                "href": f"{base}../{lang}/{urls[lang]}",
+                "current": lang == book.lang,
+            }
+            for lang in langs
+        ],
+        "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs]
+        if site
+        else [],
+        "canonical": f"{site}/{book.lang}/{page.url}" if site else None,
+        "base": base,
+        "root": base + "../",
+        "version": version("course-lib"),
+        "built_with": f"pandoc {pandoc_version()}",
+    }
+
+
+def _stale(book: Book, source: Book) -> dict[Path, str]:
+    """What pages say whose English has moved on, by the page's path."""
+    if book is source:
+        return {}
+    stamps, ui = parity.read_stamps(book.root, book.lang), words(book.lang)
+    counts = {
+        page.path: len(parity.stale_sections(english, stamps))
+        for english, page in parity.pairs(source, book)
+    }
+    return {
+        path: ui["ui-stale"].replace("{n}", str(count)) for path, count in counts.items() if count
+    }
+
+
+def _nested(toc: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    top: list[dict[str, Any]] = []
+    for entry in toc:
+        item = {
+            "id": entry["id"],
+            "number": entry["number"],
+            "title": entry["title"],
+            "children": [],
+        }
+        (top[-1]["children"] if entry["level"] > 2 and top else top).append(item)
+    return top
