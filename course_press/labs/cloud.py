@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from course_lib import CourseError
+from course_lib import CourseError, rent, tables
 from course_lib.bench import record
-from course_lib.book import rent, tables
 from course_lib.measured import results
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.chapter import MissingError
