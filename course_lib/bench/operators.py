@@ -33,6 +33,7 @@ from course_lib.bench.record import (
 from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, positive
+from course_lib.core.dtypes import itemsize
 from course_lib.measured import Row
 
 __all__ = ["CHAINS", "measure", "plan", "work"]
@@ -117,11 +118,8 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
             return once, shape
         stored = sum(part.bytes for part in ops.attention_standard(*sizes, x=case.dtype).values())
         return Work(once.flops, stored, once.dtype, kernels=3), shape
-    rows = math.ceil(
-        CACHES
-        * here.cache
-        / (WIDTH * ops.elementwise(1, flops=0, dtype=case.dtype, writes=0).bytes)
-    )
+    line = WIDTH * itemsize(case.dtype)
+    rows = math.ceil(CACHES * here.cache / line)
     shape = f"{rows}x{WIDTH}"
     if case.op == "softmax":
         return ops.softmax(rows, WIDTH, x=case.dtype), shape
@@ -130,10 +128,8 @@ def work(case: Case, here: Machine) -> tuple[Work, str]:
         if case.name == "layer" or case.path == "compiled":
             return once_each, shape
         # As it is written below: a square, a mean, a product with the root's inverse, a scale.
-        array = 5 * ops.elementwise((rows, WIDTH), flops=0, dtype=case.dtype, writes=0).bytes
-        return Work(
-            once_each.flops, once_each.bytes + array, once_each.dtype, unit="vector", kernels=4
-        ), shape
+        moved = once_each.bytes + 5 * rows * line
+        return Work(once_each.flops, moved, once_each.dtype, unit="vector", kernels=4), shape
     chain = _chain(case, rows)
     if case.path == "compiled":
         return ops.fuse(chain), shape

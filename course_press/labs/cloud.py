@@ -13,7 +13,6 @@ import yaml
 
 from course_lib import CourseError, specs
 from course_lib.bench import record
-from course_lib.book import rent
 from course_lib.measured import results
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.errors import MissingError
@@ -152,7 +151,7 @@ def _price(gpu: str, chip: str, provider: str, usd_per_hour: float | None) -> sp
             f"{datetime.now(UTC):%Y-%m-%d}",
             "as given",
         )
-    quoted = [price for price in rent.quotes(chip) if price.provider == provider]
+    quoted = [price for price in specs.quotes(chip) if price.provider == provider]
     if not quoted:
         said = f"--gpu {gpu!r} has no dated price at {provider} in data/prices.csv"
         raise CourseError(f"{said}: look at what {provider} asks, and say it with --usd-per-hour")
