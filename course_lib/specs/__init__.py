@@ -13,7 +13,6 @@ from course_lib.specs.configurations import (
     model,
     models,
 )
-from course_lib.specs.prices import Price, outdated, prices, quotes
 from course_lib.specs.provenance import (
     DATA,
     UNITS,
@@ -27,6 +26,7 @@ from course_lib.specs.provenance import (
     load_toml,
     sources,
 )
+from course_lib.specs.rental import Price, outdated, prices, quotes
 from course_lib.specs.rows import as_csv, as_json, chip_rows, figure_rows, model_rows
 
 __all__ = [

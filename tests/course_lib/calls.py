@@ -455,7 +455,7 @@ ROOMS = {
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
     "book.rent": "takes rows of prices.csv; see test_rent",
-    "specs.prices": "takes rows of prices.csv; see test_prices",
+    "specs.rental": "takes rows of prices.csv; see test_prices",
     "specs.rows": "prints the spec tables",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
