@@ -1,7 +1,7 @@
 """What is published of chips and models, with its sources."""
 
 from course_lib.specs.accelerators import Accelerator, LinkSpec, Node, NodeSpec
-from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, unreadable
+from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, model, models, unreadable
 from course_lib.specs.configurations import (
     MACS_ARE,
     ConvNet,
@@ -10,8 +10,6 @@ from course_lib.specs.configurations import (
     Model,
     Transformer,
     cited_by,
-    model,
-    models,
 )
 from course_lib.specs.provenance import (
     DATA,

@@ -15,8 +15,7 @@ from course_lib.core.checks import CourseError, flag, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops import Pass
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, bounded, transformer
 from course_lib.workloads.transformer import passed
 
 __all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]

@@ -35,7 +35,7 @@ from course_lib.book.explore.operators import (
 )
 from course_lib.book.text.writing import t
 from course_lib.specs import Transformer, chip, model, models
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 
 __all__ = [
