@@ -28,12 +28,10 @@ from course_lib.network.collectives import (
 )
 from course_lib.network.costs import ALGORITHMS, Cost, between_nodes, cost
 from course_lib.network.fitting import LinkFit, fit
-from course_lib.network.sharding import (
-    CollectiveStep,
-    Sharded,
+from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
+from course_lib.network.thresholds import (
     critical_contraction,
     data_parallel_tokens,
-    sharded_matmul,
     tensor_parallel_tokens,
     tensor_parallel_width,
 )

@@ -1,6 +1,6 @@
 """FLOPs and bytes of the operators that models are made of. Knows no hardware."""
 
-from course_lib.ops.attention import attention, attention_standard, attention_tiled, kv_read
+from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
 from course_lib.ops.products import dot, grouped_matmul, matmul, tiled_matmul

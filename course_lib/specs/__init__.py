@@ -1,7 +1,7 @@
 """What is published of chips and models, with its sources."""
 
 from course_lib.specs.accelerators import Accelerator, LinkSpec, Node, NodeSpec
-from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, unreadable
+from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, model, models, unreadable
 from course_lib.specs.configurations import (
     MACS_ARE,
     ConvNet,
@@ -10,10 +10,7 @@ from course_lib.specs.configurations import (
     Model,
     Transformer,
     cited_by,
-    model,
-    models,
 )
-from course_lib.specs.prices import Price, outdated, prices, quotes
 from course_lib.specs.provenance import (
     DATA,
     UNITS,
@@ -27,6 +24,7 @@ from course_lib.specs.provenance import (
     load_toml,
     sources,
 )
+from course_lib.specs.rental import Price, outdated, prices, quotes
 from course_lib.specs.rows import as_csv, as_json, chip_rows, figure_rows, model_rows
 
 __all__ = [

@@ -150,13 +150,8 @@ class Accelerator:
 
     def __init__(self, key: str, file: _File) -> None:
         self.key = key
-        self.name, self.short, self.vendor, self.year = (
-            file.name,
-            file.short,
-            file.vendor,
-            file.year,
-        )
-        self.device_names = file.device_names
+        self.name, self.short, self.device_names = file.name, file.short, file.device_names
+        self.vendor, self.year = file.vendor, file.year
         figures: dict[str, Figure | None] = {name: getattr(file, name) for name in _PLAIN}
         peaks = {
             f"{unit}.{dtype}": peak
@@ -167,15 +162,16 @@ class Accelerator:
         links = {
             name: as_record(f"links.{name}", link, LinkSpec) for name, link in file.links.items()
         }
+        every = dict(links)
+        if file.host:
+            every["host"] = file.host
         if file.node:
             count("node: chips", file.node.chips)
-        alone = {"host": file.host, "node": file.node and file.node.ports}
-        for link, spec in {**links, **{name: spec for name, spec in alone.items() if spec}}.items():
+            every["node"] = file.node.ports
+        for link, spec in every.items():
             count(f"link {link}: count", spec.count)
-            figures |= {
-                f"{link}.per_direction": spec.per_direction,
-                f"{link}.bidirectional": spec.bidirectional,
-            }
+            figures[f"{link}.per_direction"] = spec.per_direction
+            figures[f"{link}.bidirectional"] = spec.bidirectional
         self.figures: Mapping[str, Figure] = MappingProxyType(
             {name: fig for name, fig in figures.items() if fig}
         )

@@ -1,7 +1,8 @@
-"""The chips of `course_lib/data/chips`, one TOML file each, whose name is the chip's key.
+"""The chips and models of `course_lib/data`, one TOML file each, whose name is the key.
 
-A file is read when its chip is first asked for. A folder named by the environment variable
-`COURSE_CHIPS` adds the reader's own.
+A file is read when it is first asked for. A folder named by the environment variable
+`COURSE_CHIPS` adds the reader's own
+chips.
 """
 
 import os
@@ -16,9 +17,10 @@ from numpy.typing import ArrayLike
 from course_lib.core import Estimate, Work, roofline
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.provenance import DATA
+from course_lib.specs.configurations import ConvNet, Model, Transformer
+from course_lib.specs.provenance import DATA, as_record, load_toml
 
-__all__ = ["FOLDER", "chip", "chip_of_device", "chips", "unreadable"]
+__all__ = ["FOLDER", "chip", "chip_of_device", "chips", "model", "models", "unreadable"]
 
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
@@ -103,7 +105,7 @@ def _of_file(path: Path) -> Accelerator:
         raise CourseError(
             f"{path}: a chip of key {path.stem!r} is in the spec table already: rename the file"
         )
-    return _read(path)
+    return _read_chip(path)
 
 
 def chip(key: str) -> Accelerator:
@@ -139,7 +141,7 @@ def chip(key: str) -> Accelerator:
 
 
 @cache
-def _read(path: Path) -> Accelerator:
+def _read_chip(path: Path) -> Accelerator:
     return Accelerator.from_toml(path)
 
 
@@ -198,3 +200,101 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
 
 def _has_matrix(chip: Accelerator) -> bool:
     return any(name.startswith("matrix.") for name in chip.peaks)
+
+
+def models() -> tuple[str, ...]:
+    """The keys of all models in the table, sorted.
+
+    Examples
+    --------
+    >>> "llama-2-70b" in models()
+    True
+    """
+    return tuple(sorted(path.stem for path in (DATA / "models").glob("*.toml")))
+
+
+def model(key: str) -> Model:
+    """A model of the table by its key.
+
+    Examples
+    --------
+    >>> model("llama-2-70b").kv_heads
+    8
+    >>> model("llama-2")
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
+    """  # noqa: E501
+    if not isinstance(key, str):
+        raise CourseError(
+            f"key must be a model's key, as text (got {shown(key)}): models() lists them"
+        )
+    return _read_model(key)
+
+
+@cache
+def _read_model(key: str) -> Model:
+    meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
+    if len(meant) > 1:
+        raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
+    path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
+    raw = load_toml(path, dict[str, Any])
+    return model_from(path.name, raw)
+
+
+def model_from(file: str, raw: Mapping[str, Any]) -> Model:
+    """A model from what its file holds, checked.
+
+    Examples
+    --------
+    >>> raw = load_toml(DATA / "models" / "gpt2-xl.toml", dict)
+    >>> model_from("gpt2-xl.toml", raw) == model("gpt2-xl")
+    True
+    """
+    kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
+    try:
+        found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
+        found.check()
+    except CourseError as error:
+        raise CourseError(f"{file}: {error}") from None
+    return found
+
+
+def transformer(given: Transformer | str) -> Transformer:
+    """The model itself or of this key; raise where it is not a transformer.
+
+    Examples
+    --------
+    >>> transformer("llama-3-8b").layers
+    32
+    """
+    found: Any = model(given) if isinstance(given, str) else given
+    if not isinstance(found, Transformer):
+        said = shown(getattr(found, "key", found))
+        raise CourseError(
+            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
+        )
+    if found is given:  # those of the table were checked when they were read
+        try:
+            found.check_sizes()
+        except CourseError as error:
+            raise CourseError(f"model {found.key or found.name!r}: {error}") from None
+    return found
+
+
+def decoder(given: Transformer | str) -> Transformer:
+    """As `transformer`; raise where it does not decode.
+
+    Examples
+    --------
+    >>> decoder("bert-large")
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: model must be a decoder (got 'bert-large', an encoder): its only pass is a prefill
+    """  # noqa: E501
+    one = transformer(given)
+    if one.kind != "decoder":
+        raise CourseError(
+            f"model must be a decoder (got {one.key!r}, an {one.kind}): its only pass is a prefill"
+        )
+    return one

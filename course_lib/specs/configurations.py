@@ -1,31 +1,17 @@
-"""Models from `course_lib/data/models`: their published configuration, and the parameters it adds
-up to.
+"""Models: their published configuration, and the parameters it adds up to.
 
-One TOML file a model; the file's name is its key. Parameters are computed, never copied:
-`published` holds the count of the released checkpoint, or the paper's, to compare with.
+Parameters are computed, never copied: `published` holds the count of the released checkpoint, or
+the paper's, to compare with.
 """
 
-from collections.abc import Mapping
-from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
-from course_lib.core.checks import CourseError, count, known, shown
-from course_lib.specs.provenance import DATA, Figure, as_record, cited, load_toml, sources
+from course_lib.core.checks import CourseError, count, known
+from course_lib.specs.provenance import Figure, cited, sources
 
-__all__ = [
-    "MACS_ARE",
-    "NEAR",
-    "ConvNet",
-    "Experts",
-    "Latent",
-    "Model",
-    "Transformer",
-    "cited_by",
-    "model",
-    "models",
-]
+__all__ = ["MACS_ARE", "NEAR", "ConvNet", "Experts", "Latent", "Model", "Transformer", "cited_by"]
 
 MACS_ARE = 2
 """Floating-point operations in a multiply-accumulate: the convention of the whole book."""
@@ -137,6 +123,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
         Examples
         --------
+        >>> from course_lib import model
         >>> model("llama-3-8b").parameters
         8030261248
         """
@@ -148,6 +135,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
         Examples
         --------
+        >>> from course_lib import model
         >>> model("mixtral-8x7b").active_parameters
         12879925248
         """
@@ -191,6 +179,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
         Examples
         --------
+        >>> from course_lib import model
         >>> llama = model("llama-2-7b")
         >>> llama.context, llama.extended(16384).context
         (4096, 16384)
@@ -294,6 +283,7 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
         Examples
         --------
+        >>> from course_lib import model
         >>> model("resnet-50").parameters
         25557032
         """
@@ -363,6 +353,7 @@ def cited_by(model: Model) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from course_lib import model
     >>> cited_by(model("gemma-2b"))
     ('gemma-pytorch', 'keras-hub', 'litgpt')
     """
@@ -370,75 +361,3 @@ def cited_by(model: Model) -> tuple[str, ...]:
     if isinstance(model, ConvNet):
         figures.append(model.multiply_accumulates)
     return tuple(sorted({*model.configuration, *cited(figures)}))
-
-
-def models() -> tuple[str, ...]:
-    """The keys of all models in the table, sorted.
-
-    Examples
-    --------
-    >>> "llama-2-70b" in models()
-    True
-    """
-    return tuple(sorted(path.stem for path in (DATA / "models").glob("*.toml")))
-
-
-def model(key: str) -> Model:
-    """A model of the table by its key.
-
-    Examples
-    --------
-    >>> model("llama-2-70b").kv_heads
-    8
-    >>> model("llama-2")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
-    """  # noqa: E501
-    if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a model's key, as text (got {shown(key)}): models() lists them"
-        )
-    return _read(key)
-
-
-@cache
-def _read(key: str) -> Model:
-    meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
-    if len(meant) > 1:
-        raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
-    raw = load_toml(path, dict[str, Any])
-    return _from_raw(path.name, raw)
-
-
-def _from_raw(file: str, raw: Mapping[str, Any]) -> Model:
-    kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
-    try:
-        found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
-        found.check()
-    except CourseError as error:
-        raise CourseError(f"{file}: {error}") from None
-    return found
-
-
-def transformer(given: Transformer | str) -> Transformer:
-    """The model itself or of this key; raise where it is not a transformer.
-
-    Examples
-    --------
-    >>> transformer("llama-3-8b").layers
-    32
-    """
-    found: Any = model(given) if isinstance(given, str) else given
-    if not isinstance(found, Transformer):
-        said = shown(getattr(found, "key", found))
-        raise CourseError(
-            f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
-        )
-    if found is given:  # those of the table were checked when they were read
-        try:
-            found.check_sizes()
-        except CourseError as error:
-            raise CourseError(f"model {found.key or found.name!r}: {error}") from None
-    return found

@@ -91,7 +91,7 @@ def check_figures(figures: Mapping[str, Figure]) -> None:
 def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     si = {name: figure.si for name, figure in figures.items()}
     peaks = [name for name in si if name.startswith(("matrix.", "vector."))]
-    best = max(peaks, key=lambda name: si[name], default=None)
+    best = max(peaks, key=si.__getitem__, default=None)
 
     def ratio(name: str, over: str, low: float, high: float, said: str) -> Iterator[_Ratio]:
         if name in si and over in si:
@@ -104,25 +104,15 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     yield from ratio("llc", "memory", 0, 1, "of the memory it would be")
     for name in peaks:
         unit, dtype = name.partition("/")[0].split(".")
-        least = (
-            2.0
-            if unit == "matrix" and BITS.get(dtype, 64) <= 16
-            else 0.3
-            if dtype == "fp32"
-            else 0.0
-        )
+        least = 0.3 if dtype == "fp32" else 0.0
+        if unit == "matrix" and BITS.get(dtype, 64) <= 16:
+            least = 2.0
         yield from ratio(name, "bandwidth", least, 2e4, "the ridge would be, in FLOP/B,")
-        if (
-            unit == "vector"
-            and best is not None
-            and best.startswith("vector")
-            and any(one.startswith("matrix") for one in peaks)
-        ):
-            matrix = max(
-                (one for one in peaks if one.startswith("matrix")), key=lambda one: si[one]
-            )
-            yield from ratio(best, matrix, 0, 1, "vector over matrix peak would be")
     if best is not None:
+        matrix = [name for name in peaks if name.startswith("matrix.")]
+        if best.startswith("vector.") and matrix:
+            fastest = max(matrix, key=si.__getitem__)
+            yield from ratio(best, fastest, 0, 1, "vector over matrix peak would be")
         yield from ratio(best, "power", 1e8, 5e14, "a watt would do, in FLOP/s,")
     for name in si:
         if name.endswith(".per_direction"):

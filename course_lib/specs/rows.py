@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.catalog import chip, chips
-from course_lib.specs.configurations import model, models
+from course_lib.specs.catalog import chip, chips, model, models
 
 __all__ = ["as_csv", "as_json", "chip_rows", "figure_rows", "model_rows"]
 

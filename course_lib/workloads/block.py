@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Estimate, Unit, Work, total
-from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
+from course_lib.core.checks import CourseError, flag, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops import Pass
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, bounded, transformer
+from course_lib.workloads.transformer import passed
 
 __all__ = ["OperatorLine", "estimate", "lines", "operators", "ridge_share"]
 
@@ -109,17 +109,8 @@ def operators(
         )
     fused, dropout = flag("fused", fused), flag("dropout", dropout)
     turned = one.gated if rotary is None else flag("rotary", rotary)
-    sequences, each, seen = wholes(
-        batch=batch, new=new, context=new if context is None else context
-    )
-    if np.any(np.asarray(seen) < each):
-        raise CourseError(
-            f"context must count the new tokens too: at least new {shown(new)} (got "
-            f"{shown(context)})"
-        )
+    sequences, each, seen = passed(batch, new, new if context is None else context)
     tokens = sequences * each
-    if np.any(tokens >= EXACT):
-        raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
     itemsize(x, "x"), itemsize(w, "w")
     d, ffn = one.width, one.ffn
     q, kv = one.heads * one.head_dim, one.kv_heads * one.head_dim

@@ -8,8 +8,7 @@ from typing import Any
 from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads.memory import fits
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
@@ -94,12 +93,7 @@ def first_compute_bound_batch(
     >>> never.batch is None, never.limit_intensity < never.ridge
     (True, True)
     """
-    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
-    if one.kind != "decoder":
-        raise CourseError(
-            f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no "
-            f"decode step"
-        )
+    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
     tokens = float(count("context", context, 0))
     if tokens > _FAR:
         raise CourseError(

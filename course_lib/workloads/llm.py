@@ -29,8 +29,7 @@ from course_lib.core.checks import (
     wholes,
 )
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.memory import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats
@@ -119,12 +118,7 @@ def decode(
     >>> round(1e3 * step.lower, 2)
     4.52
     """
-    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
-    if one.kind != "decoder":
-        raise CourseError(
-            f"model must be a decoder (got {one.key!r}, an {one.kind}): use prefill for "
-            f"an encoder's pass"
-        )
+    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
     sequences, length = wholes(batch=batch, context=context)
     _released(one, "context", length)
     chips = _chips(tp, link)
@@ -327,12 +321,7 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
-    if one.kind != "decoder":
-        raise CourseError(
-            f"model must be a decoder (got {one.key!r}, an {one.kind}): an encoder has no "
-            f"decode speed"
-        )
+    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
     each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
     together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)

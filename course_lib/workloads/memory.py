@@ -17,8 +17,7 @@ from course_lib.core.checks import (
     wholes,
 )
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, transformer
 from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import activation_bytes, cache_bytes, weight_bytes
 

@@ -26,8 +26,7 @@ from course_lib.core.checks import (
     whole,
 )
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator
-from course_lib.specs.configurations import transformer
+from course_lib.specs.catalog import accelerator, transformer
 
 __all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "utilisation"]
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Work
-from course_lib.core.checks import EXACT, CourseError, flag, shown, wholes
+from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
@@ -17,6 +17,25 @@ __all__ = ["MATRIX_PARTS", "operators"]
 
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
 """The parts of a step that run on the matrix unit."""
+
+
+def passed(batch: ArrayLike, new: ArrayLike, context: ArrayLike) -> tuple[Numbers, ...]:
+    """Sequences, new tokens in each, and tokens that they look at, with themselves, checked.
+
+    Examples
+    --------
+    >>> passed(2, 1, 1024)
+    (2.0, 1.0, 1024.0)
+    """
+    sequences, each, seen = wholes(batch=batch, new=new, context=context)
+    if np.any(np.asarray(seen) < each):
+        raise CourseError(
+            f"context must count the new tokens too: at least new {shown(new)} (got "
+            f"{shown(context)})"
+        )
+    if np.any((tokens := sequences * each) >= EXACT):
+        raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
+    return sequences, each, seen
 
 
 def operators(
@@ -56,15 +75,8 @@ def operators(
     ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """
     require(model, fm)
-    sequences, each, seen = wholes(batch=batch, new=new, context=context)
+    sequences, each, seen = passed(batch, new, context)
     tokens = sequences * each
-    if np.any(tokens >= EXACT):
-        raise CourseError(f"batch times new must stay below 2**53 tokens (got {np.max(tokens):g})")
-    if np.any(np.asarray(seen) < each):
-        raise CourseError(
-            f"context must count the new tokens too: at least new {shown(new)} (got "
-            f"{shown(context)})"
-        )
     decoding = flag("decoding", decoding)
     causal = None if causal is None else flag("causal", causal)
     tied = fm.w if model.head == "tied" else fm.x

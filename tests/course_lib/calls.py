@@ -459,7 +459,7 @@ ROOMS = {
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
     "book.rent": "takes rows of prices.csv; see test_rent",
-    "specs.prices": "takes rows of prices.csv; see test_prices",
+    "specs.rental": "takes rows of prices.csv; see test_prices",
     "specs.rows": "prints the spec tables",
     "measured.collectives": "takes rows of results.csv",
     "measured.gaps": "takes rows of results.csv",

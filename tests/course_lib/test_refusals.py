@@ -125,10 +125,10 @@ def test_a_longer_context_is_asked_for_by_name():
 )
 def test_a_model_of_impossible_sizes_does_not_load(name, change, said):
     from course_lib.specs import DATA, load_toml
-    from course_lib.specs.configurations import _from_raw
+    from course_lib.specs.catalog import model_from
 
     raw = load_toml(DATA / "models" / f"{name}.toml", dict)
     for key, value in change.items():
         raw[key] = {**raw[key], **value} if isinstance(value, dict) else value
     with pytest.raises(CourseError, match=rf"{name}.toml: .*{said}"):
-        _from_raw(f"{name}.toml", raw)
+        model_from(f"{name}.toml", raw)

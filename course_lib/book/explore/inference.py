@@ -31,8 +31,8 @@ from course_lib.book.explore.operators import (
 )
 from course_lib.book.explore.views import Explorer
 from course_lib.book.text import t
-from course_lib.specs import chip
-from course_lib.specs.configurations import Transformer, model, models, transformer
+from course_lib.specs import Transformer, chip, model, models
+from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 
 __all__ = ["CONTEXT", "MODELS", "decode", "upgrade"]

@@ -2,7 +2,7 @@ import pytest
 
 from course_lib import CourseError
 from course_lib.specs import DATA, ConvNet, cited_by, load_toml, model, models, sources
-from course_lib.specs.configurations import _from_raw
+from course_lib.specs.catalog import model_from
 
 
 @pytest.mark.parametrize("key", models())
@@ -87,6 +87,6 @@ def test_an_unknown_model_suggests_the_nearest():
 def test_a_file_that_cannot_be_is_refused(change, parts):
     raw = {**load_toml(DATA / "models" / "llama-3-8b.toml", dict), **change}
     with pytest.raises(CourseError) as error:
-        _from_raw("llama-3-8b.toml", raw)
+        model_from("llama-3-8b.toml", raw)
     for part in ("llama-3-8b.toml", *parts):
         assert part in str(error.value)
