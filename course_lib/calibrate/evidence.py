@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.core.bounds import Estimate, roofline
+from course_lib.core import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import table
 from course_lib.network import all_reduce
-from course_lib.specs.accelerators import Accelerator, chip
+from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
 
 __all__ = [

@@ -34,11 +34,11 @@ from course_lib.calibrate.evidence import (
 )
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
 from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
-from course_lib.core.bounds import Estimate
+from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
 from course_lib.core.robust import least_absolute
 from course_lib.measured.published import CHIPS, best_published, table
-from course_lib.specs.accelerators import Accelerator, chip
+from course_lib.specs import Accelerator, chip
 
 __all__ = [
     "MOST",

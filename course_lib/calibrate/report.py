@@ -25,10 +25,10 @@ from course_lib.calibrate.evidence import (
     steps,
 )
 from course_lib.calibrate.prediction import all_reduce, predict
-from course_lib.core.bounds import Estimate, roofline
+from course_lib.core import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import CHIPS, table
-from course_lib.specs.accelerators import Accelerator, chip
+from course_lib.specs import Accelerator, chip
 
 __all__ = [
     "LARGE",

@@ -13,8 +13,7 @@ import numpy as np
 
 from course_lib.core.checks import known
 from course_lib.measured.results import Row, read
-from course_lib.specs.accelerators import chip
-from course_lib.specs.provenance import DATA
+from course_lib.specs import DATA, chip
 from course_lib.workloads import llm
 
 __all__ = [
