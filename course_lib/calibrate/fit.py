@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from course_lib.calibrate.accuracy import mean_error
 from course_lib.calibrate.constants import (
     FOLDER,
     Calibration,
@@ -34,6 +35,7 @@ from course_lib.calibrate.evidence import (
 from course_lib.calibrate.kernels import Constants, Kernel, seconds
 from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
 from course_lib.core import Estimate
+from course_lib.core.checks import CourseError
 from course_lib.core.robust import least_absolute
 from course_lib.measured.published import CHIPS, best_published, table
 from course_lib.specs import Accelerator, chip
@@ -246,53 +248,39 @@ def between_chips() -> float:
     return float(NORMAL * np.std(np.log(shares), ddof=1))
 
 
-def _reference(measured: Products | None = None, date: str = "") -> CalibrationFile:
-    """The constants of the reference chip, with their errors on what was held out.
-
-    Parameters
-    ----------
-    measured : products to fit; the published ones that `held_out` does not mark when not given.
-    date : for the file.
-    """
+def _reference(date: str) -> CalibrationFile:
+    """The constants of the reference chip, with their error on the products held out."""
     on = chip(REFERENCE)
     every = products("matmul_a100_transformer_gemms")
     unseen = held_out(len(every.seconds))
-    fitted = measured or every.some(~unseen)
+    fitted, test = every.some(~unseen), every.some(unseen)
     start = Constants(**START, misaligned=misalignment(), unpack=0.05, gap=1e-6, launch=1e-5)
-    constants = fit_products(fitted, on, start)
-    bound = fitted.bound(on)
-    expected = seconds(Kernel(bound, bound.work), on, constants)
-    ranges = product_ranges(fitted, bound, expected)
-    one = Calibration(
-        constants=constants,
-        ranges={**ranges, "step": Range(1.0, 1.0)},
-        links=fit_links(nvlink_messages()),
-        widen=0.0,
-        source="",
+    constants, bound = fit_products(fitted, on, start), fitted.bound(on)
+    sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
+    one = fit_steps(
+        Calibration(
+            constants=constants,
+            ranges={**sides, "step": Range(1.0, 1.0)},
+            links=fit_links(nvlink_messages()),
+            widen=0.0,
+            source="",
+        )
     )
-    one = fit_steps(one)
-    ranges = {**ranges, "step": _step_range(one)}
-    test = every.some(unseen)
-    error = predict(
-        test.bound(on), on, constants=msgspec.structs.replace(one, ranges=ranges)
-    ).expected
+    repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
     return CalibrationFile(
         date=date,
-        source=_source(),
+        source=f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast",
         points=len(fitted.seconds),
         held_out=len(test.seconds),
-        held_out_error=float(np.mean(np.abs(error / test.seconds - 1))),
+        held_out_error=mean_error(
+            predict(test.bound(on), on, constants=one).expected, test.seconds
+        ),
         labs=between_labs(one),
         chips=between_chips(),
         constants={"bf16": one.constants, "fp16": one.constants},
-        ranges=ranges,
+        ranges={**sides, "step": _step_range(one)},
         links=one.links,
     )
-
-
-def _source() -> str:
-    repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
-    return f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast"
 
 
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
@@ -318,13 +306,12 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     if "bf16" in found and "matrix.fp16" in chip(key).peaks:
         found["fp16"] = found["bf16"]
     source = (
-        f"best published products ({', '.join(sources)}; {_best_source()}) against "
-        f"{REFERENCE}'s, all else {REFERENCE}'s"
+        f"best published products ({', '.join(sources)}; {table('matmul_mamf')[0]['source']}) "
+        f"against {REFERENCE}'s, all else {REFERENCE}'s"
     )
-    share = ring_share(key)
-    links = (
-        fitted.links if share is None else msgspec.structs.replace(fitted.links, bandwidth=share)
-    )
+    links = fitted.links
+    if (share := ring_share(key)) is not None:
+        links = msgspec.structs.replace(links, bandwidth=share)
     return msgspec.structs.replace(
         fitted,
         source=source,
@@ -335,10 +322,6 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
         constants=found,
         links=links,
     )
-
-
-def _best_source() -> str:
-    return table("matmul_mamf")[0]["source"]
 
 
 def ring_share(key: str) -> float | None:
@@ -374,18 +357,19 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
 
     Examples
     --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     [path.stem for path in fit_and_write(Path(folder))][:2]
-    ['a100-sxm-80', 'b200-sxm']
+    >>> fit_and_write(Path("nowhere"))
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: folder 'nowhere' does not exist: make it first, for a fit takes a while
     """
-    fitted = _reference(date=date or datetime.now(tz=UTC).date().isoformat())
-    files = {
-        REFERENCE: fitted,
-        **{key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})},
-    }
+    if not folder.is_dir():
+        raise CourseError(
+            f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"
+        )
+    fitted = _reference(date or datetime.now(tz=UTC).date().isoformat())
+    scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
     paths = []
-    for key, file in files.items():
+    for key, file in {REFERENCE: fitted, **scaled}.items():
         paths.append(folder / f"{key}.toml")
         paths[-1].write_text(
             f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(file)}",

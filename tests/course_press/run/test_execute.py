@@ -7,6 +7,7 @@ import pytest
 from course_lib import results
 from course_lib.measured import FOLDER
 from course_press.outputs import FORMS, form
+from course_press.pages.pandoc import print_pages
 from course_press.run import execute as running
 from course_press.run import kernels as forked
 from course_press.run.execute import Cache, environment, run_chapter
@@ -76,6 +77,17 @@ def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatc
     own_file.unlink()
     assert ran(book, own=True) == ran(book)
     assert len(kernels) == 2  # nobody measured: pages and notebooks share a run
+
+
+def test_the_site_draws_the_readers_own_results(book):
+    book.edit(HELLO, "print(", "from course_lib import measured\nprint(len(measured.lab('77')), ")
+    own_file = book.root / "labs" / "77-mine" / "results" / "local" / "results.csv"
+    rows = results.read(next(FOLDER.glob("lab-00/*/results.csv")))[:7]
+    for row in rows:
+        results.append(own_file, row)
+    cache = Cache(book.root / ".cache")
+    (pages,) = print_pages([read_book(book.root, "en")], cache, "same")
+    assert any("7 a ``` fence" in str(page) for page in pages)
 
 
 @pytest.mark.parametrize("forks", [True, False])
