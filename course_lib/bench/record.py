@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from course_lib.bench.arrays import Arrays
+from course_lib.bench.operands import Arrays
 from course_lib.bench.device import Machine, cpu_peak_here
 from course_lib.bench.driver import Observed, observe
 from course_lib.bench.timing import NOISY, Timing

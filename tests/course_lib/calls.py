@@ -469,7 +469,7 @@ ROOMS = {
     "bench.collectives": "starts processes",
     "bench.profiling": "measures",
     "bench.pages": "takes nothing",
-    "bench.arrays": "makes operands of what bench has checked",
+    "bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {
     "core.bounds.summed": "total, for estimates of the library's own",

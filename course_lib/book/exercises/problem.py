@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple
 from course_lib.book.exercises.wording import common_texts, texts
 from course_lib.book.text import language, n
 from course_lib.core.checks import CourseError, count
-from course_lib.specs import Accelerator, chip
-from course_lib.specs.configurations import model, models
+from course_lib.specs import Accelerator, chip, model, models
 
 CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""
