@@ -17,8 +17,8 @@ import msgspec
 
 from course_lib import ops
 from course_lib.bench import pages
-from course_lib.bench.operands import TorchArrays
 from course_lib.bench.device import Machine, machine, torch_or_none
+from course_lib.bench.operands import TorchArrays
 from course_lib.bench.products import CACHES, CHECKED_ROWS
 from course_lib.bench.record import (
     Case,

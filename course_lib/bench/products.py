@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from course_lib import ops
-from course_lib.bench.operands import DATA, Arrays, arrays
 from course_lib.bench.device import Machine, machine
+from course_lib.bench.operands import DATA, Arrays, arrays
 from course_lib.bench.record import (
     Case,
     blank,

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from course_lib.bench.operands import Arrays
 from course_lib.bench.device import Machine, cpu_peak_here
 from course_lib.bench.driver import Observed, observe
+from course_lib.bench.operands import Arrays
 from course_lib.bench.timing import NOISY, Timing
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text

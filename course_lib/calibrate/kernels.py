@@ -86,7 +86,7 @@ class _Product(NamedTuple):
     groups: Any
 
 
-def kernels(estimate: Estimate) -> Iterator[Kernel]:
+def kernels_of(estimate: Estimate) -> Iterator[Kernel]:
     """The kernels of an estimate, however deep its parts; products that engines fuse
     come as one.
     """
@@ -101,7 +101,7 @@ def kernels(estimate: Estimate) -> Iterator[Kernel]:
         else:
             alone += parts
     for part in alone:
-        yield from kernels(part)
+        yield from kernels_of(part)
     if not estimate.parts:
         yield Kernel(estimate, estimate.work)
 

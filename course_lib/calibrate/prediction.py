@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import Calibration, calibration, from_file
-from course_lib.calibrate.kernels import Constants, Kernel, kernels, product, seconds
+from course_lib.calibrate.kernels import Constants, Kernel, kernels_of, product, seconds
 from course_lib.core import Estimate, Work
 from course_lib.core.checks import (
     MADE,
@@ -138,7 +138,7 @@ def predict(
             f"chip) or llm.decode(...)"
         )
     on = accelerator(chip)
-    every = list(kernels(estimate))
+    every = list(kernels_of(estimate))
     for kernel in every:
         _same(kernel.bound.chip, on)
     found = _constants(on, _format(every, dtype), constants)
@@ -188,7 +188,7 @@ def breakdown(
     """
     whole = predict(estimate, chip, dtype=dtype, constants=constants)
     on = accelerator(chip)
-    every = list(kernels(estimate))
+    every = list(kernels_of(estimate))
     found = _constants(on, _format(every, dtype), constants)
     real = found.constants
     spent: dict[str, Any] = {"bound": estimate.lower}

@@ -13,7 +13,7 @@ from course_lib.core.bounds import (
     summed,
     total,
 )
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import CourseError, known
 from course_lib.core.dtypes import BITS, SCALE_BITS, element, itemsize, widest
 from course_lib.core.links import Link
 from course_lib.core.work import Kind, Unit, Work
@@ -34,6 +34,7 @@ __all__ = [
     "critical_batch",
     "element",
     "itemsize",
+    "known",
     "ridge",
     "roofline",
     "sensitivity",

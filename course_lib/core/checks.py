@@ -246,7 +246,15 @@ def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
 
 
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
-    """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise."""
+    """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise.
+
+    Examples
+    --------
+    >>> known("unit", "TBs", ("TB/s", "Tb/s"))
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: unknown unit 'TBs': did you mean 'TB/s'?
+    """
     if type(allowed) in (dict, tuple) and isinstance(key, str) and key in allowed:
         return key
     keys = list(allowed)

@@ -30,8 +30,8 @@ from course_lib.core.checks import (
 )
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
-from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.capacity import Memory, MemoryFit, fits, memory
+from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
 from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes

@@ -18,7 +18,7 @@ from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, read_text
 from course_press.source.errors import SourceError
 from course_press.source.install import lab_notebooks
-from course_press.source.labels import labels
+from course_press.source.labels import find_labels
 
 CODE_WIDTH = 88
 """Characters of code that a page shows without scrolling."""
@@ -104,7 +104,7 @@ def _references(book: Book) -> Iterator[Finding]:
     keys = bibliography_keys(book.bibliography)
     known: dict[str, Line] = {}
     for chapter in book.chapters:
-        for label in labels(chapter):
+        for label in find_labels(chapter):
             first = known.setdefault(label.id, label.at)
             if first is not label.at:
                 yield _finding(

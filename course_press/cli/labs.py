@@ -31,7 +31,7 @@ def lab_run(
 
     Example: `course lab run 00 --device cpu --budget 60`
     """
-    done = labs.run(
+    done = labs.run_lab(
         Path.cwd(),
         number,
         device=device,

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
-from course_lib.core.checks import known
+from course_lib.core import known
 from course_press.grading import benchmark, diagnosis, ring
 from course_press.grading.verdict import Verdict
 

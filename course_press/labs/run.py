@@ -54,7 +54,7 @@ def amount(name: str, value: float, *, least: float = 0.0) -> float:
     return value
 
 
-def run(
+def run_lab(
     root: Path,
     number: str,
     *,

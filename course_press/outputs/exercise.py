@@ -6,8 +6,7 @@ from html import escape
 from typing import Any
 
 from course_lib import t
-from course_lib.book.exercises import Form, phrases
-from course_lib.book.exercises.form import capital
+from course_lib.book.exercises import Form, capital, phrases
 from course_lib.book.text import UNITS, language, page_grammar
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")

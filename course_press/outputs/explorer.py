@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from course_lib import CourseError, t
-from course_lib.book.explore import ChartLayer, Explorer, Field, TableRow
-from course_lib.book.explore.grid import NONE
-from course_lib.book.explore.views import ranges
+from course_lib.book.explore import NONE, ChartLayer, Explorer, Field, TableRow, ranges
 from course_lib.book.plot import INK, LINES, MUTED
 from course_lib.book.text import PREFIXED, language, marks
 from course_press.outputs.figure import page_svg

@@ -35,7 +35,7 @@ class Label:
     at: Line
 
 
-def labels(chapter: Chapter) -> Iterator[Label]:
+def find_labels(chapter: Chapter) -> Iterator[Label]:
     """The labels of a chapter in the order in which they are numbered."""
     prefix = f"{chapter.number}." if chapter.number else ""
     counts: Counter[str] = Counter()

@@ -12,7 +12,7 @@ wrong in a way that others were wrong before, what was probably done.
 
 from course_lib.book.exercises.answers import Feedback, check
 from course_lib.book.exercises.collection import all, get
-from course_lib.book.exercises.form import Form, exercise
+from course_lib.book.exercises.form import Form, capital, exercise
 from course_lib.book.exercises.problem import Exercise, Group, Variant
 from course_lib.book.exercises.wording import CHAPTERS, FOLDER, common_texts, phrases, texts
 
@@ -25,6 +25,7 @@ __all__ = [
     "Group",
     "Variant",
     "all",
+    "capital",
     "check",
     "common_texts",
     "exercise",

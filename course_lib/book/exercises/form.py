@@ -94,5 +94,11 @@ def exercise(id: str, seed: int | None = None) -> Form:  # noqa: A002
 
 
 def capital(text: str) -> str:
-    """A text that begins a line."""
+    """A text that begins a line.
+
+    Examples
+    --------
+    >>> capital("your answer")
+    'Your answer'
+    """
     return text[:1].upper() + text[1:]

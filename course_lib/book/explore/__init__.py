@@ -2,16 +2,17 @@
 computes live.
 """
 
-from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
 from course_lib.book.explore.operators import CHIPS, DTYPES, batch, network, roofline
-from course_lib.book.explore.views import Explorer
+from course_lib.book.explore.views import Explorer, ranges
 
 __all__ = [
     "CHIPS",
     "CONTEXT",
     "DTYPES",
     "MODELS",
+    "NONE",
     "Axis",
     "ChartLayer",
     "Explorer",
@@ -20,6 +21,7 @@ __all__ = [
     "batch",
     "decode",
     "network",
+    "ranges",
     "roofline",
     "upgrade",
 ]

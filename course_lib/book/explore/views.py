@@ -53,7 +53,15 @@ class Explorer(Grid, Shown):
 
 
 def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
-    """What the two axes span: every state, so that lines move and not the axes."""
+    """What the two axes span: every state, so that lines move and not the axes.
+
+    Examples
+    --------
+    >>> from course_lib.book import explore
+    >>> (left, right), _ = ranges(explore.roofline())
+    >>> left < 1 < right
+    True
+    """
 
     def span(which: str) -> tuple[float, float]:
         names = {

@@ -22,7 +22,7 @@ def test_lab_02_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
         (book / "labs" / source.name / name).write_bytes((source / name).read_bytes())
     local = book / "labs" / source.name / "results" / "local"
 
-    done = labs.run(book, "02", device="cpu", budget=6)
+    done = labs.run_lab(book, "02", device="cpu", budget=6)
     assert done.error is None
     rows = results.read(local / "results.csv")
     assert rows[0].op == "copy"  # how much else fits depends on what this computer is busy with
@@ -36,7 +36,7 @@ def test_lab_02_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
     (executed,) = local.glob("lab-cpu-*.ipynb")
     assert "skipped: this cell needs a GPU" in executed.read_text()
 
-    assert labs.run(book, "02", device="cpu", budget=4).error is None
+    assert labs.run_lab(book, "02", device="cpu", budget=4).error is None
     again = results.read(local / "results.csv")
     assert again[: len(rows)] == rows
     settled = [row.key for row in again if row.status != "over-budget"]

@@ -51,7 +51,7 @@ def test_a_lab_that_is_not_there_is_named_with_those_that_are(shelf):
 def test_without_papermill_the_message_says_how_to_get_it(shelf, monkeypatch):
     monkeypatch.setitem(sys.modules, "papermill", None)
     with pytest.raises(MissingError, match="make labs"):
-        labs.run(shelf(), "07", device="cpu", budget=1)
+        labs.run_lab(shelf(), "07", device="cpu", budget=1)
 
 
 def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
@@ -63,7 +63,7 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
         (book / "labs" / source.name / name).write_bytes((source / name).read_bytes())
     local = book / "labs" / source.name / "results" / "local"
 
-    done = labs.run(book, "00", device="cpu", budget=4)
+    done = labs.run_lab(book, "00", device="cpu", budget=4)
     assert done.error is None
     rows = results.read(local / "results.csv")
     assert rows[0].op == "copy"
@@ -75,7 +75,7 @@ def test_lab_00_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
     assert "numpy" in manifest["packages"]
     assert (local / "REPORT.md").read_text().startswith("# 00\n")
 
-    assert labs.run(book, "00", device="cpu", budget=8).error is None
+    assert labs.run_lab(book, "00", device="cpu", budget=8).error is None
     again = results.read(local / "results.csv")
     assert len(again) > len(rows)
     if any(row.op == "matmul" and row.status == "ok" for row in again):
@@ -124,7 +124,7 @@ def test_two_runs_at_once_are_told_apart_and_a_killed_one_lets_go(shelf, monkeyp
         with pytest.raises(
             CourseError, match=rf"lab 07-small \(process {first.pid}, since 20.* UTC\) is measuring"
         ):
-            labs.run(root, "07", device="cpu", budget=1)
+            labs.run_lab(root, "07", device="cpu", budget=1)
         first.kill()
     with labs._alone(root, "another"):
         pass
@@ -145,7 +145,7 @@ def test_two_runs_within_a_second_keep_both_notebooks(tmp_path):
 
 def test_an_executed_notebook_names_no_folder_of_this_machine(shelf):
     root = shelf("import json; json.loads('{')")
-    assert labs.run(root, "07", device="cpu", budget=1).error.startswith("JSONDecodeError")
+    assert labs.run_lab(root, "07", device="cpu", budget=1).error.startswith("JSONDecodeError")
     (executed,) = root.rglob("lab-cpu-*.ipynb")
     text = executed.read_text()
     assert "raw_decode" in text  # the traceback is there
@@ -179,7 +179,7 @@ def test_a_folder_that_takes_no_file_is_one_line(shelf, monkeypatch, number):
     with pytest.raises(
         CourseError, match=rf"cannot write to .*: {os.strerror(number)}; finished rows are safe"
     ):
-        labs.run(shelf(), "07", device="cpu", budget=1)
+        labs.run_lab(shelf(), "07", device="cpu", budget=1)
 
 
 def test_a_clock_set_back_does_not_change_how_long_a_run_took():

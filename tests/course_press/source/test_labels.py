@@ -6,7 +6,7 @@ import pytest
 
 from course_press.pages.pandoc import print_pages
 from course_press.source.book import languages, read_book
-from course_press.source.labels import labels
+from course_press.source.labels import find_labels
 
 ROOT = Path(__file__).parents[3]
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 def assert_as_printed(book):
     (pages,) = print_pages([book])
     for page in pages:
-        found = [(one.id, one.kind, one.number, one.title) for one in labels(page.chapter)]
+        found = [(one.id, one.kind, one.number, one.title) for one in find_labels(page.chapter)]
         printed = [
             (one["id"], one["kind"], one["number"], one["title"] if one["kind"] == "sec" else "")
             for one in page.data["labels"]
@@ -57,7 +57,7 @@ def test_labels_of_the_source_are_those_of_the_pages(book):
         file.write(BOXES)
     written = read_book(book.root, "en")
     assert_as_printed(written)
-    by_id = {one.id: one.number for one in labels(written.chapters[1])}
+    by_id = {one.id: one.number for one in find_labels(written.chapters[1])}
     assert by_id["fig-line"] == "1.1"
     assert {"sec-box", "sec-tab", "sec-no", "eq-no"}.isdisjoint(by_id)
     assert by_id["sec-without"] == by_id["sec-deep"] == ""
