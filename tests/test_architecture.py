@@ -197,6 +197,8 @@ def test_every_path_that_a_document_names_exists(document):
     known = {path.name for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
     checked = 0
     for path in re.findall(r"`([\w./*-]+)`", text):
+        if "fr" in Path(path).parts or "*.fr.toml" in path:
+            continue  # the language that CONTRIBUTING.md adds as its example
         if "/" in path and path.partition("/")[0] in tops:
             assert list(ROOT.glob(path.rstrip("/"))), path
             checked += 1
