@@ -472,6 +472,9 @@ ROOMS = {
     "bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {
+    "book.exercises.form.capital": "takes text of any kind",
+    "book.explore.views.ranges": "takes an explorer of the library's own",
+    "core.checks.known": "is how arguments are refused; see test_refusals",
     "core.bounds.summed": "total, for estimates of the library's own",
     "core.dtypes.widest": "takes no names: every caller has checked its formats",
     "specs.configurations.cited_by": "takes a model of the table",

@@ -301,7 +301,7 @@ def test_products_of_one_input_run_as_one():
     def names(step):
         return sorted(
             kernel.work.shape[2]
-            for kernel in achieved.kernels(step)
+            for kernel in achieved.kernels_of(step)
             if achieved.product(kernel.work) is not None
         )
 
@@ -312,7 +312,7 @@ def test_products_of_one_input_run_as_one():
     parts = {name: marked(64, f, "qkv") for name, f in {"a": 4096, "b": 1024, "c": 1024}.items()}
     together = total(**parts, out=marked(64, 4096, ""))
     assert names(together) == [4096, 4096 + 1024 + 1024]
-    flops = sum(kernel.bound.flops for kernel in achieved.kernels(together))
+    flops = sum(kernel.bound.flops for kernel in achieved.kernels_of(together))
     assert flops == together.flops
     # Without a mark, with another one, or with another input, nothing is fused.
     assert len(names(total(q=marked(64, 4096, ""), k=marked(64, 4096, "")))) == 2
@@ -331,7 +331,7 @@ def test_no_prediction_hangs_on_what_a_part_is_called(key):
     said, other = (calibrate.predict(each, "h100-sxm") for each in (step, renamed(step)))
     for name in ("expected", "low", "high"):
         assert getattr(said, name).tolist() == getattr(other, name).tolist()
-    assert sum(kernel.work.kind == "matmul" for kernel in achieved.kernels(step)) < sum(
+    assert sum(kernel.work.kind == "matmul" for kernel in achieved.kernels_of(step)) < sum(
         len(part.parts) for name, part in step.parts.items() if name not in ("norms", "embedding")
     )
 
@@ -371,7 +371,7 @@ def test_what_a_kernel_is_follows_from_its_kind_alone():
 @pytest.mark.parametrize("key", ["llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
 def test_kernels_lose_nothing_of_a_step(key):
     step = llm.decode(key, "h100-sxm", 4, 1024)
-    every = list(achieved.kernels(step))
+    every = list(achieved.kernels_of(step))
     for name in ("flops", "bytes", "t_math", "t_memory"):
         assert sum(getattr(kernel.bound, name) for kernel in every) == pytest.approx(
             getattr(step, name)
