@@ -166,7 +166,7 @@ def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     shutil.copytree(
         ASSETS,
         work / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.js", "*.html"),
+        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.js", "*.html"),
     )
     chapters = list(_chapters(book, pages))
     for chapter in chapters:

@@ -190,6 +190,7 @@ def _read_by_pandoc(book: Book) -> Iterator[Path]:
     """The files that a page's print depends on besides its own text."""
     yield from (
         *book.bibliography,
+        *([book.csl] if book.csl else []),
         *sorted(ASSETS.glob("*.lua")),
         *(DATA / name for name in ("words.csv", "definitions.csv")),
     )
@@ -245,6 +246,7 @@ def run_pandoc(
             *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
             "--citeproc",
             *(f"--bibliography={file}" for file in book.bibliography),
+            *([f"--csl={book.csl}"] if book.csl else []),
             f"--metadata=course:{json.dumps(course)}",
             f"--metadata=lang:{book.lang}",
             # a notebook has no anchors to link to

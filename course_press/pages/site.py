@@ -123,7 +123,7 @@ def put_in_place(
     shutil.copytree(
         ASSETS,
         stage / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html", "*.woff2"),
+        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.html", "*.woff2"),
         dirs_exist_ok=True,
     )
     for style in ASSETS.glob("*.css"):
