@@ -1,4 +1,4 @@
-"""Prints the book as a site with the embedded engine: pandoc, two Lua filters, one template."""
+"""Prints the book as a site with the embedded engine: pandoc, Lua filters, one template."""
 
 import base64
 import re
