@@ -108,6 +108,12 @@ def languages(root: Path) -> list[str]:
     return names
 
 
+def metadata(root: Path, lang: str) -> Mapping[str, Any]:
+    """What the book at `root` says of itself in a language, without its chapters."""
+    config = _merged(_config(root / "_quarto.yml"), _config(root / f"_quarto-{lang}.yml"))
+    return dict(config["book"])
+
+
 def read_book(root: Path, lang: str) -> Book:
     """Read the book at `root` in one language.
 
