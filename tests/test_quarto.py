@@ -96,6 +96,29 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
                 assert [a.text for a in main.cssselect(".prerequisites a")] == wanted
 
 
+def test_references_that_quarto_resolves_last_read_as_ours_do(tmp_path):
+    """A book's references are filled in when every filter has run, with the word before the
+    number.
+    """
+    file = tmp_path / "chapters/ko/memory-wall.html"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "<html><body><main><p>"
+        '<a class="quarto-xref" href="#sec-a"><span>절&nbsp;2.1</span></a>와 '
+        '<a class="quarto-xref" href="#fig-b">그림&nbsp;1.1</a>는 &lt;두&gt; '
+        '<a class="quarto-xref" href="#tbl-c">표&nbsp;3.2</a></p></main></body></html>',
+        encoding="utf-8",
+    )
+    quarto.add_facts(read_book(ROOT, "ko"), tmp_path)
+    page = html.fromstring(file.read_text(encoding="utf-8"))
+    assert page.cssselect("main p")[0].text_content() == "2.1절과 그림\u00a01.1은 <두> 표\u00a03.2"
+    assert [a.get("href") for a in page.cssselect("a.quarto-xref")] == [
+        "#sec-a",
+        "#fig-b",
+        "#tbl-c",
+    ]
+
+
 def test_a_python_without_the_press_does_not_fail_a_render(tmp_path):
     """Quarto takes the first Python that it finds, which need not be the book's."""
     script = (

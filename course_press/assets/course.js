@@ -233,7 +233,8 @@
     hits.textContent = "";
     if (!engine || !input.value.trim()) { count.textContent = ""; return; }
     var found = engine.search(input.value).slice(0, 12);
-    count.textContent = found.length ? count.dataset.found.replace("{n}", found.length) : count.dataset.nothing;
+    var said = found.length === 1 ? count.dataset.foundOne : found.length ? count.dataset.found : count.dataset.nothing;
+    count.textContent = said.replace("{n}", found.length);
     if (!found.length) make("li", { textContent: count.dataset.nothing }, hits);
     found.forEach(function (hit) {
       var link = make("a", { href: body.dataset.base + hit.url }, make("li", {}, hits));

@@ -85,20 +85,8 @@ local function inlines(list)
   return list
 end
 
-local function cite(element)
-  local first = element.citations[1]
-  if not labels[first.id] then return nil end
-  local list = pandoc.List {}
-  for i, citation in ipairs(element.citations) do
-    if i > 1 then list:extend { pandoc.Str(","), pandoc.Space() } end
-    list:extend(citation.prefix)
-    if #citation.prefix > 0 then list:insert(pandoc.Space()) end
-    list:insert(pandoc.Str(citation.mode == "SuppressAuthor" and labels[citation.id].number or name_of(citation.id)))
-  end
-  return list
-end
-
 local function link(element)
+  if element.classes:includes("xref") and stringify(element) == "" then error(element.target .. " is a label that no page has") end
   local page = element.target:match("^([^#:]+)%.qmd")
   if page then element.target = page .. ".ipynb" end
   if element.target:match("^#") then return element.content end
@@ -117,7 +105,7 @@ function Pandoc(doc)
   course = pandoc.json.decode(stringify(doc.meta.course))
   labels = course.labels
   doc.blocks = doc.blocks
-    :walk({ Inlines = inlines, Note = note, Cite = cite, Link = link, Header = header })
+    :walk({ Inlines = inlines, Note = note, Link = link, Header = header })
     :walk({ Div = div, Span = function(span) return span.content end })
   return doc
 end

@@ -1,5 +1,5 @@
 -- The embedded engine's own part: what Quarto's filters do, for exactly the features that the book uses.
--- Cross-references become <a class="xref"> elements that the press fills in once it knows every page's labels.
+-- Links of class xref lead to labels: the press knows on which page each stands.
 
 local stringify = pandoc.utils.stringify
 local KINDS = { fig = true, tbl = true, lst = true, eq = true, sec = true }
@@ -225,28 +225,8 @@ local function visible(element)
   return {}
 end
 
-local function cross_reference(cite)
-  local known = 0
-  for _, citation in ipairs(cite.citations) do
-    if kind_of(citation.id) then known = known + 1 end
-  end
-  if known == 0 then return nil end
-  if known < #cite.citations then error("cross-references and citations cannot share brackets: " .. stringify(cite)) end
-  local list = pandoc.List {}
-  for i, citation in ipairs(cite.citations) do
-    if i > 1 then list:extend { pandoc.Str(","), pandoc.Space() } end
-    if #citation.prefix > 0 then
-      list:extend(citation.prefix)
-      list:insert(pandoc.Space())
-    end
-    local form = citation.mode == "SuppressAuthor" and "number" or "full"
-    list:insert(pandoc.RawInline("html", ('<a class="xref" href="#%s" data-form="%s"></a>'):format(citation.id, form)))
-    list:extend(citation.suffix)
-  end
-  return list
-end
-
 local function link(element)
+  if element.classes:includes("xref") then return nil end
   local file, anchor = element.target:match("^([^#:]+)%.qmd(#?.*)$")
   if file then
     element.target = file .. ".html" .. anchor
@@ -262,7 +242,6 @@ function Pandoc(doc)
   words, chapter, profile = course.words, course.chapter, course.profile
   local content = doc.blocks:walk { Div = visible, Span = visible }
   content = pandoc.Blocks(blocks(content)):walk {
-    Cite = cross_reference,
     Link = link,
     Image = function(image)
       if not image.src:match("^data:") then table.insert(images, image.src) end

@@ -102,7 +102,7 @@ def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, An
     """Each page as a part of one long page: anchors carry the page's name, and links between pages
     stay inside.
     """
-    labels, ui = labels_of(pages), words(book.lang)
+    labels = labels_of(pages)
     for page in pages:
         figures: list[str] = []
 
@@ -113,7 +113,7 @@ def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, An
             return f'<i data-figure="{len(figures) - 1}"></i>'
 
         body = html.fragment_fromstring(
-            _SVG.sub(set_aside, fill_references(page, labels, ui)), create_parent="div"
+            _SVG.sub(set_aside, fill_references(page, labels)), create_parent="div"
         )
         stem = page.chapter.path.stem
         _put_within(body, stem, book.root / page.chapter.path.parent)
@@ -166,7 +166,7 @@ def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
     shutil.copytree(
         ASSETS,
         work / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.js", "*.html"),
+        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.js", "*.html"),
     )
     chapters = list(_chapters(book, pages))
     for chapter in chapters:

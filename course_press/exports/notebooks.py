@@ -18,7 +18,7 @@ from course_press.source.book import Book, read_book
 from course_press.source.chapter import Cell, Chapter, read_text
 from course_press.source.files import swap_in
 from course_press.source.install import first_cell, lab_notebooks
-from course_press.source.labels import find_labels
+from course_press.source.labels import label_facts
 
 JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
 """The Markdown that Jupyter and Colab both show."""
@@ -63,11 +63,7 @@ def print_notebooks(
 
     jobs = []
     for book in books:
-        known = {
-            label.id: {"kind": label.kind, "number": label.number, "title": label.title}
-            for chapter in book.chapters
-            for label in find_labels(chapter)
-        }
+        known = label_facts(book)
         jobs += [
             (f"{book.lang} · notebook · {chapter.title}", partial(job, book, chapter, known))
             for chapter in book.chapters

@@ -1,4 +1,4 @@
-"""Prints pages with pandoc: each chapter's text with its outputs in place, through the two Lua
+"""Prints pages with pandoc: each chapter's text with its outputs in place, through Lua
 filters.
 """
 
@@ -26,14 +26,19 @@ from course_press.run.pool import do_jobs
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
+from course_press.source.labels import label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
-SHARED = {True: ("course.lua", "book.lua"), False: ("course.lua",)}
+SHARED = {
+    True: ("course.lua", "book.lua", "references.lua"),
+    False: ("course.lua", "references.lua"),
+}
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the
 rest of the book.
 """
 TIMEOUT = 120
 """Seconds after which pandoc is taken to hang; a page takes it less than one."""
+_REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 _SPLIT = "<!-- course-data -->"
 
 
@@ -108,6 +113,7 @@ def print_pages(
     root = books[0].root
     cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
     printed: dict[int, PrintedPage] = {}
+    labels = {id(book): label_facts(book) for book in books}
 
     def job(book: Book, chapter: Chapter) -> PrintedPage:
         ran = run_chapter(
@@ -118,6 +124,7 @@ def print_pages(
             chapter,
             ran,
             cache,
+            labels[id(book)],
             [printed[id(other)] for other in book.chapters if id(other) in printed],
         )
 
@@ -145,6 +152,7 @@ def print_page(
     chapter: Chapter,
     ran: ChapterResults,
     cache: Cache,
+    labels: Mapping[str, Mapping[str, str]],
     others: Sequence[PrintedPage] = (),
 ) -> PrintedPage:
     """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
@@ -167,6 +175,8 @@ def print_page(
         "profile": book.lang,
         "page": str(chapter.path),
         "chapters": listed,
+        # Only those that stand here: another label leaves this page as it is.
+        "labels": {id_: labels[id_] for id_ in _REFERENCE.findall(text) if id_ in labels},
     }
     sources = [read_text(file) for file in _read_by_pandoc(book)]
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
@@ -190,6 +200,7 @@ def _read_by_pandoc(book: Book) -> Iterator[Path]:
     """The files that a page's print depends on besides its own text."""
     yield from (
         *book.bibliography,
+        *([book.csl] if book.csl else []),
         *sorted(ASSETS.glob("*.lua")),
         *(DATA / name for name in ("words.csv", "definitions.csv")),
     )
@@ -245,6 +256,7 @@ def run_pandoc(
             *(f"--lua-filter={ASSETS / name}" for name in (*SHARED[to == "html5"], filter_)),
             "--citeproc",
             *(f"--bibliography={file}" for file in book.bibliography),
+            *([f"--csl={book.csl}"] if book.csl else []),
             f"--metadata=course:{json.dumps(course)}",
             f"--metadata=lang:{book.lang}",
             # a notebook has no anchors to link to
@@ -277,6 +289,22 @@ def run_pandoc(
     return done.stdout
 
 
+def read_as_html(text: str, lang: str) -> str:
+    """HTML as the filter of references says it, in a language."""
+    return str(
+        pypandoc.convert_text(
+            text,
+            "html",
+            format="html",
+            extra_args=[
+                "--wrap=none",
+                f"--metadata=lang:{lang}",
+                f"--lua-filter={ASSETS / 'references.lua'}",
+            ],
+        )
+    )
+
+
 def _failure(chapter: Chapter, message: str) -> SourceError:
     """What pandoc said, at the line of the source that it is about."""
     if missing := re.search(r"citation ([\w:.#$%&+?<>~/-]+) not found", message):
@@ -285,7 +313,9 @@ def _failure(chapter: Chapter, message: str) -> SourceError:
         )
     if tex := re.search(r"Could not convert TeX math (.+?),? rendering as TeX", message):
         return line_with(chapter, tex[1]).error(f"this formula cannot be set: {tex[1]}")
-    if ours := re.search(r"(?:site|book|notebook)\.lua:\d+: (.+?) stack traceback", message):
+    if ours := re.search(
+        r"(?:site|book|notebook|references)\.lua:\d+: (.+?) stack traceback", message
+    ):
         label = re.search(r"#[a-z]+-[\w-]+", ours[1])
         return line_with(chapter, label[0] if label else "").error(ours[1])
     return line_with(chapter, "").error(f"pandoc could not print this: {message}")

@@ -3,6 +3,7 @@ pages what ours say about themselves.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from lxml import html
+from markupsafe import escape
 
 from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.pages import about
-from course_press.pages.pandoc import templates
+from course_press.pages.pandoc import read_as_html, templates
 from course_press.pages.site import MARKER, check_out, every_language, put_in_place
 from course_press.source.book import Book, read_book
 from course_press.source.errors import MissingError
@@ -107,6 +109,7 @@ def add_facts(book: Book, folder: Path) -> None:
                 f"--engine embedded"
             )
         page.set(_COMPLETE, "true")
+        _let_references_agree(main, book.lang)
         facts = about.page_facts(book, chapter)
         run = macros.run(facts["links"], ui, ["colab"]) if facts["links"]["colab"] else ""
         head = f"<ul>{run}</ul>" if run else ""
@@ -123,6 +126,29 @@ def add_facts(book: Book, folder: Path) -> None:
             at += 1
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
         file.write_text(_serialized(page), encoding="utf-8")
+
+
+def _let_references_agree(main: Any, lang: str) -> None:
+    """Give references, which Quarto fills in when its filters are done, and what follows each in
+    the same word to the filter that says how they read.
+    """
+    links = main.find_class("quarto-xref")
+    words_after = [re.findall(r"^\S*", link.tail or "")[0] for link in links]
+    if not links:
+        return
+    text = "".join(
+        f'<p><a class="quarto-xref" href="#">{escape(link.text_content())}</a>{escape(after)}</p>'
+        for link, after in zip(links, words_after, strict=True)
+    )
+    for link, after, said in zip(
+        links, words_after, html.fragments_fromstring(read_as_html(text, lang)), strict=True
+    ):
+        new = said[0]
+        if new.text_content() != link.text_content():
+            for part in list(link):
+                link.remove(part)
+            link.text = new.text_content()
+        link.tail = f"{new.tail or ''}{(link.tail or '')[len(after) :]}"
 
 
 def link_downloads(book: Book, site: Path, out: Path) -> None:

@@ -1,6 +1,4 @@
-"""Cross-references and links between the pages of a book: that each leads somewhere, and what it
-says.
-"""
+"""Cross-references and links between the pages of a book: that each leads somewhere."""
 
 import os
 import re
@@ -8,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from markupsafe import escape
-
 from course_press.pages.about import up
 from course_press.pages.pandoc import PrintedPage, line_with
 
-# What site.lua writes, in these very letters: a page is not parsed for it.
-_XREF = re.compile(r'<a class="xref" href="#([^"]+)" data-form="(full|number)"></a>')
+# What pandoc writes, in these very letters: a page is not parsed for it.
+_XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 Labels: TypeAlias = Mapping[str, tuple[PrintedPage, Mapping[str, str]]]
 """By label id: the page it stands on, and its kind, number and title."""
 
 
 def labels_of(pages: Sequence[PrintedPage]) -> Labels:
-    """Where each label stands, and what references to it say."""
+    """Where each label stands."""
     labels: dict[str, tuple[PrintedPage, Mapping[str, str]]] = {}
     for page in pages:
         for label in page.data["labels"]:
@@ -33,26 +29,18 @@ def labels_of(pages: Sequence[PrintedPage]) -> Labels:
     return labels
 
 
-def _label_text(label: Mapping[str, str], ui: Mapping[str, str]) -> str:
-    """What a reference says: "Figure 2.1"; what has no number is called by its title."""
-    return (
-        f"{ui['ui-' + label['kind']]}\u00a0{label['number']}" if label["number"] else label["title"]
-    )
-
-
-def fill_references(page: PrintedPage, labels: Labels, ui: Mapping[str, str]) -> str:
-    """A page's body with its cross-references filled in."""
+def fill_references(page: PrintedPage, labels: Labels) -> str:
+    """A page's body with its cross-references leading to where their labels stand."""
 
     def reference(match: re.Match[str]) -> str:
-        id_, form = match.groups()
+        id_ = match[1]
         if id_ not in labels:
             raise line_with(page.chapter, f"@{id_}").error(
                 f"cross-reference @{id_} has no target in this book"
             )
-        target, label = labels[id_]
+        target, _ = labels[id_]
         href = f"#{id_}" if target is page else f"{up(page.chapter)}{target.url}#{id_}"
-        text = label["number"] if form == "number" and label["number"] else _label_text(label, ui)
-        return f'<a class="xref" href="{href}">{escape(text)}</a>'
+        return f'<a class="xref" href="{href}">'
 
     return _XREF.sub(reference, page.body)
 

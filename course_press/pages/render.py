@@ -40,8 +40,8 @@ class Renderer:
         downloads: Sequence[Mapping[str, str]],
     ) -> None:
         self.book, self.pages, self.langs, self.downloads = book, pages, langs, downloads
-        labels, ui = labels_of(pages), words(book.lang)
-        self.bodies = {page.url: fill_references(page, labels, ui) for page in pages}
+        labels = labels_of(pages)
+        self.bodies = {page.url: fill_references(page, labels) for page in pages}
         self.stale = _stale(book, source)
         self.template = templates().get_template("page.html.j2")
 

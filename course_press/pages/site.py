@@ -1,4 +1,4 @@
-"""Prints the book as a site with the embedded engine: pandoc, two Lua filters, one template."""
+"""Prints the book as a site with the embedded engine: pandoc, Lua filters, one template."""
 
 import base64
 import re
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from course_lib import CourseError
 from course_lib.book.text import words
@@ -15,7 +16,7 @@ from course_press.pages import about, csp
 from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates
 from course_press.pages.references import check_links
 from course_press.pages.render import Renderer
-from course_press.source.book import Book, languages, read_book
+from course_press.source.book import Book, languages, metadata, read_book
 from course_press.source.files import put, staged, swap_in
 
 MARKER = ".course-site"
@@ -92,44 +93,52 @@ def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
 def put_in_place(
     first: Book, every: Sequence[str], langs: Sequence[str], stage: Path, out: Path
 ) -> None:
-    """Add what both engines share, the landing page and the marker, and swap the languages built
-    into `out`.
+    """Add what both engines share, the landing page, the one for an address that leads nowhere and
+    the marker, and swap the languages built into `out`.
 
     Parameters
     ----------
-    first : the book in the first language of the site, which the landing page speaks.
+    first : the book in the first language of the site.
     every : the languages that `out` will hold.
     langs : those that stand in `stage`.
     """
     landing = templates().get_template("landing.html.j2")
-    context = {
-        "book": {
-            "title": first.meta["title"],
-            "subtitle": first.meta.get("subtitle", ""),
-            "description": first.meta.get("description", ""),
-        },
-        "languages": [
-            {"code": lang, "name": words(lang)["ui-language"], "href": f"{lang}/index.html"}
-            for lang in every
-        ],
-        "w": words(first.lang),
-        "root": "",
-    }
-    text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
-    (stage / "index.html").write_text(text, encoding="utf-8")
+    # A server gives the second for an address of any depth: it leads from the root of the host.
+    host = urlsplit(str(first.meta.get("site-url", ""))).path.rstrip("/") + "/"
+    for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
+        context = {
+            "languages": [_entry(first.root, lang, root) for lang in every],
+            "root": root,
+            "missing": missing,
+        }
+        text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
+        (stage / name).write_text(text, encoding="utf-8")
     (stage / MARKER).write_text(
         "Written by course build: the next build replaces this folder's languages.\n"
     )
     shutil.copytree(
         ASSETS,
         stage / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.j2", "*.scss", "*.html", "*.woff2"),
+        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.html", "*.woff2"),
         dirs_exist_ok=True,
     )
     for style in ASSETS.glob("*.css"):
         (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
     explorers.finish(first.root, stage, [out / lang for lang in every if lang not in langs])
     put(stage, out, MARKER)
+
+
+def _entry(root: Path, lang: str, above: str) -> dict[str, str]:
+    """What the page above the languages says of one, in that language."""
+    meta, ui = metadata(root, lang), words(lang)
+    return {
+        "code": lang,
+        "name": ui["ui-language"],
+        "title": str(meta["title"]),
+        "description": str(meta.get("description", "")),
+        "missing": ui["ui-no-page"],
+        "href": f"{above}{lang}/index.html",
+    }
 
 
 def _with_fonts(style: Path) -> str:

@@ -89,6 +89,11 @@ class Book:
         files = self.config.get("bibliography", [])
         return [self.root / str(file) for file in (files if isinstance(files, list) else [files])]
 
+    @property
+    def csl(self) -> Path | None:
+        """The style of citations; `None` is pandoc's own."""
+        return self.root / str(self.config["csl"]) if "csl" in self.config else None
+
 
 def languages(root: Path) -> list[str]:
     """The languages of the book at `root`: the profiles of `_quarto.yml`, its default first."""
@@ -101,6 +106,12 @@ def languages(root: Path) -> list[str]:
             Path("_quarto.yml"), 1, "profile.group names no language, e.g. [en, es, ko]"
         )
     return names
+
+
+def metadata(root: Path, lang: str) -> Mapping[str, Any]:
+    """What the book at `root` says of itself in a language, without its chapters."""
+    config = _merged(_config(root / "_quarto.yml"), _config(root / f"_quarto-{lang}.yml"))
+    return dict(config["book"])
 
 
 def read_book(root: Path, lang: str) -> Book:
@@ -175,13 +186,14 @@ def read_book(root: Path, lang: str) -> Book:
     if not contents:
         raise SourceError(Path(profile.name), 1, "book.chapters is empty")
     found = Book(root, lang, config, contents)
-    for source in found.bibliography:
+    named = [("bibliography", file) for file in found.bibliography]
+    for kind, source in [*named, *([("csl", found.csl)] if found.csl else [])]:
         if not source.is_file():
             where = next(
                 (f for f in (profile, root / "_quarto.yml") if source.name in read_text(f)), profile
             )
             said = (
-                f"bibliography "
+                f"{kind} "
                 f"{source.relative_to(root) if source.is_relative_to(root) else source} does "
                 f"not exist"
             )

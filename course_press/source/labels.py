@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from course_press.source.book import Book
 from course_press.source.chapter import Chapter, Line, div_opening, is_div_end
 
 NUMBERED_DEPTH = 3
@@ -73,3 +74,12 @@ def find_labels(chapter: Chapter) -> Iterator[Label]:
                 yield Label(id_, "sec", number, re.sub(r"[*`]", "", heading[2]), line)
         for id_ in _EQUATION.findall(line.text):
             yield counted(id_, "eq", line)
+
+
+def label_facts(book: Book) -> dict[str, dict[str, str]]:
+    """What references to each label of a book say of it, by its id."""
+    return {
+        label.id: {"kind": label.kind, "number": label.number, "title": label.title}
+        for chapter in book.chapters
+        for label in find_labels(chapter)
+    }

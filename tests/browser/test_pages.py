@@ -1,5 +1,7 @@
 """The fixture book in a real browser, opened as files with the network cut off."""
 
+import re
+
 import pytest
 
 from tests.browser.conftest import wait_for
@@ -29,12 +31,26 @@ def test_nothing_is_wider_than_the_screen(visit, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_one_result_is_counted_as_one(visit):
+    page = visit(ONE)
+    page.keyboard.press("/")
+    page.keyboard.type("zzqq")
+    counted = "document.querySelector('.count').textContent"
+    wait_for(page, f"{counted} == 'Nothing found'")
+    page.evaluate(
+        "MiniSearch.prototype.search = () => "
+        "[{ url: 'x.html', title: 't', heading: '', text: 'z', id: 1, anchor: '', terms: [] }]"
+    )
+    page.keyboard.type("q")
+    wait_for(page, f"{counted} == '1 result'")
+
+
 def test_search_finds_by_keyboard_and_leads_to_the_section(visit):
     page = visit(ONE)
     page.keyboard.press("/")
     page.keyboard.type("there")
     page.wait_for_selector("#hits a")
-    assert page.inner_text(".count").endswith(" results")
+    assert re.fullmatch(r"1 result|\d+ results", page.inner_text(".count"))
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/two.html#sec-there")

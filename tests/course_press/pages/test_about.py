@@ -1,14 +1,16 @@
 """What a page says about itself: prerequisites and how to cite it, on the pages of both engines."""
 
 import re
+from pathlib import Path
 
 import pytest
 from lxml import html
 
 from course_press.pages import about, quarto
-from course_press.source.book import read_book
+from course_press.source.book import languages, read_book
 from course_press.source.errors import SourceError
 
+ROOT = Path(__file__).parents[3]
 TWO = "en/chapters/en/two.html"
 
 
@@ -64,6 +66,16 @@ def test_the_cover_cites_the_whole_book(built):
         html.parse(str(built / "es/index.html")).getroot().cssselect("details.cite code")[0].text
     )
     assert entry.startswith("@book{book-es,\n  author = {{Nobody}},\n  title = {{Fixture (es)}}")
+
+
+def test_every_language_calls_the_authors_in_its_own_words():
+    authors = {lang: str(read_book(ROOT, lang).meta["author"]) for lang in languages(ROOT)}
+    assert len(set(authors.values())) == len(authors)
+    for lang, author in authors.items():
+        whole = read_book(ROOT, lang)
+        cited = about.citation(whole, whole.chapters[0])
+        assert cited["text"].startswith(f"{author}, ")
+        assert f"author = {{{{{author}}}}}" in cited["bibtex"]
 
 
 def test_a_book_without_a_date_is_not_cited(book):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.text import words
 from course_press.pages.pandoc import print_pages
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
@@ -25,7 +24,7 @@ def raw(books):
     for book, pages in zip(books, print_pages(books), strict=True):
         labels = labels_of(pages)
         for page in pages:
-            body = fill_references(page, labels, words(book.lang))
+            body = fill_references(page, labels)
             names = re.findall(r' (?:aria-label|title|alt)="([^"]*)"', body)
             texts = [text for part in sections(body) for text in (part["title"], part["text"])]
             for said in [*map(unescape, names), *texts]:
@@ -42,7 +41,7 @@ def test_references_citations_and_formulas_are_indexed_as_they_read(book):
     written = read_book(book.root, "en")
     assert list(raw([written])) == []
     (pages,) = print_pages([written])
-    body = fill_references(pages[1], labels_of(pages), words("en"))
+    body = fill_references(pages[1], labels_of(pages))
     text = " ".join(part["text"] for part in sections(body))
     assert re.search(
         r"As Equation\xa01\.1의 says \(.*Williams.* 2009\), I\* = π/β, and so on\.", text

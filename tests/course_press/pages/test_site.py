@@ -258,6 +258,29 @@ def test_landing_page_and_one_language_at_a_time(book):
     ]
 
 
+def test_a_lost_reader_is_led_to_every_language_from_any_depth(book):
+    book.edit("_quarto-es.yml", "title: Fixture (es)", "title: Ejemplo")
+    book.build(("en", "es"))
+    lost = (book.root / "_site/404.html").read_text(encoding="utf-8")
+    root = html.fromstring(lost)
+    addresses = root.xpath("//@href | //@src")
+    assert {one.split("/")[1] for one in addresses} == {"book"}  # the path of site-url
+    assert [a.get("href") for a in root.cssselect("a.start")] == [
+        "/book/en/index.html",
+        "/book/es/index.html",
+    ]
+    for one in addresses:
+        assert (book.root / "_site" / one.removeprefix("/book/")).is_file()
+    assert "<script" not in lost
+    assert "refresh" not in lost
+    assert [section.get("lang") for section in root.cssselect("section")] == ["en", "es"]
+    landing = html.fromstring((book.root / "_site/index.html").read_text(encoding="utf-8"))
+    assert [
+        (part.get("lang"), text(part.cssselect("h1, h2")[0]))
+        for part in landing.cssselect("section")
+    ] == [("en", "Fixture (en)"), ("es", "Ejemplo")]
+
+
 @pytest.mark.parametrize("langs", [("en",), ("es",), ("en", "es")])
 def test_a_build_reads_each_source_once_and_writes_each_page_once(book, monkeypatch, langs):
     book.build(("en", "es"))
@@ -275,7 +298,7 @@ def test_a_build_reads_each_source_once_and_writes_each_page_once(book, monkeypa
     assert len(read) == len(set(read))
     assert {lang for _, lang in read} == {"en", *langs}  # pages say where the English has moved on
     pages = [file for file in wrote if ".html" in file.name]
-    assert len(pages) == len(set(pages)) == 1 + 3 * len(langs)
+    assert len(pages) == len(set(pages)) == 2 + 3 * len(langs)
 
 
 def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):

@@ -138,6 +138,13 @@ def test_includes_may_start_at_the_root_and_nest(book):
             "bibliography gone.bib does not exist",
         ),
         (
+            "_quarto.yml",
+            "execute:",
+            "csl: gone.csl\nexecute:",
+            "_quarto.yml:14",
+            "csl gone.csl does not exist",
+        ),
+        (
             ONE,
             "title: Chapter one\ndescription: The first.\n",
             "- a\n",

@@ -1,0 +1,124 @@
+"""Citations and the list of sources, in the words of each language."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pypandoc
+import pytest
+
+from course_press.pages.pandoc import ASSETS
+from course_press.source.book import languages, read_book
+
+ROOT = Path(__file__).parents[3]
+WORKS = [
+    {"id": "two", "author": ["Wulf", "McKee"], "issued": [1995]},
+    {"id": "four", "author": ["Dao", "Fu", "Rudra", "Ré"], "issued": [2025, 2]},
+    {"id": "again", "author": ["Dao", "Fu", "Rudra", "Ré"], "issued": [2025]},
+    {"id": "seven", "author": list("ABCDEFG"), "issued": [2022]},
+    {"id": "undated", "author": ["Bekman"], "accessed": [2026, 11, 21]},
+]
+
+
+def as_csl(work):
+    dates = {name: {"date-parts": [work[name]]} for name in ("issued", "accessed") if name in work}
+    authors = [{"family": name, "given": "X."} for name in work["author"]]
+    return {
+        "type": "webpage" if "accessed" in work else "book",
+        "URL": "https://example.org",
+        **dict.fromkeys(("id", "title"), work["id"]),
+        "author": authors,
+        **dates,
+    }
+
+
+def cited(folder, lang, *options):
+    (folder / "works.json").write_text(json.dumps([as_csl(work) for work in WORKS]))
+    done = subprocess.run(
+        [
+            pypandoc.get_pandoc_path(),
+            "--to=plain",
+            "--wrap=none",
+            "--citeproc",
+            f"--bibliography={folder / 'works.json'}",
+            f"--metadata=lang:{lang}",
+            *options,
+        ],
+        input="".join(f"[@{work['id']}]\n\n" for work in WORKS),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert not done.stderr
+    return done.stdout.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("lang", "said", "never"),
+    [
+        (
+            "es",
+            [
+                "(Wulf y McKee 1995)",
+                "(Dao et al. 2025b)",
+                "(Bekman, s. f.)",
+                "Bekman, X. s. f. ",
+                "Consultado el 21 de noviembre de 2026",
+            ],
+            ["Accedido", " and ", "n.d."],
+        ),
+        (
+            "ko",
+            [
+                "(Wulf · McKee 1995)",
+                "Wulf, X., X. McKee. 1995.",
+                "(Dao 외 2025b)",
+                "Dao, X., X. Fu, X. Rudra, X. Ré. 2025b.",
+                "A, X., X. B, X. C, 외. 2022.",
+                "(Bekman, 연도 미상)",
+                "Bekman, X. 연도 미상. ",
+                "접속일: 2026. 11. 21. http",
+            ],
+            ["기타", "와/과", "일자 없음", "접근된", "5년", "월"],
+        ),
+    ],
+)
+def test_citations_speak_the_language_of_the_page(tmp_path, lang, said, never):
+    style = read_book(ROOT, lang).csl
+    text = cited(tmp_path, lang, f"--csl={style}")
+    assert [one for one in said if one not in text] == []
+    assert [one for one in never if one in text] == []
+
+
+def test_english_citations_are_those_of_the_style_that_pandoc_has(tmp_path):
+    assert cited(tmp_path, "en", f"--csl={read_book(ROOT, 'en').csl}") == cited(tmp_path, "en")
+
+
+def test_every_language_of_the_book_cites_by_the_style_that_comes_with_the_press():
+    assert {read_book(ROOT, lang).csl for lang in languages(ROOT)} == {
+        ROOT / (ASSETS / "vendor" / "chicago-author-date.csl").relative_to(ROOT)
+    }
+
+
+def csl_of(file):
+    if file.suffix == ".json":
+        return json.loads(file.read_text(encoding="utf-8"))
+    done = subprocess.run(
+        [pypandoc.get_pandoc_path(), file, "--to=csljson"], capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_person_stands_in_one_form_in_the_bibliography():
+    """A publisher "Stas Bekman" beside the author "Bekman, Stas" would be two."""
+    works = [work for file in read_book(ROOT, "en").bibliography for work in csl_of(file)]
+    authors = [author for work in works for author in work.get("author", ())]
+    people = {
+        frozenset(f"{author['given']} {author['family']}".lower().split())
+        for author in authors
+        if "family" in author
+    }
+    names = [work.get("publisher", "") for work in works] + [a.get("literal", "") for a in authors]
+    assert len(people) > 50
+    assert people.isdisjoint(frozenset(name.lower().split()) for name in names)
+    assert not any(one < other for one in people for other in people)
