@@ -4,6 +4,7 @@ from course_lib.book.text.markdown import Markdown, Span, Table, code, plain, ta
 from course_lib.book.text.numbers import PREFIXED, Marks, marks, n
 from course_lib.book.text.output import Shown, bundle, widget_bundle
 from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
+from course_lib.book.text.phrases import retold
 from course_lib.book.text.vocabulary import (
     english,
     glossary,
@@ -37,6 +38,7 @@ __all__ = [
     "parse_number",
     "plain",
     "readings",
+    "retold",
     "t",
     "table",
     "widget_bundle",
