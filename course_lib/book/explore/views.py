@@ -206,7 +206,7 @@ def _widget(explorer: Explorer) -> Any:
         try:
             here, chosen = explorer.at({name: one.value for name, one in controls.items()})
             rows = here.shown(**chosen)
-            picture.value = here.plot(**chosen).png()
+            picture.format, picture.value = here.plot(**chosen).picture()
         except CourseError as error:
             table.children = [ipywidgets.HTML(escape(str(error)))]
             return
