@@ -42,7 +42,7 @@ class Explorer(Grid, Shown):
 
     def static_bundle(self) -> dict[str, Any]:
         """The picture of the first state."""
-        return {"image/png": self.plot().png()}
+        return self.plot().static_bundle()
 
     def live_bundle(self) -> dict[str, Any]:
         """The picture, and the widget where there is a kernel."""
