@@ -31,6 +31,6 @@ def retold(text: str) -> str:
 
     for key, english in words("en").items():
         if key.startswith("said-"):
-            pattern = _VALUE.sub(r"(?P<\1>\\S+?)", re.escape(english))
+            pattern = _VALUE.sub(r"(?P<\1>[^\\s(]+?)", re.escape(english))
             text = re.sub(pattern, lambda match, key=key: said(key, match), text)  # type: ignore[misc]
     return text
