@@ -87,7 +87,7 @@ def t(term: str) -> str:
 
 def named(name: str) -> str:
     """A name of the data in the page's language: of its parts between commas and plus signs those
-    that `data/words.csv` has as ``name-...``; names proper stay.
+    that are the English of a row ``name-...`` of `data/words.csv`; names proper stay.
 
     Examples
     --------
@@ -95,13 +95,9 @@ def named(name: str) -> str:
     ...     named("bias+gelu+dropout"), named("AMD Instinct MI250X, both dies")
     ('sesgo+GELU+dropout', 'AMD Instinct MI250X, los dos dies')
     """
-    here = words(language())
-    keys = {part: "name-" + re.sub(r"[^a-z0-9]+", "-", part.lower()) for part in _parts(name)}
-    return "".join(t(keys[part]) if keys[part] in here else part for part in _parts(name))
-
-
-def _parts(name: str) -> list[str]:
-    return re.split(r"(,\s*|\s*\+\s*)", name)
+    keys = {text: key for key, text in words("en").items() if key.startswith("name-")}
+    parts = re.split(r"(,\s*|\s*\+\s*)", name)
+    return "".join(t(keys[part]) if part in keys else part for part in parts)
 
 
 def english(text: str) -> Span:
