@@ -1,6 +1,6 @@
 """What a while of a chip costs to rent, as a table; `quotes` says which price to plan with."""
 
-from course_lib.book.text import Table, n, t, table
+from course_lib.book.text import Markdown, Table, english, n, t, table
 from course_lib.core.checks import CourseError, positive
 from course_lib.specs import Price, chip, outdated, quotes
 
@@ -15,7 +15,7 @@ def shown_date(price: Price) -> str:
     >>> [shown_date(one) for one in quotes("t4")]
     ['**2023-08-16, out of date**', '2026-05-07']
     """
-    return f"**{price.date}, {t('out-of-date')}**" if outdated(price) else price.date
+    return Markdown(f"**{price.date}, {t('out-of-date')}**") if outdated(price) else price.date
 
 
 def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) -> Table:
@@ -48,13 +48,13 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
             t("offer"),
             t("date"),
             t("price"),
-            *(f"{n(g)} GPU, {n(minutes)} min (USD)" for g in counts),
+            *(f"{t('rented').format(gpus=n(g), minutes=n(minutes))} (USD)" for g in counts),
         ],
         [
             [
                 chip(one.chip).short,
                 one.provider,
-                one.note,
+                english(one.note),
                 shown_date(one),
                 n(one.usd_per_hour, digits=3),
                 *(n(g * hours * one.usd_per_hour, digits=3) for g in counts),

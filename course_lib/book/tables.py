@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from course_lib.book.text import Markdown, Shown, Span, Table, n, plain, t, table
+from course_lib.book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
 from course_lib.specs import (
     Accelerator,
     Figure,
@@ -106,7 +106,7 @@ def link_table() -> Table:
         for key, link in one.links.items():
             total = n(link.total_per_direction, "B/s")
             each = [_linked(one, f"{key}.{way}") for way in ("per_direction", "bidirectional")]
-            rows.append([one.short, link.name, str(link.count), *each, total, host])
+            rows.append([one.short, named(link.name), str(link.count), *each, total, host])
         if not one.links and one.host:
             rows.append([one.short, "", "", "", "", "", host])
     return table(header, rows, "ll" + "r" * 5)
@@ -124,7 +124,7 @@ def figure_tables() -> "ChipTables":
     found = []
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
-        found.append((one.name, _place(one), table(header, rows, "lrll")))
+        found.append((named(one.name), _place(one), table(header, rows, "lrll")))
     return ChipTables(found)
 
 
@@ -150,7 +150,7 @@ def dispute_table(page: str = "") -> Table:
                         one.short,
                         figure_name(name),
                         Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
-                        plain(_others(one, f), f". {f.note}"),
+                        plain(_others(one, f), ". ", english(f.note or "")),
                     ]
                 )
     return _cards(header, rows, "llrl")
@@ -172,7 +172,7 @@ def price_table() -> Table:
             n(p.usd_per_hour, digits=4),
             p.date,
             _source(sources()[p.source]),
-            p.note,
+            english(p.note),
         ]
         for p in prices()
     ]
@@ -210,7 +210,7 @@ def model_table() -> Table:
                 n(m.vocab),
                 n(m.context),
             ]
-        rows.append([m.name, str(m.year), *counted, *shape])
+        rows.append([named(m.name), str(m.year), *counted, *shape])
     return table(header, rows)
 
 
@@ -223,7 +223,10 @@ def source_table() -> Table:
     True
     """
     header = _header("source title note")
-    rows = [[_source(source), source.title, source.note or ""] for source in sources().values()]
+    rows = [
+        [_source(source), english(source.title), english(source.note or "")]
+        for source in sources().values()
+    ]
     return _cards(header, rows, "lll")
 
 
@@ -293,10 +296,8 @@ def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
         said.append(plain(f"{t('others-print')}: ", _others(one, f)))
     if f.sparse is not None:
         said.append(plain(f"{t('sparse-headline')}: {n(f.sparse)}"))
-    yield Markdown(
-        ". ".join([*said, *(plain(text.rstrip(".")) for text in (f.conditions, f.note) if text)])
-        + "."
-    )
+    said += [english(text.rstrip(".")) for text in (f.conditions, f.note) if text]
+    yield plain(*[part for one in said for part in (". ", one)][1:], ".")
 
 
 def _others(one: Accelerator, f: Figure) -> Markdown:

@@ -37,8 +37,8 @@ def _linked(text: str) -> str:
             *([f'data-v="{text.value}"'] if text.value else []),
             *([f"lang={text.lang}"] if text.lang else []),
         ]
-        link = f"[{text}]" + (f"({text.to})" if text.to else "")
-        return Markdown(link + (f"{{{' '.join(marks)}}}" if marks else ""))
+        to = (f"({text.to})" if text.to else "") + (f"{{{' '.join(marks)}}}" if marks else "")
+        return Markdown(f"[{text}]{to}" if to else text)
     if isinstance(text, Markdown) and text.parts:
         return Markdown("".join(map(_linked, text.parts)))
     return text

@@ -30,7 +30,7 @@ from course_lib.book.explore.operators import (
     shape,
 )
 from course_lib.book.explore.views import Explorer
-from course_lib.book.text import t
+from course_lib.book.text import named, t
 from course_lib.specs import Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
@@ -185,9 +185,9 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
                 )
         return {
             "time": Field(by, time, "s"),
-            "rate": Field(by, rate, "tokens/s"),
-            "inside": Field(by, inside, "tokens/s"),
-            "outside": Field(by, outside, "tokens/s"),
+            "rate": Field(by, rate, t("token-rate")),
+            "inside": Field(by, inside, t("token-rate")),
+            "outside": Field(by, outside, t("token-rate")),
             "bound": bounds(by, bound),
             "needed": Field(by, needed, "B"),
             "available": Field(("chip",), available, "B"),
@@ -200,7 +200,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         axes,
         compute,
         [
-            ChartLayer("rule", "limit", color=1, name="max B"),
+            ChartLayer("rule", "limit", color=1, name=t("largest-batch-short")),
             ChartLayer("line", "time", "inside", ("batch",), color=0, name="@chip"),
             ChartLayer("dash", "time", "outside", ("batch",), color=0),
             ChartLayer("dot", "time", "rate", color=0),
@@ -214,7 +214,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             TableRow((f"={t('largest-batch')}", "most"), color=1),
         ],
         x_label="T (s)",
-        y_label="P (tokens/s)",
+        y_label=f"P ({t('token-rate')})",
     )
 
 
@@ -224,7 +224,7 @@ def _models(start: str) -> Axis:
         for one in map(model, models())
         if isinstance(one, Transformer) and one.kind == "decoder"
     ]
-    more = tuple((one.key, one.name) for one in decoders if one.key not in MODELS)
+    more = tuple((one.key, named(one.name)) for one in decoders if one.key not in MODELS)
     return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)
 
 

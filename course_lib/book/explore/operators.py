@@ -11,7 +11,7 @@ from course_lib import network as net
 from course_lib import ops
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.views import Explorer
-from course_lib.book.text import n, t
+from course_lib.book.text import n, named, t
 from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
 from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
@@ -339,7 +339,7 @@ def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
 def _links() -> dict[str, tuple[str, Accelerator]]:
     """Links by key: what each is called, and the chip that it belongs to."""
     found = {
-        f"{one.key}.{name}": (f"{one.short}: {link.name}", one)
+        f"{one.key}.{name}": (f"{one.short}: {named(link.name)}", one)
         for one in map(chip, CHIPS)
         for name, link in one.links.items()
     }

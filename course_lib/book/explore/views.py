@@ -42,7 +42,7 @@ class Explorer(Grid, Shown):
 
     def static_bundle(self) -> dict[str, Any]:
         """The picture of the first state."""
-        return {"image/png": self.plot().png()}
+        return self.plot().static_bundle()
 
     def live_bundle(self) -> dict[str, Any]:
         """The picture, and the widget where there is a kernel."""
@@ -206,7 +206,7 @@ def _widget(explorer: Explorer) -> Any:
         try:
             here, chosen = explorer.at({name: one.value for name, one in controls.items()})
             rows = here.shown(**chosen)
-            picture.value = here.plot(**chosen).png()
+            picture.format, picture.value = here.plot(**chosen).picture()
         except CourseError as error:
             table.children = [ipywidgets.HTML(escape(str(error)))]
             return

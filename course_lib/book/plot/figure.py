@@ -1,6 +1,7 @@
 """A figure: its style and its axes, and how it is shown."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, LogTransform
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from course_lib.book.plot.labels import MUTED, NARROW, WIDE, Labels, Name
+from course_lib.book.plot.labels import MUTED, NARROW, WIDE, Labels, Name, is_wide
 from course_lib.book.text import Shown, n
 
 INK, GRID = "#1f2430", "#d9dde3"
@@ -40,8 +42,9 @@ STYLE: dict[Any, Any] = {
 
 
 class Plot(Shown):
-    """A finished figure. A notebook shows it as PNG; the press makes SVG in the page's colours of
-    it, for a wide and for a narrow page.
+    """A finished figure. A notebook shows it as PNG, or as SVG on paper where it has letters that
+    the PNG's own font lacks; the press makes SVG in the page's colours of it, for a wide and for a
+    narrow page.
 
     Attributes
     ----------
@@ -55,7 +58,8 @@ class Plot(Shown):
         self._labels.place(WIDE)
 
     def static_bundle(self) -> dict[str, Any]:
-        return {"image/png": self.png()}
+        form, picture = self.picture()
+        return {f"image/{form}": picture if form == "png" else picture.decode()}
 
     def __repr__(self) -> str:
         return "Plot()"
@@ -66,6 +70,15 @@ class Plot(Shown):
         """
         self._labels.dots.append((label, x, y, fontsize))
         self._labels.place(WIDE)
+
+    def picture(self) -> tuple[str, bytes]:
+        """The figure for a notebook: its format, ``"png"`` or ``"svg+xml"``, and its bytes."""
+        texts = (text.get_text() for text in self.figure.findobj(Text))
+        if not any(is_wide(letter) for text in texts for letter in text):
+            return "png", self.png()
+        head, end, rest = self.svg().partition(">")
+        paper = '<rect width="100%" height="100%" fill="white"/>'
+        return "svg+xml", (head + end + paper + rest).encode()
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -84,8 +97,12 @@ class Plot(Shown):
         with mpl.rc_context(STYLE), self._labels.narrow() if narrow else nullcontext():
             self._labels.place(NARROW if narrow else WIDE)
             buffer = io.StringIO()
-            # Not by savefig, which draws everything once more before.
-            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            with warnings.catch_warnings():
+                # Letters that are measured here are drawn by the page, in its own font.
+                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
+                # Not by savefig, which draws everything once more before.
+                canvas = FigureCanvasSVG(self.figure)
+                canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         svg = buffer.getvalue()
         return svg[svg.index("<svg") :]
 

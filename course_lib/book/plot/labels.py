@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -216,9 +217,15 @@ class Labels:
         )
 
 
+def is_wide(letter: str) -> bool:
+    """Whether a letter is one of East Asia's, as wide as high; matplotlib's own font lacks it."""
+    return east_asian_width(letter) in "WF"
+
+
 def _width(text: str, size: float, weight: str = "normal") -> float:
     """Of a text in points, as matplotlib's own font has it: the page's are narrower."""
-    if not text:
-        return 0.0
     prop = FontProperties(family="DejaVu Sans", weight=weight)
-    return float(TextPath((0, 0), text, size=size, prop=prop).get_extents().width)
+    wide = sum(map(is_wide, text))
+    latin = "".join(letter for letter in text if not is_wide(letter)).strip()
+    width = TextPath((0, 0), latin, size=size, prop=prop).get_extents().width if latin else 0.0
+    return float(width) + wide * size

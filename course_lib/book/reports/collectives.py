@@ -10,7 +10,7 @@ import numpy as np
 from course_lib import network
 from course_lib.book.plot import Plot, sweep
 from course_lib.book.reports.frame import missing, page
-from course_lib.book.text import n, plain, table
+from course_lib.book.text import n, named, plain, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.collectives import ABOUT, FUNCTIONS, fits, predicted
 from course_lib.measured.rows import LOCAL, Manifest, Row, timed
@@ -71,8 +71,9 @@ def plot(rows: Sequence[Row]) -> Plot:
     }
     sizes = np.concatenate([bytes_ for bytes_, _ in dots.values()])
     x = np.geomspace(sizes.min() / 1.4, sizes.max() * 1.4, 60)
-    lines = {op: FUNCTIONS[op](x, link, first.world or 1) for op in dots}
-    return sweep(x, lines, x_label="V (B)", y_label="T (s)", dots=dots)
+    lines = {named(op): FUNCTIONS[op](x, link, first.world or 1) for op in dots}
+    shown = {named(op): pairs for op, pairs in dots.items()}
+    return sweep(x, lines, x_label="V (B)", y_label="T (s)", dots=shown)
 
 
 def _measured(rows: Iterable[Row]) -> list[tuple[Row, float]]:

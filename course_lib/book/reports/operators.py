@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.book.plot import LINES, Plot, roofline
 from course_lib.book.reports.frame import dots, missing, page
-from course_lib.book.text import n, table
+from course_lib.book.text import n, named, table
 from course_lib.core import attainable
 from course_lib.core.checks import CourseError
 from course_lib.measured.operators import OPERATORS, SLOW, Speedup, name_of, roofs, speedups
@@ -65,7 +65,9 @@ def plot(rows: Sequence[Row]) -> Plot:
         alone = row.op == "softmax" or row.variant == "layer"  # one kernel even where it is eager
         slow: Any = "none" if row.path in SLOW and not alone else "full"
         axes.plot(intensity, speed, "o", color=color, markersize=6, fillstyle=slow, zorder=4)
-        base.name_dot(f"{row.variant or row.op} {row.path}", intensity, speed, fontsize=7)
+        base.name_dot(
+            f"{named(row.variant or row.op)} {named(row.path)}", intensity, speed, fontsize=7
+        )
     return base
 
 

@@ -4,7 +4,17 @@ from course_lib.book.text.markdown import Markdown, Span, Table, code, plain, ta
 from course_lib.book.text.numbers import PREFIXED, Marks, marks, n
 from course_lib.book.text.output import Shown, bundle, widget_bundle
 from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
-from course_lib.book.text.vocabulary import glossary, in_language, language, languages, t, words
+from course_lib.book.text.phrases import retold
+from course_lib.book.text.vocabulary import (
+    english,
+    glossary,
+    in_language,
+    language,
+    languages,
+    named,
+    t,
+    words,
+)
 
 __all__ = [
     "PREFIXED",
@@ -16,16 +26,19 @@ __all__ = [
     "Table",
     "bundle",
     "code",
+    "english",
     "glossary",
     "in_language",
     "language",
     "languages",
     "marks",
     "n",
+    "named",
     "page_grammar",
     "parse_number",
     "plain",
     "readings",
+    "retold",
     "t",
     "table",
     "widget_bundle",

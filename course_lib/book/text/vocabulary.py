@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -82,6 +83,34 @@ def t(term: str) -> str:
     if not text:
         raise CourseError(f"term {term!r} has no text in {lang!r}: add it to data/words.csv")
     return text.partition("(")[0].strip() or text
+
+
+def named(name: str) -> str:
+    """A name of the data in the page's language: of its parts between commas and plus signs those
+    that are the English of a row ``name-...`` of `data/words.csv`; names proper stay.
+
+    Examples
+    --------
+    >>> with in_language("es"):
+    ...     named("bias+gelu+dropout"), named("AMD Instinct MI250X, both dies")
+    ('sesgo+GELU+dropout', 'AMD Instinct MI250X, los dos dies')
+    """
+    keys = {text: key for key, text in words("en").items() if key.startswith("name-")}
+    parts = re.split(r"(,\s*|\s*\+\s*)", name)
+    return "".join(t(keys[part]) if part in keys else part for part in parts)
+
+
+def english(text: str) -> Span:
+    """Text that is English on every page, as a title or a note of the data is; on pages of another
+    language it says so.
+
+    Examples
+    --------
+    >>> with in_language("ko"):
+    ...     english("Of an instance of 8").lang
+    'en'
+    """
+    return Span(plain(text), lang="en" if text and language() != "en" else "")
 
 
 def words(lang: str, kind: str = "") -> dict[str, str]:

@@ -254,3 +254,23 @@ def test_parity_puts_each_measurement_over_its_prediction():
 def test_parity_refuses_what_cannot_be_compared(points, message):
     with pytest.raises(CourseError, match=message):
         plot.parity(points, unit="s")
+
+
+def test_a_figure_with_korean_names_is_text_on_paper_where_a_notebook_shows_it():
+    latin, korean = (
+        plot.parity({name: ([1.0, 2.0], [2.0, 3.0])}, unit="s") for name in ("matmul", "행렬 곱")
+    )
+    assert list(latin.static_bundle()) == ["image/png"]
+    shown = korean.static_bundle()["image/svg+xml"]
+    assert "행렬 곱" in shown
+    assert 'fill="white"/>' in shown
+    assert korean.svg(narrow=True).count("행렬 곱") > 0  # and no warning of a missing letter
+
+
+def test_korean_names_of_dots_take_their_own_room():
+    figure = plot.roofline({"a": (1e12, 1e9)})
+    for _ in range(2):
+        figure.name_dot("어텐션 커널 하나", 10.0, 1e9, fontsize=9)
+    figure.svg()
+    first, other = figure._labels._drawn
+    assert first.xyann != other.xyann
