@@ -46,7 +46,7 @@ def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]
             cells = [Line(f'"{row[lang]}"', file, at) for at, row in _rows(file) if row.get(lang)]
             yield from _found(cells, rivals, lang)
     for lang in langs:
-        for file in sorted((data / "exercises").glob(f"*.{lang}.toml")):
+        for file in sorted(data.rglob(f"*.{lang}.toml")):
             numbered = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
             yield from _found([Line(text, file, at) for at, text in numbered], rivals, lang)
 
