@@ -141,13 +141,12 @@ def run_lab(
 def _speaking(lang: str) -> Iterator[None]:
     """Give kernels that start meanwhile a language: papermill has no way to hand them one."""
     before = os.environ.pop("COURSE_LANG", None)
-    os.environ["COURSE_LANG"] = lang
+    os.environ.update(COURSE_LANG=lang)
     try:
         yield
     finally:
-        del os.environ["COURSE_LANG"]
-        if before is not None:
-            os.environ["COURSE_LANG"] = before
+        os.environ.pop("COURSE_LANG")
+        os.environ.update({} if before is None else {"COURSE_LANG": before})
 
 
 @contextlib.contextmanager
