@@ -14,6 +14,7 @@ from course_lib import CourseError, specs
 from course_lib.book import exercises
 from course_press.check import parity
 from course_press.check.exercises import untranslated
+from course_press.check.terms import forbidden
 from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import CITED, INLINE, LABELS, Chapter, Line, read_text
 from course_press.source.errors import SourceError
@@ -71,6 +72,7 @@ def check_book(root: Path) -> list[Finding]:
                 if book is not source:
                     findings += _translation(source, book)
     findings += _exercises(root, books)
+    findings += _rivals(root, books)
     findings += _labs(books[:1])
     findings += _provenance(root, books)
     # A file that several languages include is reported once.
@@ -211,6 +213,14 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
     for file, what in untranslated():
         yield Finding(shown / file, 1, what, "write it as in the English file")
+
+
+def _rivals(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
+    """No text calls a thing otherwise than the book does."""
+    for line, (_, rival, chosen) in forbidden(books, specs.DATA):
+        shown = line.file.relative_to(root) if line.file.is_relative_to(root) else line.file
+        what = f"{rival!r} is not this book's word"
+        yield Finding(shown, line.number, what, f"write {chosen!r}, as rivals.csv has it")
 
 
 def _labs(books: Iterable[Book]) -> Iterator[Finding]:

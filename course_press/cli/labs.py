@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from course_lib import CourseError
+from course_lib import CourseError, n, t
+from course_lib.book.reports.frame import said
+from course_lib.book.text import in_language, language, languages
 from course_lib.measured import results
 from course_press import grading
 from course_press.cli.console import err_console, out_console
@@ -16,6 +18,20 @@ from course_press.labs import run as labs
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
+Lang = Annotated[
+    str | None,
+    typer.Option("--lang", help="Language of what is printed; COURSE_LANG's when not given."),
+]
+
+
+def _chosen(lang: str | None) -> str:
+    if lang is None:
+        return language()
+    if lang not in languages():
+        raise CourseError(
+            f"--lang {lang!r} is not a language of the book: choose from {', '.join(languages())}"
+        )
+    return lang
 
 
 @lab.command("run")
@@ -26,6 +42,7 @@ def lab_run(
     sku: Annotated[str, typer.Option(help="What was rented.")] = "",
     usd_per_hour: Annotated[float | None, typer.Option(help="What it costs.")] = None,
     price_source: Annotated[str, typer.Option(help="Where that price stood.")] = "",
+    lang: Lang = None,
 ) -> None:
     """Run a lab's notebook with papermill; run it again to go on where it stopped.
 
@@ -36,6 +53,7 @@ def lab_run(
         number,
         device=device,
         budget=budget,
+        lang=_chosen(lang),
         usd_per_hour=usd_per_hour,
         say=err_console.print,
         sku=sku,
@@ -57,6 +75,7 @@ def lab_run(
 def lab_compare(
     before: Annotated[Path, typer.Argument(help="A results.csv.")],
     after: Annotated[Path, typer.Argument(help="Another one.")],
+    lang: Lang = None,
 ) -> None:
     """Say which measurements differ by more than noise.
 
@@ -65,23 +84,16 @@ def lab_compare(
     for file in (before, after):
         if not file.is_file():
             raise CourseError(f"{str(file)!r} does not exist: give two results.csv")
-    found = Table(
-        "operator",
-        "format",
-        "shape",
-        "timing",
-        "before",
-        "after",
-        "ratio",
-        "beyond noise",
-        box=None,
-    )
-    for d in results.compare(results.read(before), results.read(after)):
-        verdict = {True: "yes", False: "no", None: "not known"}[d.beyond_noise]
-        times = f"{d.before:.4g} s", f"{d.after:.4g} s"
-        found.add_row(
-            *d.key[1:5], *times, f"{d.ratio:.3f}", verdict, style="bold" if d.beyond_noise else None
-        )
+    differences = results.compare(results.read(before), results.read(after))
+    with in_language(_chosen(lang)):
+        header = [t("operator"), t("format"), said("shape"), said("timing")]
+        header += [said("before"), said("after"), t("ratio"), said("beyond-noise")]
+        found = Table(*header, box=None)
+        for d in differences:
+            verdict = said({True: "yes", False: "no", None: "unknown"}[d.beyond_noise])
+            times = [n(seconds, "s", digits=4) for seconds in (d.before, d.after)]
+            ratio, style = n(d.ratio, digits=4), "bold" if d.beyond_noise else None
+            found.add_row(*d.key[1:5], *times, ratio, verdict, style=style)
     out_console.print(found)
 
 

@@ -60,6 +60,7 @@ def run_lab(
     *,
     device: str,
     budget: float,
+    lang: str = "en",
     usd_per_hour: float | None = None,
     say: Callable[[str], None] = lambda _: None,
     **parameters: Any,
@@ -73,6 +74,7 @@ def run_lab(
     number : of the lab.
     device : ``"cpu"`` or ``"cuda"``.
     budget : s for all measurements.
+    lang : in which the lab writes its report.
     usd_per_hour : what the machine costs.
     say : is told what begins.
     **parameters : others of the notebook.
@@ -111,7 +113,7 @@ def run_lab(
             try:
                 # Paths from the lab's folder on: the executed notebook keeps them, and may be shown
                 # to others.
-                with contextlib.chdir(lab):
+                with contextlib.chdir(lab), _speaking(lang):
                     papermill.execute_notebook(
                         "lab.ipynb",
                         executed.as_posix(),
@@ -133,6 +135,18 @@ def run_lab(
         where = f" to {executed}" if error.filename is None else f" to {Path(error.filename).name}"
         said = f"cannot write{where}: {error.strerror or error}; finished rows are safe"
         raise CourseError(f"{said}: check the disk and its rights, and run again") from None
+
+
+@contextlib.contextmanager
+def _speaking(lang: str) -> Iterator[None]:
+    """Give kernels that start meanwhile a language: papermill has no way to hand them one."""
+    before = os.environ.pop("COURSE_LANG", None)
+    os.environ.update(COURSE_LANG=lang)
+    try:
+        yield
+    finally:
+        os.environ.pop("COURSE_LANG")
+        os.environ.update({} if before is None else {"COURSE_LANG": before})
 
 
 @contextlib.contextmanager

@@ -12,6 +12,9 @@ from course_lib.book.text import UNITS, language, page_grammar
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
 """The space between a number and its unit, or between its thousands: no line ends there."""
 
+_UNITS = {"": "-number", "%": "-percent", "×": "-ratio"}
+"""What the page asks for in words where the answer has no unit in front of which a prefix goes."""
+
 
 def html(form: Form) -> str:
     """A form that works without a kernel; without a script the question, hints and the solution
@@ -44,10 +47,10 @@ def payload(form: Form) -> dict[str, Any]:
     number and every text.
     """
     one, said = form.variant, phrases()
-    fixed = "right close wrong unreadable unit read-as progress export clear sure cleared file"
+    fixed = "right close wrong unreadable read-as progress export clear sure cleared file"
     shown = {
         "answer": one.shown_answer,
-        "unit": one.exercise.unit or said["number"],
+        "unit": one.exercise.unit,
         "right": "{right}",
         "all": "{all}",
         "read": "{read}",
@@ -60,7 +63,8 @@ def payload(form: Form) -> dict[str, Any]:
         "groups": [[group.low, group.high, one.explained(group)] for group in one.groups],
         "units": UNITS[one.exercise.unit],
         **page_grammar(language()),
-        "said": {name: said[name].format(**shown) for name in fixed.split()},
+        "said": {name: said[name].format(**shown) for name in fixed.split()}
+        | {"unit": said[f"unit{_UNITS.get(one.exercise.unit, '')}"].format(**shown)},
     }
 
 

@@ -37,6 +37,7 @@ PIECES = [
     "⁶",
 ]
 TAILS = ["", "", "", " ms", "ms", " s", " GB/s", " Gb/s", " TFLOP/s", "%", " x", " tokens", " kg"]
+TAILS += [" times", " veces", "배", "×", " Times"]
 
 
 @pytest.fixture(scope="module")

@@ -204,11 +204,10 @@ class Variant:
     def shown_answer(self) -> str:
         """The answer as the page's language writes it."""
         unit = self.exercise.unit
-        return (
-            n(self.answer, unit)
-            if self.exercise.whole
-            else n(self.answer, unit, digits=3 if unit else 4)
-        )
+        if self.exercise.whole:
+            return n(self.answer)
+        # An answer without a unit counts something: no decimals, but no more digits than are meant.
+        return _written(self.answer, unit, 3) if unit else n(round(self.answer), digits=4)
 
     def explained(self, group: Group) -> str:
         """What to say to somebody whose number is this group's: the candidates by name, and what is
@@ -222,7 +221,7 @@ class Variant:
             (phrase for number, phrase in nearly.items() if abs(ratio / number - 1) < 0.005), ""
         )
         phrase = "near" if 0.8 < ratio < 1.25 else exact or "times"
-        opening = common["phrases"][phrase].format(ratio=n(ratio, "×", digits=3), names=names)
+        opening = common["phrases"][phrase].format(ratio=_written(ratio, "×", 3), names=names)
         return " ".join([opening, *(one["text"] for one in known_ones)])
 
     def _texts(self) -> Mapping[str, Any]:
@@ -256,5 +255,9 @@ def _write(figure: Any) -> str:
         return figure.short
     if isinstance(figure, str):
         return model(figure).name if figure in models() else figure
-    value, unit, *digits = figure
-    return n(value, unit, digits=digits[0] if digits else None)
+    return _written(*figure)
+
+
+def _written(value: float, unit: str, digits: int | None = None) -> str:
+    """A figure within a sentence, where a ratio is said in words."""
+    return n(value, "times" if unit == "×" else unit, digits=digits)

@@ -9,8 +9,8 @@ import numpy as np
 
 from course_lib import network
 from course_lib.book.plot import Plot, sweep
-from course_lib.book.reports.frame import missing, page
-from course_lib.book.text import n, named, plain, table
+from course_lib.book.reports.frame import missing, page, said
+from course_lib.book.text import n, named, plain, t, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.collectives import ABOUT, FUNCTIONS, fits, predicted
 from course_lib.measured.rows import LOCAL, Manifest, Row, timed
@@ -84,26 +84,22 @@ def _section(rows: list[Row]) -> list[str]:
     found = fits(rows)
     parts = [_constants(found)]
     if ABOUT in found:
-        parts += [
-            f"The last two columns use the constants of {ABOUT} for every collective: a "
-            f"prediction for all but that one.",
-            _times(rows, found[ABOUT].link),
-        ]
-    return [*parts, *missing(rows, lambda row: f"{row.op} of {row.shape} B")]
+        parts += [said("one-link", op=ABOUT), _times(rows, found[ABOUT].link)]
+    return [*parts, *missing(rows, lambda row: said("size-of", op=row.op, size=row.shape))]
 
 
 def _constants(found: Mapping[str, network.LinkFit]) -> str:
     if not found:
-        return "Too few sizes were measured to fit a latency and a bandwidth."
-    interval = "95 % interval"
-    header = ["op", "latency of a hop", interval, "bandwidth one way", interval, "median error"]
+        return said("too-few")
+    latency, interval = t("latency-of-a-hop"), t("interval")
+    header = [said("op"), latency, interval, said("one-way"), interval, t("median-error")]
     cells = [
         [
             op,
             n(one.latency, "s"),
-            f"{n(one.latency_low, 's')} to {n(one.latency_high, 's')}",
+            said("to", low=n(one.latency_low, "s"), high=n(one.latency_high, "s")),
             n(one.bandwidth, "B/s"),
-            f"{n(one.bandwidth_low, 'B/s')} {_up_to(one.bandwidth_high)}",
+            _between(one.bandwidth_low, one.bandwidth_high),
             n(one.error, "%"),
         ]
         for op, one in found.items()
@@ -111,19 +107,22 @@ def _constants(found: Mapping[str, network.LinkFit]) -> str:
     return repr(table(header, cells, "lrrrrr"))
 
 
-def _up_to(bandwidth: float) -> str:
-    return f"to {n(bandwidth, 'B/s')}" if isfinite(bandwidth) else "or more"
+def _between(low: float, high: float) -> str:
+    if not isfinite(high):
+        return said("or-more", low=n(low, "B/s"))
+    return said("to", low=n(low, "B/s"), high=n(high, "B/s"))
 
 
 def _times(rows: Iterable[Row], link: network.Link) -> str:
-    header = ["op", "bytes", "median", "95 % interval", "bus bandwidth", "predicted"]
+    header = [said("op"), said("bytes"), said("median"), t("interval"), t("bus-bandwidth")]
+    header += [said("predicted"), t("measured-over-predicted")]
     cells = []
     for row, seconds in _measured(rows):
         likely = predicted(row, link)
-        interval = (
-            f"{n(row.ci_low, 's')} to {n(row.ci_high, 's')}" if row.ci_low and row.ci_high else ""
-        )
+        interval = ""
+        if row.ci_low and row.ci_high:
+            interval = said("to", low=n(row.ci_low, "s"), high=n(row.ci_high, "s"))
         bus = n((row.achieved_bw_gbps or 0.0) * 1e9, "B/s")
         size, ratio = n(row.bytes or 0, "B"), n(seconds / likely)
         cells.append([row.op, size, n(seconds, "s"), interval, bus, n(likely, "s"), ratio])
-    return repr(table([*header, "measured / predicted"], cells, "lrrrrrr"))
+    return repr(table(header, cells, "lrrrrrr"))

@@ -1,15 +1,39 @@
-"""What the reports of all labs share: the heading, a section for each device, and the dots of a
-roofline.
+"""What the reports of all labs share: their words, the heading, a section for each device, and the
+dots of a roofline.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
-from course_lib.book.text import n, plain
+from course_lib.book.text import language, n, plain
+from course_lib.core.checks import known
 from course_lib.measured.rows import Manifest, Row
+from course_lib.specs import DATA, load_toml
 
-__all__ = ["ABSENT", "dots", "missing", "number", "page"]
+__all__ = ["dots", "missing", "number", "page", "said"]
 
-ABSENT = "not measured"
+
+def said(key: str, **figures: str) -> str:
+    """What a report says, in the page's language, with its figures.
+
+    Parameters
+    ----------
+    key : of `data/reports.<language>.toml`.
+    **figures : what the text leaves open, already written.
+
+    Examples
+    --------
+    >>> said("to", low="1 ms", high="2 ms")
+    '1 ms to 2 ms'
+    """
+    texts = _texts(language())
+    return texts[known("key", key, texts)].format(**figures)
+
+
+@cache
+def _texts(lang: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = load_toml(DATA / f"reports.{lang}.toml", dict)
+    return found
 
 
 def number(value: float | None, unit: str, scale: float = 1) -> str:
@@ -20,7 +44,7 @@ def number(value: float | None, unit: str, scale: float = 1) -> str:
     >>> number(2.5, "B/s", 1e9), number(None, "s")
     ('2.5 GB/s', 'not measured')
     """
-    return ABSENT if value is None else n(value * scale, unit)
+    return said("absent") if value is None else n(value * scale, unit)
 
 
 def page(
@@ -50,15 +74,20 @@ def page(
     """
     parts = [
         f"# {manifest.lab}",
-        f"`{manifest.command}`, started {manifest.started or 'not recorded'}, took "
-        f"{number(manifest.wall_seconds, 's')}, cost {number(manifest.cost_usd, 'USD')}.",
+        said(
+            "started",
+            command=manifest.command,
+            started=manifest.started or said("unrecorded"),
+            took=number(manifest.wall_seconds, "s"),
+            cost=number(manifest.cost_usd, "USD"),
+        ),
     ]
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(heading(row), []).append(row)
     for title, here in groups.items():
         parts += [f"## {title}", *section(here)]
-    return "\n\n".join(parts if groups else [*parts, "Nothing was measured."]) + "\n"
+    return "\n\n".join(parts if groups else [*parts, said("nothing")]) + "\n"
 
 
 def missing(rows: Iterable[Row], name: Callable[[Row], str]) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib.book.plot import LINES, Plot, roofline
-from course_lib.book.reports.frame import dots, missing, page
-from course_lib.book.text import n, named, table
+from course_lib.book.reports.frame import dots, missing, page, said
+from course_lib.book.text import n, named, t, table
 from course_lib.core import attainable
 from course_lib.core.checks import CourseError
 from course_lib.measured.operators import OPERATORS, SLOW, Speedup, name_of, roofs, speedups
@@ -74,10 +74,7 @@ def plot(rows: Sequence[Row]) -> Plot:
 def _section(rows: list[Row]) -> list[str]:
     parts = [_rates(rows)]
     if gains := speedups(rows):
-        parts += [
-            "What the fused path gained: predicted from the bytes that it saves, and measured.",
-            _gains(gains),
-        ]
+        parts += [said("gained"), _gains(gains)]
     return [*parts, *missing(rows, lambda row: f"{name_of(row)}, {row.settings or row.dtype}")]
 
 
@@ -86,13 +83,14 @@ def _rates(rows: Sequence[Row]) -> str:
         peak, bandwidth = roofs(rows)
     except CourseError:
         peak = bandwidth = 0.0
-    header = ["operator", "path", "shape", "median", "bytes", "intensity", "B/s", "FLOP/s"]
+    header = [t("operator"), t("path"), *map(said, ("shape", "median", "bytes", "intensity"))]
+    header += ["B/s", "FLOP/s", *map(said, ("of-roof", "bound", "error"))]
     cells = []
     for row, seconds in timed(rows).values():
         speed, share, bound = (row.achieved_tflops or 0.0) * 1e12, "–", "–"
         if peak and row.intensity and row.op in OPERATORS:
             share = n(speed / float(attainable(row.intensity, peak, bandwidth)), "%")
-            bound = "memory" if row.intensity < peak / bandwidth else "compute"
+            bound = said("memory" if row.intensity < peak / bandwidth else "compute")
         cells.append(
             [
                 name_of(row),
@@ -108,7 +106,7 @@ def _rates(rows: Sequence[Row]) -> str:
                 "–" if row.error is None else f"{row.error:.1e}",
             ]
         )
-    return repr(table([*header, "of the roof", "bound", "error"], cells, "lllrrrrrrlr"))
+    return repr(table(header, cells, "lllrrrrrrlr"))
 
 
 def _or_dash(value: float | None, unit: str) -> str:
@@ -116,5 +114,5 @@ def _or_dash(value: float | None, unit: str) -> str:
 
 
 def _gains(gains: Sequence[Speedup]) -> str:
-    cells = [[one.name, one.path, f"{n(one.predicted)}x", f"{n(one.measured)}x"] for one in gains]
-    return repr(table(["operator", "path", "predicted", "measured"], cells, "llrr"))
+    cells = [[one.name, one.path, n(one.predicted, "×"), n(one.measured, "×")] for one in gains]
+    return repr(table([t("operator"), t("path"), said("predicted"), t("measured")], cells, "llrr"))

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from course_lib.book.plot import LINES, Plot, roofline
-from course_lib.book.reports.frame import ABSENT, dots, number, page
+from course_lib.book.reports.frame import dots, number, page, said
 from course_lib.book.text import n, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.gaps import LAUNCH_SECONDS, NO_GAP, WRONG_PATH, gap, no_faster_than, waves
@@ -49,7 +49,7 @@ def report(
             _sentence(row, last, (multiprocessors or {}).get(row.device), _ceiling(row, manifest))
             for row in _best(last)
         ]
-        return [_table(last), " ".join(sentences) or "No matmul was measured."]
+        return [_table(last), " ".join(sentences) or said("no-matmul")]
 
     return page(rows, manifest, section)
 
@@ -167,14 +167,15 @@ def _roof(rows: Sequence[Row]) -> tuple[float, float] | None:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    header = ["op", "dtype", "shape", "timing", "data", "FLOP/s", "B/s", "of peak", "at clock"]
+    header = [*map(said, ("op", "dtype", "shape", "timing", "data")), "FLOP/s", "B/s"]
+    header += map(said, ("of-peak", "at-clock", "noisy", "status"))
     cells = [_cells(row) for row in rows]
-    return repr(table([*header, "noisy", "status"], cells, "lllllrrrrll"))
+    return repr(table(header, cells, "lllllrrrrll"))
 
 
 def _cells(row: Row) -> list[str]:
     moved = number(row.achieved_bw_gbps, "B/s", 1e9)
-    noisy = {True: "yes", False: "no", None: ABSENT}[row.noisy]
+    noisy = said({True: "yes", False: "no", None: "absent"}[row.noisy])
     speed, of_peak, at_clock = ["–"] * 3  # no peak in FLOP/s is asked of what only moves bytes
     if row.op == "matmul":
         speed = number(row.achieved_tflops, "FLOP/s", 1e12)
@@ -192,62 +193,49 @@ def _ceiling(row: Row, manifest: Manifest) -> str:
         return ""
     share, fastest = n(row.achieved_tflops / best, "%"), n(best * 1e12, "FLOP/s")
     assumed = manifest.host.get(f"{row.dtype}_peak_assumes")
-    return f"it is {share} of the fastest single sample of any size, {fastest}" + (
-        f", so what is missing is missing from the assumptions of the peak: {assumed}"
-        if assumed
-        else ""
-    )
+    if assumed:
+        return said("assumed", share=share, fastest=fastest, assumed=str(assumed))
+    return said("ceiling", share=share, fastest=fastest)
 
 
 def _sentence(row: Row, rows: Sequence[Row], multiprocessors: int | None, ceiling: str) -> str:
     """What a row reached, and the number that shows why not more."""
-    speed, peak = (
-        number(row.achieved_tflops, "FLOP/s", 1e12),
-        number(row.peak_tflops, "FLOP/s", 1e12),
-    )
-    against = f"a peak of {peak}" if row.peak_tflops else "a peak that is not known"
-    of_peak = f"against {against}" if row.mfu is None else f"{n(row.mfu, '%')} of {against}"
+    measured = "against" if row.mfu is None else "share-of"
+    against = f"{measured}-{'peak' if row.peak_tflops else 'unknown'}"
+    peak = number(row.peak_tflops, "FLOP/s", 1e12)
     cause = gap(row, rows, multiprocessors)
     why = ceiling if cause == "unknown" and ceiling else _shown(cause, row, rows, multiprocessors)
-    return (
-        f"{row.dtype} reached {speed} at {row.shape} ({row.timing}, {row.data}), {of_peak}: {why}."
+    return said(
+        "reached",
+        dtype=row.dtype,
+        speed=number(row.achieved_tflops, "FLOP/s", 1e12),
+        shape=row.shape,
+        timing=row.timing,
+        data=row.data,
+        share=said(against, share=number(row.mfu, "%"), peak=peak),
+        why=why,
     )
 
 
 def _shown(cause: str, row: Row, rows: Sequence[Row], multiprocessors: int | None) -> str:
-    seconds, clock = number(row.seconds_median, "s"), number(row.clock_mhz, "MHz")
+    key, figures = f"gap-{cause}", {"why": row.throttle}
+    figures["seconds"] = number(row.seconds_median, "s")
     if cause == "none":
-        return f"no gap from {n(NO_GAP, '%')} up"
-    if cause == "above-peak":
-        return (
-            "more than there is, so the peak is stated too low, the clock ran higher, or the "
-            "work is counted wrong"
-        )
-    if cause == "clock":
-        why = f" (the driver reported {row.throttle})" if row.throttle else ""
-        return (
-            f"the clock was {clock}{why}, and of the peak at that clock it is "
-            f"{number(row.mfu_at_clock, '%')}"
-        )
-    if cause == "throttled":
-        power, temperature = number(row.power_w, "W"), number(row.temperature_c, "°C")
-        return f"the driver reported {row.throttle}; power {power}, temperature {temperature}"
-    if cause == "launch":
-        return f"one call took {seconds}, and below {n(LAUNCH_SECONDS, 's')} launching it counts"
-    if cause == "dtype-path":
+        figures["share"] = n(NO_GAP, "%")
+    elif cause == "clock":
+        key = f"{key}-why" if row.throttle else key
+        figures |= {"clock": number(row.clock_mhz, "MHz"), "share": number(row.mfu_at_clock, "%")}
+    elif cause == "throttled":
+        figures["power"] = number(row.power_w, "W")
+        figures["temperature"] = number(row.temperature_c, "°C")
+    elif cause == "launch":
+        figures["limit"] = n(LAUNCH_SECONDS, "s")
+    elif cause == "dtype-path":
+        figures["share"] = n(WRONG_PATH, "%")
         if fp32 := no_faster_than(row, rows):
-            return (
-                f"it took {seconds} where fp32 took {number(fp32.seconds_median, 's')}, so "
-                f"it has no faster path here"
-            )
-        return (
-            f"less than {n(WRONG_PATH, '%')}, so it did not run on the unit that the peak "
-            f"belongs to"
-        )
-    if cause == "wave":
+            key, figures["fp32"] = "gap-slow-path", number(fp32.seconds_median, "s")
+    elif cause == "wave":
         tiles, turns, full = waves(row, multiprocessors or 1)
-        return (
-            f"its {n(tiles)} tiles fill {n(turns)} waves of {n(multiprocessors)} "
-            f"multiprocessors to {n(full, '%')} only"
-        )
-    return "the cause of the gap was not measured"
+        figures |= {"tiles": n(tiles), "turns": n(turns), "share": n(full, "%")}
+        figures["lanes"] = n(multiprocessors)
+    return said(key, **figures)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.book.text.vocabulary import language
+from course_lib.book.text.vocabulary import language, t
 from course_lib.core.checks import CourseError, count, flag, shown
 
 
@@ -17,15 +17,17 @@ class Marks(NamedTuple):
     decimal, thousands : as they are written.
     typed : between thousands where somebody types a number; spaces may part them too.
     percent : what stands before a per cent sign.
+    times : what stands before the word for times.
     """
 
     decimal: str = "."
     thousands: str = ","
     typed: str = ","
     percent: str = ""
+    times: str = " "
 
 
-_MARKS = {"es": Marks(",", " ", ".", " ")}
+_MARKS = {"es": Marks(",", " ", ".", " "), "ko": Marks(times="")}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
@@ -51,8 +53,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     ----------
     value : a number in SI base units.
     unit : its unit. Seconds, bytes, FLOP, watts, hertz and their rates get an SI prefix; ``"%"``
-        turns a fraction into per cent; ``"×"`` is set close; any other unit, FLOP/B say, is put as
-        it is.
+        turns a fraction into per cent; ``"×"`` is set close, for tables and figures, and
+        ``"times"`` is that in words, for sentences; any other unit, FLOP/B say, is put as it is.
     digits : significant digits. Whole numbers are written out and others get three when not given.
     sci : write a power of ten instead of an SI prefix.
 
@@ -71,6 +73,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     ('16,384', '240.5', '1.01 ms', '3.35 TB/s')
     >>> n(989.4e12, "FLOP/s", sci=True), n(0.00847, "%"), n(3.1712, "×")
     ('9.89 × 10¹⁴ FLOP/s', '0.847%', '3.17×')
+    >>> n(3.1712, "times")
+    '3.17 times'
     """
     if not isinstance(unit, str):
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
@@ -108,6 +112,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
         prefix = _PREFIXES[step]
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
+    if unit == "times":
+        return figure + power + marks(lang).times + t("times")
     return figure + power + (unit if unit == "×" else f" {prefix}{unit}" if unit else "")
 
 

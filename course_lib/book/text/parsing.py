@@ -27,7 +27,7 @@ def _prefixed(
 UNITS: dict[str, dict[str, float]] = {
     "": {**_prefixed(("",), _RATES), **dict.fromkeys(_COUNTED.split(), 1.0)},
     "%": {"": 0.01, "%": 0.01},
-    "×": dict.fromkeys(("", "×", "x", "times", "veces", "배"), 1.0),
+    "×": dict.fromkeys(("", "×", "x", "times", "veces", "vez", "배"), 1.0),
     "s": {"": 1.0, **_prefixed(("s",), _SMALL | _RATES)},
     "B": {"": 1.0, **_prefixed(("B",), _RATES | _BINARY)},
     "B/s": {
@@ -69,7 +69,7 @@ def page_grammar(lang: str) -> dict[str, str]:
     >>> page_grammar("es")["decimal"]
     ','
     """
-    decimal, _, thousands, _ = marks(lang)
+    decimal, _, thousands, *_ = marks(lang)
     return {
         "number": _pattern(decimal, thousands).pattern,
         "decimal": decimal,
@@ -106,7 +106,7 @@ def parse_number(text: str, unit: str, lang: str) -> float:
     1.0107
     """
     factors = UNITS[known("unit", unit, UNITS)]
-    decimal, _, thousands, _ = marks(lang)
+    decimal, _, thousands, *_ = marks(lang)
     plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
@@ -139,7 +139,7 @@ def readings(text: str, lang: str) -> tuple[str, str] | None:
     >>> readings("1.010 ms", "en"), readings("1.0107 ms", "es")
     (None, None)
     """
-    decimal, _, thousands, _ = marks(lang)
+    decimal, _, thousands, *_ = marks(lang)
     plain = _plain(text)
     found = re.match(EITHER, plain)
     if not found or (found[3] == decimal == "."):
@@ -162,8 +162,7 @@ def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float
     # In another case only where nothing else can be meant: tflop/s, but not mB for MB.
     meant = {factor for name, factor in factors.items() if name.lower() == typed.lower()}
     if len(meant) != 1:
-        raise CourseError(
-            f"value {text!r} has no unit of this answer: write it in "
-            f"{unit or 'plain numbers'}, with any SI prefix"
-        )
+        plainly = {"": "a plain number", "%": "a percentage", "×": "a ratio, such as 2.5"}
+        asked = plainly.get(unit, f"it in {unit}, with any SI prefix")
+        raise CourseError(f"value {text!r} has no unit of this answer: write {asked}")
     return meant.pop()

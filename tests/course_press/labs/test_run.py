@@ -29,6 +29,22 @@ def test_a_lab_is_run_in_its_folder_with_what_was_asked_for(shelf):
     assert "injected-parameters" in executed.read_text()
 
 
+@pytest.mark.parametrize(
+    ("option", "word"), [((), "no medido"), (("--lang", "ko"), "측정하지 않음")]
+)
+def test_a_lab_writes_in_the_language_asked_for(shelf, monkeypatch, option, word):
+    monkeypatch.setenv("COURSE_LANG", "es")
+    root = shelf(
+        "from pathlib import Path\nfrom course_lib.book.reports.frame import said\n"
+        "Path(out, 'seen.txt').write_text(said('absent'), encoding='utf-8')"
+    )
+    done = course(root, "lab", "run", "7", "--budget", "5", *option)
+    assert done.returncode == 0, done.stderr
+    seen = root / "labs" / "07-small" / "results" / "local" / "seen.txt"
+    assert seen.read_text(encoding="utf-8") == word
+    assert os.environ["COURSE_LANG"] == "es"
+
+
 def test_a_failing_cell_leaves_the_executed_notebook_and_exit_1(shelf):
     root = shelf("print('before')", "raise OSError('the disk went away')", "print('after')")
     done = course(root, "lab", "run", "07")
@@ -217,8 +233,17 @@ def test_compare_says_what_is_more_than_noise(tmp_path):
     done = course(tmp_path, "lab", "compare", "before.csv", "after.csv")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert next(line for line in lines if "64x64x64" in line).split()[-2:] == ["0.500", "yes"]
+    assert next(line for line in lines if "64x64x64" in line).split()[-2:] == ["0.5", "yes"]
     assert next(line for line in lines if "128x128x128" in line).split()[-2:] == ["1.025", "no"]
+    spanish = course(tmp_path, "lab", "compare", "before.csv", "after.csv", "--lang", "es")
+    assert "más que ruido" in spanish.stdout.splitlines()[0]
+    assert next(one for one in spanish.stdout.splitlines() if "128x" in one).split()[-2:] == [
+        "1,025",
+        "no",
+    ]
+    french = course(tmp_path, "lab", "compare", "before.csv", "after.csv", "--lang", "fr")
+    assert french.returncode == 2
+    assert "--lang 'fr' is not a language of the book: choose from en, es, ko" in french.stderr
     missing = course(tmp_path, "lab", "compare", "before.csv", "nowhere.csv")
     assert missing.returncode == 2
     assert "'nowhere.csv' does not exist" in missing.stderr

@@ -44,3 +44,20 @@ def test_no_line_ends_between_a_number_and_its_unit(monkeypatch):
     html, _ = page("rooflines-which-clock", monkeypatch)
     assert not re.search(r"\d (?:[kMGTP]?(?:FLOP|B/s|B\b))", html.partition("<script")[0])
     assert re.search("\\d\u00a0[MGTP]?(?:FLOP|B)", html)
+
+
+@pytest.mark.parametrize(
+    ("id_", "asked"),
+    [
+        ("int8-p2", ("a plain number.", "un número sin unidad.", "단위 없이 숫자만 쓰자.")),
+        ("hello-fraction", ("a percentage.", "un porcentaje.", "백분율로 쓰자.")),
+        ("int8-gain", ("a ratio, such as 2.5.", "una razón, como 2,5.", "2.5처럼 비율로 쓰자.")),
+        (
+            "rooflines-trillion",
+            ("in s, with any SI prefix.", "en s, con cualquier", ": s. 단위에는"),
+        ),
+    ],
+)
+def test_what_is_asked_for_is_said_in_words(id_, asked, lang, monkeypatch):
+    _, data = page(id_, monkeypatch)
+    assert dict(zip(("en", "es", "ko"), asked, strict=True))[lang] in data["said"]["unit"]

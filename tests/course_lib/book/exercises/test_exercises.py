@@ -99,7 +99,7 @@ def test_feedback_opens_with_how_far_from_the_answer_a_misconception_leads():
                 else ""
             )
             said = (
-                openings[kind].partition("{names}")[0].format(ratio=n(ratio, "×", digits=3))
+                openings[kind].partition("{names}")[0].format(ratio=n(ratio, "times", digits=3))
                 if kind
                 else ""
             )
