@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.book.plot import LINES, Plot, roofline
 from course_lib.book.reports.frame import dots, missing, page
 from course_lib.book.text import n, table
-from course_lib.core import attainable
+from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError
 from course_lib.measured.operators import OPERATORS, SLOW, Speedup, name_of, roofs, speedups
 from course_lib.measured.rows import Manifest, Row, timed
@@ -90,7 +90,7 @@ def _rates(rows: Sequence[Row]) -> str:
         speed, share, bound = (row.achieved_tflops or 0.0) * 1e12, "–", "–"
         if peak and row.intensity and row.op in OPERATORS:
             share = n(speed / float(attainable(row.intensity, peak, bandwidth)), "%")
-            bound = "memory" if row.intensity < peak / bandwidth else "compute"
+            bound = "memory" if row.intensity < ridge(peak, bandwidth) else "compute"
         cells.append(
             [
                 name_of(row),
