@@ -1,6 +1,7 @@
-"""Draws docs/architecture.svg: every room on those that it may import, by pyproject.toml's contracts.
+"""Draws docs/architecture.svg, every room on those that it may import by pyproject.toml's contracts,
+and lists docs/rooms.md, every module by what it says of itself.
 
-Run it as `python docs/draw_architecture.py`; with `-` it writes to standard output.
+Run it as `python docs/draw_architecture.py`; another folder may follow.
 """
 
 import ast
@@ -108,8 +109,26 @@ def picture() -> str:
 """
 
 
+def index() -> str:
+    """Every module in its room."""
+    parts = ["# Every room, every module", "", "Each by the first sentence of its own docstring."]
+    for package in ("course_lib", "course_press"):
+        for door in sorted((ROOT / package).rglob("__init__.py")):
+            room = door.parent
+            modules = sorted(file for file in room.glob("*.py") if file != door)
+            if not modules:
+                continue
+            named = room.relative_to(ROOT).as_posix()
+            parts += ["", f"## {named}", "", f"{sentence(named.replace('/', '.'))}.", ""]
+            parts += [
+                f"- [`{file.name}`](../{named}/{file.name}): "
+                f"{sentence(f'{named}/{file.stem}'.replace('/', '.'))}"
+                for file in modules
+            ]
+    return "\n".join(parts) + "\n"
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["-"]:
-        sys.stdout.write(picture())
-    else:
-        (ROOT / "docs" / "architecture.svg").write_text(picture(), encoding="utf-8")
+    folder = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs"
+    (folder / "architecture.svg").write_text(picture(), encoding="utf-8")
+    (folder / "rooms.md").write_text(index(), encoding="utf-8")

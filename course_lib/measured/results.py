@@ -1,5 +1,5 @@
-"""What a lab measured, kept safe: results.csv, manifest.json, REPORT.md, and the comparison of two
-runs.
+"""What a lab measured, kept safe: rows are appended to results.csv, the manifest written, and two
+runs compared.
 
 Each row is on disk before the next one is measured. A killed run or a full disk loses at most the
 row in flight.

@@ -1,4 +1,4 @@
-"""How long a collective operation takes at least.
+"""How long a collective operation takes at least; `costs` counts its hops and bytes.
 
 Of each: `bytes`, `link` and `n` broadcast, `n` being chips or, for a torus of several axes, a tuple
 of their sizes; one chip is free. `link` is byte/s per direction, a `Link`, or a chip's links. Times

@@ -9,7 +9,7 @@ from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
-from course_lib.workloads.capacity import fits
+from course_lib.workloads.footprint import fits
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
 from course_lib.workloads.weights import streamed_bytes

@@ -1,5 +1,5 @@
-"""Inference of transformers: prefill, decode, memory, the batch where decode turns compute-bound,
-claims checked.
+"""Inference of transformers: prefill, decode, claims checked; `footprint` has its memory,
+`crossover` the batch at which decode turns compute-bound.
 
 One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
 operator, and every function here sets that against a chip.
@@ -30,8 +30,8 @@ from course_lib.core.checks import (
 )
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
-from course_lib.workloads.capacity import Memory, MemoryFit, fits, memory
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
+from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
 from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 from pathlib import Path
 
+from course_lib import network
 from course_press.grading.learner import Warden, existing
 from course_press.grading.ring_run import BASE, PER_RANK, WORLDS, RankOutcome, StoppedError, run
 from course_press.grading.verdict import Verdict
@@ -222,12 +223,15 @@ def _ring(outcomes: Sequence[RankOutcome]) -> Verdict:
             )
             return Verdict("ring", False, said)
 
+    def due(outcome: RankOutcome) -> float:
+        return float(network.cost("all-reduce", outcome.world).share) * outcome.message
+
     def share(outcome: RankOutcome) -> float:
-        return outcome.sent * outcome.world / (outcome.world - 1) / outcome.message / 2
+        return outcome.sent / due(outcome)
 
     least, most = min(outcomes, key=share), max(outcomes, key=share)
     worst = least if share(least) < 0.95 else most
-    wanted = 2 * (worst.world - 1) * worst.message // worst.world
+    wanted = int(due(worst))
     said = (
         f"a rank of {worst.world} sends {worst.sent} B for a message of {worst.message} B, "
         f"and 2(n - 1)/n of it is {wanted} B"

@@ -1,5 +1,4 @@
-"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
-computes live.
+"""Explorers of inference: a step of decoding, and an upgrade to another chip.
 
 Each function says what can be chosen and asks the rest of the library for every choice; none has a
 formula of its own. On the site the figure is drawn by Vega from the table that was computed here;
