@@ -90,7 +90,7 @@ def _rates(rows: Sequence[Row]) -> str:
         speed, share, bound = (row.achieved_tflops or 0.0) * 1e12, "–", "–"
         if peak and row.intensity and row.op in OPERATORS:
             share = n(speed / float(attainable(row.intensity, peak, bandwidth)), "%")
-            bound = said("memory" if row.intensity < peak / bandwidth else "compute")
+            bound = said("memory" if row.intensity < ridge(peak, bandwidth) else "compute")
         cells.append(
             [
                 name_of(row),
