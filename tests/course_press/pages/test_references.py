@@ -9,7 +9,7 @@ import pypandoc
 import pytest
 from lxml import html
 
-from course_press.pages.pandoc import ASSETS
+from course_press.pages.pandoc import ASSETS, SHARED
 
 PARTICLES = {
     "은": "는",
@@ -38,14 +38,14 @@ COURSE = {
 }
 
 
-def through(text, lang="ko", course=COURSE, of="markdown", to="plain"):
+def through(text, lang="ko", course=COURSE, of="markdown", to="plain", filters=("references.lua",)):
     done = subprocess.run(
         [
             pypandoc.get_pandoc_path(),
             f"--from={of}",
             f"--to={to}",
             "--wrap=none",
-            f"--lua-filter={ASSETS / 'references.lua'}",
+            *(f"--lua-filter={ASSETS / name}" for name in filters),
             f"--metadata=lang:{lang}",
             *([f"--metadata=course:{json.dumps(course)}"] if course else []),
         ],
@@ -112,6 +112,17 @@ def test_particles_agree_with_numbers_as_they_are_read():
 )
 def test_only_a_particle_right_after_a_number_or_a_reference_changes(typed, read):
     assert through(typed) == read
+
+
+@pytest.mark.parametrize(
+    ("filters", "to"),
+    [((*SHARED[True], "site.lua"), "html"), ((*SHARED[False], "notebook.lua"), "markdown_strict")],
+    ids=["site", "notebook"],
+)
+def test_pages_and_notebooks_say_the_same(filters, to):
+    course = {**COURSE, "chapter": "1", "profile": "ko", "page": "none.qmd", "chapters": []}
+    said = through("@{sec-d}는 @{fig-a}을.", course=course, to=to, filters=filters)
+    assert html.fromstring(said).text_content() == "2.5.1절은 그림 1.1을."
 
 
 def test_no_other_language_knows_particles_or_turns_sections_around():
