@@ -100,7 +100,7 @@ def missing(rows: Iterable[Row], name: Callable[[Row], str]) -> list[str]:
     ['send: over-budget, too slow.']
     """
     last = {row.key: row for row in rows}.values()
-    return [f"{name(row)}: {row.status}, {row.note}." for row in last if row.status != "ok"]
+    return [f"{name(row)}: {said(row.status)}, {row.note}." for row in last if row.status != "ok"]
 
 
 def dots(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:

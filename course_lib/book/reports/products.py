@@ -180,8 +180,8 @@ def _cells(row: Row) -> list[str]:
     if row.op == "matmul":
         speed = number(row.achieved_tflops, "FLOP/s", 1e12)
         of_peak, at_clock = number(row.mfu, "%"), number(row.mfu_at_clock, "%")
-    about = [row.op, row.dtype, row.shape, row.timing, row.data]
-    return [*about, speed, moved, of_peak, at_clock, noisy, row.status]
+    about = [row.op, row.dtype, row.shape, said(row.timing), said(row.data)]
+    return [*about, speed, moved, of_peak, at_clock, noisy, said(row.status)]
 
 
 def _ceiling(row: Row, manifest: Manifest) -> str:
@@ -210,8 +210,8 @@ def _sentence(row: Row, rows: Sequence[Row], multiprocessors: int | None, ceilin
         dtype=row.dtype,
         speed=number(row.achieved_tflops, "FLOP/s", 1e12),
         shape=row.shape,
-        timing=row.timing,
-        data=row.data,
+        timing=said(row.timing),
+        data=said(row.data),
         share=said(against, share=number(row.mfu, "%"), peak=peak),
         why=why,
     )

@@ -86,7 +86,7 @@ def test_the_book_has_no_rivals():
 def test_every_rival_stands_beside_a_word_of_its_language():
     with (specs.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["lang"] for row in rows} == set(languages())
+    assert {"en", "es", "ko"} <= {row["lang"] for row in rows} <= set(languages())
     assert len({(row["lang"], row["rival"]) for row in rows}) == len(rows)
     for row in rows:
         own = words(row["lang"]).get(row["key"], row["key"])
