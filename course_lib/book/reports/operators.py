@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.book.plot import LINES, Plot, roofline
 from course_lib.book.reports.frame import dots, missing, page, said
 from course_lib.book.text import n, named, t, table
-from course_lib.core import attainable
+from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError
 from course_lib.measured.operators import OPERATORS, SLOW, Speedup, name_of, roofs, speedups
 from course_lib.measured.rows import Manifest, Row, timed
