@@ -472,6 +472,9 @@ ROOMS = {
     "bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {
+    "book.text.phrases.retold": "takes sentences of the library's own; see test_phrases",
+    "book.text.vocabulary.english": "takes text of any kind",
+    "book.text.vocabulary.named": "takes a name of any kind",
     "book.exercises.form.capital": "takes text of any kind",
     "book.explore.views.ranges": "takes an explorer of the library's own",
     "core.checks.known": "is how arguments are refused; see test_refusals",
