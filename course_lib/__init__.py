@@ -27,7 +27,7 @@ from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, mo
 
 if TYPE_CHECKING:
     from course_lib import bench, calibrate, measured, network
-    from course_lib.book import exercises, explore, plot, rent, reports, tables
+    from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
     from course_lib.workloads import block, llm, resnet, train
@@ -40,6 +40,7 @@ ROOMS = {
     "explore": "book.explore",
     "llm": "workloads.llm",
     "measured": "measured",
+    "moving": "book.moving",
     "network": "network",
     "plot": "book.plot",
     "rent": "book.rent",
@@ -80,6 +81,7 @@ __all__ = [
     "measured",
     "model",
     "models",
+    "moving",
     "n",
     "network",
     "ops",

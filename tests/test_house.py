@@ -19,6 +19,17 @@ def test_what_builds_the_package_is_pinned():
     assert all(re.fullmatch(r"[\w-]+==[\d.]+", one) for one in requires)
 
 
+def test_whatever_a_package_reads_is_installed_with_it():
+    """A file beside the code that no pattern of package-data names stays out of the wheel."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    for package, patterns in tools["package-data"].items():
+        folder = ROOT / package
+        installed = {file for pattern in patterns for file in folder.glob(pattern)}
+        files = {file for file in folder.rglob("*.*") if file.is_file()}
+        left = {file for file in files - installed if file.suffix not in (".py", ".pyc")}
+        assert not left, package
+
+
 def test_a_script_from_elsewhere_is_the_one_that_its_licence_names():
     vendor = ROOT / "course_press" / "assets" / "vendor"
     for script in vendor.glob("*.js"):

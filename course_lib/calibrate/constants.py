@@ -144,7 +144,7 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     Examples
     --------
     >>> calibration(chip_of("l40s"), "bf16").source
-    "a100-sxm-80's constants, for nobody measured l40s..."
+    "a100-sxm-80's constants, since no one measured l40s..."
     """
     chip = _chip(chip, dtype)
     if chip.key in calibrations():
@@ -153,7 +153,9 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     other = chip_of(like)
     lent, doubt = _of(_read(FOLDER / f"{like}.toml"), dtype), _read(FOLDER / f"{like}.toml").chips
     compute = lent.constants.compute * cooling(chip, other)
-    said = f"{like}'s constants, for nobody measured {chip.key}: {why}; wider range. {lent.source}"
+    said = (
+        f"{like}'s constants, since no one measured {chip.key}: {why}; wider range. {lent.source}"
+    )
     constants = msgspec.structs.replace(lent.constants, compute=compute)
     return msgspec.structs.replace(
         lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said
@@ -272,7 +274,7 @@ def _of(file: CalibrationFile, dtype: str | None) -> Calibration:
     widen = file.widen
     if dtype is not None and dtype not in formats:
         said, widen = (
-            f"{taken}'s constants, for nobody measured {dtype}: wider range. {said}",
+            f"{taken}'s constants, since no one measured {dtype}: wider range. {said}",
             math.hypot(widen, file.chips),
         )
     return Calibration(

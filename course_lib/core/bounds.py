@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from course_lib.core import formulas
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -106,7 +107,7 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
-        return plain(np.maximum(np.maximum(self.t_math, self.t_memory), self.t_network))
+        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property
     def upper(self) -> Numbers:
@@ -131,7 +132,8 @@ class Estimate:
     @property
     def intensity(self) -> Numbers:
         """Arithmetic intensity, FLOP/byte."""
-        return self.flops / self.bytes
+        intensity: Numbers = formulas.intensity(self.flops, self.bytes)
+        return intensity
 
 
 def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
@@ -170,8 +172,9 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
-    t_math = work.flops / positive("peak", _chip(chip).peak(work.dtype, work.unit))
-    t_memory = work.bytes / positive("bandwidth", chip.bandwidth)
+    peak = positive("peak", _chip(chip).peak(work.dtype, work.unit))
+    t_math = formulas.seconds(work.flops, peak)
+    t_memory = formulas.seconds(work.bytes, positive("bandwidth", chip.bandwidth))
     return Estimate(
         t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip
     )
@@ -324,7 +327,8 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     """
     rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
     together(peak=rate, bandwidth=moved)
-    return rate / moved
+    turn: Numbers = formulas.turn(rate, moved)
+    return turn
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -352,7 +356,7 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     given = {"intensity": positive("intensity", intensity), "peak": positive("peak", peak)}
     given["bandwidth"] = positive("bandwidth", bandwidth)
     together(**given)
-    return plain(np.minimum(given["peak"], given["intensity"] * given["bandwidth"]))
+    return plain(formulas.reached(**given))
 
 
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:

@@ -245,6 +245,27 @@ def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
     return tuple(found.values())
 
 
+def nearest(key: Any, keys: Iterable[str]) -> str:
+    """The key that was probably meant; empty where none is near.
+
+    Examples
+    --------
+    >>> nearest("TBs", ("TB/s", "Tb/s")), nearest("kg", ("TB/s",))
+    ('TB/s', '')
+    """
+    said, keys = key if isinstance(key, str) else shown(key), list(keys)
+    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
+    lowered = {valid.lower(): valid for valid in keys}
+    longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
+    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(
+        said, keys, n=1, cutoff=0.6
+    )
+    near = near or [
+        lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)
+    ]
+    return near[0] if near else ""
+
+
 def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     """Return `key` if it is one of `allowed`; raise with the nearest valid key otherwise.
 
@@ -261,16 +282,7 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     if isinstance(key, str) and key in keys:
         return key
     keys.sort()
-    said = key if isinstance(key, str) else shown(key)
-    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
-    lowered = {valid.lower(): valid for valid in keys}
-    longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
-    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(
-        said, keys, n=1, cutoff=0.6
-    )
-    near = near or [
-        lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)
-    ]
+    near = nearest(key, keys)
     listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
-    remedy = f": did you mean {near[0]!r}?" if near else f": choose one of {listed}"
+    remedy = f": did you mean {near!r}?" if near else f": choose one of {listed}"
     raise CourseError(f"unknown {name} {shown(key)}{remedy}{f' ({more})' if more else ''}")

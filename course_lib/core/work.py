@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
+from course_lib.core import formulas
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -90,7 +91,8 @@ class Work:
     @property
     def intensity(self) -> Numbers:
         """Arithmetic intensity, FLOP/byte."""
-        return self.flops / self.bytes
+        intensity: Numbers = formulas.intensity(self.flops, self.bytes)
+        return intensity
 
     def __mul__(self, times: ArrayLike) -> "Work":
         n = positive("times", times)

@@ -23,7 +23,7 @@ from course_lib.core.checks import (
 from course_lib.core.links import LinkLike, as_link
 from course_lib.specs import Node
 
-__all__ = ["ALGORITHMS", "Cost", "between_nodes", "cost"]
+__all__ = ["ALGORITHMS", "Cost", "between_nodes", "carried", "cost"]
 
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
@@ -190,6 +190,17 @@ def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
     return plain(takes.links * np.asarray(link.per_direction))
 
 
+def carried(hops: Any, latency: Any, share: Any, size: Any, bandwidth: Any) -> Any:
+    """Seconds of `hops` one after another, and of a `share` of the `size` in bytes over a link.
+
+    Examples
+    --------
+    >>> carried(14, 1e-6, 1.75, 1e9, 1.75e12)
+    0.001014
+    """
+    return hops * latency + share * size / bandwidth
+
+
 def seconds(
     collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None
 ) -> Numbers:
@@ -201,5 +212,5 @@ def seconds(
     0.02
     """
     one, takes, moved = as_link(link), cost(collective, n, algorithm), nonnegative("bytes", size)
-    carried = takes.share * np.asarray(moved) / rate(one, takes, bytes=moved)
-    return plain(takes.hops * np.asarray(one.latency) + carried)
+    width, latency = rate(one, takes, bytes=moved), np.asarray(one.latency)
+    return plain(carried(takes.hops, latency, takes.share, np.asarray(moved), width))

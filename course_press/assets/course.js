@@ -14,6 +14,10 @@
     return element;
   }
 
+  function load(source, then) {
+    make("script", { src: source, onload: then }, document.head);
+  }
+
   // Theme: the system's until the reader chooses; the choice is remembered where storage is allowed.
   each("button.theme", function (button) {
     button.addEventListener("click", function () {
@@ -25,31 +29,66 @@
     });
   });
 
-  // The drawer with the chapters, on narrow screens.
+  // The sections of this page, under its chapter in the sidebar: where the column beside the text has no room.
+  each(".toc > ul", function (list) {
+    each("#sidebar [aria-current]", function (link) {
+      var sections = list.cloneNode(true);
+      sections.className = "sections";
+      link.parentElement.appendChild(sections);
+    });
+  });
+
+  // The drawer with the contents, on narrow screens: what lies behind it is shaded, and out of reach meanwhile.
   each("button.menu", function (button) {
     var sidebar = document.getElementById("sidebar");
+    var shade = make("div", { className: "shade", hidden: true }, body);
+    var narrow = matchMedia("(max-width: 55rem)");
     function open(yes) {
+      if (yes === sidebar.classList.contains("open")) return;
       sidebar.classList.toggle("open", yes);
+      root.classList.toggle("drawn", yes);
+      shade.hidden = !yes;
       button.setAttribute("aria-expanded", String(yes));
+      each(".skip, .bar > :not(.menu), .shell > :not(.sidebar)", function (behind) { behind.inert = yes; });
+      if (!yes) return;
+      var here = sidebar.querySelector(".here") || sidebar.querySelector("[aria-current]") || sidebar.querySelector("a");
+      here.focus();
     }
     button.addEventListener("click", function () { open(!sidebar.classList.contains("open")); });
     document.addEventListener("keydown", function (event) {
       if (event.key === "Escape" && sidebar.classList.contains("open")) { open(false); button.focus(); }
     });
-    document.getElementById("content").addEventListener("click", function () { open(false); });
+    shade.addEventListener("click", function () { open(false); });
+    sidebar.addEventListener("click", function (event) { if (event.target.closest("a")) open(false); });
+    narrow.addEventListener("change", function () { open(false); });
   });
 
-  // Which section of the contents is being read.
+  // Which section of the contents is being read; where their column has no room, a line below the bar says it.
   var links = {};
-  each(".toc a", function (link) { links[decodeURIComponent(link.hash.slice(1))] = link; });
+  each(".toc a, .sections a", function (link) {
+    var id = decodeURIComponent(link.hash.slice(1));
+    (links[id] = links[id] || []).push(link);
+  });
   var sections = Object.keys(links).map(function (id) { return document.getElementById(id); }).filter(Boolean);
   function reading() {
     return sections.filter(function (section) { return section.getBoundingClientRect().top < innerHeight * 0.3; }).pop();
   }
   if (sections.length && "IntersectionObserver" in window) {
+    var now = make("a", { className: "now", hidden: true }, document.querySelector(".bar"));
     var spy = new IntersectionObserver(function () {
       var current = reading();
-      each(".toc a", function (link) { link.classList.toggle("here", Boolean(current) && link === links[current.id]); });
+      each(".toc a, .sections a", function (link) {
+        var here = Boolean(current) && links[current.id].indexOf(link) >= 0;
+        var list = link.closest("nav");
+        if (here && !link.classList.contains("here") && list.scrollHeight > list.clientHeight) {
+          list.scrollTop += link.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 2;
+        }
+        link.classList.toggle("here", here);
+      });
+      now.hidden = !current;
+      if (!current) return;
+      now.href = "#" + current.id;
+      now.textContent = links[current.id][0].textContent;
     }, { rootMargin: "0px 0px -70% 0px", threshold: [0, 1] });
     sections.forEach(function (section) { spy.observe(section); });
   }
@@ -75,6 +114,20 @@
     }
     addEventListener("scroll", yieldToNotes, { passive: true });
     yieldToNotes();
+  });
+
+  // All folded code at once: what a reader chose holds on every page.
+  each(".code-switch", function (button) {
+    function show(yes) {
+      each("details.cell-code", function (folded) { folded.open = yes; });
+      button.setAttribute("aria-pressed", String(yes));
+    }
+    button.addEventListener("click", function () {
+      var yes = button.getAttribute("aria-pressed") !== "true";
+      show(yes);
+      try { localStorage.setItem("course-code", yes ? "shown" : "folded"); } catch (error) { /* lasts for this page only */ }
+    });
+    try { if (localStorage.getItem("course-code") === "shown") show(true); } catch (error) { /* folded */ }
   });
 
   // Paper cannot be unfolded.
@@ -150,119 +203,97 @@
     idle(measure);
   }
   function reachable() {
-    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .equation math, .cell-output-display"));
+    unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .formula, .cell-output-display"));
     idle(measure);
   }
   addEventListener("resize", reachable);
   reachable();
 
+  function copy(text, done) {
+    if (navigator.clipboard && isSecureContext) { navigator.clipboard.writeText(text).then(done); return; }
+    // Pages opened as files have no clipboard API.
+    var area = make("textarea", { value: text }, body);
+    var before = document.activeElement;
+    area.select();
+    if (document.execCommand("copy")) done();
+    area.remove();
+    before.focus({ preventScroll: true });
+  }
+
   // Copying code.
   each("div.sourceCode", function (block) {
     var button = make("button", { type: "button", className: "copy", textContent: body.dataset.copy }, block);
     button.addEventListener("click", function () {
-      var code = block.querySelector("code").innerText;
-      function done() {
+      copy(block.querySelector("code").innerText, function () {
         button.textContent = body.dataset.copied;
         setTimeout(function () { button.textContent = body.dataset.copy; }, 1500);
-      }
-      if (navigator.clipboard && isSecureContext) { navigator.clipboard.writeText(code).then(done); return; }
-      // Pages opened as files have no clipboard API.
-      var area = make("textarea", { value: code }, body);
-      area.select();
-      if (document.execCommand("copy")) done();
-      area.remove();
+      });
     });
   });
 
-  // Search: index and engine are scripts that load when the dialog first opens.
-  var dialog = document.querySelector("dialog.search");
-  if (!dialog || !dialog.showModal) return;
-  var input = dialog.querySelector("input");
-  var hits = document.getElementById("hits");
-  var count = dialog.querySelector(".count");
-  var engine = null;
-
-  // Words as they are; Hangul also by pairs of characters, since particles cling to words.
-  function tokens(text) {
-    var words = text.toLowerCase().match(/[\p{L}\p{N}]+/gu) || [];
-    return words.reduce(function (all, word) {
-      if (!/[가-힣]/.test(word)) return all.concat(word);
-      var pairs = [];
-      for (var i = 0; i + 1 < word.length; i++) pairs.push(word.slice(i, i + 2));
-      return all.concat(word, pairs);
-    }, []);
-  }
-  function load(source, then) {
-    make("script", { src: source, onload: then }, document.head);
-  }
-  function prepare(then) {
-    if (engine) { then(); return; }
-    load(body.dataset.root + "assets/vendor/minisearch.js", function () {
-      load(body.dataset.base + "search.js", function () {
-        engine = new MiniSearch({
-          fields: ["title", "text"],
-          storeFields: ["page", "title", "text", "url"],
-          tokenize: tokens,
-          searchOptions: { boost: { title: 3 }, prefix: true, fuzzy: 0.15, combineWith: "AND" }
-        });
-        var id = 0;
-        window.COURSE_SEARCH.pages.forEach(function (page) {
-          page.sections.forEach(function (section) {
-            var url = page.url + (section.id ? "#" + section.id : "");
-            engine.add({ id: id++, page: page.title, title: section.title || page.title, text: section.text, url: url });
-          });
-        });
-        then();
+  // Figures, tables and exercises have a link to themselves, as headings do; following one copies its address.
+  each(".float[id] > figcaption, .exercise[id] > .exercise-title", function (head) {
+    var named = head.querySelector(".caption-label") || head;
+    var anchor = make("a", { className: "anchor", href: "#" + head.parentElement.id, textContent: "#" });
+    anchor.setAttribute("aria-label", body.dataset.linkTo.replace("{name}", named.textContent));
+    // What the caption names is not named by the link as well.
+    var text = make("span", {});
+    while (head.firstChild) text.appendChild(head.firstChild);
+    if (head.id) { text.id = head.id; head.removeAttribute("id"); }
+    head.appendChild(text);
+    head.appendChild(anchor);
+  });
+  each("main .anchor", function (anchor) {
+    var name = anchor.getAttribute("aria-label");
+    anchor.addEventListener("click", function () {
+      copy(location.href.split(/[?#]/)[0] + anchor.hash, function () {
+        anchor.textContent = body.dataset.copied;
+        anchor.setAttribute("aria-label", body.dataset.copied);
+        setTimeout(function () { anchor.textContent = "#"; anchor.setAttribute("aria-label", name); }, 1500);
       });
     });
-  }
-  function snippet(hit, parent) {
-    var at = -1;
-    var term = "";
-    hit.terms.forEach(function (word) {
-      var found = hit.text.toLowerCase().indexOf(word);
-      if (found >= 0 && (at < 0 || found < at)) { at = found; term = word; }
+  });
+
+  // What a link of the text means: a card, by a script that loads when a reader first comes to such a link. A finger has
+  // no way to point without going: its first tap opens the card, which holds the link.
+  var previewed = "article :is(a.xref, a.term, .citation a, a[role='doc-biblioref'], a.footnote-ref)";
+  var touched = false;
+  addEventListener("pointerdown", function (event) { touched = event.pointerType === "touch"; }, true);
+  addEventListener("keydown", function () { touched = false; }, true);
+  ["pointerover", "focusin", "click"].forEach(function (kind) {
+    document.addEventListener(kind, function (event) {
+      var link = event.target.closest && event.target.closest(previewed);
+      // Of what another page holds only a term brings its meaning along.
+      if (!link || !(link.getAttribute("href")[0] === "#" || link.title || link.dataset.meaning)) return;
+      if ((kind === "click") !== touched || event.pointerType === "touch" && kind === "pointerover" || "tapped" in link.dataset) return;
+      if (touched) { event.preventDefault(); link.dataset.tapped = ""; }
+      function tell() { if (!window.coursePreview(link, kind) && touched) link.click(); }
+      if (window.coursePreview) tell();
+      else load(body.dataset.root + "assets/preview.js", tell);
     });
-    var start = Math.max(0, at - 60);
-    var text = make("small", { textContent: (start ? "… " : "") + hit.text.slice(start, Math.max(at, 0)) }, parent);
-    if (at < 0) { text.textContent = hit.text.slice(0, 140) + " …"; return; }
-    make("mark", { textContent: hit.text.slice(at, at + term.length) }, text);
-    text.appendChild(document.createTextNode(hit.text.slice(at + term.length, at + 110) + " …"));
-  }
-  function search() {
-    hits.textContent = "";
-    if (!engine || !input.value.trim()) { count.textContent = ""; return; }
-    var found = engine.search(input.value).slice(0, 12);
-    var said = found.length === 1 ? count.dataset.foundOne : found.length ? count.dataset.found : count.dataset.nothing;
-    count.textContent = said.replace("{n}", found.length);
-    if (!found.length) make("li", { textContent: count.dataset.nothing }, hits);
-    found.forEach(function (hit) {
-      var link = make("a", { href: body.dataset.base + hit.url }, make("li", {}, hits));
-      make("strong", { textContent: hit.title }, link);
-      if (hit.page !== hit.title) make("small", { textContent: hit.page }, link);
-      snippet(hit, link);
-      link.addEventListener("click", function () { dialog.close(); });
+  });
+
+  // Search: what it needs comes when the reader reaches for it.
+  var dialog = document.querySelector("dialog.search");
+  if (!dialog || !dialog.showModal) return;
+  var asked = false;
+  function prepare() {
+    if (asked) return;
+    asked = true;
+    [body.dataset.root + "assets/vendor/minisearch.js", body.dataset.base + "search.js", body.dataset.root + "assets/search.js"].forEach(function (source) {
+      make("script", { src: source, async: false, onerror: function () { asked = false; } }, document.head);
     });
   }
   function open() {
     if (dialog.open) return;
     dialog.showModal();
-    input.select();
-    prepare(search);
+    dialog.querySelector("input").select();
+    prepare();
   }
-  each("button.search-open", function (button) { button.addEventListener("click", open); });
-  input.addEventListener("input", search);
-  dialog.addEventListener("keydown", function (event) {
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-    var stops = [input].concat(Array.prototype.slice.call(hits.querySelectorAll("a")));
-    var at = stops.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
-    stops[(at + stops.length) % stops.length].focus();
-    event.preventDefault();
-  });
-  input.addEventListener("keydown", function (event) {
-    if (event.key === "Escape") { event.preventDefault(); dialog.close(); return; } // not first a cleared field
-    var first = hits.querySelector("a");
-    if (event.key === "Enter" && first) { event.preventDefault(); first.click(); }
+  each("button.search-open", function (button) {
+    button.addEventListener("click", open);
+    button.addEventListener("pointerenter", prepare);
+    button.addEventListener("focus", prepare);
   });
   document.addEventListener("keydown", function (event) {
     var typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);

@@ -56,7 +56,7 @@ function Div(div)
       return image
     end,
     RawBlock = function(raw)
-      if raw.format:match("^html") and raw.text:match("<svg ") and not raw.text:match("aria%-label") then
+      if raw.format:match("^html") and raw.text:match("<svg ") and not raw.text:match("<svg [^>]*aria%-label") then
         local label = ('<svg role="img" aria-label="%s" '):format(escaped(alt):gsub("%%", "%%%%"))
         return pandoc.RawBlock("html", (raw.text:gsub("<svg ", label)))
       end

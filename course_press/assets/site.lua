@@ -154,12 +154,12 @@ local function paragraph(para)
         i = at
         local number = next_number("eq")
         label(id, "eq", number, "")
-        list:insert(html(('<div class="equation" id="%s">'):format(id)))
+        list:insert(html(('<div class="equation" id="%s"><div class="formula">'):format(id)))
         list:insert(pandoc.Plain { inline })
-        list:insert(html(('<span class="equation-number">(%s)</span></div>'):format(number)))
+        list:insert(html(('</div><span class="equation-number">(%s)</span></div>'):format(number)))
         if rest ~= "" then text:insert(pandoc.Str(rest)) end
       else
-        list:extend(wrapped('<div class="equation">', { pandoc.Plain { inline } }, "</div>"))
+        list:extend(wrapped('<div class="equation"><div class="formula">', { pandoc.Plain { inline } }, "</div></div>"))
       end
       while content[i + 1] and (content[i + 1].t == "Space" or content[i + 1].t == "SoftBreak") do i = i + 1 end
     else

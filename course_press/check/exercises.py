@@ -1,9 +1,10 @@
 """Texts of exercises: each language has what the English has, with the same figures."""
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from course_lib.book.exercises import CHAPTERS, all, common_texts, texts
+from course_lib.book.exercises import CHAPTERS, all, common_texts, predictions, texts
 from course_lib.book.text import languages
 
 
@@ -23,6 +24,9 @@ def untranslated() -> Iterator[tuple[str, str]]:
         yield from _lacks(
             f"common.{lang}.toml", set(common["phrases"]), set(common_texts("en")["phrases"])
         )
+        yield from _lacks(
+            f"predictions.{lang}.toml", _within(predictions(lang)), _within(predictions("en"))
+        )
         for chapter in CHAPTERS:
             here, english = texts(chapter, lang), texts(chapter, "en")
             yield from _lacks(
@@ -39,6 +43,19 @@ def untranslated() -> Iterator[tuple[str, str]]:
                             f"{chapter}.{lang}.toml",
                             f"{id_}: {name} has not the {{figures}} of the English",
                         )
+
+
+def _within(texts: Mapping[str, Any], above: str = "") -> set[str]:
+    """The names of texts, each behind those that it is within, and their {figures}."""
+    return {
+        name
+        for key, text in texts.items()
+        for name in (
+            _within(text, f"{above}{key}.")
+            if isinstance(text, Mapping)
+            else {f"{above}{key}", *(f"{above}{key} {{{one}}}" for one in _figures(text)[0])}
+        )
+    }
 
 
 def _lacks(file: str, has: set[str], wanted: set[str]) -> Iterator[tuple[str, str]]:

@@ -64,6 +64,7 @@ def check_book(root: Path) -> list[Finding]:
             findings += _inline_rules(chapter)
             findings += _typed_numbers(chapter, allowed)
             findings += _wide_code(chapter)
+            findings += _open_layout(chapter)
     if books and len(books) == len(languages(root)):
         findings += _unused_cells(root, books)
         findings += allowed.unused()
@@ -343,6 +344,34 @@ def _wide_code(chapter: Chapter) -> Iterator[Finding]:
                     f"code line of {len(line.text)} characters",
                     f"break it: pages show {CODE_WIDTH}",
                 )
+
+
+_LAYS_OUT = re.compile(r"(?:table|tables\.\w+|plot\.\w+|explore\.\w+|moving\.\w+|rent\.\w+)\(")
+
+_IMPORT = (ast.Import, ast.ImportFrom)
+
+
+def _open_layout(chapter: Chapter) -> Iterator[Finding]:
+    """Code that imports and names things, or ends in a table or a figure, is folded unless it says
+    that it is to be read.
+    """
+    for cell in chapter.cells:
+        if "code-fold" in cell.options or not cell.options.get("echo", True):
+            continue
+        try:
+            body = ast.parse(cell.code).body
+        except SyntaxError:
+            continue  # whoever runs it says so
+        imports = any(isinstance(one, _IMPORT) for one in body) and all(
+            isinstance(one, (*_IMPORT, ast.Assign)) for one in body
+        )
+        shows = bool(body) and isinstance(body[-1], ast.Expr)
+        if imports or (shows and _LAYS_OUT.match(ast.unparse(body[-1]))):
+            yield _finding(
+                cell.at,
+                "this cell only imports and names things, or ends in a table or a figure",
+                "#| code-fold: true, or false where the text is about the code",
+            )
 
 
 def _unused_cells(root: Path, books: Iterable[Book]) -> Iterator[Finding]:

@@ -43,7 +43,11 @@ def forbidden(books: Iterable[Book], data: Path) -> Iterator[tuple[Line, Rival]]
     for file in (data / "words.csv", data / "definitions.csv"):
         for lang in langs:
             # Quoted, so that no term goes on in the next row.
-            cells = [Line(f'"{row[lang]}"', file, at) for at, row in _rows(file) if row.get(lang)]
+            cells = [
+                Line(f'"{row[lang]}"', file, at)
+                for at, row in _rows(file)
+                if row.get(lang) and row.get("kind") != "also"  # what readers may ask for
+            ]
             yield from _found(cells, rivals, lang)
     for lang in langs:
         for file in sorted(data.rglob(f"*.{lang}.toml")):

@@ -152,16 +152,19 @@ def lab_cloud(
 def grade(
     number: Annotated[str, typer.Argument(help="Number of the lab.")],
     file: Annotated[Path, typer.Argument(help="Your solution.")],
+    lang: Lang = None,
 ) -> None:
     """Check your solution of a lab; each failure names the likely mistake.
 
     Example: `course grade 00 my_bench.py`
     """
-    verdicts = grading.grade(labs.folder(Path.cwd(), number), file)
-    for verdict in verdicts:
-        mark = "passed" if verdict.passed else "FAILED"
-        out_console.print(
-            f"{mark}  {verdict.criterion}: {verdict.said}", markup=False, soft_wrap=True
-        )
+    with in_language(_chosen(lang)):
+        verdicts = grading.grade(labs.folder(Path.cwd(), number), file)
+        marks = {True: str(grading.said("passed")), False: str(grading.said("failed"))}
+        for verdict in verdicts:
+            mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
+            out_console.print(
+                f"{mark}  {verdict.title}: {verdict.said}", markup=False, soft_wrap=True
+            )
     if not all(verdict.passed for verdict in verdicts):
         raise typer.Exit(1)

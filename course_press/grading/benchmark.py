@@ -13,9 +13,9 @@ from statistics import fmean, median, median_low
 import msgspec
 
 from course_press.grading.benchmark_run import REPEATS, Outcome, on_this_computer, simulate, within
-from course_press.grading.learner import EndedError, existing
+from course_press.grading.learner import EndedError, Failure, existing
 from course_press.grading.simulated import Sample
-from course_press.grading.verdict import Verdict
+from course_press.grading.verdict import Amount, Said, Verdict, said
 
 LIMIT = 30.0
 """Seconds that a file may take on each simulated machine, and for real; a right one takes one."""
@@ -57,54 +57,48 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     try:
         outcomes = simulate(path, limit)
     except EndedError as error:
-        return [Verdict("runs", False, str(error))]
+        return [Verdict("runs", False, error.said)]
     verdicts = [_runs(outcomes)]
-    if not_ready := [outcome.said for outcome in outcomes if outcome.failure == "not-ready"]:
-        said = (
-            f"elapsed_time was asked for before the GPU came to the events ({not_ready[0]}): {SYNC}"
-        )
-        verdicts.append(Verdict("synchronisation", False, said))
-    ended = [outcome for outcome in outcomes if not outcome.failure]
+    if early := [one.failure for one in outcomes if one.failure.kind == "not-ready"]:
+        verdicts.append(Verdict("synchronisation", False, _told(early[0])))
+    ended = [outcome for outcome in outcomes if not outcome.failure.kind]
     if not ended:
         return verdicts
-    if wrong := next((outcome.wrong_return for outcome in ended if outcome.wrong_return), ""):
-        return [
-            *verdicts,
-            Verdict("keys", False, f'{wrong}: return {{"seconds": …, "flops": …, "tflops": …}}'),
-        ]
-    verdicts.append(Verdict("keys", True, "a dict with seconds, flops and tflops"))
+    if wrong := next((outcome.wrong_return for outcome in ended if outcome.wrong_return), None):
+        return [*verdicts, Verdict("keys", False, said("keys-wrong", wrong=wrong))]
+    verdicts.append(Verdict("keys", True, said("keys-right")))
     measured = [outcome for outcome in ended if outcome.ran_on]
     if not measured:
-        said = (
-            "measure returned, but no multiplication of matrices reached torch or NumPy: "
-            "multiply with a @ b"
-        )
-        return [Verdict("runs", False, said), *verdicts[1:]]
+        return [Verdict("runs", False, said("no-multiplication")), *verdicts[1:]]
     verdicts += [verdict for judge in JUDGES if (verdict := _worst(judge, measured))]
     return (
         [*verdicts, _real(path, limit)] if all(verdict.passed for verdict in verdicts) else verdicts
     )
 
 
+CALL = "measure(n, dtype, device, repeats)"
 FAILURES = {
-    "not-implemented": "measure is not implemented yet, and everybody starts there: do TODO 1 to 5, then "  # noqa: E501
-    "grade again ({said})",
-    "no-measure": "{said}",
-    "unsupported": "{said} is not known to the grader: use torch.randn, a @ b, torch.cuda.synchronize() "  # noqa: E501
-    "or torch.cuda.Event",
-    "syntax": "syntax error in {said}",
-    "crash": "it stopped with an error in {said}",
+    "not-implemented": "not-implemented-measure",
+    "unsupported": "unsupported-measure",
+    "not-ready": "events-early",
 }
+
+
+def _told(failure: Failure) -> Said:
+    return failure.said(CALL, FAILURES)
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Verdict:
     # torch alone or NumPy alone is enough, so a missing package is no failure.
-    failed = [outcome for outcome in outcomes if outcome.failure in FAILURES]
+    passing = ("", "no-package", "not-ready")
+    failed = [outcome for outcome in outcomes if outcome.failure.kind not in passing]
     if not failed:
-        return Verdict("runs", True, "the file runs on the simulated machine")
+        return Verdict("runs", True, said("runs-simulated"))
     first = failed[0]
-    where = "" if len(failed) == len(outcomes) else f' (with device="{first.device}")'
-    return Verdict("runs", False, FAILURES[first.failure].format(said=first.said) + where)
+    why = _told(first.failure)
+    if len(failed) < len(outcomes):
+        why = said("on-device", why=why, device=f'"{first.device}"')
+    return Verdict("runs", False, why)
 
 
 def _worst(
@@ -115,18 +109,10 @@ def _worst(
 
 
 def _operands(outcome: Outcome) -> Verdict:
-    bad = [kind for kind in outcome.operands if kind != "varied"]
+    bad = [said(f"holds-{kind}") for kind in outcome.operands if kind != "varied"]
     if not bad:
-        return Verdict("operands", True, "random")
-    said = (
-        f"the operands hold {' and '.join(bad)}: fill them with random numbers, for equal "
-        f"bits switch fewer transistors"
-    )
-    return Verdict(
-        "operands",
-        False,
-        f"{said}, draw less power and let a GPU clock higher than real data would",
-    )
+        return Verdict("operands", True, said("operands-random"))
+    return Verdict("operands", False, said("operands-alike", found=bad))
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -199,18 +185,8 @@ def _warm_up(outcome: Outcome) -> Verdict | None:
     if not samples:
         return None
     if not any(sample.first for sample in samples):
-        return Verdict("warm-up", True, "the first call is not timed")
-    said = (
-        "the first call is among those timed, and it loads the library, picks a kernel and "
-        "wakes the clock"
-    )
-    return Verdict("warm-up", False, f"{said}: multiply once before the loop")
-
-
-SYNC = (
-    "a GPU works on after the call returns, so call torch.cuda.synchronize() before you read "
-    "the clock a second time"
-)
+        return Verdict("warm-up", True, said("warm-up-right"))
+    return Verdict("warm-up", False, said("warm-up-missing"))
 
 
 def _synchronisation(outcome: Outcome) -> Verdict | None:
@@ -224,74 +200,50 @@ def _synchronisation(outcome: Outcome) -> Verdict | None:
         return None
     shown = median(sample.elapsed / sample.work for sample in samples)
     if shown < 0.9:
-        return Verdict(
-            "synchronisation", False, f"the clock stopped at {shown:.1%} of the work's time: {SYNC}"
-        )
-    return Verdict("synchronisation", True, "the clock stops after the work is done")
+        return Verdict("synchronisation", False, said("clock-early", share=Amount(shown, "%")))
+    return Verdict("synchronisation", True, said("clock-right"))
 
 
 def _on_the_cpu(outcome: Outcome) -> Verdict:
     if outcome.used_torch:
-        said = (
-            'measure(…, device="cuda") multiplied on the CPU: create the operands with '
-            "device=device"
-        )
-        return Verdict("synchronisation", False, said)
-    return Verdict(
-        "synchronisation", True, "NumPy returns when the work is done; nothing to wait for"
-    )
+        return Verdict("synchronisation", False, said("on-the-cpu"))
+    return Verdict("synchronisation", True, said("clock-numpy"))
 
 
 def _median(outcome: Outcome) -> Verdict | None:
     reading = _reading(outcome)
     if not reading:
-        said = "seconds is not the median of what the clock showed"
-        return Verdict(
-            "median",
-            False,
-            f"{said}: keep one time for each repeat and return statistics.median of them",
-        )
+        return Verdict("median", False, said("median-of-nothing"))
     kept = reading.samples
     if len(kept) < 3 and any(sample.calls > 1 for sample in kept):
-        said = "one interval around all repeats gives their mean, which one outlier moves"
+        wrong = said("one-interval")
     elif len(kept) < 3:
-        said = "a single run says nothing about the next one"
+        wrong = said("single-run")
     elif "median" not in reading.statistic:
-        said = f"seconds is the {reading.statistic} of the times{WHY.get(reading.statistic, '')}"
+        wrong = said(f"statistic-{reading.statistic}")
     elif len(kept) < REPEATS - 1:
-        said = f"repeats={REPEATS} was asked for and {len(kept)} were timed"
+        wrong = said("too-few-repeats", asked=str(REPEATS), timed=len(kept))
     else:
-        return Verdict("median", True, "the median of the repeats")
-    return Verdict(
-        "median",
-        False,
-        f"{said}: time each of the repeats and return statistics.median of the times",
-    )
-
-
-WHY = {
-    "mean": ", which one interruption by the system moves",
-    "minimum": ", the luckiest run rather than the usual one",
-}
+        return Verdict("median", True, said("median-right"))
+    return Verdict("median", False, said("median-wrong", wrong=wrong))
 
 
 def _flops(outcome: Outcome) -> Verdict:
     size = outcome.size
     ratio = outcome.flops / (2 * size**3)
     if isclose(ratio, 1, rel_tol=1e-6):
-        return Verdict("flops", True, "2*n^3")
-    said = f"flops is {outcome.flops:.6g} at n = {size}, and 2*n^3 is {2 * size**3}"
-    if isclose(ratio, 0.5, rel_tol=1e-6):
-        said += ": a multiply-accumulate is two operations"
-    elif isclose(ratio, 1 - 1 / (2 * size), rel_tol=1e-6):
-        said += (
-            ": a dot product starts from an accumulator of zero, so it has n additions, not n - 1"
-        )
-    elif isclose(outcome.flops, 2 * size**2, rel_tol=1e-6):
-        said += ": each of the n^2 results needs n multiply-accumulates"
-    elif isclose(ratio, REPEATS, rel_tol=1e-6):
-        said += ": count one multiplication, not all repeats"
-    return Verdict("flops", False, said)
+        return Verdict("flops", True, said("flops-right"))
+    wrong = said("flops-wrong", given=outcome.flops, size=size, wanted=2 * size**3)
+    for wanted, why in (
+        (size**3, "flops-half"),
+        (2 * size**3 - size**2, "flops-accumulator"),
+        (2 * size**2, "flops-square"),
+        (2 * size**3 * REPEATS, "flops-repeats"),
+    ):
+        if isclose(outcome.flops, wanted, rel_tol=1e-6):
+            wrong = said("flops-wrong-why", wrong=wrong, why=said(why))
+            break
+    return Verdict("flops", False, wrong)
 
 
 UNITS = {
@@ -307,24 +259,26 @@ UNITS = {
 def _unit(outcome: Outcome) -> Verdict:
     reading = _reading(outcome)
     if reading and reading.scale != 1:
-        said = f"seconds is in {SCALES[reading.scale]}: convert (elapsed_time returns milliseconds)"
-        return Verdict("unit", False, said)
+        return Verdict("unit", False, said("unit-seconds", unit=said(SCALES[reading.scale])))
     rates = [flops / outcome.seconds / 1e12 for flops in (outcome.flops, 2 * outcome.size**3)]
     if any(isclose(outcome.tflops, rate, rel_tol=NEAR, abs_tol=CLOSE) for rate in rates):
-        return Verdict("unit", True, "tflops = flops / seconds / 1e12")
-    said = f"tflops is {outcome.tflops:.6g}, and flops / seconds / 1e12 is {rates[0]:.6g}"
+        return Verdict("unit", True, said("unit-right"))
+    given, wanted = (Amount(rate, digits=6) for rate in (outcome.tflops, rates[0]))
+    why = _other_unit(outcome, rates)
+    return Verdict("unit", False, said("unit-wrong", given=given, wanted=wanted, why=why))
+
+
+def _other_unit(outcome: Outcome, rates: Sequence[float]) -> Said:
     for factor, name in UNITS.items():
         if any(isclose(outcome.tflops, rate * factor, rel_tol=1e-2) for rate in rates):
-            return Verdict("unit", False, f"{said}: yours is in {name}, divide by 1e12")
+            return said("unit-other", unit=name)
     for itemsize in (1, 2, 4, 8):
         rate = 3 * outcome.size**2 * itemsize / outcome.seconds
         if any(
             isclose(outcome.tflops, rate / scale, rel_tol=1e-2) for scale in (1, 1e6, 1e9, 1e12)
         ):
-            return Verdict(
-                "unit", False, f"{said}: yours counts bytes, and TFLOP/s counts operations"
-            )
-    return Verdict("unit", False, f"{said}: divide flops by seconds, then by 1e12")
+            return said("unit-bytes")
+    return said("unit-unknown")
 
 
 JUDGES = (_operands, _warm_up, _synchronisation, _median, _flops, _unit)
@@ -334,32 +288,21 @@ def _real(path: Path, limit: float) -> Verdict:
     try:
         outcome = on_this_computer(path, limit)
     except EndedError as error:
-        return Verdict("this-computer", False, str(error))
-    if outcome.failure == "no-package":
-        return Verdict(
-            "this-computer", True, f"not run here, a package is missing ({outcome.said})"
-        )
-    if outcome.failure:
-        return Verdict(
-            "this-computer",
-            False,
-            FAILURES.get(outcome.failure, "{said}").format(said=outcome.said),
-        )
+        return Verdict("this-computer", False, error.said)
+    if outcome.failure.kind:
+        missing = outcome.failure.kind == "no-package"
+        why = outcome.failure.said(CALL, {**FAILURES, "no-package": "not-run-here"})
+        return Verdict("this-computer", missing, why)
     if outcome.wrong_return:
         return Verdict("this-computer", False, outcome.wrong_return)
     if wrong := next(
         (found for found in (_flops(outcome), _unit(outcome)) if not found.passed), None
     ):
-        return Verdict("this-computer", False, wrong.said)
-    low, high = min(outcome.ours), max(outcome.ours)
-    said = (
-        f"{outcome.seconds:.3g} s at n = {outcome.size}; the grader's own multiplications "
-        f"took {low:.3g} to {high:.3g} s"
+        return Verdict("this-computer", False, wrong.why)
+    seconds, low, high = (
+        Amount(one, "s") for one in (outcome.seconds, min(outcome.ours), max(outcome.ours))
     )
+    here = said("here", seconds=seconds, size=outcome.size, low=low, high=high)
     if within(outcome):
-        return Verdict("this-computer", True, said)
-    return Verdict(
-        "this-computer",
-        False,
-        f"{said}: more than a factor of 3 apart, so look at what the clock measures",
-    )
+        return Verdict("this-computer", True, here)
+    return Verdict("this-computer", False, said("here-apart", here=here))

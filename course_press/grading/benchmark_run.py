@@ -11,7 +11,8 @@ import msgspec
 
 from course_press.grading import simulated
 from course_press.grading.inside.benchmark import KEYS
-from course_press.grading.learner import Learner, Warden, serve
+from course_press.grading.learner import COMMON, Failure, Learner, Warden, serve
+from course_press.grading.verdict import Said, said
 
 SIZE = 512
 """n: large enough that three matrices outweigh the call, small enough that a laptop answers in
@@ -23,15 +24,8 @@ an outlier.
 """
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
 """The simulated runs: which package is there, and which device is asked for."""
-KINDS = (
-    "not-implemented",
-    "no-measure",
-    "unsupported",
-    "not-ready",
-    "no-package",
-    "syntax",
-    "crash",
-)
+KINDS = (*COMMON, "not-implemented", "unsupported", "not-ready")
+"""Kinds of failure that are told apart here."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,10 +33,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     size: int = SIZE
-    failure: str = ""
-    """Kind of failure: none, or one of `KINDS`."""
-    said: str = ""
-    wrong_return: str = ""
+    failure: Failure = Failure()
+    """Its kind is empty where there is none, or one of `KINDS`."""
+    wrong_return: Said | None = None
     seconds: float = 0.0
     flops: float = 0.0
     tflops: float = 0.0
@@ -65,8 +58,7 @@ class _Value(msgspec.Struct):
 class _Told(simulated.Asked):
     """What comes from a learner's process: a question to the machine, or how it ended."""
 
-    failure: str = ""
-    said: str = ""
+    failure: Failure = Failure()
     other: str = ""
     keys: tuple[str, ...] = ()
     values: dict[str, _Value] = msgspec.field(default_factory=dict)
@@ -131,13 +123,12 @@ def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
             )
             ours += _own_seconds(own)
             outcome = msgspec.structs.replace(outcome, ours=ours)
-            if (
-                outcome.failure == "no-package"
-                and outcome.said.rpartition(" ")[2] not in warden.missing
-            ):
+            failure = outcome.failure
+            if failure.kind == "no-package" and failure.what not in warden.missing:
                 # It is here: what is raised for it is the file's own.
-                outcome = msgspec.structs.replace(outcome, failure="crash")
-            if outcome.failure or outcome.wrong_return or within(outcome):
+                crash = msgspec.structs.replace(failure, kind="crash")
+                outcome = msgspec.structs.replace(outcome, failure=crash)
+            if outcome.failure.kind or outcome.wrong_return or within(outcome):
                 break
     return outcome
 
@@ -164,22 +155,21 @@ def _outcome(
 
     told = serve(learner, _Told, answer)
     if told.op == "failed":
-        return Outcome(
-            device=device,
-            size=size,
-            failure=told.failure if told.failure in KINDS else "crash",
-            said=told.said,
-        )
+        kind = told.failure.kind if told.failure.kind in KINDS else "crash"
+        failure = msgspec.structs.replace(told.failure, kind=kind)
+        return Outcome(device=device, size=size, failure=failure)
     return _read(told, device, size)
 
 
 def _read(told: _Told, device: str, size: int) -> Outcome:
     if told.other:
-        return Outcome(device=device, size=size, wrong_return=f"measure returned {told.other}")
-    if missing := [key for key in KEYS if key not in told.values]:
-        given = ", ".join(told.keys) or "none"
-        said = f"{', '.join(map(repr, missing))} missing (keys given: {given})"
-        return Outcome(device=device, size=size, wrong_return=said)
+        nothing = told.other == "NoneType"
+        wrong = said("returned-nothing") if nothing else said("returned-other", type=told.other)
+        return Outcome(device=device, size=size, wrong_return=wrong)
+    if missing := [repr(key) for key in KEYS if key not in told.values]:
+        given = told.keys or said("nothing")
+        wrong = said("keys-missing", missing=missing, given=given)
+        return Outcome(device=device, size=size, wrong_return=wrong)
     numbers = []
     for key in KEYS:
         try:
@@ -187,8 +177,8 @@ def _read(told: _Told, device: str, size: int) -> Outcome:
         except (ValueError, OverflowError):
             number = 0.0
         if not 0 < number < inf:
-            said = f"{key!r} must be a positive plain number (got {told.values[key].shown})"
-            return Outcome(device=device, size=size, wrong_return=said)
+            wrong = said("not-positive", key=repr(key), given=told.values[key].shown)
+            return Outcome(device=device, size=size, wrong_return=wrong)
         numbers.append(number)
     seconds, flops, tflops = numbers
     return Outcome(device=device, size=size, seconds=seconds, flops=flops, tflops=tflops)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from course_press.grading.learner import existing
-from course_press.grading.verdict import Verdict
+from course_press.grading.verdict import Said, Verdict, said
 
 Cause = Literal["none", "unfused-chain", "round-trip", "tiny-batches", "strided-copies"]
 CAUSES: tuple[str, ...] = get_args(Cause)
@@ -21,11 +21,13 @@ EXAMPLE = '"A": {"cause": "none", "operator": "aten::mm"}'
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wrong with a program, the operators that show it, and what in the trace tells."""
+    """What is wrong with a program, the operators that show it, and what in the trace tells, by
+    language.
+    """
 
     cause: Cause
     operators: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    tells: str
+    tells: dict[str, str]
 
 
 WRAPPERS = {
@@ -37,44 +39,17 @@ WRAPPERS = {
     "aten::_to_copy": "aten::copy_",
 }
 """Operators that only call others, by the one that does their work."""
-CONFUSED = {
-    (
-        "strided-copies",
-        "round-trip",
-    ): "aten::copy_ shows both: the formats are the same on both sides here, the strides are not",
-    (
-        "round-trip",
-        "strided-copies",
-    ): "aten::copy_ shows both: the strides are alike on both sides here, formats or devices "
-    "are not",
-    (
-        "tiny-batches",
-        "none",
-    ): "a product is on top, as it should be, but look at its calls and at the first number "
-    "of its shapes",
-    (
-        "unfused-chain",
-        "none",
-    ): "the operators on top are no products: how many arrays of one shape go by for one formula?",
-    ("none", "tiny-batches"): "the product on top is called twice a step, on all rows at once",
-    (
-        "none",
-        "unfused-chain",
-    ): "there is one kernel between the products: the activation is fused already",
-    (
-        "tiny-batches",
-        "unfused-chain",
-    ): "many calls do not make a chain: look at their shapes, which have one row each",
-    (
-        "unfused-chain",
-        "tiny-batches",
-    ): "each operator here takes the whole array, however many they are",
-}
-"""By the right cause and the one named: what tells them apart."""
-LOOK = (
-    "look at which operator is on top, how often it is called, and the shapes, strides and "
-    "formats of its inputs"
+CONFUSED: tuple[tuple[Cause, Cause], ...] = (
+    ("strided-copies", "round-trip"),
+    ("round-trip", "strided-copies"),
+    ("tiny-batches", "none"),
+    ("unfused-chain", "none"),
+    ("none", "tiny-batches"),
+    ("none", "unfused-chain"),
+    ("tiny-batches", "unfused-chain"),
+    ("unfused-chain", "tiny-batches"),
 )
+"""The right cause and another that is named for it, where a sentence tells them apart."""
 
 
 def grade(path: Path, answers: Mapping[str, Program]) -> list[Verdict]:
@@ -106,26 +81,25 @@ def grade(path: Path, answers: Mapping[str, Program]) -> list[Verdict]:
     try:
         given = _literal(text)
     except SyntaxError as error:
-        line = (error.text or "").strip()
-        return [
-            Verdict("runs", False, f"syntax error in line {error.lineno}: {line!r}: {error.msg}")
-        ]
-    except ValueError as error:
-        return [Verdict("runs", False, str(error))]
+        where = said("line", line=str(error.lineno), code=repr((error.text or "").strip()))
+        return [Verdict("runs", False, said("syntax", where=where, what=error.msg))]
+    except _UnreadableError as error:
+        return [Verdict("runs", False, error.said)]
     except (RecursionError, MemoryError):
-        said = (
-            "an expression in the file is nested too deeply to be read: write DIAGNOSIS out "
-            "as a dict of texts"
-        )
-        return [Verdict("runs", False, said)]
-    verdicts = [Verdict("runs", True, "the file holds a DIAGNOSIS")]
+        return [Verdict("runs", False, said("too-deep"))]
+    verdicts = [Verdict("runs", True, said("holds-diagnosis"))]
     if wrong := _form(given, answers):
-        return [
-            *verdicts,
-            Verdict("keys", False, f"{wrong}: write a line for each patient as {EXAMPLE}"),
-        ]
-    verdicts.append(Verdict("keys", True, "a cause and an operator for each patient"))
+        return [*verdicts, Verdict("keys", False, said("form-wrong", wrong=wrong, example=EXAMPLE))]
+    verdicts.append(Verdict("keys", True, said("form-right")))
     return [*verdicts, *(_program(name, answers[name], **given[name]) for name in answers)]
+
+
+class _UnreadableError(Exception):
+    """The file holds no dict that can be read; `said` says why."""
+
+    def __init__(self, why: Said) -> None:
+        super().__init__(why)
+        self.said = why
 
 
 def _literal(text: str) -> Any:
@@ -142,71 +116,57 @@ def _literal(text: str) -> Any:
             try:
                 return ast.literal_eval(getattr(node, "value", None) or ast.Constant(None))
             except (ValueError, TypeError):
-                said = (
-                    f"DIAGNOSIS in line {node.lineno} is computed, and the grader reads it "
-                    f"without running the file"
-                )
-                raise ValueError(f"{said}: write it out as a dict of texts") from None
-    raise ValueError("nothing is assigned to DIAGNOSIS: keep the name that the stub gives it")
+                raise _UnreadableError(said("computed", line=str(node.lineno))) from None
+    raise _UnreadableError(said("not-assigned"))
 
 
-def _form(given: Any, names: Collection[str]) -> str:
-    """What is wrong with the form of the dict; empty where nothing is."""
+def _form(given: Any, names: Collection[str]) -> Said | None:
+    """What is wrong with the form of the dict; none where nothing is."""
     if not isinstance(given, dict):
-        return f"DIAGNOSIS must be a dict (got {given!r})"
+        return said("form-no-dict", given=repr(given))
     if missing := [name for name in names if name not in given]:
-        return f"patient {missing[0]} is missing"
+        return said("form-missing", name=missing[0])
     if more := [name for name in given if name not in names]:
-        return f"there is no patient {more[0]!r}"
+        return said("form-unknown", name=repr(more[0]))
     for name, about in given.items():
         if not isinstance(about, dict) or set(about) != {"cause", "operator"}:
-            return f"patient {name} must have a cause and an operator, and nothing else"
+            return said("form-entry", name=name)
         if not all(isinstance(value, str) for value in about.values()):
-            return f"cause and operator of patient {name} must be texts"
-    return ""
+            return said("form-texts", name=name)
+    return None
 
 
 def _program(name: str, program: Program, cause: str, operator: str) -> Verdict:
     cause, operator = cause.strip(), operator.strip()
-    said = _cause(program, cause) or _operator(program, operator)
-    if said:
-        return Verdict(name, False, said)
-    return Verdict(name, True, f"{cause}, shown by {operator}: {program.tells}")
+    if wrong := _cause(program, cause) or _operator(program, operator):
+        return Verdict(name, False, wrong)
+    agreed = said("agreed", cause=cause, operator=operator, tells=program.tells)
+    return Verdict(name, True, agreed)
 
 
-def _cause(program: Program, cause: str) -> str:
+def _cause(program: Program, cause: str) -> Said | None:
     if not cause:
-        return "no cause yet: record the trace, and read what is on top"
+        return said("no-cause")
     if cause not in CAUSES:
-        near = get_close_matches(cause, CAUSES, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(CAUSES)}"
-        return f"{cause!r} is not one of the causes: {remedy}"
+        if near := get_close_matches(cause, CAUSES, n=1):
+            return said("cause-misspelled", cause=repr(cause), near=repr(near[0]))
+        return said("cause-unknown", cause=repr(cause), causes=CAUSES)
     if cause == program.cause:
-        return ""
-    why = CONFUSED.get((program.cause, cause))
-    return f"not {cause}: {why or LOOK}"
+        return None
+    told_apart = (program.cause, cause) in CONFUSED
+    why = said(f"{program.cause}-not-{cause}" if told_apart else "look")
+    return said("cause-wrong", cause=cause, why=why)
 
 
-def _operator(program: Program, operator: str) -> str:
+def _operator(program: Program, operator: str) -> Said | None:
     if not operator:
-        return "the cause is right; name the operator that takes most time by itself"
+        return said("no-operator")
     if operator in program.operators or any(
         operator.startswith(one) for one in program.operators if one == "Memcpy"
     ):
-        return ""
+        return None
     if f"aten::{operator}" in program.operators:
-        return (
-            f"the cause is right; write the operator by its full name in the trace: "
-            f"'aten::{operator}'"
-        )
+        return said("operator-short", name=f"'aten::{operator}'")
     if WRAPPERS.get(operator) in program.operators:
-        real = WRAPPERS[operator]
-        said = (
-            f"the cause is right, but {operator} only calls {real}, and its duration holds "
-            f"that of what it calls"
-        )
-        return f"{said}: sort by each operator's own time"
-    return (
-        f"the cause is right, but {operator} takes little time by itself: sort by each "
-        f"operator's own time, and name the first"
-    )
+        return said("operator-wrapper", operator=operator, real=WRAPPERS[operator])
+    return said("operator-wrong", operator=operator)

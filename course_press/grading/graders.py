@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
+from course_lib.book.text import languages
 from course_lib.core import known
 from course_press.grading import benchmark, diagnosis, ring
-from course_press.grading.verdict import Verdict
+from course_press.grading.verdict import Verdict, said
 
 __all__ = ["GRADERS", "Grading", "grade", "grading"]
 
@@ -51,6 +52,11 @@ def grading(folder: Path) -> Grading | None:
     if bool(found.answers) != (found.grader == "diagnosis"):
         needs = "needs" if not found.answers else "takes no"
         raise CourseError(f"{folder.name}/lab.toml: grader {found.grader!r} {needs} answers")
+    for name, program in found.answers.items():
+        if lacking := [lang for lang in languages() if not program.tells.get(lang)]:
+            raise CourseError(
+                f"{folder.name}/lab.toml: answers.{name}.tells has no text in {lacking[0]!r}"
+            )
     return found
 
 
@@ -72,6 +78,7 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     about = grading(folder)
     if about is None:
         labs = sorted(path.parent.name[:2] for path in folder.parent.glob("[0-9][0-9]-*/lab.toml"))
-        said = f"lab {folder.name.partition('-')[0]!r} has nothing to grade"
-        raise CourseError(f"{said}: choose from {', '.join(labs) or 'none'}")
+        lab = folder.name.partition("-")[0]
+        choice = labs or said("nothing")
+        raise CourseError(str(said("nothing-to-grade", lab=repr(lab), labs=choice)))
     return GRADERS[about.grader](file, about.answers)

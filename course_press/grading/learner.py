@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -33,6 +33,8 @@ import msgspec
 
 from course_lib import CourseError
 from course_press.grading.inside import frames
+from course_press.grading.inside.learner import MEMORY
+from course_press.grading.verdict import Amount, Said, said
 
 START = 120.0
 """Seconds for what is not the learner's: importing torch, on a busy computer."""
@@ -46,26 +48,52 @@ for name, path in paths.items():
 from course_press.grading.inside import warden
 getattr(warden, sys.argv[1])(*sys.argv[2:])
 """  # noqa: E501
+COMMON = ("no-function", "no-module", "no-package", "syntax", "memory", "crash")
+"""Kinds of failure that every grader names alike."""
 Message = TypeVar("Message")
 
 
 def existing(path: Path, name: str) -> Path:
     """The whole path of the file; raise where there is none, or it is not text."""
     if not path.is_file():
-        raise CourseError(f"path {str(path)!r} is not a file: give the path of your {name}")
+        raise CourseError(str(said("not-a-file", path=repr(str(path)), name=name)))
     try:
         path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CourseError(
-            f"path {str(path)!r} is not text in UTF-8 ({error.reason}): save it as UTF-8"
-        ) from None
+        wrong = said("not-text", path=repr(str(path)), reason=error.reason)
+        raise CourseError(str(wrong)) from None
     return path.resolve()
 
 
 class EndedError(Exception):
-    """A learner's process is at its end, or past its time, without having said what was asked; the
-    message says which.
+    """A learner's process is at its end, or past its time, without having said what was asked;
+    `said` says which.
     """
+
+    def __init__(self, why: Said) -> None:
+        super().__init__(why)
+        self.said = why
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """How a learner's code failed, as its process tells: a kind, a line of the file with its text,
+    and what Python says, or the name of what is missing.
+    """
+
+    kind: str = ""
+    line: int = 0
+    code: str = ""
+    what: str = ""
+
+    def said(self, call: str, keys: Mapping[str, str]) -> Said:
+        """Say it, with the keys that a grader has for kinds of its own."""
+        where = (
+            said("line", line=str(self.line), code=repr(self.code))
+            if self.line
+            else said("call", call=call)
+        )
+        key = keys.get(self.kind, self.kind if self.kind in COMMON else "crash")
+        return said(key, where=where, what=self.what, call=call, most=MEMORY >> 30)
 
 
 class Learner:
@@ -104,13 +132,11 @@ class Learner:
         except (EOFError, OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise EndedError(self.gone()) from None
 
-    def late(self) -> str:
+    def late(self) -> Said:
         """Say that its time is over, and where it stands."""
-        line = self.stands()
-        at = f", in line {line}" if line else ""
+        limit, line = Amount(self.limit, "s"), self.stands()
         return (
-            f"it did not end within {self.limit:g} s{at}: look for a loop whose condition "
-            f"never turns false"
+            said("late-in-line", limit=limit, line=str(line)) if line else said("late", limit=limit)
         )
 
     def stands(self, patience: float = 3.0) -> int:
@@ -124,28 +150,17 @@ class Learner:
                 return 0
             time.sleep(0.05)
 
-    def gone(self) -> str:
+    def gone(self) -> Said:
         """Say how it ended."""
         code, why = self.warden.ended(self.pid)
         if why:
-            return f"{why}, and was ended"
+            return why
         if code is None:
-            return (
-                "the process answered what nobody asked: take out what writes to files that "
-                "it did not open"
-            )
+            return said("unasked")
         if code < 0:
-            name = (
-                signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-            )
-            return (
-                f"the process was ended by {name} before it was done: look for what kills it, "
-                f"or takes too much memory"
-            )
-        return (
-            f"the process ended with exit status {code} before it was done: take out "
-            f"os._exit, and look for what kills it"
-        )
+            known = -code in signal.valid_signals()
+            return said("killed", signal=signal.Signals(-code).name if known else f"SIG{-code}")
+        return said("exited", status=str(code))
 
 
 class Warden:
@@ -159,11 +174,11 @@ class Warden:
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
         if sys.platform == "win32":
-            raise CourseError("grading needs Linux or macOS: on Windows run it in WSL")
+            raise CourseError(str(said("windows")))
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._files = contextlib.ExitStack()
         self._learners: list[Learner] = []
-        self._ended: dict[int, tuple[int, str]] = {}
+        self._ended: dict[int, tuple[int, Said | None]] = {}
         self._control, theirs = socket.socketpair()
         inside = str(Path(__file__).parent / "inside")
         with theirs:
@@ -244,7 +259,7 @@ class Warden:
         one.end = time.monotonic() + limit
         return one
 
-    def ended(self, pid: int, patience: float = 2.0) -> tuple[int | None, str]:
+    def ended(self, pid: int, patience: float = 2.0) -> tuple[int | None, Said | None]:
         """How a process ended: its exit code, and why it was ended if it was; None where it has
         not.
         """
@@ -252,23 +267,21 @@ class Warden:
         with contextlib.suppress(CourseError):
             while pid not in self._ended:
                 self._note(self._heard())
-        return self._ended.get(pid, (None, ""))
+        return self._ended.get(pid, (None, None))
 
     def _heard(self, wanted: str = "") -> dict[str, Any]:
         while True:
             try:
                 heard: dict[str, Any] = json.loads(frames.receive(self._control, self._end)[0])
             except (EOFError, OSError):
-                said = "the learner's process could not be started, or what watches it was ended"
-                raise CourseError(
-                    f"{said}: run it again, or on a computer that is less busy"
-                ) from None
+                raise CourseError(str(said("not-started"))) from None
             if not wanted or wanted in heard:
                 return heard
             self._note(heard)
 
     def _note(self, heard: dict[str, Any]) -> None:
-        self._ended[heard["ended"]] = heard["code"], heard["why"]
+        why = said(heard["why"][0], most=heard["why"][1]) if heard["why"] else None
+        self._ended[heard["ended"]] = heard["code"], why
 
 
 def _path() -> list[str]:

@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from course_lib import CourseError
-from course_press.grading.learner import EndedError, Learner, Warden
+from course_press.grading.learner import EndedError, Failure, Learner, Warden
+from course_press.grading.verdict import Said, Value, said
 
 WORLDS = (4, 3, 2)
 """Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs,
@@ -23,6 +24,16 @@ BASE = 16
 PER_RANK = 3
 STUCK = 1.0
 """Seconds without a message after which ranks that all wait are waiting for each other."""
+CALL = "ring_all_reduce(tensor)"
+FAILURES = {
+    "not-implemented": "not-implemented-ring",
+    "unsupported": "unsupported-ring",
+    "ready-made": "own-wrong",
+    "not-contiguous": "not-contiguous",
+    "no-such-rank": "no-such-rank",
+    "other-size": "other-size",
+}
+"""The sentences of failures that only a ring has."""
 MOST = 100
 """Times the message: a rank that sends more than that is ended."""
 
@@ -44,7 +55,7 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     counted: list[float] = []
     even: float = 0.0
     uneven: float | None = None
-    said_uneven: str = ""
+    said_uneven: Said | None = None
     sent: int = 0
     message: int = 0
     receivers: list[int] = []
@@ -56,7 +67,7 @@ class StoppedError(Exception):
     def __init__(
         self,
         *,
-        failed: dict[int, tuple[str, str]] | None = None,
+        failed: dict[int, tuple[str, Said]] | None = None,
         waiting: dict[int, int] | None = None,
     ) -> None:
         super().__init__()
@@ -75,8 +86,7 @@ class Told(msgspec.Struct):
     dtype: str = ""
     of: int = 0
     line: int = 0
-    failure: str = ""
-    said: str = ""
+    failure: Failure = Failure()
 
 
 class _Rank:
@@ -96,6 +106,7 @@ class _Rank:
         self.sent, self.receivers = 0, set[int]()
         self.ended: int = 0
         self.result = b""
+        self.unfit: Mapping[str, Value] = {}  # of what came last and did not fit
 
 
 class Ring:
@@ -158,23 +169,21 @@ class Ring:
             for rank in left
         }
 
-    def _failed(self, rank: _Rank, kind: str, said: str) -> StoppedError:
-        return StoppedError(failed={self.ranks.index(rank): (kind, said)})
+    def _failed(self, rank: _Rank, kind: str, why: Said) -> StoppedError:
+        return StoppedError(failed={self.ranks.index(rank): (kind, why)})
 
     def _take(self, number: int, rank: _Rank, told: Told, payload: bytes) -> None:
         if told.op == "failed":
-            raise self._failed(rank, told.failure, told.said)
+            why = told.failure.said(CALL, FAILURES)
+            more = {"other": told.failure.what, **rank.unfit}
+            raise self._failed(rank, told.failure.kind, said(why.key, **why.values, **more))
         if told.op == "done":
             rank.ended, rank.result = told.id, payload
         elif told.op == "send" and 0 <= told.to < len(self.ranks):
             rank.sent += len(payload)
             rank.receivers.add(told.to)
             if rank.sent > MOST * max(len(self.handed[0]) if self.handed else 0, 1000):
-                raise self._failed(
-                    rank,
-                    "crash",
-                    f"it sends more than {MOST} times the message: look for a loop that never ends",
-                )
+                raise self._failed(rank, "crash", said("endless", most=MOST))
             self.ranks[told.to].mail.append((number, told.id, told.dtype, payload))
             self._match(told.to)
         elif told.op == "receive":
@@ -184,7 +193,7 @@ class Ring:
             rank.waits[told.of] = told.line
             self._answer(rank)
         else:
-            raise self._failed(rank, "gone", "the process answered what nobody asked")
+            raise self._failed(rank, "gone", said("unasked"))
 
     def _match(self, number: int) -> None:
         """Give a rank what has come for it, in order."""
@@ -197,14 +206,14 @@ class Ring:
             del rank.open[id_]
             sender, sent, dtype, payload = found
             if len(payload) != wanted.bytes or dtype != wanted.dtype:
-                came, holds = f"{len(payload)} B of {dtype}", f"{wanted.bytes} B of {wanted.dtype}"
-                rank.done[id_] = (
-                    {
-                        "id": id_,
-                        "wrong": f"{came} came from rank {sender}, and the tensor holds {holds}",
-                    },
-                    b"",
-                )
+                rank.unfit = {
+                    "came": len(payload),
+                    "came_format": dtype,
+                    "sender": sender,
+                    "holds": wanted.bytes,
+                    "holds_format": wanted.dtype,
+                }
+                rank.done[id_] = {"id": id_, "unfit": True}, b""
             else:
                 rank.done[id_] = {"id": id_, "from": sender}, payload
             self._answer(rank)
@@ -237,9 +246,10 @@ def run(
     found: list[RankOutcome] = []
     with contextlib.nullcontext(warden) if warden else Warden(["torch"]) as warden:
         if why := warden.missing.get("torch"):
-            if "No module named 'torch'" in why:
-                why = "make labs, or pip install -e '.[torch]'"
-            raise CourseError(f"grading lab 01 needs torch: {why}")
+            absent = "No module named 'torch'" in why
+            raise CourseError(
+                str(said("needs-torch") if absent else said("broken-torch", what=why))
+            )
         for world in WORLDS:
             try:
                 found += _world(warden, path, world, limit)
@@ -271,8 +281,8 @@ def _world(warden: Warden, path: Path, world: int, limit: float) -> list[RankOut
     try:
         uneven = _errors(ring, 100 * world + 1)
     except StoppedError as stopped:
-        said = {rank: said for rank, (_, said) in stopped.failed.items()}
-        return [msgspec.structs.replace(one, said_uneven=said.get(one.rank, "")) for one in found]
+        whys = {rank: why for rank, (_, why) in stopped.failed.items()}
+        return [msgspec.structs.replace(one, said_uneven=whys.get(one.rank)) for one in found]
     return [
         msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)
     ]

@@ -184,4 +184,4 @@ def contents(shown: np.ndarray) -> str:
     values, counts = np.unique(shown, return_counts=True)
     if len(values) == 1:
         return {0.0: "zeros", 1.0: "ones"}.get(float(values[0]), "constant")
-    return "mostly one value" if counts.max() > counts.sum() / 2 else "varied"
+    return "mostly-one" if counts.max() > counts.sum() / 2 else "varied"

@@ -1,8 +1,49 @@
-"""What a grader says."""
+"""What a grader says: the key of a sentence and what it leaves open, put into words when shown.
+
+The sentences are in `messages.<language>.toml`, so one grading can be read in every language.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Verdict"]
+from course_lib import n
+from course_lib.book.text import language
+from course_lib.core import known
+
+__all__ = ["Amount", "Said", "Verdict", "said"]
+
+
+class Amount(NamedTuple):
+    """A number that a sentence leaves open: `n` writes it as the language does."""
+
+    value: float
+    unit: str = ""
+    digits: int | None = None
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A sentence, or a part of one, by its key; `str` of it is in the language of the moment.
+
+    Attributes
+    ----------
+    key : of `messages.<language>.toml`.
+    values : what it leaves open: numbers; texts of no language, code and what Python says; others
+        of its kind; several of either; and texts by language.
+    """
+
+    key: str
+    values: Mapping[str, "Value"]
+
+    def __str__(self) -> str:
+        written = {name: _written(value) for name, value in self.values.items()}
+        return _texts(language())[self.key].format(**written)
+
+
+Value = str | float | Amount | Said | Sequence[Said | str] | Mapping[str, str]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -10,4 +51,46 @@ class Verdict(msgspec.Struct, frozen=True):
 
     criterion: str
     passed: bool
-    said: str
+    why: Said
+
+    @property
+    def said(self) -> str:
+        """What it says, in the language of the moment."""
+        return str(self.why)
+
+    @property
+    def title(self) -> str:
+        """What the criterion is called there; the letter of a patient stays."""
+        return _texts(language()).get(f"criterion-{self.criterion}", self.criterion)
+
+
+def said(key: str, /, **values: Value) -> Said:
+    """A sentence of the graders.
+
+    Parameters
+    ----------
+    key : of `messages.<language>.toml`.
+    **values : what it leaves open.
+
+    Examples
+    --------
+    >>> print(said("flops-wrong", given=6750.0, size=15, wanted=3375))
+    flops is 6,750 at n = 15, and 2*n^3 is 3,375
+    """
+    return Said(known("key", key, _texts("en")), values)
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, str | Said):
+        return str(value)
+    if isinstance(value, Amount):
+        return n(value.value, value.unit, digits=value.digits)
+    if isinstance(value, Mapping):
+        return value[language()]
+    return ", ".join(map(str, value)) if isinstance(value, Sequence) else n(value)
+
+
+@cache
+def _texts(lang: str) -> Mapping[str, str]:
+    file = Path(__file__).with_name(f"messages.{lang}.toml")
+    return msgspec.toml.decode(file.read_bytes(), type=dict[str, str])

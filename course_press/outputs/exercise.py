@@ -6,14 +6,12 @@ from html import escape
 from typing import Any
 
 from course_lib import t
-from course_lib.book.exercises import Form, capital, phrases
+from course_lib.book.exercises import Form, capital, phrases, wrong_unit
 from course_lib.book.text import UNITS, language, page_grammar
+from course_press.outputs.written import number_marks
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
 """The space between a number and its unit, or between its thousands: no line ends there."""
-
-_UNITS = {"": "-number", "%": "-percent", "×": "-ratio"}
-"""What the page asks for in words where the answer has no unit in front of which a prefix goes."""
 
 
 def html(form: Form) -> str:
@@ -34,6 +32,7 @@ def html(form: Form) -> str:
 <form hidden><label for="{name}-answer">{escape(phrases()["yours"])}{unit}</label>
 <input id="{name}-answer" type="text" autocomplete="off" autocapitalize="off" spellcheck="false"
  aria-describedby="{name}-example">
+<output class="exercise-read" for="{name}-answer"></output>
 <button type="submit">{escape(capital(t("check-answer")))}</button>
 <small id="{name}-example">{escape(phrases()["example"])}</small></form>
 <p class="exercise-said" role="status"></p>
@@ -47,10 +46,10 @@ def payload(form: Form) -> dict[str, Any]:
     number and every text.
     """
     one, said = form.variant, phrases()
-    fixed = "right close wrong unreadable read-as progress export clear sure cleared file"
+    fixed = "right close wrong thousand percent done unreadable read-as progress export clear sure"
+    fixed += " cleared file"
     shown = {
         "answer": one.shown_answer,
-        "unit": one.exercise.unit,
         "right": "{right}",
         "all": "{all}",
         "read": "{read}",
@@ -61,10 +60,13 @@ def payload(form: Form) -> dict[str, Any]:
         "right": one.right,
         "near": one.near,
         "groups": [[group.low, group.high, one.explained(group)] for group in one.groups],
+        "slips": one.slips,
+        "unit": one.exercise.unit,
         "units": UNITS[one.exercise.unit],
+        **number_marks(),
         **page_grammar(language()),
         "said": {name: said[name].format(**shown) for name in fixed.split()}
-        | {"unit": said[f"unit{_UNITS.get(one.exercise.unit, '')}"].format(**shown)},
+        | {"unit": wrong_unit(one.exercise.unit)},
     }
 
 

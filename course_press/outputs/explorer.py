@@ -5,33 +5,35 @@ what `explore.html` needs to show any other.
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from course_lib import CourseError, t
-from course_lib.book.explore import NONE, ChartLayer, Explorer, Field, TableRow, ranges
-from course_lib.book.plot import INK, LINES, MUTED
-from course_lib.book.text import PREFIXED, language, marks
+from course_lib.book.explore import ChartLayer, Explorer, Field, Roofline, TableRow, ranges
+from course_lib.book.plot import LINES
+from course_lib.book.text import PREFIXED
+from course_press.outputs import roofline
 from course_press.outputs.figure import page_svg
+from course_press.outputs.written import number_marks, tool_words
+
+_UNIT = re.compile(r"\((.+)\)$")
 
 
 def html(explorer: Explorer) -> str:
     """An element of a page: controls, the picture and the table of the first state, and the table
     of all.
     """
-    state, plot, data = explorer.state(), explorer.plot(), payload(explorer)
+    state, plot = explorer.state(), explorer.plot()
+    grabbed = explorer if isinstance(explorer, Roofline) else None
+    data = page_data(explorer)
     id_ = element_id(explorer, data)
-    mark = marks(language())
-    locale = {
-        "decimal": mark.decimal,
-        "thousands": mark.thousands.replace(" ", "\u00a0"),
-        "grouping": [3],
-        "currency": ["", ""],
-    }
-    data = {**data, "locale": locale, "spec": chart(explorer)}
+    kind, told, sliders = "", "", ""
+    if grabbed:
+        kind, told = ' data-kind="roofline"', roofline.told(grabbed)
+        sliders = roofline.sliders(id_)
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     rows = [
         _row(explorer, row, place, i)
@@ -41,12 +43,13 @@ def html(explorer: Explorer) -> str:
     head = "".join(
         f'<th scope="col">{escape(word)}</th>' if word else "<td></td>" for word in explorer.head
     )
-    controls = "".join(_control(explorer, name, id_) for name in explorer.controls)
+    controls = sliders + "".join(_control(explorer, name, id_) for name in explorer.controls)
+    fields = f'<fieldset class="explorer-controls">{controls}</fieldset>'
+    figure = f'<div class="explorer-figure">{page_svg(plot)}{page_svg(plot, narrow=True)}</div>'
     return "\n".join(
         [
-            f'<div class="explorer" id="{id_}">',
-            f'<fieldset class="explorer-controls">{controls}</fieldset>',
-            f'<div class="explorer-figure">{page_svg(plot)}{page_svg(plot, narrow=True)}</div>',
+            f'<div class="explorer" id="{id_}"{kind}>',
+            *((figure, told, fields) if told else (fields, figure)),
             # Quarto would read the table and write it anew, without the colours.
             '<div class="explorer-rows"><table data-quarto-disable-processing="true">',
             *([f"<thead><tr>{head}</tr></thead>"] if head else []),
@@ -58,21 +61,37 @@ def html(explorer: Explorer) -> str:
     )
 
 
+def page_data(explorer: Explorer) -> dict[str, Any]:
+    """What stands on the page for its script to read."""
+    if isinstance(explorer, Roofline):
+        return roofline.payload(explorer) | _choices(explorer)
+    return payload(explorer)
+
+
 def payload(explorer: Explorer) -> dict[str, Any]:
     """What a page needs to show any state: controls, table, layers, rows. Numbers have the three
     digits that are shown.
     """
     axes = explorer.axes
     return {
+        **_choices(explorer),
+        **_axes(explorer),
+        "words": tool_words(),
+        "tones": len(LINES),
         "texts": {name: list(texts) for name in axes if (texts := explorer.texts(name))},
-        "start": explorer.state(),
         "sizes": {name: len(axis.values) for name, axis in axes.items() if not axis.of},
         "fields": {name: _pack(one) for name, one in explorer.fields.items()},
         "layers": [_as_data(layer) for layer in explorer.layers],
         "rows": [_as_data(row) for row in explorer.rows],
-        "prefixed": PREFIXED,
-        "none": NONE,
-        "never": t("never"),
+    }
+
+
+def _choices(explorer: Explorer) -> dict[str, Any]:
+    """What every explorer gives its page: what can be chosen, by name, and how numbers look."""
+    return {
+        "keys": {name: [str(one) for one in explorer.values(name)] for name in explorer.controls},
+        "start": explorer.state(),
+        **number_marks(),
     }
 
 
@@ -125,105 +144,13 @@ def _as_data(shown: ChartLayer | TableRow) -> dict[str, Any]:
     }
 
 
-def chart(explorer: Explorer) -> dict[str, Any]:
-    """The figure as a Vega-Lite specification over empty tables, one for each kind of mark: a page
-    fills them in.
-
-    Colours are the page's own, as CSS variables, so that a figure follows a light or a dark scheme.
-    """
-    try:
-        import altair as alt
-    except ImportError:
-        raise CourseError("explorers on pages need Altair: pip install -e '.[explore]'") from None
-    tones = [f"var(--fig-{i}, {color})" for i, color in enumerate(LINES, 1)]
-    (x, y) = (
-        axis(
-            f"{name}:Q",
-            title=label,
-            scale=alt.Scale(type="log", domain=list(span), nice=False),
-            axis=_ticks(alt, label, span),
-        )
-        for axis, name, label, span in zip(
-            (alt.X, alt.Y),
-            "xy",
-            (explorer.x_label, explorer.y_label),
-            ranges(explorer),
-            strict=True,
-        )
-    )
-    color = alt.Color(
-        "c:O", legend=None, scale=alt.Scale(domain=list(range(len(tones))), range=tones)
-    )
-    at: dict[str, dict[str, Any]] = {
-        "line": {"x": x, "y": y, "color": color, "detail": "s:N", "order": "x:Q"},
-        "dot": {"x": x, "y": y, "color": color},
-        "rule": {"x": x, "color": color},
-        "level": {"y": y, "color": color},
+def _axes(explorer: Explorer) -> dict[str, Any]:
+    """What the plot's axes are called, span and count."""
+    labels = (explorer.x_label, explorer.y_label)
+    return {
+        name: {"label": label, "range": span, "unit": (_UNIT.findall(label) or [""])[0]}
+        for name, label, span in zip("xy", labels, ranges(explorer), strict=True)
     }
-    made = {
-        "rule": lambda base: base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5),
-        "level": lambda base: base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5),
-        "line": lambda base: base.mark_line(strokeWidth=2.2, clip=True, interpolate="linear"),
-        "dash": lambda base: base.mark_line(strokeWidth=2.2, clip=True, strokeDash=[6, 4]),
-        "turn": lambda base: base.mark_point(shape="diamond", size=130, strokeWidth=1.8, clip=True),
-        "dot": lambda base: base.mark_point(filled=True, size=110, opacity=1, clip=True),
-    }
-    kinds = [kind for kind in made if any(layer.mark == kind for layer in explorer.layers)]
-    layers: list[Any] = []
-    for kind in kinds:
-        base = alt.Chart(alt.NamedData(kind))
-        where = at[{"dash": "line", "turn": "dot"}.get(kind, kind)]
-        layers.append(made[kind](base).encode(**where))
-        if kind == "rule":
-            layers.append(
-                base.mark_text(align="left", dx=5, fontWeight="bold").encode(
-                    text="k:N", y=alt.value(12), **where
-                )
-            )
-        if kind == "level":
-            # Odd colours are named above at the left and even ones below at the right: two levels
-            # may be the same.
-            for side, odd, at_x, dy in (("left", 1, 0, -8), ("right", 0, "width", 10)):
-                given: Any = {"align": side, "dy": dy, "fontWeight": "bold"}
-                named = base.transform_filter(f"datum.c % 2 == {odd}").mark_text(**given)
-                layers.append(named.encode(text="k:N", x=alt.value(at_x), **where))
-    grid = {
-        "gridColor": f"var(--fig-grid, {MUTED})",
-        "domainColor": f"var(--fig-muted, {MUTED})",
-        "tickColor": f"var(--fig-muted, {MUTED})",
-        "labelColor": f"var(--fig-ink, {INK})",
-        "titleColor": f"var(--fig-ink, {INK})",
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelFlush": True,
-    }
-    whole = alt.layer(*layers).properties(
-        background="transparent", autosize=alt.AutoSizeParams(type="fit", contains="padding")
-    )
-    spec: dict[str, Any] = (
-        whole.configure(font="system-ui, sans-serif", aria=False)
-        .configure_axis(**grid)
-        .configure_view(stroke=None)
-        .to_dict()
-    )
-    spec.pop("datasets", None)
-    return spec
-
-
-def _ticks(alt: Any, label: str, span: tuple[float, float]) -> Any:
-    """Ticks at powers of ten, and between them where there are few."""
-    low, high = np.log10(span)
-    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    steps = (1, 2, 5) if high - low < 3.5 else (1,)
-    values = [
-        step * 10.0**power
-        for power in powers
-        for step in steps
-        if span[0] <= step * 10.0**power <= span[1]
-    ]
-    # With an SI prefix, "3.4P", where the title is a unit that takes one.
-    return alt.Axis(values=values, format="~s" if label.endswith(("(FLOP/s)", "(s)")) else ",~r")
 
 
 def _control(explorer: Explorer, name: str, id_: str) -> str:

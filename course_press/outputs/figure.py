@@ -14,7 +14,8 @@ _TOKENS = {
     **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
 }
 _DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
-_DOT_STYLE = re.compile(r' style="([^"]*)"')
+_LOOK = re.compile(r'<use xlink:href="#([^"]+)"[^>]*?(?: style="([^"]*)")?/>')
+_PLACE = re.compile(r' x="([^"]+)" y="([^"]+)"')
 
 
 def html(shown: Plot | Diagram) -> str:
@@ -38,15 +39,12 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     svg = svg.replace(
         "<svg ", f'<svg class="{size}" style="stroke-linejoin: round; stroke-linecap: butt" ', 1
     )
-    # A hundredth of a point is seen by nobody, nor a tenth of a dot's; the rest of the digits
-    # would be half of the page.
-    svg = re.sub(
-        r"<use [^>]*>",
-        lambda tag: re.sub(r"(\.\d)\d+", r"\1", tag[0]),
-        re.sub(r"\n\s+<", "\n<", svg),
-    )
+    # A hundredth of a point is seen by nobody, nor a turn by no angle; the rest of the digits would
+    # be half of the page.
+    svg = re.sub(r"\n\s+<", "\n<", svg)
+    svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
-    svg = _DOTS.sub(_share_style, svg)
+    svg = _DOTS.sub(lambda dots: _as_path(dots, svg), svg)
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
     svg = re.sub(r'(<svg [^>]*?) height="[\d.]+pt"', r"\1", svg)
@@ -70,10 +68,27 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     )
 
 
-def _share_style(dots: re.Match[str]) -> str:
-    """Many dots of one style say it once."""
+def _as_path(dots: re.Match[str], svg: str) -> str:
+    """Many dots of one shape and style as one path that has the shape at each of its points: a page
+    with thousands of elements is slow to lay out.
+    """
     given, inside = dots.groups()
-    styles = set(_DOT_STYLE.findall(inside))
-    if len(styles) != 1 or "style=" in given:
+    looks = set(_LOOK.findall(inside))
+    if len(looks) != 1:
         return dots[0]
-    return f'<g{given} style="{styles.pop()}">{_DOT_STYLE.sub("", inside)}</g>'
+    ((shape, style),) = looks
+    drawn = re.search(rf'<path id="{re.escape(shape)}" (d="[^"]*" style=")', svg)
+    if not drawn:
+        return dots[0]
+    # A tenth of a point is seen by nobody where the eye reads a cloud.
+    places = " ".join(f"{float(x):.1f} {float(y):.1f}" for x, y in _PLACE.findall(inside))
+    return (
+        f'<marker id="{shape}-dots" overflow="visible" markerUnits="userSpaceOnUse">'
+        f'<path {drawn[1]}{style + "; " if style else ""}{_rest(svg, drawn.end())}"/></marker>'
+        f'<g{given}><path d="M{places}" style="fill: none; stroke: none; '
+        f'marker: url(#{shape}-dots)"/></g>'
+    )
+
+
+def _rest(svg: str, start: int) -> str:
+    return svg[start : svg.index('"', start)]

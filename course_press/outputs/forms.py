@@ -9,12 +9,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from course_lib.book.exercises import Form
+from course_lib.book.exercises import Form, Parity, Question
 from course_lib.book.explore import Explorer
+from course_lib.book.moving import Moving
 from course_lib.book.plot import Diagram, Plot
 from course_lib.book.tables import ChipTables, Downloads
 from course_lib.book.text import Shown, Table
-from course_press.outputs import exercise, explorer, figure, tables
+from course_press.outputs import exercise, explorer, figure, moving, prediction, tables
 
 FORMS = "application/vnd.course.forms+json"
 """The MIME type of a bundle of bundles, one for each form."""
@@ -32,8 +33,14 @@ def site(shown: Shown) -> dict[str, Any]:
     match shown:
         case Explorer():
             return html_block(explorer.html(shown))
+        case Moving():
+            return html_block(moving.html(shown))
         case Form():
             return html_block(exercise.html(shown))
+        case Question():
+            return html_block(prediction.html(shown))
+        case Parity():
+            return html_block(prediction.parity_html(shown))
         case Plot() | Diagram():
             return html_block(figure.html(shown))
         case Table() | ChipTables() | Downloads():

@@ -1,11 +1,16 @@
 """Tables with links between their cells, places that links lead to, cards and files to keep."""
 
 import base64
+import re
 from collections.abc import Sequence
 from html import escape
 
 from course_lib.book.tables import Cards, ChipTables, Downloads
-from course_lib.book.text import Markdown, Span, Table
+from course_lib.book.text import Markdown, Span, Table, language, marks, plain
+
+_UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?(?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B")
+_POINT, _DIGIT = "&#8200;", "&#8199;"
+"""Spaces as wide as a decimal point and as a digit."""
 
 
 def markdown(shown: Table | ChipTables | Downloads) -> str:
@@ -20,7 +25,46 @@ def markdown(shown: Table | ChipTables | Downloads) -> str:
                 for name, place, one in shown.chips
             )
         )
-    return _cards(_table(shown)) if isinstance(shown, Cards) else _table(shown)
+    return _cards(_table(shown)) if isinstance(shown, Cards) else _table(_set(shown))
+
+
+def _set(shown: Table) -> Table:
+    """A table as printers set it: numbers stand with their points one below the other, and a unit
+    that all of a column share stands in its head.
+    """
+    header, columns = list(shown.header), [list(column) for column in zip(*shown.rows, strict=True)]
+    for at, column in enumerate(columns):
+        if shown.align[at] == "r" and not any(isinstance(cell, Markdown) for cell in column):
+            header[at], columns[at] = _column(header[at], column)
+    return Table(header, list(zip(*columns, strict=True)), shown.align)
+
+
+def _column(head: str, cells: list[str]) -> tuple[str, list[str]]:
+    mark = marks(language())
+    number = re.compile(
+        rf"\D{{0,2}}\d{{1,3}}(?:[{mark.thousands}\u00a0 ]\d{{3}})*\d*"
+        rf"(?:{re.escape(mark.decimal)}(\d+))?(?:([ \u00a0]?)([^\d\s]\S*))?"
+    )
+    read = {cell: found for cell in cells if (found := number.fullmatch(cell))}
+    units = {found[3] for found in read.values()}
+    if len(units) != 1 or len(cells) < 2:
+        return head, cells
+    unit = units.pop()
+    shared = unit and _UNIT.fullmatch(unit) and all(cell in read or not cell for cell in cells)
+    shown = {cell: cell for cell in read}
+    if shared and "(" not in head:
+        head = plain(head, f" ({unit})")
+        shown = {cell: cell[: found.start(2)] for cell, found in read.items()}
+    places = {cell: len(found[1] or "") for cell, found in read.items()}
+    most = max(places.values())
+
+    def padded(cell: str) -> str:
+        if cell not in read or places[cell] == most:
+            return shown.get(cell, cell)
+        gap = _DIGIT * (most - places[cell]) + ("" if places[cell] else _POINT)
+        return Markdown(plain(shown[cell]) + gap)
+
+    return head, list(map(padded, cells))
 
 
 def _table(shown: Table) -> str:

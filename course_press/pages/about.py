@@ -52,6 +52,11 @@ def url(chapter: Chapter) -> str:
     return PurePosixPath(chapter.path).with_suffix(".html").as_posix()
 
 
+def card(chapter: Chapter) -> str:
+    """Where the picture of a page that a shared link shows stands in the site of its language."""
+    return f"cards/{chapter.path.stem}.png"
+
+
 def notebook(chapter: Chapter) -> str:
     """Where a page's notebook stands, in the repository and in the site of its language alike."""
     return f"notebooks/{chapter.path.parent.name}/{chapter.path.stem}.ipynb"

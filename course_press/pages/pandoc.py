@@ -2,6 +2,7 @@
 filters.
 """
 
+import base64
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from course_lib.book.text import words
 from course_lib.specs import DATA
 from course_press.outputs import form
+from course_press.pages.share import first_picture
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.kernels import LOCALE
 from course_press.run.pool import do_jobs
@@ -30,7 +32,7 @@ from course_press.source.labels import label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SHARED = {
-    True: ("course.lua", "book.lua", "references.lua"),
+    True: ("course.lua", "book.lua", "references.lua", "maths.lua"),
     False: ("course.lua", "references.lua"),
 }
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the
@@ -40,6 +42,13 @@ TIMEOUT = 120
 """Seconds after which pandoc is taken to hang; a page takes it less than one."""
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 _SPLIT = "<!-- course-data -->"
+_CODE_LINES = re.compile(
+    r'<a href="#cb[\d-]+" aria-hidden="true" tabindex="-1"></a>'
+    r'|(?<=<div class="sourceCode") id="cb\d+"|(?<=<span) id="cb[\d-]+"'
+)
+"""Pandoc's names of every line of code, which nothing leads to: a twentieth of what a long page
+weighs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class PrintedPage:
     chapter: Chapter
     body: str
     data: Mapping[str, Any]
+    picture: tuple[int, bytes] | None = None
+    """The place of its first figure that can be drawn without a browser, and that as PNG."""
 
     @property
     def url(self) -> str:
@@ -56,10 +67,34 @@ class PrintedPage:
         return str(PurePosixPath(self.chapter.path).with_suffix(".html"))
 
 
+class _Lean(FileSystemLoader):
+    """Scripts that pages hold, without the comments and the indentation that only their readers
+    here need.
+    """
+
+    def get_source(self, environment: Environment, template: str) -> Any:
+        text, *rest = super().get_source(environment, template)
+        return (lean(text) if template.endswith(".html") else text), *rest
+
+
+def lean(text: str) -> str:
+    r"""A script or a style sheet without the comments and the indentation that only its readers
+    here need.
+
+    Examples
+    --------
+    >>> lean("/* Why. */\n  a { }\n  // Why.\n  b();  // why\n")
+    'a { }\nb();\n'
+    """
+    text = re.sub(r"(?s)^[ \t]*/\*.*?\*/\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?m)^[ \t]*(?://.*)?\n?", "", text)
+    return re.sub(r"(?m)[ \t]+// .*$", "", text)
+
+
 def templates() -> Environment:
     """The templates of pages; a name that a page does not give is an error."""
     return Environment(
-        loader=FileSystemLoader(ASSETS),
+        loader=_Lean(ASSETS),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -193,7 +228,11 @@ def print_page(
             raise line_with(chapter, image).error(f"image {image} lies outside the book's folder")
         if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
-    return PrintedPage(chapter, stored["body"], stored["data"])
+    body = _CODE_LINES.sub("", stored["body"])
+    drawn = first_picture(outputs_by_cell(chapter, ran, "notebook"))
+    return PrintedPage(
+        chapter, body, stored["data"], drawn and (drawn[0], base64.b64decode(drawn[1]))
+    )
 
 
 def _read_by_pandoc(book: Book) -> Iterator[Path]:

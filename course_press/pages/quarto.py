@@ -82,7 +82,7 @@ def build(
                 )
             add_facts(book_in(lang), stage / lang)
             link_downloads(book_in(lang), stage, out)
-        put_in_place(book_in(every[0]), every, langs, stage, out)
+        put_in_place(book_in(every[0]), every, stage, out)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
 
 

@@ -2,8 +2,8 @@
 finds in them.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,16 @@ from markupsafe import Markup
 
 from course_lib.book.text import words
 from course_press.check import parity
-from course_press.outputs import vega as explorers
-from course_press.pages import about, csp
+from course_press.pages import about, csp, finder, share
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
 from course_press.source.book import Book, Part
+
+_SHARED = re.compile(
+    r'<script type="application/json" class="guess-shared">(.*?)</script>', re.DOTALL
+)
+"""What each prediction of a language holds alike: pages of ours have it in a file."""
 
 
 class Renderer:
@@ -29,6 +33,7 @@ class Renderer:
     source : the English that it translates, or is.
     langs : the languages of the site.
     downloads : what the cover links to.
+    cards : the names of the pages of which there is a picture to share.
     """
 
     def __init__(
@@ -38,10 +43,14 @@ class Renderer:
         pages: Sequence[PrintedPage],
         langs: Sequence[str],
         downloads: Sequence[Mapping[str, str]],
+        cards: Collection[str] = (),
     ) -> None:
         self.book, self.pages, self.langs, self.downloads = book, pages, langs, downloads
+        self.cards = cards
         labels = labels_of(pages)
-        self.bodies = {page.url: fill_references(page, labels) for page in pages}
+        bodies = {page.url: fill_references(page, labels) for page in pages}
+        self.shared = next(filter(None, map(_SHARED.search, bodies.values())), None)
+        self.bodies = {url: _SHARED.sub("", body) for url, body in bodies.items()}
         self.stale = _stale(book, source)
         self.template = templates().get_template("page.html.j2")
 
@@ -53,18 +62,32 @@ class Renderer:
 
     def search_index(self) -> str:
         """The script that holds what the search looks through."""
-        index = {
-            "pages": [
-                {
-                    "url": page.url,
-                    "title": page.chapter.title,
-                    "number": str(page.chapter.number or ""),
-                    "sections": sections(self.bodies[page.url]),
-                }
-                for page in self.pages
-            ]
-        }
-        return f"window.COURSE_SEARCH = {json.dumps(index, ensure_ascii=False)};\n"
+        return finder.script(self._results())
+
+    def _results(self) -> Iterator[dict[str, str]]:
+        others = words(self.book.lang, "also")
+        for page in self.pages:
+            title = page.chapter.title
+            for found in sections(self.bodies[page.url]):
+                one = {**found, "title": found["title"] or title, "page": title}
+                if found["id"].startswith("term-"):
+                    others_here = others.get(f"also-{found['id'].removeprefix('term-')}", "")
+                    one |= {
+                        "label": title,
+                        "also": f"{found.get('also', '')} {others_here}".strip(),
+                    }
+                anchor = one.pop("id")
+                yield {**one, "url": f"{page.url}#{anchor}" if anchor else page.url}
+
+    def predictions(self) -> str:
+        """The script that asks for predictions, with what all of them share; nothing where the book
+        has none.
+        """
+        if not self.shared:
+            return ""
+        script = self.template.environment.get_template("predict.html").render()
+        script = script.replace("<script>", "").replace("</script>", "").strip()
+        return f"window.coursePredictions = {self.shared[1]};\n{script}\n"
 
 
 def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
@@ -108,7 +131,10 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "math": "<math" in page.body,
             "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
             "exercises": 'class="exercise"' in page.body,
-            "explorers": explorers.EXPLORER in page.body,
+            "predictions": any(f'class="{name}"' in page.body for name in ("guess", "guesses")),
+            "explorers": 'class="explorer"' in page.body,
+            "moving": 'class="moving"' in page.body,
+            "folded": '<details class="cell-code">' in page.body,
             "path": page.url,
             "body": Markup(renderer.bodies[page.url]),  # noqa: S704 - pandoc's own output
             "toc": _nested(page.data["toc"]),
@@ -136,6 +162,10 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
         if site
         else [],
         "canonical": f"{site}/{book.lang}/{page.url}" if site else None,
+        "card": f"{site}/{book.lang}/{about.card(page.chapter)}"
+        if site and page.chapter.path.stem in renderer.cards
+        else None,
+        "card_size": share.SIZE,
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),

@@ -1,5 +1,5 @@
-"""What a page says under each heading, as plain text for the search: read from the page as printed,
-formulas too.
+"""What a page says under each heading, and in each term, caption and exercise, as plain text for
+the search: read from the page as printed, formulas too.
 """
 
 import re
@@ -18,8 +18,10 @@ LEFT_OUT_CLASSES = {
     "anchor",
     "header-section-number",
     "equation-number",
-    "exercise",
+    "exercise-said",
     "explorer",
+    "guess",
+    "guesses",
     "references",
 }
 BLOCKS = {
@@ -43,21 +45,32 @@ SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 
 def sections(body: str) -> list[dict[str, str]]:
-    """The id, title and text of each part of a page down to the third level; what stands before the
-    first heading has no id.
+    """The id, title and text of each part of a page: what stands under a heading down to the third
+    level, or before the first, without an id; and apart from it, with a label that says what they
+    are, the captions, the exercises and the terms of the glossary, these also by their other names.
 
     Examples
     --------
     >>> sections('<p>Open.</p><section id="a"><h2>A</h2><p>So <code>x</code>.</p></section>')
     [{'id': '', 'title': '', 'text': 'Open.'}, {'id': 'a', 'title': 'A', 'text': 'So x.'}]
+    >>> sections('<figure id="fig-a" class="float"><figcaption><span class="caption-label">Figure 1'
+    ... '</span> A line. It bends.</figcaption></figure>')
+    [{'id': 'fig-a', 'title': 'A line.', 'text': 'It bends.', 'label': 'Figure 1'}]
     """
     reader = _Reader()
     reader.read(html.fragment_fromstring(body, create_parent="main"))
-    found = [
-        {"id": one.id, "title": _joined(one.title), "text": _joined(one.text)}
-        for one in reader.found
-    ]
-    return [one for one in found if one["title"] or one["text"]]
+    return [one for one in map(_as_found, reader.found) if one["title"] or one["text"]]
+
+
+def _as_found(part: "_Part") -> dict[str, str]:
+    title, text, label, also = map(_joined, (part.title, part.text, part.label, part.also))
+    if label and not title:
+        # The finding stands in a caption's first sentence.
+        title, text = re.fullmatch(r"(.*?[.!?](?= |$)|.*) ?(.*)", text).groups()  # type: ignore[union-attr]
+    elif part.kind == "exercise":
+        label, _, title = title.partition(": ")
+    one = {"id": part.id, "title": title, "text": text}
+    return one | ({"label": label} if label else {}) | ({"also": also} if also else {})
 
 
 def _joined(pieces: list[str]) -> str:
@@ -68,14 +81,17 @@ def _joined(pieces: list[str]) -> str:
 @dataclass
 class _Part:
     id: str
+    kind: str = ""
     title: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+    label: list[str] = field(default_factory=list)
+    also: list[str] = field(default_factory=list)
 
 
 class _Reader:
     def __init__(self) -> None:
         self.found = [_Part("")]
-        self.in_title = False
+        self.part, self.into = self.found[0], "text"
 
     def read(self, element: Any, section: str = "") -> None:
         """Read an element that stands in a section, but not what follows it."""
@@ -86,20 +102,49 @@ class _Reader:
         self._say(gap)
         if element.tag not in LEFT_OUT and LEFT_OUT_CLASSES.isdisjoint(element.classes):
             section = element.get("id", "") if element.tag == "section" else section
-            if is_title := element.tag in ("h2", "h3"):
-                self.found.append(_Part(element.get("id") or section))
-                self.in_title = True
+            before = self.part, self.into
+            self._turn(element, section)
             self._say(element.text)
             for child in element:
                 if isinstance(child.tag, str):  # no comment
                     self.read(child, section)
                 self._say(child.tail)
-            self.in_title = self.in_title and not is_title
+            # What follows a heading is said under it; what follows anything else is not part of it.
+            self.part = self.part if element.tag in ("h2", "h3") else before[0]
+            self.into = before[1]
         self._say(gap)
 
+    def _turn(self, element: Any, section: str) -> None:
+        """Let what an element says go where it belongs."""
+        above, classes = element.getparent(), element.classes
+        if element.tag in ("h2", "h3"):
+            self._open(_Part(element.get("id") or section), "title")
+        elif element.tag == "figcaption" and above is not None and above.get("id"):
+            self._open(_Part(above.get("id"), "caption"))
+        elif "exercise" in classes:
+            self._open(_Part(element.get("id", ""), "exercise"))
+        elif element.tag == "tr" and (ids := element.xpath(".//@id[starts-with(., 'term-')]")):
+            self._open(_Part(ids[0], "term"), "title")
+        elif self.part.kind == "exercise" and element.tag == "details":
+            # Hints and solutions are not to be found before they are asked for.
+            self.part = _Part("")
+        elif "exercise-title" in classes:
+            self.into = "title"
+        elif "caption-label" in classes:
+            self.into = "label"
+        elif self.part.kind == "term" and element.tag == "td" and above.index(element):
+            self.into = "text"
+        elif self.part.kind == "term" and element.get("lang"):
+            self.into = "also"
+        elif self.into == "also" and element.tag == "em":
+            self.part = _Part("")  # the name of the other language
+
+    def _open(self, part: _Part, into: str = "text") -> None:
+        self.found.append(part)
+        self.part, self.into = part, into
+
     def _say(self, text: str | None) -> None:
-        part = self.found[-1]
-        (part.title if self.in_title else part.text).append(text or "")
+        getattr(self.part, self.into).append(text or "")
 
 
 def plain(formula: ElementTree.Element) -> str:

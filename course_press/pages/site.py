@@ -3,7 +3,7 @@
 import base64
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.check import parity
-from course_press.outputs import vega as explorers
-from course_press.pages import about, csp
-from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates
+from course_press.pages import about, csp, share
+from course_press.pages.pandoc import ASSETS, PrintedPage, lean, print_pages, templates
 from course_press.pages.references import check_links
 from course_press.pages.render import Renderer
 from course_press.source.book import Book, languages, metadata, read_book
 from course_press.source.files import put, staged, swap_in
 
+_DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
+_LONG = 20_000
+"""Characters of data that stand in a page itself."""
 MARKER = ".course-site"
 """A file in every built site, there before all else of it: a folder without it is never
 replaced.
@@ -55,10 +57,13 @@ def build(
     every = every_language(root, langs, out)
     with staged(out, MARKER) as stage:
         books = [book_in(lang) for lang in langs]
-        for book, pages in zip(books, print_pages(books, say=say), strict=True):
+        printed = dict(zip(langs, print_pages(books, say=say), strict=True))
+        for book, pages in zip(books, printed.values(), strict=True):
             source = book if book.lang == parity.SOURCE else book_in(parity.SOURCE)
-            _write_pages(Renderer(book, source, pages, every, about.downloads(book, out)), stage)
-        put_in_place(book_in(every[0]), every, langs, stage, out)
+            downloads = about.downloads(book, out)
+            cards = _cards(book, pages, printed.get(parity.SOURCE, ()), out)
+            _write_pages(Renderer(book, source, pages, every, downloads, cards), cards, stage)
+        put_in_place(book_in(every[0]), every, stage, out)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
 
 
@@ -84,15 +89,14 @@ def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
     """
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     every = every_language(book.root, [book.lang], out)
-    renderer = Renderer(book, source, pages, every, about.downloads(book, out))
+    cards = [file.stem for file in (out / book.lang / "cards").glob("*.png")]
+    renderer = Renderer(book, source, pages, every, about.downloads(book, out), cards)
     for page in pages:
         if page.chapter.is_cover:
             swap_in(out / book.lang / page.url, renderer.text(page))
 
 
-def put_in_place(
-    first: Book, every: Sequence[str], langs: Sequence[str], stage: Path, out: Path
-) -> None:
+def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> None:
     """Add what both engines share, the landing page, the one for an address that leads nowhere and
     the marker, and swap the languages built into `out`.
 
@@ -100,19 +104,27 @@ def put_in_place(
     ----------
     first : the book in the first language of the site.
     every : the languages that `out` will hold.
-    langs : those that stand in `stage`.
+    stage : holds those built now.
     """
     landing = templates().get_template("landing.html.j2")
     # A server gives the second for an address of any depth: it leads from the root of the host.
-    host = urlsplit(str(first.meta.get("site-url", ""))).path.rstrip("/") + "/"
+    site = str(first.meta.get("site-url", "")).rstrip("/")
+    host = urlsplit(site).path.rstrip("/") + "/"
+    cover = f"{every[0]}/cards/index.png"
+    shown = any((folder / cover).is_file() for folder in (stage, out))
     for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
         context = {
             "languages": [_entry(first.root, lang, root) for lang in every],
             "root": root,
             "missing": missing,
+            "site": site,
+            "card": f"{site}/{cover}" if site and shown else None,
         }
         text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
         (stage / name).write_text(text, encoding="utf-8")
+    if site:
+        folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
+        (stage / "sitemap.xml").write_text(share.sitemap(site, folders), encoding="utf-8")
     (stage / MARKER).write_text(
         "Written by course build: the next build replaces this folder's languages.\n"
     )
@@ -122,9 +134,11 @@ def put_in_place(
         ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.html", "*.woff2"),
         dirs_exist_ok=True,
     )
+    for script in ASSETS.glob("*.js"):
+        text = lean(script.read_text(encoding="utf-8"))
+        (stage / "assets" / script.name).write_text(text, encoding="utf-8")
     for style in ASSETS.glob("*.css"):
         (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
-    explorers.finish(first.root, stage, [out / lang for lang in every if lang not in langs])
     put(stage, out, MARKER)
 
 
@@ -149,10 +163,63 @@ def _with_fonts(style: Path) -> str:
     def held(match: re.Match[str]) -> str:
         return f'url("data:font/woff2;base64,{base64.b64encode((style.parent / match[1]).read_bytes()).decode()}")'  # noqa: E501
 
-    return re.sub(r'url\("([^":]+\.woff2)"\)', held, style.read_text(encoding="utf-8"))
+    return re.sub(r'url\("([^":]+\.woff2)"\)', held, lean(style.read_text(encoding="utf-8")))
 
 
-def _write_pages(renderer: Renderer, stage: Path) -> None:
+def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
+    """A page without the long data of its figures, and that data as scripts beside it: a first
+    visit does not wait for what it may never scroll to.
+
+    Parameters
+    ----------
+    text : the page.
+    page : its name, for those of the scripts.
+
+    Returns
+    -------
+    The page, and the scripts by name.
+
+    Examples
+    --------
+    >>> text = '<script type="application/json">{}</script>'
+    >>> put_apart(text, "one")[0] == text
+    True
+    """
+    apart: dict[str, str] = {}
+
+    def lifted(found: re.Match[str]) -> str:
+        if len(found[1]) < _LONG:
+            return found[0]
+        name = f"{page}.{len(apart)}.js"
+        apart[name] = f"window.courseApart = {found[1]};\n"
+        return f'<script type="application/json" data-apart="{name}"></script>'
+
+    return _DATA.sub(lifted, text), apart
+
+
+def _cards(
+    book: Book, pages: Sequence[PrintedPage], english: Sequence[PrintedPage], out: Path
+) -> dict[str, bytes]:
+    """The pictures of pages to share, by the pages' names: the first figure of each. Where no
+    font that comes with the book has its letters, it is the English one, from this
+    build or from `out`.
+    """
+    if not book.meta.get("site-url"):
+        return {}
+    drawn = {page.chapter.path.stem: page.picture for page in english}
+    cards = {}
+    for page in pages:
+        stem = page.chapter.path.stem
+        there = out / parity.SOURCE / about.card(page.chapter)
+        own, first = page.picture, drawn.get(stem)
+        if picture := own if not first or (own and own[0] == first[0]) else first:
+            cards[stem] = share.card(picture[1])
+        elif there.is_file():
+            cards[stem] = there.read_bytes()
+    return cards
+
+
+def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) -> None:
     book, pages = renderer.book, renderer.pages
     folder = stage / book.lang
     check_links(pages)
@@ -162,7 +229,14 @@ def _write_pages(renderer: Renderer, stage: Path) -> None:
             copies.append(Path(notebook))
         for file in [Path(page.url), *copies]:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / page.url).write_text(renderer.text(page), encoding="utf-8")
+        text, apart = put_apart(renderer.text(page), Path(page.url).stem)
+        (folder / page.url).write_text(text, encoding="utf-8")
+        for name, script in apart.items():
+            (folder / page.url).with_name(name).write_text(script, encoding="utf-8")
         for file in copies:
             shutil.copyfile(book.root / file, folder / file)
+        if picture := cards.get(page.chapter.path.stem):
+            (folder / about.card(page.chapter)).parent.mkdir(exist_ok=True)
+            (folder / about.card(page.chapter)).write_bytes(picture)
     (folder / "search.js").write_text(renderer.search_index(), encoding="utf-8")
+    (folder / "predict.js").write_text(renderer.predictions(), encoding="utf-8")

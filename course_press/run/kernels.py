@@ -45,8 +45,6 @@ PRELOADED = (
     "course_lib.workloads",
 )
 """What takes long to import and is much used."""
-IF_INSTALLED = ("altair",)
-"""The same of what the press can do without."""
 
 
 class _Server:
@@ -137,9 +135,6 @@ def _serve() -> None:
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # nobody debugs a print, and it takes longer than all else
     for name in PRELOADED:
         importlib.import_module(name)
-    for name in IF_INSTALLED:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
     signal.signal(signal.SIGCHLD, _reap)
     pids = []
     for line in sys.stdin:

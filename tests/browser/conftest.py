@@ -1,6 +1,7 @@
 """A browser with the network cut off, and a way to open a built page in it as a file."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -57,8 +58,8 @@ def visit(browser, built):
             "console",
             lambda message: wrong.append(message.text) if message.type == "error" else None,
         )
-        file, hash_, anchor = path.partition("#")
-        page.goto((built / file).as_uri() + hash_ + anchor)
+        file, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", path, re.DOTALL).groups()
+        page.goto((built / file).as_uri() + mark + rest)
         return page
 
     yield open_page

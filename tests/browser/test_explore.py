@@ -5,7 +5,6 @@
 import json
 import os
 import re
-import shutil
 from contextlib import contextmanager
 from itertools import product
 
@@ -87,7 +86,7 @@ def language(lang):
 
 def opened(visit, lang, name, **options):
     page = visit(f"{lang}/chapters/{lang}/one.html#fig-{name}", **options)
-    page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]", timeout=30_000)
+    page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=plot]", timeout=30_000)
     return page
 
 
@@ -112,9 +111,8 @@ def choose(page, name, control, place):
 
 
 def drawn(page, name, mark):
-    """What Vega holds for a kind of mark."""
-    view = f"document.querySelector('#fig-{name} .explorer')"
-    return page.evaluate(f"{view}.explorer.data('{mark}')")
+    """What the plot was told to draw of a kind of mark."""
+    return page.evaluate(f"document.querySelector('#fig-{name} .explorer').marks.{mark}s")
 
 
 EVERY = list(product(LANGS, NAMES))
@@ -172,11 +170,11 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
     choose(page, name, control, place)
     wait_for(page, f"{svg}.outerHTML != {json.dumps(before)}")
     lines = page.evaluate(
-        f"[...{svg}.querySelectorAll('.mark-line path')].map(path => path.getAttribute('d').length)"
+        f"[...{svg}.querySelectorAll('.plot-line')].map(line => line.getAttribute('points').length)"
     )
     assert lines
     assert min(lines) > 10
-    assert page.locator(f"#fig-{name} .explorer-host .mark-symbol path").count() >= 1
+    assert page.locator(f"#fig-{name} .explorer-host :is(.plot-dot, .plot-turn)").count() >= 1
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_explorers_are_accessible_and_fit_a_phone(visit, accessible, lang, schem
     page = opened(visit, lang, "roofline", color_scheme=scheme, width=390)
     for name in NAMES:
         page.locator(f"#fig-{name}").scroll_into_view_if_needed()
-        page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=vega]")
+        page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=plot]")
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(
@@ -223,7 +221,7 @@ def test_a_change_is_announced_and_a_slider_says_its_value(visit):
 
 def test_colours_follow_the_scheme_without_a_new_drawing(visit):
     page = opened(visit, "en", "batch", color_scheme="light")
-    stroke = "getComputedStyle(document.querySelector('#fig-batch .mark-line path')).stroke"
+    stroke = "getComputedStyle(document.querySelector('#fig-batch .plot-line')).stroke"
     light = page.evaluate(stroke)
     page.click("button.theme")
     assert page.evaluate(stroke) != light
@@ -239,18 +237,6 @@ def test_without_javascript_each_is_a_picture_with_its_table(visit, lang):
         assert not page.locator(f"#fig-{name} fieldset").is_visible()
 
 
-def test_where_the_bundle_is_missing_the_first_state_stays(browser, built, tmp_path):
-    """A page that Quarto rendered by itself: nothing put the bundle beside it."""
-    shutil.copytree(built, tmp_path / "site", ignore=shutil.ignore_patterns("vega.js"))
-    page = browser.new_page(offline=True)
-    page.goto((tmp_path / "site/en/chapters/en/one.html").as_uri())
-    page.wait_for_selector("#fig-roofline .explorer.still")
-    assert page.locator("#fig-roofline .explorer-figure > svg.wide[role=img]").is_visible()
-    assert not page.locator("#fig-roofline fieldset").is_visible()
-    assert table(page, "roofline") == explore.roofline().shown()
-    page.close()
-
-
 def test_nothing_moves_when_the_figure_comes_alive(visit):
     page = visit("en/chapters/en/one.html")
     page.evaluate("""() => {
@@ -258,26 +244,21 @@ def test_nothing_moves_when_the_figure_comes_alive(visit):
         new PerformanceObserver(list => list.getEntries().forEach(one => { window.shifted += one.value; }))
             .observe({type: "layout-shift", buffered: true});
     }""")
-    page.wait_for_selector("#fig-roofline .explorer[data-drawn=vega]", timeout=30_000)
+    page.wait_for_selector("#fig-roofline .explorer[data-drawn=plot]", timeout=30_000)
     page.wait_for_timeout(300)
     assert page.evaluate("window.shifted") < 0.01
 
 
-def test_the_bundle_is_one_file_that_only_explorers_ask_for(visit, built):
-    assert [file.relative_to(built).as_posix() for file in built.rglob("*vega*.js")] == [
-        "assets/vendor/vega.js"
-    ]
-    page = visit("en/chapters/en/two.html")
-    assert page.evaluate("document.querySelectorAll('script[src*=vega]').length") == 0
-    assert page.evaluate("typeof vegaEmbed") == "undefined"
-
-
 def test_tables_are_small_and_ids_are_their_own(built):
-    text = (built / "en" / "chapters" / "en" / "one.html").read_text(encoding="utf-8")
-    tables = re.findall(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
+    file = built / "en" / "chapters" / "en" / "one.html"
+    text = file.read_text(encoding="utf-8")
+    tables = re.findall(r'<script type="application/json">(.+?)</script>', text, flags=re.DOTALL)
+    for name in re.findall(r'data-apart="([^"]+)"', text):
+        script = file.with_name(name).read_text(encoding="utf-8")
+        tables.append(script.removeprefix("window.courseApart = ").removesuffix(";\n"))
     assert len(tables) == len(NAMES)
     for body in tables:
         assert len(body.encode()) < 150_000
-        assert "spec" in json.loads(body)
+        assert "x" in json.loads(body)
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))

@@ -54,6 +54,35 @@ def test_a_page_is_set_in_the_books_letters_at_once(browser, built):
         check(browser, address, 2)
 
 
+def check_nothing_moves(browser, address, pages, loads):
+    """On a phone, where a line more or less moves all below it, and on pages that take long to read."""
+    for page_of in pages:
+        for _ in range(loads):
+            context = browser.new_context(viewport={"width": 412, "height": 823}, has_touch=True)
+            page = context.new_page()
+            page.add_init_script(f"({SHIFT})()")
+            page.goto(f"{address}/{page_of}")
+            page.wait_for_timeout(300)
+            assert page.evaluate("window.shift") == 0, page_of
+            assert page.evaluate("getComputedStyle(document.body).visibility") == "visible"
+            context.close()
+
+
+def test_no_line_of_a_long_page_moves(browser, whole_book):
+    with served(whole_book) as address:
+        for way in (whole_book.as_uri(), address):
+            check_nothing_moves(browser, way, ["en/chapters/en/memory-wall.html"], 2)
+
+
+@pytest.mark.exhaustive
+def test_no_line_of_any_page_moves(browser, whole_book):
+    pages = [file.relative_to(whole_book).as_posix() for file in whole_book.glob("*/**/*.html")]
+    with served(whole_book) as address:
+        for way in (whole_book.as_uri(), address):
+            check_nothing_moves(browser, way, pages, 2)
+            check_nothing_moves(browser, way, ["en/index.html"], 20)
+
+
 @pytest.mark.exhaustive
 def test_a_page_is_set_in_the_books_letters_twenty_times_of_twenty(browser, built):
     check(browser, built.as_uri(), 20)

@@ -31,6 +31,11 @@ PIECES = [
     "−",
     "×",
     "x",
+    "/",
+    "~",
+    "T = ",
+    "１",
+    "．",
     "10",
     "^",
     "⁻³",
@@ -44,7 +49,9 @@ TAILS += [" times", " veces", "배", "×", " Times"]
 def built(tmp_path_factory):
     """A page with one exercise and the script, as the press puts them together."""
     out = tmp_path_factory.mktemp("exercise")
-    script = (ASSETS / "exercises.html").read_text(encoding="utf-8")
+    script = "".join(
+        (ASSETS / name).read_text(encoding="utf-8") for name in ("live.html", "exercises.html")
+    )
     with pytest.MonkeyPatch.context() as patch:
         for lang in LANGS:
             patch.setenv("COURSE_LANG", lang)

@@ -13,23 +13,41 @@ wrong in a way that others were wrong before, what was probably done.
 from course_lib.book.exercises.answers import Feedback, check
 from course_lib.book.exercises.collection import all, get
 from course_lib.book.exercises.form import Form, capital, exercise
+from course_lib.book.exercises.guesses import Bias, Guess, Parity, Question, bias, parity, predict
 from course_lib.book.exercises.problem import Exercise, Group, Variant
-from course_lib.book.exercises.wording import CHAPTERS, FOLDER, common_texts, phrases, texts
+from course_lib.book.exercises.wording import (
+    CHAPTERS,
+    FOLDER,
+    common_texts,
+    phrases,
+    predictions,
+    texts,
+    wrong_unit,
+)
 
 __all__ = [
     "CHAPTERS",
     "FOLDER",
+    "Bias",
     "Exercise",
     "Feedback",
     "Form",
     "Group",
+    "Guess",
+    "Parity",
+    "Question",
     "Variant",
     "all",
+    "bias",
     "capital",
     "check",
     "common_texts",
     "exercise",
     "get",
+    "parity",
     "phrases",
+    "predict",
+    "predictions",
     "texts",
+    "wrong_unit",
 ]

@@ -8,8 +8,8 @@ import numpy as np
 
 from course_lib.book.exercises.collection import get
 from course_lib.book.exercises.problem import Verdict
-from course_lib.book.exercises.wording import phrases
-from course_lib.book.text import UNITS, language, parse_number, plain, readings
+from course_lib.book.exercises.wording import phrases, wrong_unit
+from course_lib.book.text import UNITS, language, parse_number, plain, readings, split_number
 from course_lib.core.checks import CourseError, shown
 
 
@@ -19,7 +19,8 @@ class Feedback:
 
     Attributes
     ----------
-    verdict : ``"right"``, ``"close"``, ``"misconception"`` or ``"wrong"``.
+    verdict : ``"right"``, ``"close"``, ``"misconception"``, ``"thousand"`` or ``"percent"`` for a
+        slip of the prefix or of per cent, or ``"wrong"``.
     names : the misconceptions that give this number.
     text : in the page's language.
     """
@@ -32,7 +33,7 @@ class Feedback:
         return self.text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        mark = {"right": "✓", "close": "≈", "misconception": "?", "wrong": "✗"}[self.verdict]
+        mark = {"right": "✓", "close": "≈", "wrong": "✗"}.get(self.verdict, "?")
         return {"text/markdown": f"**{mark}** {plain(self.text)}", "text/plain": self.text}
 
 
@@ -53,7 +54,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     Raises
     ------
     CourseError
-        If there is no such exercise, or the value is not a number in a unit of its answer.
+        If there is no such exercise, or the value is not a number in a unit of its answer; it says
+        so in the page's language, for it is readers who meet it.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     variant = get(id).variant(seed)
     unit = variant.exercise.unit
     if isinstance(value, str):
-        number = parse_number(value, unit, language())
+        number = _read(value, unit)
     else:
         try:
             number = (
@@ -75,11 +77,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
             if isinstance(value, bool | np.bool_) or not isfinite(number):
                 raise TypeError
         except (TypeError, ValueError, OverflowError):
-            said = (
-                f"value must be your answer: a finite number, or text such as '1.01 ms' (got "
-                f"{shown(value)})"
-            )
-            raise CourseError(said) from None
+            given = shown(value).replace("Ellipsis", "...")
+            raise CourseError(phrases()["no-answer"].format(value=given)) from None
     verdict, group = variant.judge(number)
     said = (
         variant.explained(group)
@@ -89,3 +88,14 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
     if isinstance(value, str) and verdict != "right" and (either := readings(value, language())):
         said += " " + phrases()["read-as"].format(read=either[0], other=either[1])
     return Feedback(verdict, group.names if group else (), said)
+
+
+def _read(value: str, unit: str) -> float:
+    """What was typed, or an error in the page's language that says what is wrong with it."""
+    why = phrases()["unreadable"]
+    try:
+        split_number(value, language())
+        why = wrong_unit(unit)
+        return parse_number(value, unit, language())
+    except CourseError:
+        raise CourseError(phrases()["refused"].format(value=shown(value), why=why)) from None

@@ -5,9 +5,9 @@ from functools import cache
 from importlib import import_module
 
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.wording import CHAPTERS
+from course_lib.book.exercises.wording import CHAPTERS, phrases
 from course_lib.book.text import UNITS
-from course_lib.core.checks import CourseError, known
+from course_lib.core.checks import CourseError, nearest, shown
 
 
 def all() -> tuple[Exercise, ...]:
@@ -43,11 +43,15 @@ def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
     Raises
     ------
     CourseError
-        If there is none; the message has the nearest id.
+        If there is none; the message has the nearest id, in the page's language.
 
     Examples
     --------
     >>> get("int8-p2").unit, get("int8-p2").whole
     ('', True)
     """
-    return _bank()[known("exercise", id, _bank(), "exercises.all() lists them")]
+    if isinstance(id, str) and id in _bank():
+        return _bank()[id]
+    near = nearest(id, sorted(_bank()))
+    said = phrases()["no-exercise-near" if near else "no-exercise"]
+    raise CourseError(said.format(id=shown(id), near=repr(near)))

@@ -87,7 +87,7 @@ def exercise(id: str, seed: int | None = None) -> Form:  # noqa: A002
     --------
     >>> exercise("rooflines-trillion")
     A trillion operations, or so
-    How long does the arithmetic alone take when one H100 performs 1 TFLOP in bf16? Its dense peak is 989.4 TFLOP/s.
+    The dense bf16 peak of the H100 is 989.4 TFLOP/s. How long does the arithmetic alone take when one H100 performs 1 TFLOP in bf16?
     check("rooflines-trillion", "…")
     """  # noqa: E501
     return Form(get(id).variant(seed))

@@ -19,7 +19,14 @@ CLOSE = 0.1
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
 
-Verdict = Literal["right", "close", "misconception", "wrong"]
+Verdict = Literal["right", "close", "misconception", "percent", "thousand", "wrong"]
+SLIPS: dict[Verdict, tuple[float, ...]] = {
+    "percent": (100.0, 0.01),
+    "thousand": tuple(10.0**power for power in (-12, -9, -6, -3, 3, 6, 9, 12)),
+}
+"""By what a number must be multiplied to be right, where a fraction was taken for per cent or one
+prefix for another.
+"""
 
 
 class Group(NamedTuple):
@@ -186,7 +193,17 @@ class Variant:
         group = next((group for group in self.groups if group.low <= value <= group.high), None)
         if group:
             return "misconception", group
-        return ("close" if self.near[0] <= value <= self.near[1] else "wrong"), None
+        if self.near[0] <= value <= self.near[1]:
+            return "close", None
+        for slip, factors in self.slips.items():
+            if any(self.right[0] <= factor * value <= self.right[1] for factor in factors):
+                return slip, None
+        return "wrong", None
+
+    @property
+    def slips(self) -> dict[Verdict, tuple[float, ...]]:
+        """Those of `SLIPS` that an answer of this unit can have."""
+        return {k: v for k, v in SLIPS.items() if k != "percent" or self.exercise.unit == "%"}
 
     def text(self, name: str) -> str:
         """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this
@@ -211,17 +228,12 @@ class Variant:
 
     def explained(self, group: Group) -> str:
         """What to say to somebody whose number is this group's: the candidates by name, and what is
-        wrong with each.
+        wrong with each. How far it is from the answer would give the answer away.
         """
-        common, ratio = common_texts(language()), group.value / self.answer
+        common = common_texts(language())
         known_ones = [common["misconceptions"][name] for name in group.names]
         names = common["phrases"]["or"].join(one["name"] for one in known_ones)
-        nearly = {2.0: "twice", 0.5: "half"}
-        exact = next(
-            (phrase for number, phrase in nearly.items() if abs(ratio / number - 1) < 0.005), ""
-        )
-        phrase = "near" if 0.8 < ratio < 1.25 else exact or "times"
-        opening = common["phrases"][phrase].format(ratio=_written(ratio, "×", 3), names=names)
+        opening = common["phrases"]["maybe"].format(names=names)
         return " ".join([opening, *(one["text"] for one in known_ones)])
 
     def _texts(self) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from course_lib.book.text import language, languages
+from course_lib.book.text import UNITS, language, languages
 from course_lib.core.checks import known
 from course_lib.specs import DATA, load_toml
 
@@ -48,6 +48,22 @@ def phrases() -> Mapping[str, str]:
     return found
 
 
+def wrong_unit(unit: str) -> str:
+    """What is said of an answer in a unit that is not its own, in the page's language.
+
+    Parameters
+    ----------
+    unit : of the answer, a key of `UNITS`.
+
+    Examples
+    --------
+    >>> wrong_unit("s")
+    'This unit does not fit the answer. Write it in s, with any SI prefix.'
+    """
+    plainly = {"": "unit-number", "%": "unit-percent", "×": "unit-ratio"}
+    return str(phrases()[plainly.get(known("unit", unit, UNITS), "unit")]).format(unit=unit)
+
+
 def common_texts(lang: str) -> Mapping[str, Any]:
     """What all exercises share in one language: phrases, and what is said of misconceptions.
 
@@ -57,6 +73,18 @@ def common_texts(lang: str) -> Mapping[str, Any]:
     ['misconceptions', 'phrases']
     """
     return _load(f"common.{known('language', lang, languages())}.toml")
+
+
+def predictions(lang: str) -> Mapping[str, Any]:
+    """What boxes that ask for a prediction say in one language: phrases, and of each prediction
+    what is to be guessed.
+
+    Examples
+    --------
+    >>> predictions("en")["rooflines-trillion"]["ask"]
+    'The time on an H100'
+    """
+    return _load(f"predictions.{known('language', lang, languages())}.toml")
 
 
 @cache

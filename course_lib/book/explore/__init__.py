@@ -4,10 +4,19 @@ computes live.
 
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
-from course_lib.book.explore.operators import CHIPS, DTYPES, batch, network, roofline
+from course_lib.book.explore.operators import (
+    BALANCED,
+    CHIPS,
+    DTYPES,
+    Roofline,
+    batch,
+    network,
+    roofline,
+)
 from course_lib.book.explore.views import Explorer, ranges
 
 __all__ = [
+    "BALANCED",
     "CHIPS",
     "CONTEXT",
     "DTYPES",
@@ -17,6 +26,7 @@ __all__ = [
     "ChartLayer",
     "Explorer",
     "Field",
+    "Roofline",
     "TableRow",
     "batch",
     "decode",

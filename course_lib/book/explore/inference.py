@@ -1,7 +1,7 @@
 """Explorers of inference: a step of decoding, and an upgrade to another chip.
 
 Each function says what can be chosen and asks the rest of the library for every choice; none has a
-formula of its own. On the site the figure is drawn by Vega from the table that was computed here;
+formula of its own. On the site a plot is drawn from the table that was computed here;
 elsewhere it is a picture of its first state, and in a notebook with a live kernel a set of widgets
 that take any number.
 

@@ -12,7 +12,7 @@ from course_lib import ops
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.views import Explorer
 from course_lib.book.text import n, named, t
-from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
+from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, formulas, ridge
 from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
 from course_lib.network import Link
@@ -20,6 +20,8 @@ from course_lib.specs import Accelerator, chip, chips
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
 INTENSITIES = (0.1, 10_000.0)
+BALANCED = 0.005
+"""Share of idling below which neither resource is called the limit."""
 CHIPS = (
     "v100-sxm2",
     "a100-sxm-80",
@@ -34,13 +36,51 @@ CHIPS = (
 )
 """The chips that explorers offer where every pair of them is computed."""
 
+
+class Roofline(Explorer):
+    """The explorer that a reader can take hold of: on a page the dot, the roof and the slope move
+    freely.
+    """
+
+    @property
+    def works(self) -> dict[str, dict[str, Work]]:
+        """The work of each operator that it offers, by the format of its operands."""
+        kernels = _kernels()
+        return {
+            key: {format_: kernels[key][1](format_) for format_ in self.values("dtype")}
+            for key in self.values("kernel")
+        }
+
+    def met(self) -> Estimate | None:
+        """The operator on the chip of the first state; `None` where no peak is published."""
+        at = self.state()
+        picked = {name: self.values(name)[at[name]] for name in self.controls}
+        work, on = self.works[picked["kernel"]][picked["dtype"]], chip(picked["chip"])
+        return bound_of(work, on) if f"{work.unit}.{work.dtype}" in on.peaks else None
+
+    def sentence(self) -> str:
+        """What limits the first state, and how long the other resource idles."""
+        step, texts = self.met(), {name: self.texts(name)[at] for name, at in self.state().items()}
+        if step is None:
+            text = t("live-no-format")
+            return text.replace("{chip}", texts["chip"]).replace("{format}", texts["dtype"])
+        share = float(formulas.idle(min(step.t_math, step.t_memory), step.lower))
+        word = "memory-limits" if step.t_math < step.t_memory else "math-limits"
+        shown = n(share, "%", digits=2)
+        return t("live-balanced" if share < BALANCED else f"live-{word}").replace("{share}", shown)
+
+
 Choices: TypeAlias = Mapping[str, Sequence[Any]]
 """The values of each axis that quantities are to be computed for."""
 
 
 def roofline(
-    first: str = "h100-sxm", other: str = "a100-sxm-80", *, dtype: str = "bf16"
-) -> Explorer:
+    first: str = "h100-sxm",
+    other: str = "a100-sxm-80",
+    *,
+    dtype: str = "bf16",
+    kernel: str = "matmul-256",
+) -> Roofline:
     """Two chips' rooflines for a number format, with an operator on them.
 
     Operators of the matrix unit meet the roof of that unit; elementwise ones that of the vector
@@ -51,10 +91,11 @@ def roofline(
     ----------
     first, other : the chips shown at first, by key.
     dtype : the format of the operands shown at first.
+    kernel : the operator shown at first, ``"matmul-16"`` say.
 
     Returns
     -------
-    Explorer
+    Roofline
 
     Raises
     ------
@@ -80,7 +121,7 @@ def roofline(
             tuple(kernels),
             t("operator"),
             tuple(label for label, _ in kernels.values()),
-            "matmul-256",
+            known("kernel", kernel, kernels),
         ),
         "corner": Axis((0, 1, 2)),
     }
@@ -122,7 +163,7 @@ def roofline(
 
     sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
     cells = ("@chip", "ridge", "I", "rate", "time", "bound")
-    return Explorer(
+    return Roofline(
         "roofline",
         axes,
         compute,

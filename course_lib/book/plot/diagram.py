@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 from unicodedata import east_asian_width
 
-from course_lib.book.plot.figure import GRID, INK, SHADES
+from course_lib.book.plot.figure import GRID, INK, SHADES, on_paper
 from course_lib.book.plot.labels import MUTED
 from course_lib.book.text import Shown
 from course_lib.core.checks import CourseError
@@ -49,8 +49,7 @@ class Diagram(Shown):
         """What a notebook without a kernel shows: it may be dark and has no colours of the page, so
         that dark letters need paper of their own.
         """
-        paper = '<rect width="100%" height="100%" fill="white"/>'
-        return {"image/svg+xml": self.markup.replace("<!--paper-->", paper)}
+        return {"image/svg+xml": on_paper(self.markup)}
 
 
 def flow(
@@ -107,7 +106,7 @@ def _svg(body: str, height: float, title: str, says: str, size: str, width: floa
         f'{height:g}" role="img" '
         f'aria-labelledby="{own}-title {own}-desc" style="{style}">'
         f'<title id="{own}-title">{escape(title)}</title><desc '
-        f'id="{own}-desc">{escape(says)}</desc><!--paper-->{body}</svg>'
+        f'id="{own}-desc">{escape(says)}</desc>{body}</svg>'
     )
 
 

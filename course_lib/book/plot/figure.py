@@ -76,9 +76,7 @@ class Plot(Shown):
         texts = (text.get_text() for text in self.figure.findobj(Text))
         if not any(is_wide(letter) for text in texts for letter in text):
             return "png", self.png()
-        head, end, rest = self.svg().partition(">")
-        paper = '<rect width="100%" height="100%" fill="white"/>'
-        return "svg+xml", (head + end + paper + rest).encode()
+        return "svg+xml", on_paper(self.svg()).encode()
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -154,3 +152,15 @@ def name_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
         Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end)
         for end, label, color in ends
     ]
+
+
+def on_paper(svg: str) -> str:
+    """A picture on white: a notebook may be dark and has no colours of the page.
+
+    Examples
+    --------
+    >>> on_paper("<svg><g/></svg>")
+    '<svg><rect width="100%" height="100%" fill="white"/><g/></svg>'
+    """
+    head, end, rest = svg.partition(">")
+    return f'{head}{end}<rect width="100%" height="100%" fill="white"/>{rest}'

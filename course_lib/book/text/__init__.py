@@ -3,7 +3,7 @@
 from course_lib.book.text.markdown import Markdown, Span, Table, code, plain, table
 from course_lib.book.text.numbers import PREFIXED, Marks, marks, n
 from course_lib.book.text.output import Shown, bundle, widget_bundle
-from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
+from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings, split_number
 from course_lib.book.text.phrases import retold
 from course_lib.book.text.vocabulary import (
     english,
@@ -39,6 +39,7 @@ __all__ = [
     "plain",
     "readings",
     "retold",
+    "split_number",
     "t",
     "table",
     "widget_bundle",

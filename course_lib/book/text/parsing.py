@@ -72,6 +72,8 @@ def page_grammar(lang: str) -> dict[str, str]:
     decimal, _, thousands, *_ = marks(lang)
     return {
         "number": _pattern(decimal, thousands).pattern,
+        "aside": _ASIDE,
+        "steps": _STEPS,
         "decimal": decimal,
         "thousands": thousands,
         "either": EITHER,
@@ -84,7 +86,8 @@ def parse_number(text: str, unit: str, lang: str) -> float:
 
     Parameters
     ----------
-    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``. Spanish writes 1,5 and
+    text : ``"1.2e3"``, ``"1,200"``, ``"9.89 × 10¹⁴ FLOP/s"``, ``"1.01 ms"``, ``"~1.01 ms"``,
+        ``"T = 1/989.4 s"``. Spanish writes 1,5 and
         1.200 or 1 200; a point that parts no group of exactly three digits is a decimal point there
         too. `readings` says which may be either.
     unit : of the answer, a key of `UNITS`. A number without one is in this unit; a bare number for
@@ -104,10 +107,44 @@ def parse_number(text: str, unit: str, lang: str) -> float:
     [1200.0, 1.2]
     >>> parse_number("1.0107", "", "es")
     1.0107
+    >>> parse_number("≈ 1/8 ms", "s", "en")
+    0.000125
     """
-    factors = UNITS[known("unit", unit, UNITS)]
+    number, rest = split_number(text, lang)
+    return number * _factor(rest, UNITS[known("unit", unit, UNITS)], unit, text)
+
+
+def split_number(text: str, lang: str) -> tuple[float, str]:
+    """The number that a text begins with, and what stands after it.
+
+    Parameters
+    ----------
+    text, lang : as `parse_number` takes them.
+
+    Raises
+    ------
+    CourseError
+        If it does not begin with a number.
+
+    Examples
+    --------
+    >>> split_number("1,200 kg", "en")
+    (1200.0, ' kg')
+    """
+    number, rest = _first_number(_plain(text), text, lang)
+    # A book of divisions: "1/989.4" is worked out.
+    while step := re.match(_STEPS, rest):
+        factor, rest = _first_number(_plain(rest[step.end() :]), text, lang)
+        if step[1] in "/÷":
+            factor = 1 / factor if factor else float("inf")
+        number *= factor
+    if not isfinite(number):
+        raise CourseError(f"value {text!r} is too large to be a number")
+    return number, rest
+
+
+def _first_number(plain: str, text: str, lang: str) -> tuple[float, str]:
     decimal, _, thousands, *_ = marks(lang)
-    plain = _plain(text)
     found = _pattern(decimal, thousands).match(plain)
     if not found:
         raise CourseError(
@@ -119,10 +156,7 @@ def parse_number(text: str, unit: str, lang: str) -> float:
         whole, mark, fraction = grouped.partition(decimal)
         digits = re.sub(rf"[{re.escape(thousands)}{_SPACES}]", "", whole) + mark + fraction
     power = next((power for power in powers if power), "0").translate(_SUPERSCRIPTS)
-    number = float(f"{sign}{digits.replace(',', '.')}e{power}")
-    if not isfinite(number):
-        raise CourseError(f"value {text!r} is too large to be a number")
-    return number * _factor(plain[found.end() :], factors, unit, text)
+    return float(f"{sign}{digits.replace(',', '.')}e{power}"), plain[found.end() :]
 
 
 def readings(text: str, lang: str) -> tuple[str, str] | None:
@@ -149,10 +183,18 @@ def readings(text: str, lang: str) -> tuple[str, str] | None:
     return (several, part) if found[3] == thousands else (part, several)
 
 
+_WIDE = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x3000: 0x20}
+"""Letters and digits of a Korean or Japanese keyboard, as wide as a syllable."""
+_ASIDE = r"^(?:[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9*_]{0,11}[ ]*)?[=~≈∼≃][ ]*"
+"""What people put before a number: that it is about so much, or what it is called."""
+_STEPS = rf"^[{_SPACES}]*([/÷*×·])[{_SPACES}]*(?=[0-9.,])"
+"""Before the next number of a division or a product."""
+
+
 def _plain(text: str) -> str:
-    return re.sub(
-        r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", text.strip().replace("−", "-")
-    )
+    tidy = text.translate(_WIDE).strip().replace("−", "-")
+    tidy = re.sub(r"\.$", "", re.sub(_ASIDE, "", tidy))
+    return re.sub(r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", tidy)
 
 
 def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float:

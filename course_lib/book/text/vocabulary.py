@@ -119,8 +119,8 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
     Parameters
     ----------
     lang : a language that the file has a column for.
-    kind : ``"term"`` (the glossary), ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all
-        when not given.
+    kind : ``"term"`` (the glossary), ``"also"`` (other names of its terms, to find them by),
+        ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all when not given.
 
     Raises
     ------

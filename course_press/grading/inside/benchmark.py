@@ -8,7 +8,6 @@ from typing import Any
 from course_press.grading.inside import frames, learner
 
 KEYS = ("seconds", "flops", "tflops")
-IN_THE_CALL = "in the call measure(n, dtype=…, device=…, repeats=…): "
 
 
 def main(job: dict[str, Any], talk: socket.socket) -> None:
@@ -24,22 +23,18 @@ def _attempt(job: dict[str, Any]) -> dict[str, Any]:
     try:
         measure = learner.load(job, "measure")
         if measure is None:
-            said = "the file defines no function measure(n, dtype, device, repeats): keep its name"
-            return {"op": "failed", "failure": "no-measure", "said": said}
+            return {"op": "failed", "failure": {"kind": "no-function"}}
         return _told(
             measure(job["size"], dtype="fp32", device=job["device"], repeats=job["repeats"])
         )
     except BaseException as error:  # noqa: BLE001
-        return learner.failed(error, job, IN_THE_CALL)
+        return {"op": "failed", "failure": learner.failed(error, job)}
 
 
 def _told(returned: Any) -> dict[str, Any]:
-    """What was returned, in plain words: what it is worth is not for this process to say."""
+    """What was returned, as plain data: what it is worth is not for this process to say."""
     if not isinstance(returned, Mapping):
-        what = (
-            "nothing: is a return missing?" if returned is None else f"a {type(returned).__name__}"
-        )
-        return {"op": "returned", "other": what[: learner.LONGEST]}
+        return {"op": "returned", "other": type(returned).__name__[: learner.LONGEST]}
     values = {key: _value(returned[key]) for key in KEYS if key in returned}
     keys = [f"{key!r:.60}" for key in list(returned)[:20]]
     return {"op": "returned", "keys": keys, "values": values}

@@ -87,49 +87,42 @@ def load(job: dict[str, Any], name: str) -> Any:
     return found if callable(found) else None
 
 
-def failed(error: BaseException, job: dict[str, Any], elsewhere: str = "") -> dict[str, str]:
-    """What the grader is told of an error: its kind, and the line of the learner's file with what
-    went wrong there.
+def failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
+    """What the grader is told of an error: its kind, the line of the learner's file with its text,
+    and what Python says of it, or the name of what is missing.
     """
-    line = where(error, job)
+    line, code = where(error, job)
+    kind = str(getattr(error, "kind", "crash"))
+    what = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and line:
-        return {"op": "failed", "failure": "syntax", "said": f"{line}: {error.msg}"}
-    at = f"{line}: " if line else elsewhere
-    if isinstance(error, NotImplementedError):
-        return {"op": "failed", "failure": "not-implemented", "said": at.removesuffix(": ")}
-    kind = getattr(error, "kind", "crash")
-    said = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
-    if isinstance(error, ModuleNotFoundError):
-        package = (error.name or "").partition(".")[0]
-        kind = (
-            ("unsupported" if "." in (error.name or "") else "no-package")
-            if package in ("torch", "numpy")
-            else "crash"
-        )
-        said = (
-            f"{error.name}"
-            if kind != "crash"
-            else f"{said}. The grader gives a file nothing of its folder: keep all in one"
-        )
+        kind, what = "syntax", error.msg
+    elif isinstance(error, NotImplementedError):
+        kind = "not-implemented"
     elif isinstance(error, MemoryError):
-        said = f"MemoryError: more than {MEMORY >> 30} GiB"
-    return {"op": "failed", "failure": str(kind), "said": (at + said)[:LONGEST]}
+        kind = "memory"
+    elif isinstance(error, ModuleNotFoundError):
+        name = error.name or ""
+        if name.partition(".")[0] in ("torch", "numpy"):
+            kind, what = "unsupported" if "." in name else "no-package", name
+        else:
+            kind = "no-module"
+    return {"kind": kind, "line": line, "code": code[:LONGEST], "what": what[:LONGEST]}
 
 
-def where(error: BaseException, job: dict[str, Any]) -> str:
-    """The last line of the learner's file that an error passed through, with its text; empty where
-    it passed through none.
+def where(error: BaseException, job: dict[str, Any]) -> tuple[int, str]:
+    """The last line of the learner's file that an error passed through, with its text; 0 where it
+    passed through none.
     """
     file = job["file"]
     if isinstance(error, SyntaxError) and error.filename == file:
-        return f"line {error.lineno}: {(error.text or '').strip()!r}"[:LONGEST]
+        return error.lineno or 0, (error.text or "").strip()
     numbers = [
         frame.f_lineno if number is None else number
         for frame, number in traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename == file
     ]
     if not numbers:
-        return ""
+        return 0, ""
     lines = job["text"].splitlines()
     text = lines[numbers[-1] - 1].strip() if 0 < numbers[-1] <= len(lines) else ""
-    return f"line {numbers[-1]}: {text!r}"[:LONGEST]
+    return numbers[-1], text

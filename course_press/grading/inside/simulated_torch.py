@@ -52,7 +52,9 @@ class Device:
     def __init__(self, name: Any, index: int | None = None) -> None:
         kind, _, number = str(name).partition(":")
         if kind not in ("cpu", "cuda"):
-            raise RuntimeError(f"the simulated machine has a cpu and a cuda device, not {name!r}")
+            raise RuntimeError(
+                f"Expected one of cpu, cuda device type at start of device string: {kind}"
+            )
         self.type = kind
         self.index = int(number) if number else index
 
@@ -185,9 +187,9 @@ class SimulatedEvent:
     def elapsed_time(self, end: "SimulatedEvent") -> float:
         """Milliseconds from this stamp to another."""
         if not self.timed or not end.timed:
-            raise RuntimeError("both events need enable_timing=True")
+            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         if self.at is None or end.at is None:
-            raise RuntimeError("both events must be recorded before calculating elapsed time")
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return self.machine.elapsed(self.at, end.at) * 1e3
 
 
@@ -216,7 +218,7 @@ class _Generator:
 
 
 class _Module(types.ModuleType):
-    """A module that says what it lacks in the grader's own words."""
+    """A module that names what it lacks."""
 
     def __init__(self, name: str, members: dict[str, Any]) -> None:
         super().__init__(name)

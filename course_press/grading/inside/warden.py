@@ -58,7 +58,7 @@ def _imported(name: str) -> str:
 
 
 def _serve(control: socket.socket, learners: set[int]) -> None:
-    looked, why = 0.0, ""
+    looked, why = 0.0, list[str | int]()
     while True:
         if select.select([control], [], [], EVERY / 4)[0]:
             message, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
@@ -67,7 +67,7 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
             job = json.loads(message)
             if "clear" in job:
                 _end(learners)
-                why = ""
+                why = []
                 frames.send(control, {"cleared": True})
                 continue
             pid = _start(job, fds, control)
@@ -122,14 +122,15 @@ def _reaped() -> list[tuple[int, int]]:
     return found
 
 
-def _too_much() -> str:
+def _too_much() -> list[str | int]:
+    """What there is too much of, and how much there may be of it; empty where all is well."""
     below = descendants()
     if len(below) > PROCESSES:
-        return f"it started more than {PROCESSES} processes"
+        return ["too-many-processes", PROCESSES]
     pages = sum(below.values())
     if pages * os.sysconf("SC_PAGE_SIZE") > 2 * learner.MEMORY:
-        return f"its processes took more than {2 * learner.MEMORY >> 30} GiB of memory"
-    return ""
+        return ["too-much-memory", 2 * learner.MEMORY >> 30]
+    return []
 
 
 def descendants() -> dict[int, int]:

@@ -65,7 +65,7 @@ def test_every_chip_gets_a_prediction_that_names_its_source(key):
     likely = calibrate.predict(step, one)
     assert step.lower <= likely.low < likely.expected < likely.high
     measured = key in calibrate.calibrations()
-    assert measured or "nobody measured" in likely.source
+    assert measured or "no one measured" in likely.source
     # Somebody's own measurements promise more than another chip's.
     reference = calibrate.predict(product(4096, 4096, 4096), "a100-sxm-80")
     assert measured or likely.high / likely.low > reference.high / reference.low
@@ -74,7 +74,7 @@ def test_every_chip_gets_a_prediction_that_names_its_source(key):
 def test_a_format_nobody_measured_widens_the_range_and_says_so():
     step = roofline(ops.matmul(4096, 8192, 8192, x="int8", w="int8"), A100)
     likely, fp16 = calibrate.predict(step, A100), calibrate.predict(product(4096, 8192, 8192), A100)
-    assert "nobody measured int8" in likely.source
+    assert "no one measured int8" in likely.source
     assert likely.high / likely.low > fp16.high / fp16.low
 
 
@@ -502,7 +502,7 @@ def test_a_readers_own_chip_takes_the_constants_of_its_vendors_nearest_in_years(
     assert found in like
     assert why == "of NVIDIA's the nearest in years"
     assert (
-        f"{found}'s constants, for nobody measured mine"
+        f"{found}'s constants, since no one measured mine"
         in calibrate.calibration("mine", "bf16").source
     )
 

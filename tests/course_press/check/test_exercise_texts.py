@@ -20,11 +20,16 @@ def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
             found["rooflines-tile"]["hints"].pop()
         if file == "common.es.toml":
             del found["misconceptions"]["sparse"]
+        if file == "predictions.ko.toml":
+            found["phrases"]["right"] = "정답이다."
+            del found["wall-batch"]["choices"]["never"]
         return found
 
     monkeypatch.setattr(wording, "_load", broken)
     assert list(untranslated()) == [
         ("common.es.toml", "sparse has no text"),
+        ("predictions.ko.toml", "phrases.right {truth} has no text"),
+        ("predictions.ko.toml", "wall-batch.choices.never has no text"),
         ("rooflines.ko.toml", "rooflines-dot has no text"),
         ("rooflines.ko.toml", "rooflines-tile: hints has not the {figures} of the English"),
     ]

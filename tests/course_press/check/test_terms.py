@@ -93,3 +93,16 @@ def test_every_rival_stands_beside_a_word_of_its_language():
         assert row["rival"].lower() != own.partition("(")[0].strip().lower()
         # a mistyped key would be shown as the word to write
         assert row["key"] in words(row["lang"]) or "-" not in row["key"] or " " in row["key"]
+
+
+def test_readers_may_ask_by_a_rival_and_no_page_says_it():
+    asked = {
+        name.strip()
+        for lang in languages()
+        for other in words(lang, "also").values()
+        for name in other.split(";")
+    }
+    with (specs.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
+        rivals = {row["rival"] for row in csv.DictReader(file)}
+    assert asked & rivals
+    assert list(forbidden([], specs.DATA)) == []

@@ -116,7 +116,7 @@ def test_predict_shows_range_and_provenance():
 
 def test_predict_says_whose_constants_it_took():
     assert (
-        "a100-sxm-80's constants, for nobody measured l40s"
+        "a100-sxm-80's constants, since no one measured l40s"
         in course("predict", "llama-2-7b", "l40s", "--calibrated").output
     )
 

@@ -12,8 +12,9 @@ from course_press.grading import benchmark_run as grading_run
 from course_press.grading.benchmark import grade
 from course_press.grading.benchmark_run import Outcome
 from course_press.grading.simulated import JITTER
-from course_press.grading.verdict import Verdict
+from course_press.grading.verdict import Verdict, said
 from tests.course_press.conftest import edited
+from tests.course_press.grading.words import failures
 
 LAB = Path(__file__).parents[3] / "labs" / "00-three-accelerators"
 CRITERIA = [
@@ -140,10 +141,6 @@ def graded(tmp_path):
     return failed
 
 
-def failures(verdicts):
-    return {verdict.criterion: verdict.said for verdict in verdicts if not verdict.passed}
-
-
 def body(lines):
     """A measure that does everything right on NumPy but for what `lines` make of it."""
     return NUMPY.replace("    seconds = ", f"    {lines}\n    seconds = ")
@@ -195,11 +192,11 @@ def test_events_read_too_early_are_a_missing_synchronisation(graded):
 
 def test_hanging_file_is_ended_and_its_line_named(graded):
     failed = graded(
-        "def measure(n, dtype, device, repeats):\n    while True:\n        n += 1\n", limit=2
+        "def measure(n, dtype, device, repeats):\n    while True:\n        n += 1\n", limit=5
     )
     assert set(failed) == {"runs"}
     assert failed["runs"].startswith(
-        ("it did not end within 2 s, in line 2:", "it did not end within 2 s, in line 3:")
+        ("it did not end within 5 s, in line 2:", "it did not end within 5 s, in line 3:")
     )
 
 
@@ -336,4 +333,4 @@ def test_simulated_times_tell_every_statistic_apart():
 
 def test_verdict_is_a_record():
     with pytest.raises(AttributeError):
-        Verdict("runs", True, "").passed = False
+        Verdict("runs", True, said("keys-right")).passed = False

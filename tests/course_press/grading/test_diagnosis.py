@@ -11,6 +11,7 @@ import pytest
 from course_lib import CourseError, trace
 from course_press.grading import diagnosis, grading
 from course_press.grading.diagnosis import CAUSES, CONFUSED
+from tests.course_press.grading.words import failures
 
 LAB = Path(__file__).parents[3] / "labs" / "02-fusion-and-profiling"
 ANSWERS = grading(LAB).answers
@@ -36,18 +37,14 @@ def graded(folder, text):
     return grade(file)
 
 
-def failed(verdicts):
-    return {verdict.criterion: verdict.said for verdict in verdicts if not verdict.passed}
-
-
 def test_the_reference_passes_every_criterion(tmp_path):
     verdicts = graded(tmp_path, REFERENCE)
     assert [verdict.criterion for verdict in verdicts] == ["runs", "keys", *"ABCDE"]
-    assert failed(verdicts) == {}
+    assert failures(verdicts) == {}
 
 
 def test_the_stub_is_told_kindly():
-    found = failed(grade(LAB / "diagnosis.py"))
+    found = failures(grade(LAB / "diagnosis.py"))
     assert list(found) == list("ABCDE")
     assert set(found.values()) == {"no cause yet: record the trace, and read what is on top"}
 
@@ -83,7 +80,7 @@ def test_each_mistake_is_named(tmp_path, name, right, wrong, why):
         line.replace(right, wrong) if f'"{name}":' in line else line
         for line in REFERENCE.splitlines()
     ]
-    found = failed(graded(tmp_path, "\n".join(lines)))
+    found = failures(graded(tmp_path, "\n".join(lines)))
     assert list(found) == [name]
     assert why in found[name]
 
@@ -107,7 +104,7 @@ def test_each_mistake_is_named(tmp_path, name, right, wrong, why):
     ],
 )
 def test_a_file_of_another_form(tmp_path, text, criterion, why):
-    found = failed(graded(tmp_path, text))
+    found = failures(graded(tmp_path, text))
     assert list(found) == [criterion]
     assert why in found[criterion]
 

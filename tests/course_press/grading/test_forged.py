@@ -16,7 +16,8 @@ from course_press.grading import diagnosis as grading_diagnosis
 from course_press.grading import ring as grading_ring
 from course_press.grading.inside import learner as limits
 from course_press.grading.inside.warden import PROCESSES, descendants
-from tests.course_press.grading.test_benchmark import NUMPY, failures
+from tests.course_press.grading.test_benchmark import NUMPY
+from tests.course_press.grading.words import failures
 
 LABS = Path(__file__).parents[3] / "labs"
 REFERENCE = (LABS / "00-three-accelerators" / "reference.py").read_text()

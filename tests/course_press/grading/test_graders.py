@@ -12,7 +12,7 @@ ANSWER = """
 [answers.A]
 cause = "none"
 operators = ["aten::mm"]
-tells = "all is well"
+tells = { en = "all is well", es = "todo va bien", ko = "이상 없음" }
 """
 
 
@@ -55,6 +55,10 @@ def test_a_new_lab_needs_no_edit_of_the_press(lab, tmp_path):
         (b"\xff", "lab.toml: "),
         ('grader = "diagnosis"', "grader 'diagnosis' needs answers"),
         ('grader = "ring"' + ANSWER, "grader 'ring' takes no answers"),
+        (
+            'grader = "diagnosis"' + ANSWER.replace(', ko = "이상 없음"', ""),
+            r"answers\.A\.tells has no text in 'ko'",
+        ),
         (
             'grader = "diagnosis"' + ANSWER.replace('"none"', '"fate"'),
             r"'fate' - at `\$\.answers\[\.\.\.\]\.cause`",

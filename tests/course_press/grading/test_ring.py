@@ -13,6 +13,7 @@ from course_lib import CourseError
 from course_press.grading import ring as grading_ring
 from course_press.grading.ring import grade
 from tests.course_press.conftest import edited
+from tests.course_press.grading.words import failures
 
 pytest.importorskip("torch")
 LAB = Path(__file__).parents[3] / "labs" / "01-collectives"
@@ -72,10 +73,6 @@ WAITS = "import time\n" + REFERENCE.replace(
 SWAPPED = REFERENCE.replace("    mine += arrived", "    mine += arrived.flip(0)")
 
 
-def failed(verdicts):
-    return {verdict.criterion: verdict.said for verdict in verdicts if not verdict.passed}
-
-
 def limited(criterion):
     """Only what is known to wait forever is ended soon: a busy computer may need longer for the
     others.
@@ -92,11 +89,11 @@ def written(folder, text):
 def test_the_reference_passes_every_criterion():
     verdicts = grade(LAB / "reference.py")
     assert [verdict.criterion for verdict in verdicts] == ALL
-    assert failed(verdicts) == {}
+    assert failures(verdicts) == {}
 
 
 def test_the_stub_is_told_kindly(warden):
-    found = failed(grade(LAB / "ring_all_reduce.py", warden=warden))
+    found = failures(grade(LAB / "ring_all_reduce.py", warden=warden))
     assert list(found) == ["runs"]
     assert re.search(
         "raise NotImplementedError.*not implemented yet: your code goes here", found["runs"]
@@ -123,7 +120,7 @@ def test_the_stub_is_told_kindly(warden):
 )
 def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path, warden):
     file = written(tmp_path, edited(LAB / "reference.py", edits))
-    found = failed(grade(file, warden=warden, **limited(criterion)))
+    found = failures(grade(file, warden=warden, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
@@ -154,13 +151,13 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
     ],
 )
 def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why, warden):
-    found = failed(grade(written(tmp_path, text), warden=warden, **limited(criterion)))
+    found = failures(grade(written(tmp_path, text), warden=warden, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
 
 def test_batched_point_to_point_is_as_good(tmp_path, warden):
-    assert failed(grade(written(tmp_path, BATCHED), warden=warden)) == {}
+    assert failures(grade(written(tmp_path, BATCHED), warden=warden)) == {}
 
 
 def test_a_missing_file():
@@ -177,7 +174,7 @@ def test_nothing_is_left_running(tmp_path, warden):
         "def ring_all_reduce(tensor):\n    subprocess.Popen([sys.executable, '-c', "
         "program])\n    time.sleep(600)\n"
     )
-    assert list(failed(grade(written(tmp_path, text), warden=warden, limit=LIMIT))) == ["ends"]
+    assert list(failures(grade(written(tmp_path, text), warden=warden, limit=LIMIT))) == ["ends"]
     mark.unlink(missing_ok=True)
     time.sleep(0.5)
     assert not mark.exists()
@@ -186,4 +183,4 @@ def test_nothing_is_left_running(tmp_path, warden):
 def test_two_gradings_do_not_get_in_each_others_way():
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(grading_ring.grade, [LAB / "reference.py"] * 2))
-    assert [failed(verdicts) for verdicts in found] == [{}, {}]
+    assert [failures(verdicts) for verdicts in found] == [{}, {}]

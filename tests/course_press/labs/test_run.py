@@ -255,6 +255,33 @@ def test_grade_prints_every_criterion_and_exits_1_for_the_stub():
     assert "FAILED  runs: measure is not implemented yet" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("lang", "option", "first", "last"),
+    [
+        (
+            "es",
+            False,
+            "bien  ejecución: el archivo contiene un DIAGNOSIS",
+            "MAL   E: todavía no hay causa",
+        ),
+        ("ko", True, "통과  실행: 파일에 DIAGNOSIS가 있다", "실패  E: 원인이 아직 없다"),
+    ],
+)
+def test_grade_speaks_the_language_that_is_asked_for(lang, option, first, last, monkeypatch):
+    monkeypatch.setenv("COURSE_LANG", "en" if option else lang)
+    stub = "labs/02-fusion-and-profiling/diagnosis.py"
+    done = course(ROOT, "grade", "02", stub, *(("--lang", lang) if option else ()))
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0]) == (1, first)
+    assert lines[-1].startswith(last)
+
+
+def test_grade_refuses_in_the_language_that_is_asked_for():
+    done = course(ROOT, "grade", "02", "nowhere.py", "--lang", "es")
+    assert done.returncode == 2
+    assert "la ruta 'nowhere.py' no es la de un archivo" in done.stderr
+
+
 def test_a_lab_without_a_task_or_a_grader_says_so(tmp_path):
     done = course(ROOT, "lab", "cloud", "01", "--gpu", "H100", "--dry-run")
     assert done.returncode == 2

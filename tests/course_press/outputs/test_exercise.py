@@ -54,7 +54,7 @@ def test_no_line_ends_between_a_number_and_its_unit(monkeypatch):
         ("int8-gain", ("a ratio, such as 2.5.", "una razón, como 2,5.", "2.5처럼 비율로 쓰자.")),
         (
             "rooflines-trillion",
-            ("in s, with any SI prefix.", "en s, con cualquier", ": s. 단위에는"),
+            ("in s, with any SI prefix.", "en s, con cualquier", "s 단위로 쓰자."),
         ),
     ],
 )

@@ -2,20 +2,19 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
 
-from course_lib import CourseError, explore, n
-from course_press.outputs.explorer import chart, element_id, html, payload, short
+from course_lib import explore, n
+from course_press.outputs.explorer import element_id, page_data, payload, short
 from tests.course_lib.book.explore.test_explore import explorer
 
 __all__ = ["explorer"]
 
 
 def name_of(one):
-    return element_id(one, payload(one))
+    return element_id(one, page_data(one))
 
 
 @pytest.mark.parametrize(
@@ -82,21 +81,3 @@ def test_ids_follow_the_content(explorer, monkeypatch):
     assert name_of(again) == before
     monkeypatch.setenv("COURSE_LANG", "ko")
     assert name_of(getattr(explore, explorer.name)()) != before
-
-
-def test_the_chart_is_in_the_pages_colours_and_empty(explorer):
-    spec = chart(explorer)
-    text = json.dumps(spec)
-    assert "var(--fig-1" in text
-    assert "var(--fig-grid" in text
-    assert "datasets" not in spec
-    names = {layer["data"]["name"] for layer in spec["layer"]}
-    assert names == {layer.mark for layer in explorer.layers}
-
-
-def test_a_page_without_altair_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(
-        CourseError, match=r"explorers on pages need Altair: pip install -e '.\[explore\]'"
-    ):
-        html(explore.decode())

@@ -164,12 +164,20 @@ def test_places_are_short_and_texts_are_whole():
     assert not any(re.search(r"\.\d{3}", attribute) for attribute in attributes)
 
 
-def test_many_dots_say_their_style_once():
+def test_many_dots_of_one_style_are_one_element_with_each_in_its_place():
     dots = np.geomspace(1, 2, 50), np.geomspace(1, 3, 50)
-    svg = page_svg(plot.parity({"one": dots}, unit="s"))
-    dots = re.findall(
-        r'<g[^>]* style="fill: var[^"]*">\s*((?:<use xlink:href="[^"]*" x="[\d.]+" '
-        r'y="[\d.]+"/>\s*)+)</g>',
-        svg,
-    )
-    assert [found.count("<use") for found in dots if found.count("<use") > 10] == [50]
+    svg = page_svg(plot.parity({"one": dots, "two": dots}, unit="s"))
+    root = ElementTree.fromstring(svg)
+    name = "{http://www.w3.org/2000/svg}%s"
+    markers = {one.get("id"): one for one in root.iter(name % "marker")}
+    clouds = [
+        (one.get("d"), re.search(r"marker: url\(#([^)]+)", one.get("style"))[1])
+        for one in root.iter(name % "path")
+        if "marker:" in one.get("style", "")
+    ]
+    assert {cloud for _, cloud in clouds} == set(markers)
+    assert [len(places.split()) for places, _ in clouds] == [100, 100]
+    assert all("fill-opacity: 0.75" in one[0].get("style") for one in markers.values())
+    drawn = [float(place) for place in clouds[0][0].removeprefix("M").split()]
+    assert drawn[::2] == sorted(drawn[::2])  # to the right
+    assert drawn[1::2] == sorted(drawn[1::2], reverse=True)  # and up

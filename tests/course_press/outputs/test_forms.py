@@ -15,13 +15,15 @@ from nbclient.exceptions import CellExecutionError
 
 import course_lib
 from course_lib import CourseError, explore, n, plot, table, tables
-from course_lib.book.exercises import check, exercise
+from course_lib.book.exercises import check, exercise, parity, predict
 from course_lib.book.text import bundle, glossary, languages
 from course_press.outputs import FORMS, both, form, notebook, site
 
 KINDS = {
     "explorer": "explore.batch()",
     "exercise": "exercise('int8-p2', 7)",
+    "prediction": "predict('rooflines-trillion', 1e-3, 's', low=1e-9, high=1)",
+    "parity": "parity()",
     "figure": "plot.sweep([1, 10], {'B': [2, 20]}, x_label='B', y_label='s')",
     "diagram": "plot.flow('a', [('<b>?', 'no', 'c', 'yes')], 'd', title='e', again='f')",
     "linked": "tables.chip_table()",
@@ -41,7 +43,7 @@ def kernel(printer, lang, cells):
     """The data of what cells show in a kernel as Quarto starts one, with nothing of the press."""
     code = [
         "from course_lib import explore, glossary, n, plot, table, tables",
-        "from course_lib.book.exercises import check, exercise",
+        "from course_lib.book.exercises import check, exercise, parity, predict",
     ]
     shown = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("\n".join([*code, cell])) for cell in cells]
@@ -89,7 +91,7 @@ def strings(file):
 def test_markup_and_who_prints_are_the_press_s():
     for file in sorted(LIBRARY.rglob("*.py")):
         text = "\n".join(strings(file))
-        if file.parent.name != "plot":
+        if file.parent.name not in ("plot", "moving"):
             assert not re.search("</?[a-zA-Z]", text), file
         if "book" in file.relative_to(LIBRARY).parts and file.name != "output.py":
             assert "COURSE_PRINT" not in text, file
@@ -112,6 +114,7 @@ def test_without_a_press_each_kind_shows_what_a_notebook_can(code, monkeypatch):
     """No kernel, no printer: a picture or Markdown, and nothing that a page alone would read."""
     monkeypatch.delenv("COURSE_PRINT", raising=False)
     names = {"explore": explore, "exercise": exercise, "plot": plot, "tables": tables}
+    names |= {"parity": parity, "predict": predict}
     made = eval(code, {**names, "glossary": glossary})
     (kind,) = made._repr_mimebundle_()
     assert kind in ("image/png", "image/svg+xml", "text/markdown")

@@ -178,7 +178,7 @@ def test_a_term_says_what_it_means_before_it_is_followed(with_glossary):
     with_glossary.edit("chapters/en/two.qmd", "Back to", "The bandwidth.\n\nBack to")
     with_glossary.build()
     (term,) = page(with_glossary, "en/chapters/en/two.html").cssselect("a.term")
-    assert term.get("title") == "The bytes that a memory or a link can move in a second."
+    assert term.get("title") == "The number of bytes that a memory or a link can move in a second."
     entry = page(with_glossary, "en/chapters/en/glossary.html").get_element_by_id("term-bandwidth")
     assert not page(with_glossary, "en/chapters/en/glossary.html").cssselect("a.term")
     assert [text(cell) for cell in entry.getparent().getparent()] == [

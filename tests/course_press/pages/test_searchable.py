@@ -80,9 +80,25 @@ def test_code_forms_and_numbers_of_equations_are_left_out():
         '<a class="anchor" href="#sec-a">#</a></h2><div class="cell-code"><pre>import '
         "x</pre></div><p>Said<br>twice.</p>"
         '<script>"no"</script><svg><text>no</text></svg><div '
-        'class="exercise"><p>no</p></div></section>'
+        'class="exercise" id="one"><p class="exercise-title">Exercise: How long?</p><p>Ask.</p>'
+        "<form>no</form><details><summary>Hint</summary><p>no</p></details></div></section>"
     )
-    assert sections(body) == [{"id": "sec-a", "title": "A title", "text": "Said twice."}]
+    assert sections(body) == [
+        {"id": "sec-a", "title": "A title", "text": "Said twice."},
+        {"id": "one", "title": "How long?", "text": "Ask.", "label": "Exercise"},
+    ]
+
+
+def test_a_term_of_the_glossary_is_a_result_of_its_own_with_its_other_names():
+    body = (
+        '<section id="g"><h2>Words</h2><p>Before.</p><table><tr><td><span id="term-ring">ring</span>'
+        ' (r)</td><td>A network. <span lang="es"><em>Español:</em> anillo.</span></td></tr></table>'
+        "<p>After.</p></section>"
+    )
+    assert sections(body) == [
+        {"id": "g", "title": "Words", "text": "Before. After."},
+        {"id": "term-ring", "title": "ring (r)", "text": "A network.", "also": "anillo."},
+    ]
 
 
 @pytest.mark.exhaustive

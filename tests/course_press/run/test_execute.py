@@ -184,10 +184,10 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
             SETUP,
             "2e12",
             "1 / 0",
-            f"{SETUP}:4",
+            f"{SETUP}:5",
             "this cell of chapters/en/one.qmd failed with ZeroDivisionError: division by zero",
         ),
-        (SETUP, "2e12", "2 +", f"{SETUP}:4", "SyntaxError"),
+        (SETUP, "2e12", "2 +", f"{SETUP}:5", "SyntaxError"),
         (HELLO, "print(", "\n\nraise KeyError(", f"{HELLO}:5", "KeyError"),
         (
             HELLO,

@@ -21,7 +21,12 @@ def test_a_book_is_read_with_includes_cells_and_inlines(book):
         "words.qmd",
         "hello.qmd",
     ]
-    assert [cell.options for cell in one.cells] == [{}, {"code-fold": True}, {}, {"echo": False}]
+    assert [cell.options for cell in one.cells] == [
+        {"code-fold": False},
+        {"code-fold": True},
+        {"code-fold": False},
+        {"echo": False},
+    ]
     assert [inline.expression for inline in one.inlines][:2] == [
         'n(ridge(peak, bandwidth), "FLOP/B")',
         'n(peak, "FLOP/s")',

@@ -75,6 +75,17 @@ def test_the_corners_of_a_roof_are_its_ridge():
         assert ys[0] == pytest.approx(xs[0] * on.bandwidth)
 
 
+def test_a_roofline_says_in_a_sentence_what_limits_it():
+    one = explore.roofline()
+    step = one.met()
+    other = n(1 - min(step.t_math, step.t_memory) / step.lower, "%", digits=2)
+    assert other in one.sentence()
+    missing = explore.roofline("v100-sxm2", dtype="bf16")
+    assert missing.met() is None
+    assert "V100" in missing.sentence()
+    assert html(missing).count(f"<output>{NONE}</output>") == 2
+
+
 def test_batch_is_the_matrix_products():
     one = explore.batch()
     for chosen in choices(one):

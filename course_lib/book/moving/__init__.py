@@ -1,0 +1,33 @@
+"""Moving pictures: what happens inside a machine, step by step, with its costs running along."""
+
+from course_lib.book.moving.collectives import all_reduce
+from course_lib.book.moving.gradients import backward_pass
+from course_lib.book.moving.memory import fill, hierarchy
+from course_lib.book.moving.multiprocessors import waves
+from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
+from course_lib.book.moving.sharding import sharded_matmul
+from course_lib.book.moving.stream import machine
+from course_lib.book.moving.tiles import flash_attention, tiled_product
+from course_lib.book.moving.timelines import fuse, overlap
+
+__all__ = [
+    "NARROW",
+    "TONES",
+    "WIDE",
+    "Moving",
+    "Scene",
+    "Shape",
+    "all_reduce",
+    "backward_pass",
+    "color",
+    "fill",
+    "flash_attention",
+    "fuse",
+    "hierarchy",
+    "machine",
+    "overlap",
+    "rows",
+    "sharded_matmul",
+    "tiled_product",
+    "waves",
+]

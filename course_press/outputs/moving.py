@@ -1,0 +1,98 @@
+"""A moving picture as an element of a page: the still, and what `moving.html` needs to move it."""
+
+import json
+from html import escape
+from typing import Any
+
+from course_lib import t
+from course_lib.book.moving import TONES, Moving, color, rows
+from course_press.outputs.written import tool_words
+
+WORDS = ("play", "pause", "step")
+
+
+def html(shown: Moving) -> str:
+    """An element of a page."""
+    steps = [scenes[0] for scenes in shown.scenes.values()]
+    said = shown.scenes[shown.start][0].says[shown.still]
+    body = json.dumps(payload(shown), ensure_ascii=False, separators=(",", ":"))
+    body = body.replace("</", "<\\/")
+    longest = max(rows(one.says) for one in steps)
+    return "\n".join(
+        [
+            f'<div class="moving" id="{shown.id}" style="--rows: {longest}">',
+            f'<div class="sizes">{shown.svg()}{shown.svg(narrow=True)}</div>',
+            f'<p class="moving-said" aria-live="polite">{escape(said)}</p>',
+            f'<div class="moving-controls">{_controls(shown)}</div>',
+            f'<script type="application/json">{body}</script>',
+            "</div>",
+        ]
+    )
+
+
+def payload(shown: Moving) -> dict[str, Any]:
+    """Words, colours, and for each choice what is said, how long a step takes and what moves."""
+    choices = list(shown.scenes)
+    return {
+        "words": tool_words() | {name: t(f"live-{name}") for name in WORDS},
+        "tones": {tone: color(tone) for tone in (*TONES, "none")},
+        "start": choices.index(shown.start),
+        "still": shown.still,
+        "choices": [
+            {"says": scenes[0].says, "seconds": scenes[0].seconds, **_sizes(shown, choice)}
+            for choice, scenes in shown.scenes.items()
+        ],
+    }
+
+
+def _sizes(shown: Moving, choice: str) -> dict[str, Any]:
+    """What changes on a page, on a phone, and in the same way on both."""
+    wide, narrow = (_sparse(shown.changes(choice, narrow=narrow)) for narrow in (False, True))
+    both = [change for change in wide if change in narrow]
+    return {
+        "both": both,
+        "wide": [change for change in wide if change not in both],
+        "narrow": [change for change in narrow if change not in both],
+    }
+
+
+def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, list[Any]]]:
+    """The same with a first value, then each step at which it changes and the value from there."""
+    sparse = []
+    for place, name, values in changes:
+        since = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+        after = [part for at in since for part in (at, _short(values[at]))]
+        sparse.append((place, name, [_short(values[0]), *after]))
+    return sparse
+
+
+def _short(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value == int(value) else value
+
+
+def _controls(shown: Moving) -> str:
+    last = len(shown.scenes[shown.start][0].says) - 1
+    choices = ""
+    if len(shown.scenes) > 1:
+        options = "".join(
+            f'<option value="{i}"{" selected" * (name == shown.start)}>{escape(name)}</option>'
+            for i, name in enumerate(shown.scenes)
+        )
+        label = f"{escape(shown.label)} <select>{options}</select>"
+        choices = f'<label class="moving-choice">{label}</label>'
+    step = t("live-step").replace("{i}", str(shown.still + 1)).replace("{n}", str(last + 1))
+    return "".join(
+        [
+            f'<button type="button" data-act="play">{escape(t("live-play"))}</button>',
+            _arrow("back", "‹"),
+            f'<input type="range" min="0" max="{last}" step="1" value="{shown.still}" ',
+            f'aria-label="{escape(t("live-steps"))}" aria-valuetext="{escape(step)}">',
+            _arrow("forward", "›"),
+            choices,
+        ]
+    )
+
+
+def _arrow(act: str, sign: str) -> str:
+    label = escape(t(f"live-{act}"))
+    return f'<button type="button" data-act="{act}" aria-label="{label}">{sign}</button>'

@@ -1,0 +1,122 @@
+"""The search: an index made beforehand, which finds what readers mean however they write it."""
+
+import json
+
+import pytest
+
+from course_press.pages import finder
+from tests.browser.conftest import wait_for
+
+pytestmark = pytest.mark.browser
+KINDS = {
+    "allreduce": ("en", "all-reduce"),
+    "kvcache": ("en", "KV cache"),
+    "ridgepoint": ("en", "ridge point (I*)"),
+    "rigde point": ("en", "ridge point (I*)"),
+    "능선점": ("en", "ridge point (I*)"),
+    "machine balance": ("en", "ridge point (I*)"),
+    "lote critico": ("es", "tamaño de batch crítico (B*)"),
+    "memory wall": ("es", "muro de memoria"),
+    "산술강도": ("ko", "산술 강도(arithmetic intensity) (I)"),
+    "산술 강도를": ("ko", "산술 강도(arithmetic intensity) (I)"),
+    "메모리벽": ("ko", "메모리 월(memory wall)"),
+    "릿지": ("ko", "능선점(ridge point) (I*)"),
+}
+"""Written as one or apart, with slips, with particles, by other names and in other languages: what
+the first result says.
+"""
+
+
+@pytest.fixture(scope="module")
+def built(whole_book):
+    return whole_book
+
+
+def ask(page, question):
+    page.click("button.search-open")
+    page.fill("dialog input", question)
+    page.wait_for_selector("#hits a")
+    return page.eval_on_selector_all(
+        "#hits a",
+        "all => all.map(a => [a.querySelector('.kind')?.textContent ?? '', "
+        "a.querySelector('strong').textContent])",
+    )
+
+
+@pytest.mark.parametrize("question", KINDS)
+def test_a_term_is_found_however_it_is_written(visit, question):
+    lang, title = KINDS[question]
+    glossary = {"en": "Glossary", "es": "Glosario", "ko": "용어집"}[lang]
+    assert ask(visit(f"{lang}/index.html"), question)[0] == [glossary, title]
+
+
+def test_captions_and_exercises_are_results_that_say_what_they_are(visit):
+    page = visit("en/index.html")
+    assert ask(page, "a trillion operations")[0] == ["Exercise", "A trillion operations, or so"]
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/rooflines.html#exercise-rooflines-trillion")
+    kinds = {kind.split()[0] for kind, _ in ask(visit("en/index.html"), "ridge") if kind}
+    assert {"Glossary", "Table", "Exercise"} <= kinds
+
+
+def test_what_answers_a_question_only_in_part_is_found_too(visit):
+    found = ask(visit("en/index.html"), "why is decode slow")
+    assert len(found) > 4
+    assert sum("decode" in title.lower() for _, title in found) >= 2
+
+
+def test_the_scripts_of_the_search_come_when_it_is_reached_for(visit):
+    page = visit("en/index.html")
+    scripts = "[...document.scripts].filter(one => /search|minisearch/.test(one.src)).length"
+    assert page.evaluate(scripts) == 0
+    page.hover("button.search-open")
+    assert page.evaluate(scripts) == 3
+
+
+def test_results_are_accessible(visit, accessible):
+    page = visit("en/index.html", width=390)
+    ask(page, "ridge")
+    accessible(page)
+    assert page.evaluate("document.querySelector('dialog').scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("lang", ["en", "es", "ko"])
+def test_the_index_is_what_the_engine_would_have_made(visit, lang):
+    """Hence the two ways to take a text apart agree, on every text of the book."""
+    page = visit(f"{lang}/index.html")
+    page.evaluate("""() => {
+        let engine;
+        Object.defineProperty(window, "MiniSearch", { get: () => engine, set: given => {
+            engine = given;
+            const load = given.loadJSON;
+            given.loadJSON = (...all) => { window.given = all; return load.apply(given, all); };
+        } });
+    }""")
+    page.click("button.search-open")
+    wait_for(page, "window.given !== undefined")
+    ours, theirs = page.evaluate("""() => {
+        const ours = JSON.parse(window.given[0]);
+        const engine = new MiniSearch(window.given[1]);
+        Object.values(ours.storedFields).forEach((one, id) => engine.add({ id, also: "", ...one }));
+        return [ours, JSON.parse(JSON.stringify(engine))];
+    }""")
+    terms = [dict(one.pop("index")) for one in (ours, theirs)]
+    assert terms[0].keys() == terms[1].keys()
+    assert terms[0] == terms[1]
+    averages = [one.pop("averageFieldLength") for one in (ours, theirs)]
+    assert averages[0] == pytest.approx(averages[1])
+    stored = [one.pop("storedFields") for one in (ours, theirs)]
+    assert stored[0].keys() == stored[1].keys()
+    assert ours["fieldLength"] == theirs["fieldLength"]
+    assert {name: ours[name] for name in ("documentCount", "fieldIds", "serializationVersion")} == {
+        name: theirs[name] for name in ("documentCount", "fieldIds", "serializationVersion")
+    }
+
+
+def test_a_script_of_the_index_is_the_text_that_was_given():
+    text = "It's a \\ and a 'quote'"
+    script = finder.script([{"title": text, "text": "", "url": "x"}])
+    inside = script.removeprefix("window.COURSE_SEARCH = '").removesuffix("';\n")
+    assert "'" not in inside.replace("\\'", "")
+    read = json.loads(inside.replace("\\'", "'").replace("\\\\", "\\"))
+    assert read["storedFields"]["0"]["title"] == text

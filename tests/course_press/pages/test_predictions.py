@@ -1,0 +1,69 @@
+"""Each prediction of the book has a box to go to, and closes what it should."""
+
+import json
+
+from lxml import html
+
+LIVE = ("explorer", "moving", "exercise", "guesses")
+
+
+def predictions(folder, lang):
+    for file in sorted((folder / lang / "chapters" / lang).glob("*.html")):
+        page = html.parse(str(file), html.HTMLParser(encoding="utf-8"))
+        for box in page.xpath("//div[@class='guess']"):
+            data = json.loads(box.xpath("script")[0].text)
+            yield page, box, {"id": box.get("id").removeprefix("predict-"), **data}
+
+
+def has_class(one, name):
+    return name in (one.get("class") or "").split()
+
+
+def closed(box, data):
+    """The question above a prediction, and what follows it as far as it is closed."""
+    cell = next(one for one in box.iterancestors() if has_class(one, "cell"))
+    above = next(one for one in cell.itersiblings(preceding=True) if has_class(one, "predict"))
+    after = []
+    for one in above.itersiblings():
+        if one.tag == "section" or has_class(one, "predict"):
+            break
+        after.append(one)
+        if data.get("until") and one.xpath("descendant-or-self::*[@id=$id]", id=data["until"]):
+            break
+    return above, after
+
+
+def test_each_prediction_has_its_own_question_and_closes_nothing_to_play_with(whole_book):
+    questions, asked = [], []
+    for _, box, data in predictions(whole_book, "en"):
+        above, after = closed(box, data)
+        questions.append(above)
+        asked.append(data["id"])
+        assert after, data["id"]
+        found = [one.get("class") for part in after for one in part.iter() if one.get("class")]
+        assert not {name for names in found for name in names.split()} & set(LIVE), data["id"]
+        if until := data.get("until"):
+            assert after[-1].xpath("descendant-or-self::*[@id=$id]", id=until), until
+    assert len(set(questions)) == len(questions) == len(set(asked))
+    assert len(asked) >= 20
+
+
+def test_languages_ask_for_the_same_truths(whole_book):
+    def truths(lang):
+        return [
+            {name: data.get(name) for name in ("id", "truth", "right", "span", "until")}
+            for _, _, data in predictions(whole_book, lang)
+        ]
+
+    assert truths("es") == truths("ko") == truths("en")
+
+
+def test_what_predictions_share_stands_in_one_file(whole_book):
+    for lang in ("en", "es", "ko"):
+        script = (whole_book / lang / "predict.js").read_text(encoding="utf-8")
+        first = script.partition(";\n")[0].removeprefix("window.coursePredictions = ")
+        shared = json.loads(first)
+        ids = {data["id"] for _, _, data in predictions(whole_book, lang)}
+        assert ids == set(shared["asks"])
+        for _, box, _ in predictions(whole_book, lang):
+            assert not box.xpath("script[@class='guess-shared']")

@@ -1,0 +1,128 @@
+"""What others see of the book: a picture of each page, and the map for search engines."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from lxml import html
+from PIL import Image
+
+from course_press.pages import pandoc, share
+
+SITE = "https://example.org/book"
+ONE = "en/chapters/en/one.html"
+
+
+def social(file):
+    """What the head of a page tells social sites."""
+    head = html.parse(str(file)).getroot().cssselect("head meta")
+    return {m.get("property") or m.get("name"): m.get("content") for m in head}
+
+
+def drawn(address, site):
+    return Image.open(site / address.removeprefix(f"{SITE}/"))
+
+
+@pytest.mark.parametrize("lang", ["en", "es"])
+def test_a_shared_link_shows_the_first_figure_of_its_page(built, lang):
+    said = social(built / f"{lang}/chapters/{lang}/one.html")
+    picture = drawn(said["og:image"], built)
+    assert picture.size == (1200, 630)
+    assert Path(picture.filename).stat().st_size < 60_000
+    assert len(picture.convert("RGB").getcolors(1 << 24)) > 10  # not an empty sheet
+    assert said["twitter:card"] == "summary_large_image"
+    assert (said["og:image:width"], said["og:image:height"]) == ("1200", "630")
+
+
+def test_a_page_without_a_figure_promises_none(built):
+    said = social(built / "en/chapters/en/two.html")
+    assert "og:image" not in said
+    assert said["twitter:card"] == "summary"
+
+
+def test_without_an_address_of_its_own_a_site_has_no_whole_addresses(book):
+    book.edit("_quarto.yml", "site-url: https://example.org/book", "")
+    book.build(("en",))
+    out = book.root / "_site"
+    assert "og:image" not in social(out / ONE)
+    assert not (out / "sitemap.xml").exists()
+    assert not list(out.rglob("cards"))
+
+
+def card_of(site, lang):
+    return (site / lang / "cards" / "one.png").read_bytes()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_figure_that_no_font_here_can_draw_is_shared_as_the_english_one(
+    book, monkeypatch, together
+):
+    print_page = pandoc.print_page
+
+    def without_spanish_pictures(which, *rest):
+        page = print_page(which, *rest)
+        return replace(page, picture=None) if which.lang == "es" else page
+
+    monkeypatch.setattr(pandoc, "print_page", without_spanish_pictures)
+    for langs in [("en", "es")] if together else [("en",), ("es",)]:
+        book.build(langs)
+    out = book.root / "_site"
+    assert card_of(out, "es") == card_of(out, "en")
+    said = social(out / "es/chapters/es/one.html")
+    assert said["og:image"] == f"{SITE}/es/cards/one.png"
+
+
+def test_a_wide_and_a_tall_figure_fit_their_sheet_whole():
+    for size in ((2000, 300), (300, 2000), (1037, 620)):
+        file = io.BytesIO()
+        Image.new("RGB", size, (200, 30, 30)).save(file, "PNG")
+        sheet = Image.open(io.BytesIO(share.card(file.getvalue()))).convert("RGB")
+        red = [
+            (x, y)
+            for x in range(0, 1200, 4)
+            for y in range(0, 630, 2)
+            if sheet.getpixel((x, y))[0] > 150 > sheet.getpixel((x, y))[1]
+        ]
+        xs, ys = {x for x, _ in red}, {y for _, y in red}
+        assert min(xs) >= 12 + 20
+        assert max(xs) <= 1200 - 20
+        assert min(ys) >= 20
+        assert max(ys) <= 630 - 20
+        ratio = (max(xs) - min(xs)) / (max(ys) - min(ys))
+        assert ratio == pytest.approx(size[0] / size[1], rel=0.05)
+
+
+def test_the_map_names_every_page_and_its_twins_and_no_other(built):
+    space = {
+        "s": "http://www.sitemaps.org/schemas/sitemap/0.9",
+        "x": "http://www.w3.org/1999/xhtml",
+    }
+    urls = ElementTree.parse(built / "sitemap.xml").getroot().findall("s:url", space)
+    named = {
+        url.find("s:loc", space).text: {
+            link.get("hreflang"): link.get("href") for link in url.findall("x:link", space)
+        }
+        for url in urls
+    }
+    pages = {f"{SITE}/{file.relative_to(built).as_posix()}" for file in built.glob("*/**/*.html")}
+    assert set(named) == pages
+    for address, twins in named.items():
+        assert set(twins) == {"en", "es", "x-default"}
+        assert address in twins.values()
+        assert set(twins.values()) <= pages
+        assert twins["x-default"] == twins["en"]
+        # Search engines ask for links that agree with each page's own.
+        head = html.parse(str(built / address.removeprefix(f"{SITE}/"))).getroot()
+        own = {
+            one.get("hreflang"): one.get("href") for one in head.cssselect("head link[hreflang]")
+        }
+        assert own.items() <= twins.items()
+
+
+def test_a_lost_reader_is_not_indexed_and_not_shared(built):
+    said = social(built / "404.html")
+    assert said["robots"] == "noindex"
+    assert "og:title" not in said
+    assert social(built / "index.html")["og:title"] == "Fixture (en)"
