@@ -12,8 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.book.explore import ChartLayer, Explorer, Field, Roofline, TableRow, ranges
-from course_lib.book.plot import LINES
+from course_lib.book.explore import (
+    ChartLayer,
+    Explorer,
+    Field,
+    Roofline,
+    TableRow,
+    color_of,
+    ranges,
+)
+from course_lib.book.plot import LINES, own_tone
 from course_lib.book.text import PREFIXED
 from course_press.outputs import roofline
 from course_press.outputs.figure import page_svg
@@ -90,6 +98,9 @@ def _choices(explorer: Explorer) -> dict[str, Any]:
     """What every explorer gives its page: what can be chosen, by name, and how numbers look."""
     return {
         "keys": {name: [str(one) for one in explorer.values(name)] for name in explorer.controls},
+        "own": [own_tone(text) for text in explorer.texts("chip")]
+        if "chip" in explorer.axes
+        else [],
         "start": explorer.state(),
         **number_marks(),
     }
@@ -173,10 +184,10 @@ def _control(explorer: Explorer, name: str, id_: str) -> str:
 
 
 def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) -> str:
-    color = row.color if row.color is not None else i if row.along else None
-    mark = (
-        "" if color is None else f'<i style="background: var(--fig-{color % len(LINES) + 1})"></i>'
-    )
+    mark = ""
+    if row.color is not None or row.along:
+        color = color_of(explorer, row, place, i, explorer.state())
+        mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
     first, *others = (escape(explorer.text(cell, place)) for cell in row.cells)
     return (
         f"<tr><th "

@@ -13,7 +13,7 @@ from course_lib.book.explore.operators import (
     network,
     roofline,
 )
-from course_lib.book.explore.views import Explorer, ranges
+from course_lib.book.explore.views import Explorer, color_of, ranges
 
 __all__ = [
     "BALANCED",
@@ -29,6 +29,7 @@ __all__ = [
     "Roofline",
     "TableRow",
     "batch",
+    "color_of",
     "decode",
     "network",
     "ranges",

@@ -84,7 +84,8 @@ class ChartLayer:
     x, y : the quantities drawn; a rule has no `y`, a level no `x`.
     along : axes that it runs along; of several, a line for each place on the first ones.
     at : for an axis, the control that chooses its value, where that is not its own.
-    color : place in the page's colours; that of the first axis of `along` where not given.
+    color : place in the page's colors, ``"@chip"`` for that of what stands at an axis, or
+        ``"muted"``; by the order of what it runs along where not given.
     name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
     bend : the quantities `x` and `y` of a further point of the line, where it bends between the
         values of its axis.
@@ -95,7 +96,7 @@ class ChartLayer:
     y: str = ""
     along: tuple[str, ...] = ()
     at: Mapping[str, str] = field(default_factory=dict)
-    color: int | None = None
+    color: int | str | None = None
     name: str = ""
     bend: tuple[str, str] | None = None
 
@@ -114,7 +115,7 @@ class TableRow:
     cells: Sequence[str]
     along: tuple[str, ...] = ()
     at: Mapping[str, str] = field(default_factory=dict)
-    color: int | None = None
+    color: int | str | None = None
 
 
 class Grid:

@@ -29,6 +29,7 @@ from course_lib.book.explore.operators import (
     shape,
 )
 from course_lib.book.explore.views import Explorer
+from course_lib.book.plot import PATHS
 from course_lib.book.text import named, t
 from course_lib.specs import Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
@@ -102,8 +103,8 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
         axes,
         compute,
         [
-            ChartLayer("level", "", "rates", color=1, name="FLOP/s"),
-            ChartLayer("level", "", "widths", color=2, name="B/s"),
+            ChartLayer("level", "", "rates", color=PATHS["math"], name="FLOP/s"),
+            ChartLayer("level", "", "widths", color=PATHS["memory"], name="B/s"),
             ChartLayer("line", "batch", "gain", ("batch",), color=0, name="T/T′"),
             ChartLayer("dot", "batch", "gain", color=0),
         ],
@@ -111,8 +112,8 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
             TableRow(("@chip", "time", "bound", "fit")),
             TableRow(("@to", "to_time", "to_bound", "to_fit")),
             TableRow((f"={t('speed-up')}", "gain", "=", "="), color=0),
-            TableRow((f"={t('peak-ratio')}", "rates", "=", "="), color=1),
-            TableRow((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=2),
+            TableRow((f"={t('peak-ratio')}", "rates", "=", "="), color=PATHS["math"]),
+            TableRow((f"={t('bandwidth-ratio')}", "widths", "=", "="), color=PATHS["memory"]),
         ],
         head=("", "T", t("bound"), t("memory")),
         x_label="B",
@@ -199,18 +200,18 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         axes,
         compute,
         [
-            ChartLayer("rule", "limit", color=1, name=t("largest-batch-short")),
-            ChartLayer("line", "time", "inside", ("batch",), color=0, name="@chip"),
-            ChartLayer("dash", "time", "outside", ("batch",), color=0),
-            ChartLayer("dot", "time", "rate", color=0),
+            ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
+            ChartLayer("line", "time", "inside", ("batch",), color="@chip", name="@chip"),
+            ChartLayer("dash", "time", "outside", ("batch",), color="@chip"),
+            ChartLayer("dot", "time", "rate", color="@chip"),
         ],
         [
-            TableRow((f"={t('latency')}", "time"), color=0),
-            TableRow((f"={t('throughput')}", "rate"), color=0),
+            TableRow((f"={t('latency')}", "time"), color="@chip"),
+            TableRow((f"={t('throughput')}", "rate"), color="@chip"),
             TableRow((f"={t('bound')}", "bound")),
             TableRow((f"={t('memory-needed')}", "needed")),
             TableRow((f"={t('memory')}", "available")),
-            TableRow((f"={t('largest-batch')}", "most"), color=1),
+            TableRow((f"={t('largest-batch')}", "most"), color="muted"),
         ],
         x_label="T (s)",
         y_label=f"P ({t('token-rate')})",

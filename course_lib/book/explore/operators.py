@@ -11,6 +11,7 @@ from course_lib import network as net
 from course_lib import ops
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.views import Explorer
+from course_lib.book.plot import PATHS
 from course_lib.book.text import n, named, t
 from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, formulas, ridge
 from course_lib.core import roofline as bound_of
@@ -167,9 +168,9 @@ def roofline(
         "roofline",
         axes,
         compute,
-        [ChartLayer("line", "x", "y", ("corner",), at, len(at), "@chip") for at in sides]
-        + [ChartLayer("dot", "I", "rate", (), at, len(at)) for at in sides],
-        [TableRow(cells, (), at, len(at)) for at in reversed(sides)],
+        [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
+        + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
+        [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
         head=(t("chip"), "I*", "I", "P", "T", t("bound")),
         x_label="I (FLOP/B)",
         y_label="P (FLOP/s)",
@@ -246,11 +247,19 @@ def batch(
         axes,
         compute,
         [
-            ChartLayer("line", "size", "rate", ("chip", "B"), name="@chip", bend=("first", "peak")),
-            ChartLayer("turn", "first", "peak", ("chip",)),
-            ChartLayer("dot", "size", "rate", ("chip",)),
+            ChartLayer(
+                "line",
+                "size",
+                "rate",
+                ("chip", "B"),
+                color="@chip",
+                name="@chip",
+                bend=("first", "peak"),
+            ),
+            ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
+            ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
         ],
-        [TableRow(("@chip", "rate", "time", "bound", "first"), ("chip",))],
+        [TableRow(("@chip", "rate", "time", "bound", "first"), ("chip",), color="@chip")],
         head=(t("chip"), "P", "T", t("bound"), "B*"),
         x_label="B",
         y_label="P (FLOP/s)",
@@ -325,24 +334,21 @@ def network(*, B: int = 512) -> Explorer:
         }
 
     parts = {
-        "math": (t("compute-time"), "$T_{math}$"),
-        "memory": (t("memory-time"), "$T_{memory}$"),
-        "comms": (t("network-time"), "$T_{network}$"),
+        "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),
+        "memory": (PATHS["memory"], t("memory-time"), "$T_{memory}$"),
+        "comms": (PATHS["network"], t("network-time"), "$T_{network}$"),
     }
     drawn = [
-        ChartLayer("line", "size", name, ("B",), color=i, name=symbol)
-        for i, (name, (_, symbol)) in enumerate(parts.items())
+        ChartLayer("line", "size", name, ("B",), color=tone, name=symbol)
+        for name, (tone, _, symbol) in parts.items()
     ]
     return Explorer(
         "network",
         axes,
         compute,
-        [*drawn, *(ChartLayer("dot", "size", name, color=i) for i, name in enumerate(parts))],
+        [*drawn, *(ChartLayer("dot", "size", name, color=parts[name][0]) for name in parts)],
         [
-            *(
-                TableRow((f"={word}", name), color=i)
-                for i, (name, (word, _)) in enumerate(parts.items())
-            ),
+            *(TableRow((f"={word}", name), color=tone) for name, (tone, word, _) in parts.items()),
             TableRow((f"={t('bound')}", "bound")),
             TableRow((f"={t('enough-width')}", "width")),
         ],

@@ -1,6 +1,6 @@
 """What an explorer looks like: a picture, and widgets of a live kernel."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.util import find_spec
 from typing import Any
@@ -8,8 +8,10 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from course_lib.book.explore.grid import ChartLayer, Grid
-from course_lib.book.plot.figure import LINES, STYLE, Plot, log_axes, name_ends
+from course_lib.book.explore.grid import ChartLayer, Grid, TableRow
+from course_lib.book.plot.figure import STYLE, Plot, log_axes, name_ends
+from course_lib.book.plot.labels import MUTED
+from course_lib.book.plot.tones import LINES, MARKERS, tones
 from course_lib.book.text import Shown, widget_bundle
 from course_lib.core.checks import CourseError
 
@@ -79,21 +81,18 @@ def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
 
 def marks(
     explorer: Grid, layer: ChartLayer, state: Mapping[str, int]
-) -> list[tuple[int, str, list[float], list[float]]]:
-    """A layer at a state: for each line or mark its color, its name and its points; what has no
-    value is left out.
+) -> list[tuple[int | None, str, list[float], list[float]]]:
+    """A layer at a state: for each line or mark its place in the page's colors, its name and its
+    points; what has no value is left out.
     """
-    runs = layer.along[-1:] if layer.mark in ("line", "dash") else ()
     found = []
-    for i, series in enumerate(
-        explorer.places(layer, state, [axis for axis in layer.along if axis not in runs])
-    ):
+    for i, series in enumerate(_series(explorer, layer, state)):
         points = [
             (
                 explorer.number(layer.x, place) if layer.x else 1.0,
                 explorer.number(layer.y, place) if layer.y else 1.0,
             )
-            for place in explorer.places(layer, series, runs)
+            for place in explorer.places(layer, series, _run(layer))
         ]
         if layer.bend:
             points.append(
@@ -101,10 +100,48 @@ def marks(
             )
         finite = sorted(point for point in points if np.isfinite(point).all())
         if finite:
-            color = i if layer.color is None else layer.color
+            color = color_of(explorer, layer, series, i, state)
             name = explorer.text(layer.name, series) if layer.name[:1] == "@" else layer.name
             found.append((color, name, [x for x, _ in finite], [y for _, y in finite]))
     return found
+
+
+def color_of(
+    explorer: Grid,
+    shown: ChartLayer | TableRow,
+    place: Mapping[str, int],
+    i: int,
+    state: Mapping[str, int],
+) -> int | None:
+    """The place in the page's colors of the mark or row number `i` at a place; `None` where it has
+    none of its own. A chip has its own, or another where two that are shown would share one.
+    """
+    if not isinstance(shown.color, str):
+        return i % len(LINES) if shown.color is None else shown.color
+    if shown.color == "muted":
+        return None
+    named: list[ChartLayer | TableRow] = [*explorer.rows, *explorer.layers]
+    names = dict.fromkeys(
+        explorer.text(one.color, at)
+        for one in named
+        if isinstance(one.color, str) and one.color[:1] == "@"
+        for at in _series(explorer, one, state)
+    )
+    own = dict(zip(names, tones(list(names)), strict=True))
+    return own[explorer.text(shown.color, place)]
+
+
+def _run(shown: ChartLayer | TableRow) -> tuple[str, ...]:
+    """The axis that a line runs along."""
+    line = isinstance(shown, ChartLayer) and shown.mark in ("line", "dash")
+    return tuple(shown.along[-1:]) if line else ()
+
+
+def _series(
+    explorer: Grid, shown: ChartLayer | TableRow, state: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """The places of the lines, marks or rows that something is at a state."""
+    return explorer.places(shown, state, [axis for axis in shown.along if axis not in _run(shown)])
 
 
 def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
@@ -116,13 +153,14 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
         ends = []
         for layer in explorer.layers:
             for color, name, xs, ys in marks(explorer, layer, state):
-                tone = LINES[color % len(LINES)]
+                tone = MUTED if color is None else LINES[color % len(LINES)]
+                odd = bool(color and color % 2)
                 if layer.mark in ("rule", "level"):
                     line = axes.axvline if layer.mark == "rule" else axes.axhline
                     at, text_at = (
                         (xs, (xs[0], 0.03))
                         if layer.mark == "rule"
-                        else (ys, (0.0 if color % 2 else 1.0, ys[0]))
+                        else (ys, (0.0 if odd else 1.0, ys[0]))
                     )
                     line(at[0], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
                     frame = (
@@ -132,7 +170,7 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                     )
                     side: Any = (
                         {"ha": "left", "xytext": (4, 4)}
-                        if color % 2
+                        if odd
                         else {"ha": "right", "xytext": (-4, -12)}
                     )
                     axes.annotate(
@@ -145,7 +183,7 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                         **side,
                     )
                 elif layer.mark == "dot":
-                    axes.plot(xs, ys, "o", color=tone, markersize=8, zorder=5)
+                    axes.plot(xs, ys, MARKERS[color or 0], color=tone, markersize=8, zorder=5)
                 elif layer.mark == "turn":
                     axes.plot(
                         xs,

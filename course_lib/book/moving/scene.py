@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from course_lib.book.plot.figure import GRID, INK, LINES, SHADES, on_paper
+from course_lib.book.plot.figure import GRID, INK, SHADES, on_paper
 from course_lib.book.plot.labels import MUTED, is_wide
+from course_lib.book.plot.tones import LINES, PATHS
 from course_lib.book.text import Shown, widget_bundle
 from course_lib.core.checks import CourseError, known
 
@@ -20,16 +21,13 @@ TONES = {
     "muted": ("muted", MUTED),
     "grid": ("grid", GRID),
     "chip": ("1", LINES[0]),
-    "memory": ("2", LINES[1]),
-    "math": ("3", LINES[2]),
-    "network": ("4", LINES[3]),
-    "cache": ("5", LINES[4]),
+    **{name: (str(tone + 1), LINES[tone]) for name, tone in PATHS.items()},
     "alarm": ("6", LINES[5]),
     "memory-soft": ("shade-1", SHADES[0]),
     "cache-soft": ("shade-2", SHADES[1]),
     "math-soft": ("shade-3", SHADES[2]),
 }
-"""Colours by what they stand for: a path has one colour in every picture of the book."""
+"""Colors by what they stand for."""
 _SVG = {
     "round": "rx",
     "anchor": "text-anchor",

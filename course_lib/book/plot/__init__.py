@@ -2,8 +2,9 @@
 
 from course_lib.book.plot.charts import parity, roofline, sweep
 from course_lib.book.plot.diagram import Diagram, flow
-from course_lib.book.plot.figure import GRID, INK, LINES, MARKERS, SHADES, Plot
+from course_lib.book.plot.figure import GRID, INK, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
+from course_lib.book.plot.tones import LINES, MARKERS, PATHS, own_tone, tones
 
 __all__ = [
     "GRID",
@@ -12,12 +13,15 @@ __all__ = [
     "MARKERS",
     "MUTED",
     "NARROW",
+    "PATHS",
     "SHADES",
     "WIDE",
     "Diagram",
     "Plot",
     "flow",
+    "own_tone",
     "parity",
     "roofline",
     "sweep",
+    "tones",
 ]

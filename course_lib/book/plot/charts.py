@@ -7,17 +7,9 @@ import matplotlib as mpl
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.book.plot.figure import (
-    INK,
-    LINES,
-    MARKERS,
-    SHADES,
-    STYLE,
-    Plot,
-    log_axes,
-    name_ends,
-)
+from course_lib.book.plot.figure import INK, SHADES, STYLE, Plot, log_axes, name_ends
 from course_lib.book.plot.labels import MUTED, Name
+from course_lib.book.plot.tones import LINES, MARKERS, own_tone, tones
 from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 
@@ -65,8 +57,8 @@ def roofline(
         figure, axes = log_axes("I (FLOP/B)", "FLOP/s")
         tops, floors = [], []
         ridges = sorted(float(ridge(*roof)) for roof in roofs.values())
-        for i, (peak, bandwidth) in enumerate(roofs.values()):
-            color = LINES[i % len(LINES)]
+        for tone, (peak, bandwidth) in zip(tones(list(roofs)), roofs.values(), strict=True):
+            color = LINES[tone]
             corners = [low, float(ridge(peak, bandwidth)), high]
             axes.plot(
                 corners,
@@ -81,7 +73,7 @@ def roofline(
                 axes.plot(
                     value,
                     attainable(value, peak, bandwidth),
-                    "o",
+                    MARKERS[tone],
                     color=color,
                     markersize=7,
                     zorder=4,
@@ -146,26 +138,28 @@ def sweep(
     xs = np.asarray(positive("x", x))
     with mpl.rc_context(STYLE):
         figure, axes = log_axes(x_label, y_label)
-        ends = []
-        for i, (label, values) in enumerate(lines.items()):
+        ends, tone = [], dict(zip(lines, tones(list(lines)), strict=True))
+        for label, values in lines.items():
             y = np.asarray(positive(f"lines[{label!r}]", values))
             if y.shape != xs.shape:
                 raise CourseError(
                     f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})"
                 )
-            axes.plot(xs, y, color=LINES[i % len(LINES)], zorder=3)
-            ends.append((float(y[-1]), label, LINES[i % len(LINES)]))
+            axes.plot(xs, y, color=LINES[tone[label]], zorder=3)
+            ends.append((float(y[-1]), label, LINES[tone[label]]))
         for label, points in (dots or {}).items():
-            color = LINES[
-                list(lines).index(known("line", label, lines, "dots belong to a line")) % len(LINES)
-            ]
+            at = tone[known("line", label, lines, "dots belong to a line")]
             dot_x, dot_y = (positive(f"dots[{label!r}]", side) for side in points)
-            axes.plot(dot_x, dot_y, "o", color=color, markersize=5, alpha=0.75, zorder=4)
+            axes.plot(
+                dot_x, dot_y, MARKERS[at], color=LINES[at], markersize=5, alpha=0.75, zorder=4
+            )
         for label, value in (levels or {}).items():
             positive(f"levels[{label!r}]", value)
-            axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
+            own = own_tone(label)
+            color = MUTED if own is None or own in tone.values() else LINES[own]
+            axes.axhline(value, color=color, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
             axes.annotate(
-                label, (xs[0], value), (4, 4), textcoords="offset points", color=MUTED, va="bottom"
+                label, (xs[0], value), (4, 4), textcoords="offset points", color=color, va="bottom"
             )
         feet = []
         for label, value in (marks or {}).items():
@@ -189,8 +183,8 @@ def _name_roofs(
     """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
     peaks = [peak for peak, _ in roofs.values()]
     names = []
-    for i, (label, (peak, bandwidth)) in enumerate(roofs.items()):
-        color = LINES[i % len(LINES)]
+    for tone, (label, (peak, bandwidth)) in zip(tones(list(roofs)), roofs.items(), strict=True):
+        color = LINES[tone]
         if peaks.count(peak) == 1:
             names += name_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
             continue
@@ -291,8 +285,10 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
         names = []
         # Names stand where a prediction would have to be off by orders of magnitude: there are no
         # points.
-        for i, (label, (predicted, measured)) in enumerate(values.items()):
-            color, marker = LINES[i % len(LINES)], MARKERS[i % len(MARKERS)]
+        for i, (tone, (label, (predicted, measured))) in enumerate(
+            zip(tones(list(values)), values.items(), strict=True)
+        ):
+            color, marker = LINES[tone], MARKERS[tone]
             axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)
             place = {"transform": axes.transAxes, "color": color}
             shown = axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)

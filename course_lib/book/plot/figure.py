@@ -18,8 +18,6 @@ from course_lib.book.plot.labels import MUTED, NARROW, WIDE, Labels, Name, is_wi
 from course_lib.book.text import Shown, n
 
 INK, GRID = "#1f2430", "#d9dde3"
-LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
-MARKERS = "osD^vP"
 SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": MUTED,

@@ -5,7 +5,7 @@ and what fusion gained.
 from collections.abc import Sequence
 from typing import Any
 
-from course_lib.book.plot import LINES, Plot, roofline
+from course_lib.book.plot import LINES, Plot, roofline, tones
 from course_lib.book.reports.frame import dots, missing, page, said
 from course_lib.book.text import n, named, t, table
 from course_lib.core import attainable, ridge
@@ -60,8 +60,9 @@ def plot(rows: Sequence[Row]) -> Plot:
     base = roofline({rows[0].device: roof}, intensity=limits)
     axes = base.figure.axes[0]
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed / 2 for _, _, speed in here)]))
+    colors = [LINES[tone] for tone in tones([rows[0].device, *OPERATORS])[1:]]
     for row, intensity, speed in here:
-        color = LINES[1 + OPERATORS.index(row.op) % (len(LINES) - 1)]
+        color = colors[OPERATORS.index(row.op)]
         alone = row.op == "softmax" or row.variant == "layer"  # one kernel even where it is eager
         slow: Any = "none" if row.path in SLOW and not alone else "full"
         axes.plot(intensity, speed, "o", color=color, markersize=6, fillstyle=slow, zorder=4)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from course_lib.book.plot import LINES, Plot, roofline
+from course_lib.book.plot import LINES, Plot, roofline, tones
 from course_lib.book.reports.frame import dots, number, page, said
 from course_lib.book.text import n, table
 from course_lib.core.checks import CourseError
@@ -114,8 +114,8 @@ def plot(
         intensity=(min([0.1, *reach]), max([10_000.0, *(2 * x for x in reach)])),
     )
     axes = base.figure.axes[0]
-    # roofline colours the roofs in their order
-    order = [*roofs, *others, *(device for device in devices if device not in roofs)]
+    shown = [*roofs, *others, *(device for device in devices if device not in roofs)]
+    color = {label: LINES[tone] for label, tone in zip(shown, tones(shown), strict=True)}
     best = {
         id(row)
         for device in devices
@@ -123,20 +123,13 @@ def plot(
     }
     for row, intensity, speed in here:
         style: Any = "none" if row.data == "zeros" else "full"
-        color = LINES[order.index(row.device) % len(LINES)]
-        axes.plot(intensity, speed, "o", color=color, markersize=5, zorder=4, fillstyle=style)
+        own: Any = {"color": color[row.device], "fillstyle": style}
+        axes.plot(intensity, speed, "o", markersize=5, zorder=4, **own)
         if id(row) in best:
             label = row.dtype if row.device in roofs else f"{row.device} {row.dtype}"
             base.name_dot(label, intensity, speed, fontsize=8)
     for label, (*_, intensity, speed) in (published or {}).items():
-        axes.plot(
-            intensity,
-            speed,
-            "s",
-            color=LINES[order.index(label) % len(LINES)],
-            markersize=6,
-            zorder=4,
-        )
+        axes.plot(intensity, speed, "s", color=color[label], markersize=6, zorder=4)
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed * 0.5 for _, _, speed in here)]))
     return base
 

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.text import Text
 
 from course_lib import CourseError, attainable, plot, ridge
-from course_lib.book.plot import GRID, INK, LINES, MUTED, SHADES
+from course_lib.book.plot import GRID, INK, LINES, MARKERS, MUTED, SHADES, own_tone
 
 
 def figure(**more):
@@ -135,7 +135,7 @@ def test_each_roof_bends_at_its_ridge_and_carries_the_marks():
     dots = [
         (line.get_xdata()[0], line.get_ydata()[0])
         for line in axes.lines
-        if line.get_marker() == "o"
+        if line.get_marker() in tuple(MARKERS)
     ]
     assert dots == [(0.5, 1.5e12), (0.5, 1e12)]
 
@@ -164,9 +164,30 @@ def test_dots_take_the_colour_of_their_line():
     axes = plot.sweep(
         [1, 10], {"a": [1, 2], "b": [3, 30]}, x_label="B", y_label="s", dots=dots
     ).figure.axes[0]
-    (drawn,) = [line for line in axes.lines if line.get_marker() == "o"]
+    (drawn,) = [line for line in axes.lines if line.get_marker() == MARKERS[1]]
     assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == dots["b"]
     assert drawn.get_color() == LINES[1]
+
+
+def test_a_chip_has_one_colour_and_one_mark_in_every_figure():
+    roofs = {name: (1e15, 3e12 + i) for i, name in enumerate(("V100", "H100", "own"))}
+    pairs = {name: ([1, 2], [1.1, 2.1]) for name in ("gemm", "H100, fp8")}
+    figures = {
+        "H100": (plot.roofline(roofs, {"dot": 0.5}), 3),
+        "V100": (plot.roofline(dict(reversed(roofs.items()))), 2),
+        "H100, fp8": (plot.parity(pairs, unit="s"), 2),
+    }
+    for label, (figure, least) in figures.items():
+        axes, color = figure.figure.axes[0], LINES[own_tone(label)]
+        seen = [line for line in axes.lines if line.get_color() == color]
+        named = [text for text in axes.texts if text.get_text() == label]
+        assert [text.get_color() for text in named] == [color]
+        assert len(seen) >= least - 1
+        dots = {line.get_marker() for line in seen} - {"None"}
+        assert dots <= {MARKERS[own_tone(label)]}
+    level = plot.sweep([1, 10], {"a": [1, 2]}, x_label="B", y_label="s", levels={"A100": 1.5})
+    (line,) = [line for line in level.figure.axes[0].lines if line.get_ydata()[0] == 1.5]
+    assert line.get_color() == LINES[own_tone("A100")]
 
 
 def test_lines_are_told_apart():
