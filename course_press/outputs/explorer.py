@@ -8,10 +8,13 @@ import math
 import re
 from collections.abc import Mapping
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from course_lib import t
 from course_lib.book.explore import (
     ChartLayer,
     Explorer,
@@ -98,9 +101,8 @@ def _choices(explorer: Explorer) -> dict[str, Any]:
     """What every explorer gives its page: what can be chosen, by name, and how numbers look."""
     return {
         "keys": {name: [str(one) for one in explorer.values(name)] for name in explorer.controls},
-        "own": [own_tone(text) for text in explorer.texts("chip")]
-        if "chip" in explorer.axes
-        else [],
+        "own": list(map(own_tone, explorer.texts("chip") if "chip" in explorer.axes else [])),
+        "loud": t("does-not-fit"),
         "start": explorer.state(),
         **number_marks(),
     }
@@ -175,10 +177,15 @@ def _control(explorer: Explorer, name: str, id_: str) -> str:
             f'for="{own}">{escape(texts[at])}</output>'
         )
     else:
-        options = (
+        options = [
             f'<option value="{i}"{" selected" if i == at else ""}>{escape(text)}</option>'
             for i, text in enumerate(texts)
-        )
+        ]
+        if groups := explorer.groups(name):
+            options = [
+                f'<optgroup label="{escape(group)}">{"".join(one for _, one in members)}</optgroup>'
+                for group, members in groupby(zip(groups, options, strict=True), key=itemgetter(0))
+            ]
         field = f'<select id="{own}" data-control="{name}">{"".join(options)}</select>'
     return f'<div class="explorer-control">{label}{field}</div>'
 
@@ -188,8 +195,10 @@ def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) ->
     if row.color is not None or row.along:
         color = color_of(explorer, row, place, i, explorer.state())
         mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
-    first, *others = (escape(explorer.text(cell, place)) for cell in row.cells)
-    return (
-        f"<tr><th "
-        f'scope="row">{mark}<span>{first}</span></th>{"".join(f"<td>{text}</td>" for text in others)}</tr>'  # noqa: E501
+    first, *others = (explorer.text(cell, place) for cell in row.cells)
+    loud = t("does-not-fit")
+    cells = "".join(
+        f'<td class="loud">{loud}</td>' if text == loud else f"<td>{escape(text)}</td>"
+        for text in others
     )
+    return f'<tr><th scope="row">{mark}<span>{escape(first)}</span></th>{cells}</tr>'

@@ -36,6 +36,7 @@ class Axis:
     start : the value chosen at first.
     of : the axis whose values this control chooses from as well: a second chip, say. It has no
         values of its own.
+    groups : for each value the name of the group that it stands in, in a list.
     more : further values and how they are shown, which are too many for a page's table: live
         widgets offer them too.
     """
@@ -45,6 +46,7 @@ class Axis:
     texts: Sequence[str] = ()
     start: Any = None
     of: str = ""
+    groups: Sequence[str] = ()
     more: Sequence[tuple[Any, str]] = ()
 
     @property
@@ -174,6 +176,10 @@ class Grid:
         axis = self.axes[self.axes[control].of or control]
         return axis.texts or [n(value) if axis.numeric else str(value) for value in axis.values]
 
+    def groups(self, control: str) -> Sequence[str]:
+        """The group of each value of a control, where its list has groups."""
+        return self.axes[self.axes[control].of or control].groups
+
     def state(self, **chosen: Any) -> dict[str, int]:
         """Where each control stands: at its start, or at the value chosen.
 
@@ -271,5 +277,5 @@ class Grid:
                 sorted({*axis.values, *picked}) if name in runs else list(dict.fromkeys(picked))
             )
             shown = () if axis.numeric else tuple(texts[value] for value in values)
-            axes[name] = replace(axis, values=tuple(values), texts=shown, start=start)
+            axes[name] = replace(axis, values=tuple(values), texts=shown, groups=(), start=start)
         return self.with_axes(axes), dict(chosen)

@@ -27,6 +27,7 @@ from course_lib.book.explore.operators import (
     peak_of,
     places,
     shape,
+    vendors,
 )
 from course_lib.book.explore.views import Explorer
 from course_lib.book.plot import PATHS
@@ -68,9 +69,10 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     >>> [row[1] for row in upgrade().shown(batch=1)[2:]]
     ['2.39×', '2.27×', '2.39×']
     """
+    by_vendor, more = vendors(CHIPS), other_chips()
     axes = {
-        "chip": Axis(CHIPS, t("from-chip"), names(CHIPS), first, more=other_chips()),
-        "to": Axis(CHIPS, t("to-chip"), names(CHIPS), to, more=other_chips()),
+        "chip": Axis(CHIPS, t("from-chip"), names(CHIPS), first, groups=by_vendor, more=more),
+        "to": Axis(CHIPS, t("to-chip"), names(CHIPS), to, groups=by_vendor, more=more),
         "model": _models(on),
         "batch": Axis(tuple(2**i for i in range(12)), t("batch"), start=1),
     }
@@ -94,8 +96,8 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
             "to_time": Field(("to", "model", "batch"), to_time[0], "s"),
             "bound": bounds(("chip", "model", "batch"), time[1]),
             "to_bound": bounds(("to", "model", "batch"), to_time[1]),
-            "fit": _fit(("chip", "model", "batch"), at["chip"], at["model"], sizes),
-            "to_fit": _fit(("to", "model", "batch"), at["to"], at["model"], sizes),
+            "fit": _fit(("chip", "model", "batch"), at["chip"], at["model"], sizes, CONTEXT),
+            "to_fit": _fit(("to", "model", "batch"), at["to"], at["model"], sizes, CONTEXT),
         }
 
     return Explorer(
@@ -148,7 +150,9 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     [['latency', '4.52 ms'], ['throughput', '221 tokens/s']]
     """
     axes = {
-        "chip": Axis(CHIPS, t("chip"), names(CHIPS), key, more=other_chips()),
+        "chip": Axis(
+            CHIPS, t("chip"), names(CHIPS), key, groups=vendors(CHIPS), more=other_chips()
+        ),
         "model": _models(on),
         "batch": Axis(tuple(2**i for i in range(10)), t("batch"), start=batch),
         "context": Axis((512, 1024, 2048, 4096, 8192), t("context-length"), start=2048),
@@ -191,6 +195,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             "bound": bounds(by, bound),
             "needed": Field(by, needed, "B"),
             "available": Field(("chip",), available, "B"),
+            "fit": _fit(by, at["chip"], at["model"], sizes, contexts),
             "most": Field(by[:-1], most),
             "limit": Field(by[:-1], limit, "s"),
         }
@@ -202,7 +207,9 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
         [
             ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
             ChartLayer("line", "time", "inside", ("batch",), color="@chip", name="@chip"),
-            ChartLayer("dash", "time", "outside", ("batch",), color="@chip"),
+            ChartLayer(
+                "dash", "time", "outside", ("batch",), color="@chip", name=t("does-not-fit")
+            ),
             ChartLayer("dot", "time", "rate", color="@chip"),
         ],
         [
@@ -211,6 +218,7 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             TableRow((f"={t('bound')}", "bound")),
             TableRow((f"={t('memory-needed')}", "needed")),
             TableRow((f"={t('memory')}", "available")),
+            TableRow((f"={t('in-memory')}", "fit")),
             TableRow((f"={t('largest-batch')}", "most"), color="muted"),
         ],
         x_label="T (s)",
@@ -241,10 +249,14 @@ def _steps(
 
 
 def _fit(
-    by: tuple[str, ...], keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]
+    by: tuple[str, ...],
+    keys: Sequence[str],
+    names: Sequence[str],
+    sizes: NDArray[np.float64],
+    contexts: NDArray[Any] | int,
 ) -> Field:
     inside = [
-        [llm.fits(name, key, sizes, CONTEXT, w=format_of(chip(key))).fits for name in names]
+        [llm.fits(name, key, sizes, contexts, w=format_of(chip(key))).fits for name in names]
         for key in keys
     ]
     return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

@@ -115,7 +115,7 @@ def roofline(
     known("dtype", dtype, DTYPES)
     kernels = _kernels()
     axes = {
-        "chip": Axis(keys, t("chip"), names(keys), first),
+        "chip": Axis(keys, t("chip"), names(keys), first, groups=vendors(keys)),
         "other": Axis((), t("other-chip"), start=other, of="chip"),
         "dtype": Axis(DTYPES, t("format"), start=dtype),
         "kernel": Axis(
@@ -409,6 +409,11 @@ def _one_way(on: Accelerator, name: str, count: int) -> Any:
 def names(keys: Sequence[str]) -> tuple[str, ...]:
     """What chips are called on a figure."""
     return tuple(chip(key).short for key in keys)
+
+
+def vendors(keys: Sequence[str]) -> tuple[str, ...]:
+    """Who makes each chip."""
+    return tuple(chip(key).vendor for key in keys)
 
 
 def format_of(on: Accelerator) -> str:

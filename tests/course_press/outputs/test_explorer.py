@@ -81,3 +81,21 @@ def test_ids_follow_the_content(explorer, monkeypatch):
     assert name_of(again) == before
     monkeypatch.setenv("COURSE_LANG", "ko")
     assert name_of(getattr(explore, explorer.name)()) != before
+
+
+def test_chips_stand_in_lists_by_who_makes_them(monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    (block,) = explore.decode()._repr_mimebundle_().values()
+    lists = re.findall(r'<optgroup label="([^"]+)">(.*?)</optgroup>', block)
+    assert [name for name, _ in lists] == ["NVIDIA", "AMD", "Google"]
+    (h100,) = [name for name, options in lists if "H100" in options]
+    assert h100 == "NVIDIA"
+
+
+def test_what_does_not_fit_is_said_loudly(monkeypatch):
+    monkeypatch.setenv("COURSE_PRINT", "site")
+    small, large = (
+        "".join(explore.decode(key="l4", batch=batch)._repr_mimebundle_().values())
+        for batch in (1, 512)
+    )
+    assert (small.count('class="loud"'), large.count('class="loud"')) == (0, 1)
