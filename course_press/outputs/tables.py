@@ -8,7 +8,7 @@ from html import escape
 from course_lib.book.tables import Cards, ChipTables, Downloads
 from course_lib.book.text import Markdown, Span, Table, language, marks, plain
 
-_UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?(?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B")
+_UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?((?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B)")
 _POINT, _DIGIT = "&#8200;", "&#8199;"
 """Spaces as wide as a decimal point and as a digit."""
 
@@ -30,31 +30,50 @@ def markdown(shown: Table | ChipTables | Downloads) -> str:
 
 def _set(shown: Table) -> Table:
     """A table as printers set it: numbers stand with their points one below the other, and a unit
-    that all of a column share stands in its head.
+    that all of a column share stands in its head, unless other columns have it with other prefixes:
+    numbers that are compared carry their units.
     """
     header, columns = list(shown.header), [list(column) for column in zip(*shown.rows, strict=True)]
-    for at, column in enumerate(columns):
-        if shown.align[at] == "r" and not any(isinstance(cell, Markdown) for cell in column):
-            header[at], columns[at] = _column(header[at], column)
+    numbers = {
+        at: read
+        for at, column in enumerate(columns)
+        if shown.align[at] == "r" and not any(isinstance(cell, Markdown) for cell in column)
+        if (read := _read(column))
+    }
+    units = {found[3] or "" for read in numbers.values() for found in read.values()}
+    for at, read in numbers.items():
+        own = {found[3] for found in read.values()}
+        if len(own) != 1 or len(columns[at]) < 2:
+            continue
+        unit = own.pop() or ""
+        same = [other for other in units if _base(other) == _base(unit)]
+        whole = all(cell in read or not cell for cell in columns[at])
+        shared = _UNIT.fullmatch(unit) and whole and len(same) == 1 and "(" not in header[at]
+        if shared:
+            header[at] = plain(header[at], f" ({unit})")
+        columns[at] = _aligned(columns[at], read, bare=bool(shared))
     return Table(header, list(zip(*columns, strict=True)), shown.align)
 
 
-def _column(head: str, cells: list[str]) -> tuple[str, list[str]]:
+def _base(unit: str) -> str:
+    """A unit without its prefix."""
+    found = _UNIT.fullmatch(unit)
+    return found[1] if found else unit
+
+
+def _read(cells: Sequence[str]) -> dict[str, re.Match[str]]:
+    """The cells that are a number, with a unit or without."""
     mark = marks(language())
     number = re.compile(
         rf"\D{{0,2}}\d{{1,3}}(?:[{mark.thousands}\u00a0 ]\d{{3}})*\d*"
         rf"(?:{re.escape(mark.decimal)}(\d+))?(?:([ \u00a0]?)([^\d\s]\S*))?"
     )
-    read = {cell: found for cell in cells if (found := number.fullmatch(cell))}
-    units = {found[3] for found in read.values()}
-    if len(units) != 1 or len(cells) < 2:
-        return head, cells
-    unit = units.pop()
-    shared = unit and _UNIT.fullmatch(unit) and all(cell in read or not cell for cell in cells)
-    shown = {cell: cell for cell in read}
-    if shared and "(" not in head:
-        head = plain(head, f" ({unit})")
-        shown = {cell: cell[: found.start(2)] for cell, found in read.items()}
+    return {cell: found for cell in cells if (found := number.fullmatch(cell))}
+
+
+def _aligned(cells: Sequence[str], read: dict[str, re.Match[str]], *, bare: bool) -> list[str]:
+    """Cells with their points one below the other; bare, without their unit."""
+    shown = {cell: cell[: found.start(2)] if bare else cell for cell, found in read.items()}
     places = {cell: len(found[1] or "") for cell, found in read.items()}
     most = max(places.values())
 
@@ -64,7 +83,7 @@ def _column(head: str, cells: list[str]) -> tuple[str, list[str]]:
         gap = _DIGIT * (most - places[cell]) + ("" if places[cell] else _POINT)
         return Markdown(plain(shown[cell]) + gap)
 
-    return head, list(map(padded, cells))
+    return list(map(padded, cells))
 
 
 def _table(shown: Table) -> str:

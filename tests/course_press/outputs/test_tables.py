@@ -60,6 +60,22 @@ def test_a_unit_that_a_column_shares_stands_in_its_head(head, cells, shown):
     assert columns(table(["", head], [["", cell] for cell in cells]))[1] == shown
 
 
+@pytest.mark.parametrize(
+    ("others", "shown"),
+    [
+        (["900 µs", "1.2 ms"], ["T", "3 ms", "0.5 ms"]),
+        (["900 µs", "120 µs"], ["T", "3 ms", "0.5 ms"]),
+        (["9 ms", "1 ms"], ["T (ms)", "3~_", "0.5"]),
+        (["9 GB", "1.2 TB"], ["T (ms)", "3~_", "0.5"]),
+    ],
+)
+def test_units_stay_beside_numbers_that_are_compared_across_columns(others, shown):
+    rows = [["", time, other] for time, other in zip(["3 ms", "0.5 ms"], others, strict=True)]
+    assert [cell.replace("~_", "") for cell in columns(table(["", "T", "U"], rows))[1]] == [
+        cell.replace("~_", "") for cell in shown
+    ]
+
+
 def test_a_column_that_is_no_figure_and_a_table_without_rows_stay_as_they_are():
     assert columns(table(["a", "b"], [["2 s", "x"], ["1.5 s", "y"]])) == [
         ["a", "2 s", "1.5 s"],
