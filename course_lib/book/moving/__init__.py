@@ -1,5 +1,6 @@
 """Moving pictures: what happens inside a machine, step by step, with its costs running along."""
 
+from course_lib.book.moving.caches import roofs
 from course_lib.book.moving.collectives import all_reduce
 from course_lib.book.moving.gradients import backward_pass
 from course_lib.book.moving.memory import fill, hierarchy
@@ -26,6 +27,7 @@ __all__ = [
     "hierarchy",
     "machine",
     "overlap",
+    "roofs",
     "rows",
     "sharded_matmul",
     "tiled_product",
