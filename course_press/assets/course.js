@@ -71,7 +71,9 @@
   });
   var sections = Object.keys(links).map(function (id) { return document.getElementById(id); }).filter(Boolean);
   function reading() {
-    return sections.filter(function (section) { return section.getBoundingClientRect().top < innerHeight * 0.3; }).pop();
+    return sections.filter(function (section) { // what a prediction still closes is not being read
+      return !section.hidden && section.getBoundingClientRect().top < innerHeight * 0.3;
+    }).pop();
   }
   if (sections.length && "IntersectionObserver" in window) {
     var now = make("a", { className: "now", hidden: true }, document.querySelector(".bar"));

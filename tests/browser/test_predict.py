@@ -142,6 +142,36 @@ def test_two_pages_open_at_once_lose_none_of_each_other(visit, built):
     assert len(twin.evaluate(stored)) == 3
 
 
+def test_an_answer_in_a_subsection_opens_whole_and_its_exercise_stays_open(visit):
+    page, box = visit(url("en", "int8-problems")), "#predict-int8-weights"
+    seen = "document.querySelector('{}').checkVisibility({{contentVisibilityAuto: true}})"
+    page.evaluate("document.getElementById('sec-int8-p2').scrollIntoView()")
+    wait_for(page, "Boolean(document.querySelector('.guess form'))")
+    exercise, last = "#sec-int8-p2 > .cell .exercise", "#sec-int8-p2-answer > :last-child"
+    assert page.evaluate(seen.format(exercise))
+    assert not page.evaluate(seen.format(last))
+    assert page.locator("#sec-int8-p2 > .predict").locator(box).count() == 1
+    assert guess(page, "120", box).startswith("Within ten percent")
+    assert page.evaluate(seen.format(last))
+    assert not page.evaluate(seen.format("#sec-int8-p3-answer > :last-child"))
+
+
+def test_one_box_after_another_opens_its_own_answer(visit):
+    page, box = visit(url("en", "bandwidth-and-profiling")), "#predict-prof-busy"
+    page.evaluate("document.getElementById('sec-prof-flow').scrollIntoView()")
+    wait_for(page, "Boolean(document.querySelector('.guess form'))")
+    assert not is_open(page, box)
+    page.check(f"{box} [value='0']")
+    page.click(f"{box} [type=submit]")
+    assert said(page, box).startswith("You chose “rent a chip with more bandwidth”. The answer is")
+    assert is_open(page, box)
+    assert not is_open(page, "#predict-prof-bytes")
+    # However many boxes a reader comes near, what asks comes once.
+    page.locator("#predict-prof-copy").scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    assert page.locator(".guess form").count() == page.locator(".guess").count()
+
+
 def test_who_wants_no_question_is_shown_the_answer(visit):
     page = asked(visit(url("en")))
     page.click(f"{BOX} [type=button]")
