@@ -211,6 +211,7 @@ class _Roofs:
 
     def _lines(self, chip: str, names: tuple[str, str], ridges: Sequence[float]) -> None:
         scene, (left, top, right, bottom) = self.scene, self.box
+        self.level = scene.line(left, top, right, top, line="ink", thick=1, dash="5 4")
         for tone, level, turn in zip(TONES, self.levels, ridges, strict=False):
             x, start = self.x(turn), self.y(float(attainable(self.low, self.peak, level)))
             scene.line(x, top, x, bottom, line=tone, thick=1, dash="2 4")
@@ -244,7 +245,7 @@ class _Roofs:
             else:
                 self._dot(tone, x + 18, y + 17)
             scene.text(x + 36, y + 22, name, bold=True)
-            scene.text(x + 86, y + 22, rate, tone=tone, size=12)
+            scene.text(x + 92, y + 22, rate, tone=tone, size=12)
             self.times.append(scene.text(end - 12, y + 22, "", anchor="end", bold=True))
             self.told.append(
                 (
@@ -252,7 +253,7 @@ class _Roofs:
                     scene.text(end - 12, y + 42, "", tone="muted", size=12, anchor="end"),
                 )
             )
-        y = self.rows[-1] + 80
+        y = self.rows[-1] + 86
         scene.text(x, y, t("lower-bound"), tone="muted")
         self.lower = scene.text(end, y + 2, "", anchor="end", bold=True, size=22)
 
@@ -264,9 +265,8 @@ class _Roofs:
 
     def climb(self, walk: Sequence[_Tiled], says: Sequence[str]) -> Scene:
         """Each tile a step: dots walk and leave a trace."""
-        scene, (left, _, right, _) = self.scene, self.box
+        scene = self.scene
         places = [self._places(one) for one in walk]
-        level = scene.line(left, 0, right, 0, line="ink", thick=1, dash="5 4")
         traces = [
             [self._dot(tone, *place, opacity=0) for tone, place in zip(TONES, at, strict=False)]
             for at in places
@@ -281,7 +281,7 @@ class _Roofs:
             far.to(x=main[0] - DOT, y=main[1] - DOT)
             near.to(cx=cache[0], cy=cache[1])
             lowest = max(main[1], cache[1])
-            level.to(y1=lowest, y2=lowest)
+            self.level.to(y1=lowest, y2=lowest)
             self._tell(one)
         return scene
 
