@@ -9,9 +9,9 @@ import matplotlib as mpl
 import numpy as np
 
 from course_lib.book.explore.grid import ChartLayer, Grid, TableRow
+from course_lib.book.plot.colors import LINES, MARKERS, tones
 from course_lib.book.plot.figure import STYLE, Plot, log_axes, name_ends
 from course_lib.book.plot.labels import MUTED
-from course_lib.book.plot.tones import LINES, MARKERS, tones
 from course_lib.book.text import Shown, widget_bundle
 from course_lib.core.checks import CourseError
 
@@ -115,6 +115,13 @@ def color_of(
 ) -> int | None:
     """The place in the page's colors of the mark or row number `i` at a place; `None` where it has
     none of its own. A chip has its own, or another where two that are shown would share one.
+
+    Examples
+    --------
+    >>> from course_lib.book import explore
+    >>> figure = explore.decode(key="h100-sxm")
+    >>> color_of(figure, figure.rows[0], figure.state(), 0, figure.state())
+    0
     """
     if not isinstance(shown.color, str):
         return i % len(LINES) if shown.color is None else shown.color

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from course_lib.book.plot.colors import LINES, PATHS
 from course_lib.book.plot.figure import GRID, INK, SHADES, on_paper
 from course_lib.book.plot.labels import MUTED, is_wide
-from course_lib.book.plot.tones import LINES, PATHS
 from course_lib.book.text import Shown, widget_bundle
 from course_lib.core.checks import CourseError, known
 

@@ -1,10 +1,10 @@
 """Figures, one function a kind."""
 
 from course_lib.book.plot.charts import parity, roofline, sweep
+from course_lib.book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
 from course_lib.book.plot.diagram import Diagram, flow
 from course_lib.book.plot.figure import GRID, INK, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
-from course_lib.book.plot.tones import LINES, MARKERS, PATHS, own_tone, tones
 
 __all__ = [
     "GRID",

@@ -7,9 +7,9 @@ import matplotlib as mpl
 import numpy as np
 from numpy.typing import ArrayLike
 
+from course_lib.book.plot.colors import LINES, MARKERS, own_tone, tones
 from course_lib.book.plot.figure import INK, SHADES, STYLE, Plot, log_axes, name_ends
 from course_lib.book.plot.labels import MUTED, Name
-from course_lib.book.plot.tones import LINES, MARKERS, own_tone, tones
 from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 
