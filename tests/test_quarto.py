@@ -87,8 +87,11 @@ def test_a_bare_render_dresses_its_pages_as_the_press_does(tmp_path):
         for chapter in read_book(ROOT, "es").chapters:
             file = tmp_path / about.url(chapter)
             if file.exists():
-                main = html.parse(str(file)).getroot().cssselect("main")[0]
+                root = html.parse(str(file)).getroot()
+                main = root.cssselect("main")[0]
                 said = about.page_facts(read_book(ROOT, "es"), chapter)
+                addresses = root.xpath("/html/head/meta[@property='og:url']/@content")
+                assert addresses == [about.at_site(read_book(ROOT, "es"), about.url(chapter))]
                 assert [code.text for code in main.cssselect(".cite code")] == [
                     said["citation"]["bibtex"]
                 ]

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from course_lib.book.text import words
+from course_press.pages import share
 from course_press.pages.pandoc import line_with
 from course_press.source.book import Book
 from course_press.source.chapter import Chapter
@@ -20,6 +21,9 @@ FOLDER = "downloads"
 """Where the book as one file stands in the site, by course export: a build leaves this folder as it
 is.
 """
+
+CARDS = "cards"
+"""Where the pictures that shared links show stand in the site of a language."""
 
 PLACEHOLDER = "https://github.com/roofline-course/"
 """How the address starts with which the book comes: nothing of ours stands there until whoever
@@ -54,7 +58,37 @@ def url(chapter: Chapter) -> str:
 
 def card(chapter: Chapter) -> str:
     """Where the picture of a page that a shared link shows stands in the site of its language."""
-    return f"cards/{chapter.path.stem}.png"
+    return f"{CARDS}/{chapter.path.stem}.png"
+
+
+def at_site(book: Book, path: str) -> str | None:
+    """The whole address of what stands at `path` in the site of a language; `None` where the book
+    has none.
+    """
+    site = str(book.meta.get("site-url") or "").rstrip("/")
+    return f"{site}/{book.lang}/{path}" if site else None
+
+
+def shared(book: Book, chapter: Chapter, *, drawn: bool) -> dict[str, Any]:
+    """What the head of a page tells whoever shows a link to it.
+
+    Parameters
+    ----------
+    book, chapter : the page.
+    drawn : whether its picture stands in the site.
+    """
+    meta = book.meta
+    title = str(meta["title"])
+    return {
+        "title": title if chapter.is_cover else f"{chapter.title} · {title}",
+        "description": chapter.meta.get("description") or meta.get("description", ""),
+        "lang": book.lang,
+        "site": title,
+        "url": at_site(book, url(chapter)),
+        "card": at_site(book, card(chapter)) if drawn else None,
+        "size": share.SIZE,
+        "alt": chapter.title,
+    }
 
 
 def notebook(chapter: Chapter) -> str:
@@ -123,7 +157,7 @@ def citation(book: Book, chapter: Chapter) -> dict[str, str] | None:
         "book": str(meta["title"]),
         "version": version("course-lib"),
         "year": year,
-        "url": f"{str(meta['site-url']).rstrip('/')}/{book.lang}/{url(chapter)}",
+        "url": str(at_site(book, url(chapter))),
     }
     text = words(book.lang)["ui-cite-book" if cover else "ui-cite-page"].format(**given)
     key = "-".join(

@@ -24,7 +24,10 @@ def main() -> None:
     profiles = os.environ.get("QUARTO_PROFILE", "").replace(" ", "").split(",")
     default, *_ = every = languages(ROOT)
     lang = next((lang for lang in every if lang in profiles), default)
-    quarto.add_facts(read_book(ROOT, lang), Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"]))
+    folder = Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"])
+    # Who renders one page, or looks at it while writing, does not wait for pictures to share.
+    whole = "QUARTO_PROJECT_RENDER_ALL" in os.environ
+    quarto.add_facts(read_book(ROOT, lang), folder, draw=whole)
 
 
 if __name__ == "__main__":

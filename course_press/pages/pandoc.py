@@ -2,14 +2,13 @@
 filters.
 """
 
-import base64
 import json
 import logging
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -21,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from course_lib.book.text import words
 from course_lib.specs import DATA
 from course_press.outputs import form
-from course_press.pages.share import first_picture
+from course_press.pages.share import Picture, first_picture
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.kernels import LOCALE
 from course_press.run.pool import do_jobs
@@ -58,8 +57,8 @@ class PrintedPage:
     chapter: Chapter
     body: str
     data: Mapping[str, Any]
-    picture: tuple[int, bytes] | None = None
-    """The place of its first figure that can be drawn without a browser, and that as PNG."""
+    picture: Picture | None = None
+    """Its first figure that can be drawn without a browser."""
 
     @property
     def url(self) -> str:
@@ -145,19 +144,15 @@ def print_pages(
     SourceError
         If a chapter cannot be run or printed.
     """
-    root = books[0].root
-    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
+    cache, run = _runner(books[0].root)
     printed: dict[int, PrintedPage] = {}
     labels = {id(book): label_facts(book) for book in books}
 
     def job(book: Book, chapter: Chapter) -> PrintedPage:
-        ran = run_chapter(
-            chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint, own=True
-        )
         return print_page(
             book,
             chapter,
-            ran,
+            run(chapter, lang=book.lang),
             cache,
             labels[id(book)],
             [printed[id(other)] for other in book.chapters if id(other) in printed],
@@ -180,6 +175,35 @@ def print_pages(
         )
         printed |= {id(page.chapter): page for page in pages}
     return [[printed[id(chapter)] for chapter in book.chapters] for book in books]
+
+
+def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
+    """The first figure of each of these pages, by their names: what has run before is reused.
+
+    Raises
+    ------
+    SourceError
+        If a chapter cannot be run.
+    """
+    _, run = _runner(book.root)
+
+    def job(chapter: Chapter) -> tuple[str, Picture | None]:
+        return chapter.path.stem, _picture(chapter, run(chapter, lang=book.lang))
+
+    wanted = [chapter for chapter in book.chapters if chapter.path.stem in names]
+    return dict(do_jobs([(chapter.title, partial(job, chapter)) for chapter in wanted]))
+
+
+def _runner(root: Path) -> tuple[Cache, Callable[..., ChapterResults]]:
+    """What the book at `root` has given before, and how a chapter of its site runs."""
+    cache = Cache(root / ".cache" / "course")
+    return cache, partial(
+        run_chapter, root=root, cache=cache, fingerprint=environment(root), own=True
+    )
+
+
+def _picture(chapter: Chapter, ran: ChapterResults) -> Picture | None:
+    return first_picture(outputs_by_cell(chapter, ran, "notebook"))
 
 
 def print_page(
@@ -229,10 +253,7 @@ def print_page(
         if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
     body = _CODE_LINES.sub("", stored["body"])
-    drawn = first_picture(outputs_by_cell(chapter, ran, "notebook"))
-    return PrintedPage(
-        chapter, body, stored["data"], drawn and (drawn[0], base64.b64decode(drawn[1]))
-    )
+    return PrintedPage(chapter, body, stored["data"], _picture(chapter, ran))
 
 
 def _read_by_pandoc(book: Book) -> Iterator[Path]:

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from markupsafe import escape
 
 from course_lib import CourseError
 from course_lib.book.text import words
-from course_press.pages import about
-from course_press.pages.pandoc import read_as_html, templates
-from course_press.pages.site import MARKER, check_out, every_language, put_in_place
+from course_press.check import parity
+from course_press.pages import about, share
+from course_press.pages.pandoc import draw_pictures, read_as_html, templates
+from course_press.pages.site import MARKER, check_out, every_language, put_in_place, write_page
 from course_press.source.book import Book, read_book
+from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError
 from course_press.source.files import staged, swap_in
 
@@ -28,6 +30,8 @@ GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '
 
 _COMPLETE = "data-complete"
 """On a page to which everything has been added."""
+_OWNERS = ("twitter:site", "twitter:creator")
+"""What Quarto can say of a page to share and ours do not: whose it is."""
 _TITLE = "title-block-header"
 
 
@@ -86,9 +90,16 @@ def build(
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
 
 
-def add_facts(book: Book, folder: Path) -> None:
+def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
     where it is not there yet.
+
+    Parameters
+    ----------
+    book : in the language of the pages.
+    folder : the site of that language.
+    draw : whether to draw what shared links show; cells that have not run before run for it.
+        Otherwise pages show what is there.
 
     Raises
     ------
@@ -97,19 +108,14 @@ def add_facts(book: Book, folder: Path) -> None:
     """
     macros: Any = templates().get_template("about.html.j2").module
     ui = words(book.lang)
-    for chapter in book.chapters:
-        file = folder / about.url(chapter)
-        page = _parsed(file) if file.is_file() else None
-        if page is None or page.get(_COMPLETE):
-            continue
-        main = page.find(".//main")
-        if main is None:
-            raise CourseError(
-                f"{about.url(chapter)} has no <main>, so it is no page of Quarto's: build with "
-                f"--engine embedded"
-            )
+    pages = list(_incomplete(book, folder))
+    if draw and pages and book.meta.get("site-url"):
+        _draw_cards(book, {chapter.path.stem for chapter, _, _ in pages}, folder)
+    for chapter, page, main in pages:
         page.set(_COMPLETE, "true")
         _let_references_agree(main, book.lang)
+        drawn = (folder / about.card(chapter)).is_file()
+        _tell_others(page.head, str(macros.shared(about.shared(book, chapter, drawn=drawn))))
         facts = about.page_facts(book, chapter)
         run = macros.run(facts["links"], ui, ["colab"]) if facts["links"]["colab"] else ""
         head = f"<ul>{run}</ul>" if run else ""
@@ -125,7 +131,51 @@ def add_facts(book: Book, folder: Path) -> None:
             place.insert(at, new)
             at += 1
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
-        file.write_text(_serialized(page), encoding="utf-8")
+        write_page(folder / about.url(chapter), _serialized(page))
+    site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
+    if site and names.is_file():
+        # In Quarto's own map every address lacks the folder of the language.
+        names.write_text(share.sitemap(site, {book.lang: folder}), encoding="utf-8")
+
+
+def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
+    """Pages to which nothing has been added yet, each with its `<main>`."""
+    for chapter in book.chapters:
+        file = folder / about.url(chapter)
+        page = _parsed(file) if file.is_file() else None
+        if page is None or page.get(_COMPLETE):
+            continue
+        main = page.find(".//main")
+        if main is None:
+            raise CourseError(
+                f"{about.url(chapter)} has no <main>, so it is no page of Quarto's: build with "
+                f"--engine embedded"
+            )
+        yield chapter, page, main
+
+
+def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
+    """Draw what links to these pages show, from the same cells as Quarto: it hands nothing on."""
+    own = draw_pictures(book, names)
+    source = None if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
+    english = draw_pictures(source, names) if source else own
+    for name, picture in share.cards(own, english).items():
+        (folder / about.CARDS).mkdir(exist_ok=True)
+        (folder / about.CARDS / f"{name}.png").write_bytes(picture)
+
+
+def _tell_others(head: Any, said: str) -> None:
+    """Let a page's head tell others what ours tell, instead of what Quarto's options `open-graph`,
+    `twitter-card` and `canonical-url` wrote, whose addresses lack the folder of the language.
+    """
+    for old in head.xpath(
+        "link[@rel='canonical'] | meta[starts-with(@property, 'og:')]"
+        " | meta[starts-with(@name, 'twitter:')]"
+    ):
+        if old.get("name") not in _OWNERS:
+            old.drop_tree()
+    for new in html.fragments_fromstring(said.strip()):
+        head.append(new)
 
 
 def _let_references_agree(main: Any, lang: str) -> None:
@@ -171,7 +221,7 @@ def made(page: Path) -> bool:
 
 
 def _parsed(file: Path) -> Any:
-    return html.document_fromstring(file.read_text(encoding="utf-8"))
+    return html.document_fromstring(file.read_text(encoding="utf-8"), ensure_head_body=True)
 
 
 def _serialized(page: Any) -> str:

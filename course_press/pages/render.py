@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from course_lib.book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, finder, share
+from course_press.pages import about, csp, finder
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
@@ -142,6 +142,9 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "minutes": page.chapter.number and page.data["minutes"],
             "work": page.chapter.number and page.data["work"],
             **about.page_facts(book, page.chapter),
+            "shared": about.shared(
+                book, page.chapter, drawn=page.chapter.path.stem in renderer.cards
+            ),
             "prev": linked(pages[here - 1]) if here else None,
             "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
             "is_cover": page.chapter.is_cover,
@@ -161,11 +164,6 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
         "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs]
         if site
         else [],
-        "canonical": f"{site}/{book.lang}/{page.url}" if site else None,
-        "card": f"{site}/{book.lang}/{about.card(page.chapter)}"
-        if site and page.chapter.path.stem in renderer.cards
-        else None,
-        "card_size": share.SIZE,
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),

@@ -2,6 +2,7 @@
 engines. Both need whole addresses, so there is none without the site's own.
 """
 
+import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from markupsafe import escape
 from PIL import Image
 
+Picture = tuple[int, bytes]
+"""A figure as PNG, after the place of its cell."""
 SIZE = (1200, 630)
 """Pixels of a picture that a shared link shows large."""
 _MARGIN, _STRIPE = 24, 12
@@ -18,20 +21,19 @@ _COLOURS = 64
 """A figure has few: a palette makes a third of the file."""
 
 
-def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> tuple[int, str] | None:
-    """The first figure among the outputs of cells: the place of its cell, and the figure as PNG in
-    base 64.
+def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | None:
+    r"""The first figure among the outputs of cells.
 
     Examples
     --------
     >>> first_picture([[], [{"data": {"text/plain": "1"}}, {"data": {"image/png": "iVBO"}}]])
-    (1, 'iVBO')
+    (1, b'\x89PN')
     """
     for at, outputs in enumerate(cells):
         for output in outputs:
             picture = output.get("data", {}).get("image/png")
             if picture:
-                return at, str(picture)
+                return at, base64.b64decode(picture)
     return None
 
 
@@ -56,6 +58,35 @@ def card(picture: bytes) -> bytes:
     few = sheet.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(file, "PNG", optimize=True)
     return file.getvalue()
+
+
+def cards(
+    own: Mapping[str, Picture | None],
+    english: Mapping[str, Picture | None],
+    there: Path | None = None,
+) -> dict[str, bytes]:
+    """The pictures of pages to share, by the pages' names: the first figure of each. Where no font
+    that comes with the book has its letters, it is the English one.
+
+    Parameters
+    ----------
+    own : the first figure of each page that can be drawn without a browser, by the page's name.
+    english : those of the English pages, as far as they are known.
+    there : the folder with the English cards that were drawn before.
+
+    Examples
+    --------
+    >>> cards({"one": None}, {})
+    {}
+    """
+    made = {}
+    for name, picture in own.items():
+        first = english.get(name)
+        if shown := picture if not first or (picture and picture[0] == first[0]) else first:
+            made[name] = card(shown[1])
+        elif there and (file := there / f"{name}.png").is_file():
+            made[name] = file.read_bytes()
+    return made
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:

@@ -89,7 +89,7 @@ def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
     """
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     every = every_language(book.root, [book.lang], out)
-    cards = [file.stem for file in (out / book.lang / "cards").glob("*.png")]
+    cards = [file.stem for file in (out / book.lang / about.CARDS).glob("*.png")]
     renderer = Renderer(book, source, pages, every, about.downloads(book, out), cards)
     for page in pages:
         if page.chapter.is_cover:
@@ -110,7 +110,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     # A server gives the second for an address of any depth: it leads from the root of the host.
     site = str(first.meta.get("site-url", "")).rstrip("/")
     host = urlsplit(site).path.rstrip("/") + "/"
-    cover = f"{every[0]}/cards/index.png"
+    cover = f"{every[0]}/{about.CARDS}/index.png"
     shown = any((folder / cover).is_file() for folder in (stage, out))
     for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
         context = {
@@ -197,26 +197,24 @@ def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
     return _DATA.sub(lifted, text), apart
 
 
+def write_page(file: Path, text: str) -> None:
+    """Write a page, and beside it the long data of its figures."""
+    text, apart = put_apart(text, file.stem)
+    file.write_text(text, encoding="utf-8")
+    for name, script in apart.items():
+        file.with_name(name).write_text(script, encoding="utf-8")
+
+
 def _cards(
     book: Book, pages: Sequence[PrintedPage], english: Sequence[PrintedPage], out: Path
 ) -> dict[str, bytes]:
-    """The pictures of pages to share, by the pages' names: the first figure of each. Where no
-    font that comes with the book has its letters, it is the English one, from this
-    build or from `out`.
-    """
+    """The pictures of pages to share, by the pages' names."""
     if not book.meta.get("site-url"):
         return {}
-    drawn = {page.chapter.path.stem: page.picture for page in english}
-    cards = {}
-    for page in pages:
-        stem = page.chapter.path.stem
-        there = out / parity.SOURCE / about.card(page.chapter)
-        own, first = page.picture, drawn.get(stem)
-        if picture := own if not first or (own and own[0] == first[0]) else first:
-            cards[stem] = share.card(picture[1])
-        elif there.is_file():
-            cards[stem] = there.read_bytes()
-    return cards
+    own, first = (
+        {page.chapter.path.stem: page.picture for page in some} for some in (pages, english)
+    )
+    return share.cards(own, first, out / parity.SOURCE / about.CARDS)
 
 
 def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) -> None:
@@ -229,10 +227,7 @@ def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) ->
             copies.append(Path(notebook))
         for file in [Path(page.url), *copies]:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        text, apart = put_apart(renderer.text(page), Path(page.url).stem)
-        (folder / page.url).write_text(text, encoding="utf-8")
-        for name, script in apart.items():
-            (folder / page.url).with_name(name).write_text(script, encoding="utf-8")
+        write_page(folder / page.url, renderer.text(page))
         for file in copies:
             shutil.copyfile(book.root / file, folder / file)
         if picture := cards.get(page.chapter.path.stem):

@@ -201,9 +201,23 @@ def read_book(root: Path, lang: str) -> Book:
     return found
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in one place, as Quarto does; YAML's own takes the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} stands twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _config(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(read_text(file, Path(file.name)))
+        loaded = _Loader(read_text(file, Path(file.name))).get_single_data()
     except FileNotFoundError:
         raise SourceError(
             Path(file.name), 1, "the file does not exist: run this in the book's folder"

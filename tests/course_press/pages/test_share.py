@@ -1,6 +1,7 @@
 """What others see of the book: a picture of each page, and the map for search engines."""
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,7 +10,8 @@ import pytest
 from lxml import html
 from PIL import Image
 
-from course_press.pages import pandoc, share
+from course_press.pages import pandoc, quarto, share
+from course_press.source.book import read_book
 
 SITE = "https://example.org/book"
 ONE = "en/chapters/en/one.html"
@@ -34,6 +36,62 @@ def test_a_shared_link_shows_the_first_figure_of_its_page(built, lang):
     assert len(picture.convert("RGB").getcolors(1 << 24)) > 10  # not an empty sheet
     assert said["twitter:card"] == "summary_large_image"
     assert (said["og:image:width"], said["og:image:height"]) == ("1200", "630")
+
+
+QUARTO = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><meta name="generator" content="quarto-1.7"><title>T</title>
+<meta name="description" content="Quarto's.">
+<link rel="canonical" href="https://example.org/book/chapters/es/one.html">
+<meta property="og:title" content="Quarto's"><meta property="og:image" content="there.png">
+<meta name="twitter:image" content="there.png"><meta name="twitter:creator" content="@us">
+</head><body><main><p>x</p></main></body></html>"""
+MAP = """<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+<url><loc>https://example.org/book/index.html</loc><lastmod>2026-01-02</lastmod></url></urlset>"""
+
+
+@pytest.mark.parametrize("lang", ["en", "es"])
+def test_quartos_pages_are_shared_as_ours_are(book, lang):
+    book.build(("en", "es"))
+    ours, theirs = (book.root / site / lang for site in ("_site", "theirs"))
+    pages = ["index.html", f"chapters/{lang}/one.html", f"chapters/{lang}/two.html"]
+    for page in pages:
+        (theirs / page).parent.mkdir(parents=True, exist_ok=True)
+        (theirs / page).write_text(QUARTO, encoding="utf-8")
+    (theirs / "sitemap.xml").write_text(MAP, encoding="utf-8")
+    for _ in range(2):
+        quarto.add_facts(read_book(book.root, lang), theirs)
+        for page in pages:
+            said, wanted = social(theirs / page), social(ours / page)
+            names = {n for n in [*wanted, *said] if n and n.startswith(("og:", "twitter:"))}
+            assert {name: said.get(name) for name in names} == {
+                **{name: wanted.get(name) for name in names},
+                "twitter:creator": "@us",
+            }
+            assert said["description"] == "Quarto's."
+            heads = [html.parse(str(site / page)).getroot().head for site in (theirs, ours)]
+            assert len(heads[0].xpath("meta[@property='og:title']")) == 1
+            links = [head.xpath("link[@rel='canonical']/@href") for head in heads]
+            assert links[0] == links[1] == [f"{SITE}/{lang}/{page}"]
+    cards = [
+        {file.name: file.read_bytes() for file in site.glob("cards/*")} for site in (ours, theirs)
+    ]
+    assert list(cards[0]) == ["one.png"]
+    assert cards[0] == cards[1]
+    named = re.findall("<loc>(.*?)</loc>", (theirs / "sitemap.xml").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(f"{SITE}/{lang}/{page}" for page in pages)
+
+
+def test_who_renders_one_page_with_quarto_waits_for_no_picture(book, monkeypatch):
+    monkeypatch.setattr(quarto, "draw_pictures", lambda *_: pytest.fail("cells ran"))
+    page, card = (book.root / "theirs" / name for name in ("chapters/en/one.html", "cards/one.png"))
+    for there in (False, True):
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(QUARTO, encoding="utf-8")
+        quarto.add_facts(read_book(book.root, "en"), book.root / "theirs", draw=False)
+        assert ("og:image" in social(page)) == there
+        card.parent.mkdir(exist_ok=True)
+        card.touch()
+    assert not (book.root / ".cache").exists()
 
 
 def test_a_page_without_a_figure_promises_none(built):

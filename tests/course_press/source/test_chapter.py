@@ -122,6 +122,13 @@ def test_includes_may_start_at_the_root_and_nest(book):
         ("_quarto.yml", "execute:", "exceute:", "_quarto.yml:", "does not know exceute"),
         ("_quarto.yml", "  group: [en, es]", "  group: [", "_quarto.yml:", "not valid YAML"),
         (
+            "_quarto.yml",
+            "  author: Nobody\n",
+            "  author: Nobody\n  author: Somebody\n",
+            "_quarto.yml:8",
+            "author stands twice",
+        ),
+        (
             "_quarto-en.yml",
             "  title: Fixture (en)\n",
             "",
