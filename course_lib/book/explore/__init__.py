@@ -2,17 +2,10 @@
 computes live.
 """
 
+from course_lib.book.explore.choices import CHIPS
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
-from course_lib.book.explore.operators import (
-    BALANCED,
-    CHIPS,
-    DTYPES,
-    Roofline,
-    batch,
-    network,
-    roofline,
-)
+from course_lib.book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
 from course_lib.book.explore.views import Explorer, color_of, ranges
 
 __all__ = [

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
-from course_lib.book.explore.operators import (
+from course_lib.book.explore.choices import (
     CHIPS,
     Choices,
     bounds,
@@ -29,6 +28,7 @@ from course_lib.book.explore.operators import (
     shape,
     vendors,
 )
+from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.views import Explorer
 from course_lib.book.plot import PATHS
 from course_lib.book.text import named, t
