@@ -3,7 +3,7 @@ computes live.
 """
 
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
-from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
+from course_lib.book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
 from course_lib.book.explore.operators import (
     BALANCED,
     CHIPS,
@@ -24,6 +24,7 @@ __all__ = [
     "NONE",
     "Axis",
     "ChartLayer",
+    "Decode",
     "Explorer",
     "Field",
     "Roofline",
