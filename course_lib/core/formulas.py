@@ -138,9 +138,7 @@ def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
     return whole + parts[3] * (1 - parts[4] ** batch)
 
 
-def alone(
-    amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any
-) -> Any:
+def alone(amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any) -> Any:
     """Seconds of operators one after another at rates of their own, were nothing else to wait for.
 
     Examples
