@@ -103,7 +103,12 @@ def payload(explorer: Explorer) -> dict[str, Any]:
             for name, axis in axes.items()
             if not axis.fine and (texts := explorer.texts(name))
         },
-        "numbers": {name: list(axis.values) for name, axis in axes.items() if axis.fine},
+        # Of all whole numbers from 1 on, the last is enough.
+        "numbers": {
+            name: last if axis.values == range(1, last + 1) else list(axis.values)
+            for name, axis in axes.items()
+            if (last := axis.fine and len(axis.values))
+        },
         "sizes": {name: len(axis.values) for name, axis in axes.items() if not axis.of},
         **table,
         "layers": [_as_data(layer) for layer in explorer.layers],
