@@ -93,7 +93,7 @@ def coefficients(
     >>> from course_lib.core import formulas
     >>> step = coefficients("llama-3-8b")
     >>> [one.name for one in step.operators][:4]
-    ['gather', 'blocks', 'attention', 'q']
+    ['gather', 'blocks', 'q', 'k']
     >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
     True
     """
