@@ -175,7 +175,7 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                     )
                     side: Any = (
                         {"ha": "left", "xytext": (4, 4)}
-                        if odd
+                        if odd or layer.mark == "rule"
                         else {"ha": "right", "xytext": (-4, -12)}
                     )
                     axes.annotate(
@@ -213,10 +213,11 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                         axes.annotate(
                             name,
                             (xs[-1], ys[-1]),
-                            (0, 6),
+                            (-4, 6),
                             textcoords="offset points",
                             color=tone,
                             fontweight="bold",
+                            ha="right",
                         )
         names = name_ends(axes, ends)
     return Plot(figure, names)
