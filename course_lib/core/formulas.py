@@ -6,11 +6,27 @@ can translate: scalars, the operators, loops over lists, and `np.minimum`, `np.m
 `np.floor` and `np.log2`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["arithmetic", "idle", "intensity", "reached", "seconds", "slope", "slowest", "turn"]
+__all__ = [
+    "alone",
+    "amount",
+    "arithmetic",
+    "idle",
+    "intensity",
+    "largest",
+    "most",
+    "reached",
+    "seconds",
+    "slope",
+    "slowest",
+    "step",
+    "throughput",
+    "turn",
+]
 
 
 def intensity(flops: Any, moved: Any) -> Any:
@@ -99,3 +115,101 @@ def idle(own: Any, whole: Any) -> Any:
     0.75
     """
     return 1 - own / whole
+
+
+def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
+    """FLOP or bytes of an operator in a step of so many sequences, with so many tokens in the cache
+    of each.
+
+    Parameters
+    ----------
+    parts : what it takes once, for each sequence, for each token in a cache, and for all routed
+        experts, of which a sequence leaves the share that comes last untouched.
+    batch, context : sequences, and tokens in the cache of each.
+
+    Examples
+    --------
+    >>> amount([100.0, 10.0, 1.0, 0.0, 0.0], 2, 5)
+    130.0
+    >>> amount([0.0, 0.0, 0.0, 8.0, 0.75], 2, 5)
+    3.5
+    """
+    whole = parts[0] + parts[1] * batch + parts[2] * batch * context
+    return whole + parts[3] * (1 - parts[4] ** batch)
+
+
+def alone(amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any) -> Any:
+    """Seconds of operators one after another at rates of their own, were nothing else to wait for.
+
+    Examples
+    --------
+    >>> alone([[6.0, 0, 0, 0, 0], [0, 4.0, 0, 0, 0]], [2.0, 8.0], 3, 5)
+    4.5
+    """
+    total = 0.0
+    for i in range(len(rates)):
+        total = total + seconds(amount(amounts[i], batch, context), rates[i])
+    return total
+
+
+def step(
+    flops: Sequence[Sequence[Any]],
+    moved: Sequence[Sequence[Any]],
+    peaks: Sequence[Any],
+    bandwidths: Sequence[Any],
+    batch: Any,
+    context: Any,
+) -> Any:
+    """Seconds of operators one after another, each as long as its FLOP or its bytes take.
+
+    Parameters
+    ----------
+    flops, moved : of each operator, as `amount` takes them.
+    peaks, bandwidths : FLOP/s and byte/s for each operator.
+    batch, context : sequences, and tokens in the cache of each.
+
+    Examples
+    --------
+    >>> one = [[6.0, 0, 0, 0, 0], [0, 4.0, 0, 0, 0]]
+    >>> float(step(one, [[1.0, 0, 0, 0, 0], [8.0, 0, 0, 0, 0]], [2.0, 8.0], [1.0, 1.0], 3, 5))
+    11.0
+    """
+    total = 0.0
+    for i in range(len(peaks)):
+        t_math = seconds(amount(flops[i], batch, context), peaks[i])
+        t_memory = seconds(amount(moved[i], batch, context), bandwidths[i])
+        total = total + slowest(t_math, t_memory, 0)
+    return total
+
+
+def largest(left: Any, each: Any) -> Any:
+    """How many of a size go into the bytes that are left; none where those are less than none.
+
+    Examples
+    --------
+    >>> float(largest(10.0, 3.0)), float(largest(-1.0, 3.0))
+    (3.0, 0.0)
+    """
+    return np.maximum(0, np.floor(left / each))
+
+
+def most(parts: Sequence[Any], available: Any, context: Any) -> Any:
+    """How many sequences go into memory: `parts` as `amount` takes them, of bytes.
+
+    Examples
+    --------
+    >>> float(most([10.0, 1.0, 2.0, 0, 0], 100.0, 7))
+    6.0
+    """
+    return largest(available - parts[0], parts[1] + parts[2] * context)
+
+
+def throughput(batch: Any, whole: Any) -> Any:
+    """Tokens a second of so many sequences that get one each in the `whole` time.
+
+    Examples
+    --------
+    >>> throughput(8, 2.0)
+    4.0
+    """
+    return batch / whole

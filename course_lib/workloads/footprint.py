@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from course_lib.core import formulas
 from course_lib.core.checks import (
     CourseError,
     Numbers,
@@ -147,10 +148,7 @@ def fits(
     together(batch=needed.kv, tokens=needed.activations, capacity=available)
     left = np.asarray(available - needed.weights - needed.activations)
     sequence = np.asarray(needed.kv) / sequences
-    with np.errstate(divide="ignore"):
-        most = np.where(
-            sequence > 0, np.floor(left / np.where(sequence > 0, sequence, 1.0)), np.inf
-        )
-    most = np.where(left < 0, 0.0, most)
+    some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
+    most = np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf))
     inside: Any = plain(np.asarray(needed.total) <= available)
     return MemoryFit(inside, needed.total, available, plain(most), needed)

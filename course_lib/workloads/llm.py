@@ -1,5 +1,5 @@
 """Inference of transformers: prefill, decode, claims checked; `footprint` has its memory,
-`crossover` the batch at which decode turns compute-bound.
+`crossover` the batch at which decode turns compute-bound, `affine` a step as numbers.
 
 One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
 operator, and every function here sets that against a chip.
@@ -30,6 +30,7 @@ from course_lib.core.checks import (
 )
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
+from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats
@@ -43,8 +44,11 @@ __all__ = [
     "Formats",
     "Memory",
     "MemoryFit",
+    "StepTerm",
+    "StepTerms",
     "cache_bytes",
     "check_claim",
+    "coefficients",
     "decode",
     "distinct",
     "first_compute_bound_batch",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from html import escape
 from itertools import groupby
+from math import log2
 from operator import itemgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from course_lib import t
 from course_lib.book.explore import (
     ChartLayer,
+    Decode,
     Explorer,
     Field,
     Roofline,
@@ -26,7 +28,7 @@ from course_lib.book.explore import (
 )
 from course_lib.book.plot import LINES, own_tone
 from course_lib.book.text import PREFIXED
-from course_press.outputs import roofline
+from course_press.outputs import decode, roofline
 from course_press.outputs.figure import page_svg
 from course_press.outputs.written import number_marks, tool_words
 
@@ -37,19 +39,21 @@ def html(explorer: Explorer) -> str:
     """An element of a page: controls, the picture and the table of the first state, and the table
     of all.
     """
-    state, plot = explorer.state(), explorer.plot()
+    first, plot = explorer.here(), explorer.plot()
     grabbed = explorer if isinstance(explorer, Roofline) else None
     data = page_data(explorer)
     id_ = element_id(explorer, data)
     kind, told, sliders = "", "", ""
+    if isinstance(explorer, Decode):
+        kind = ' data-kind="decode"'
     if grabbed:
         kind, told = ' data-kind="roofline"', roofline.told(grabbed)
         sliders = roofline.sliders(id_)
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     rows = [
-        _row(explorer, row, place, i)
-        for row in explorer.rows
-        for i, place in enumerate(explorer.places(row, state))
+        _row(first, row, place, i)
+        for row in first.rows
+        for i, place in enumerate(first.places(row, first.state()))
     ]
     head = "".join(
         f'<th scope="col">{escape(word)}</th>' if word else "<td></td>" for word in explorer.head
@@ -80,18 +84,33 @@ def page_data(explorer: Explorer) -> dict[str, Any]:
 
 
 def payload(explorer: Explorer) -> dict[str, Any]:
-    """What a page needs to show any state: controls, table, layers, rows. Numbers have the three
-    digits that are shown.
+    """What a page needs to show any state: controls, layers, rows, and the table, or what its
+    numbers follow from. Numbers of a table have the three digits that are shown.
     """
     axes = explorer.axes
+    table = (
+        decode.payload(explorer)
+        if isinstance(explorer, Decode)
+        else {"fields": {name: _pack(one) for name, one in explorer.fields.items()}}
+    )
     return {
         **_choices(explorer),
-        **_axes(explorer),
+        **_axes(explorer.here()),
         "words": tool_words(),
         "tones": len(LINES),
-        "texts": {name: list(texts) for name in axes if (texts := explorer.texts(name))},
+        "texts": {
+            name: list(texts)
+            for name, axis in axes.items()
+            if not axis.fine and (texts := explorer.texts(name))
+        },
+        # Of all whole numbers from 1 on, the last is enough.
+        "numbers": {
+            name: last if axis.values == range(1, last + 1) else list(axis.values)
+            for name, axis in axes.items()
+            if (last := axis.fine and len(axis.values))
+        },
         "sizes": {name: len(axis.values) for name, axis in axes.items() if not axis.of},
-        "fields": {name: _pack(one) for name, one in explorer.fields.items()},
+        **table,
         "layers": [_as_data(layer) for layer in explorer.layers],
         "rows": [_as_data(row) for row in explorer.rows],
     }
@@ -100,7 +119,11 @@ def payload(explorer: Explorer) -> dict[str, Any]:
 def _choices(explorer: Explorer) -> dict[str, Any]:
     """What every explorer gives its page: what can be chosen, by name, and how numbers look."""
     return {
-        "keys": {name: [str(one) for one in explorer.values(name)] for name in explorer.controls},
+        "keys": {
+            name: [str(one) for one in explorer.values(name)]
+            for name, axis in explorer.controls.items()
+            if not axis.fine
+        },
         "own": list(map(own_tone, explorer.texts("chip") if "chip" in explorer.axes else [])),
         "loud": t("does-not-fit"),
         "start": explorer.state(),
@@ -169,9 +192,17 @@ def _axes(explorer: Explorer) -> dict[str, Any]:
 def _control(explorer: Explorer, name: str, id_: str) -> str:
     """A native control with its label: a slider for numbers, a list for anything else."""
     texts, at, own = explorer.texts(name), explorer.state()[name], f"{id_}-{name}"
-    label = f'<label for="{own}">{escape(explorer.axes[name].label)}</label>'
-    if explorer.axes[name].numeric:
-        given = f'data-control="{name}" type="range" min="0" max="{len(texts) - 1}" value="{at}"'
+    axis = explorer.axes[name]
+    label = f'<label for="{own}">{escape(axis.label)}</label>'
+    if axis.numeric:
+        low, high, start, step = 0.0, len(texts) - 1.0, float(at), ""
+        if axis.fine:  # by ratios: a step up doubles
+            low, high, start = (log2(axis.values[place]) for place in (0, -1, at))
+            step = 'step="any" '
+        given = (
+            f'data-control="{name}" type="range" min="{low:g}" max="{high:g}" '
+            f'{step}value="{start:g}"'
+        )
         field = (
             f'<input id="{own}" {given} aria-valuetext="{escape(texts[at])}"><output '
             f'for="{own}">{escape(texts[at])}</output>'

@@ -3,6 +3,7 @@
 """
 
 import json
+import math
 import os
 import re
 from contextlib import contextmanager
@@ -105,9 +106,21 @@ def choose(page, name, control, place):
         field.select_option(str(place))
         return
     field.focus()
+    if field.get_attribute("step") == "any":
+        field.fill(str(math.log2(data(page, name)["numbers"][control][place])))
+        return
     page.keyboard.press("Home")
     for _ in range(place):
         page.keyboard.press("ArrowRight")
+
+
+def data(page, name):
+    """What the page's script was given, with every number of a fine control."""
+    given = json.loads(page.text_content(f"#fig-{name} .explorer script"))
+    for control, values in given.get("numbers", {}).items():
+        if isinstance(values, int):
+            given["numbers"][control] = list(range(1, values + 1))
+    return given
 
 
 def drawn(page, name, mark):
@@ -144,12 +157,12 @@ def test_each_control_shows_what_the_library_says(visit, lang, name):
                 "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() "
                 "=> done(true))))"
             )
-            state = figure.state(**chosen)
+            here = figure.here(**chosen)
             wanted = [
-                (figure.number(layer.x, place), figure.number(layer.y, place))
-                for layer in figure.layers
+                (here.number(layer.x, place), here.number(layer.y, place))
+                for layer in here.layers
                 if layer.mark == "dot"
-                for place in figure.places(layer, state)
+                for place in here.places(layer, here.state(**chosen))
             ]
             shown = [(dot["x"], dot["y"]) for dot in drawn(page, name, "dot")]
             assert shown == [

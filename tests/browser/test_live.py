@@ -4,16 +4,19 @@ evaluated.
 
 import inspect
 import json
+import random
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from course_lib.core import formulas
+from course_lib import chip, explore, llm
+from course_lib.core import BOUNDS, formulas
+from course_lib.specs import model
 from course_press.outputs import translate
 from tests.browser.conftest import wait_for
-from tests.browser.test_explore import built, opened, table
+from tests.browser.test_explore import built, choose, drawn, opened, table
 
 __all__ = ["built"]
 pytestmark = pytest.mark.browser
@@ -25,15 +28,31 @@ def test_the_pages_formulas_are_the_librarys():
     assert translate.PHYSICS.read_text(encoding="utf-8") == translate.javascript()
 
 
+def arguments(function):
+    """Some of a formula: numbers, and lists of five of them, or of five lists, whose last is a
+    share.
+    """
+    draw = np.random.default_rng(7)
+
+    def one(name, kind):
+        if name in ("batch", "context"):
+            return int(draw.integers(1, 2000))
+        lists = str(kind).count("Sequence")
+        found = 10.0 ** draw.uniform(-9, 15, (5,) * lists)
+        if lists:
+            found[..., -1] = draw.uniform(0, 1, (5,) * (lists - 1))
+        return found.tolist() if lists else float(found)
+
+    takes = inspect.signature(function).parameters.items()
+    return [[one(name, it.annotation) for name, it in takes] for _ in range(10_000)]
+
+
 @pytest.mark.parametrize("name", formulas.__all__)
 def test_a_page_evaluates_what_the_library_does(visit, name):
     function = getattr(formulas, name)
-    count = len(inspect.signature(function).parameters)
-    points = 10.0 ** np.random.default_rng(7).uniform(-9, 15, (10_000, count))
+    points = arguments(function)
     page = visit("en/chapters/en/one.html")
-    found = page.evaluate(
-        f"points => points.map(point => coursePhysics.{name}(...point))", points.tolist()
-    )
+    found = page.evaluate(f"points => points.map(point => coursePhysics.{name}(...point))", points)
     assert found == pytest.approx([function(*point) for point in points], rel=1e-13)
 
 
@@ -159,3 +178,99 @@ def test_what_a_page_is_given_is_data(built):
     )
     assert len(body[1].encode()) < 20_000
     assert json.loads(body[1])["chips"]
+
+
+STEP = "#fig-decode .explorer"
+
+
+def asked(page, states):
+    """What the page computes for each state: places on its controls."""
+    return page.evaluate(
+        """states => {
+            const held = document.querySelector("#fig-decode .explorer script");
+            const data = JSON.parse(held.textContent);
+            data.numbers.batch = Array.from({length: data.numbers.batch}, (_, i) => i + 1);
+            const value = courseComputed.decode(data);
+            const names = ["time", "rate", "bound", "needed", "available", "fit", "most", "limit"];
+            return states.map(state => names.map(name => value(name, state)));
+        }""",
+        states,
+    )
+
+
+def test_a_page_computes_a_step_as_the_library_does(visit):
+    page = visit("en/chapters/en/one.html")
+    one, pick = explore.decode(), random.Random(7)
+    states = [
+        {name: pick.randrange(len(one.values(name))) for name in one.controls} for _ in range(600)
+    ]
+    for state, found in zip(states, asked(page, states), strict=True):
+        at = {name: one.values(name)[place] for name, place in state.items()}
+        on, longer = chip(at["chip"]), model(at["model"]).extended(at["context"])
+        form = {"w": "bf16" if "matrix.bf16" in on.peaks else "fp16"}
+        step = llm.decode(longer, on, at["batch"], at["context"], **form)
+        room = llm.fits(longer, on, at["batch"], at["context"], **form)
+        time, rate, bound, needed, available, fit, most, limit = found
+        assert (time, rate) == pytest.approx((step.lower, at["batch"] / step.lower), rel=1e-12)
+        assert BOUNDS[bound] == step.bound
+        assert (needed, available, bool(fit)) == (room.needed, room.available, room.fits), at
+        assert most == room.max_batch
+        if 1 <= most <= 1024:
+            longest = llm.decode(longer, on, most, at["context"], **form).lower
+            assert limit == pytest.approx(longest, rel=1e-12)
+        else:
+            assert limit != limit
+
+
+def test_every_batch_can_be_reached_by_hand_and_by_keyboard(visit):
+    page = opened(visit, "en", "decode")
+    slider, shown = page.locator(f"{STEP} [data-control=batch]"), f"{STEP} .explorer-said"
+    slider.focus()
+    for key, value in [
+        ("ArrowRight", "33"),
+        ("ArrowUp", "34"),
+        ("ArrowLeft", "33"),
+        ("PageUp", "66"),
+        ("PageDown", "33"),
+        ("End", "1,024"),
+        ("PageUp", "1,024"),
+        ("ArrowDown", "1,023"),
+        ("Home", "1"),
+        ("ArrowLeft", "1"),
+    ]:
+        page.keyboard.press(key)
+        assert slider.get_attribute("aria-valuetext") == value
+    assert "4.5" in page.inner_text(shown)
+    assert "fig-decode.batch=1" in page.url
+    places = slider.bounding_box()
+    page.mouse.click(places["x"] + places["width"] / 2, places["y"] + places["height"] / 2)
+    assert 28 <= int(slider.get_attribute("aria-valuetext")) <= 36
+    context = page.locator(f"{STEP} [data-control=context]")
+    context.focus()
+    page.keyboard.press("ArrowRight")
+    assert context.get_attribute("aria-valuetext") == "2,100"
+
+
+def test_the_dashed_line_begins_at_the_largest_batch_that_fits(visit):
+    page = opened(visit, "en", "decode")
+    lines, (rule,) = drawn(page, "decode", "line"), drawn(page, "decode", "rule")
+    assert [line["dash"] for line in lines] == [False, True]
+    assert lines[0]["points"][-1] == lines[1]["points"][0]
+    assert lines[0]["points"][-1][0] == rule["x"]
+    assert sum(len(line["points"]) for line in lines) > 80
+    choose(page, "decode", "context", 0)
+    page.wait_for_timeout(100)
+    assert [line["dash"] for line in drawn(page, "decode", "line")] == [False]
+    assert drawn(page, "decode", "rule") == []
+
+
+def test_an_address_from_before_the_step_was_continuous_still_works(visit):
+    page = visit(
+        "en/chapters/en/one.html?fig-decode.batch=512&fig-decode.context=8192&"
+        "fig-decode.chip=l4&fig-decode.model=mixtral-8x7b#fig-decode"
+    )
+    page.wait_for_selector(f"{STEP}[data-drawn=plot]")
+    assert table(page, "decode") == explore.decode().shown(
+        batch=512, context=8192, chip="l4", model="mixtral-8x7b"
+    )
+    assert page.locator(f"{STEP} td.loud").count() == 1

@@ -196,6 +196,10 @@ CALLS = [
         },
         endless=True,
     ),
+    Call(
+        llm.coefficients,
+        {"model": "llama-3-8b", "w": "int8", "x": "bf16", "kv": "fp8", "compute": "bf16"},
+    ),
     Call(llm.formats, {"w": "int8", "x": "bf16", "kv": "fp8", "compute": "bf16"}),
     Call(llm.distinct, {"tokens": 4, "experts": 8, "active": 2}),
     Call(llm.streamed_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),

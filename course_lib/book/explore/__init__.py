@@ -4,7 +4,7 @@ computes live.
 
 from course_lib.book.explore.choices import CHIPS
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
-from course_lib.book.explore.inference import CONTEXT, MODELS, decode, upgrade
+from course_lib.book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
 from course_lib.book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
 from course_lib.book.explore.views import Explorer, color_of, ranges
 
@@ -17,6 +17,7 @@ __all__ = [
     "NONE",
     "Axis",
     "ChartLayer",
+    "Decode",
     "Explorer",
     "Field",
     "Roofline",

@@ -39,6 +39,8 @@ class Axis:
     groups : for each value the name of the group that it stands in, in a list.
     more : further values and how they are shown, which are too many for a page's table: live
         widgets offer them too.
+    fine : whether the values are so many numbers that a page computes what follows from them, and
+        its slider goes by their ratios.
     """
 
     values: Sequence[Any] = ()
@@ -48,6 +50,7 @@ class Axis:
     of: str = ""
     groups: Sequence[str] = ()
     more: Sequence[tuple[Any, str]] = ()
+    fine: bool = False
 
     @property
     def numeric(self) -> bool:
@@ -194,6 +197,8 @@ class Grid:
         for name, value in picked.items():
             if value not in self.values(name):
                 offered = ", ".join(map(str, self.values(name)))
+                if self.axes[name].fine:
+                    offered = f"{self.values(name)[0]} to {self.values(name)[-1]}, in steps"
                 raise CourseError(
                     f"{name} must be one that the explorer {self.name!r} offers: "
                     f"{offered} (got {value!r})"

@@ -11,7 +11,7 @@ that take any number.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +27,68 @@ from course_lib.book.explore.choices import (
     places,
     shape,
     vendors,
+    with_matrix_unit,
 )
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.views import Explorer
-from course_lib.book.plot import PATHS
+from course_lib.book.plot import PATHS, Plot
 from course_lib.book.text import named, t
+from course_lib.core import formulas
 from course_lib.specs import Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 
-__all__ = ["CONTEXT", "MODELS", "decode", "upgrade"]
+__all__ = ["CONTEXT", "MODELS", "Decode", "decode", "upgrade"]
 
 MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
 CONTEXT = 1024
 """Tokens in the cache of each sequence where nothing else is said."""
+BATCHES = range(1, 1025)
+CONTEXTS = tuple(
+    size
+    for size in sorted(
+        {2**i for i in range(18)} | {first * 10**i for first in range(10, 100) for i in range(5)}
+    )
+    if 128 <= size <= 2**17
+)
+"""Whole numbers of two digits, and the powers of two."""
+LINE = tuple(map(int, np.unique(np.geomspace(1, BATCHES[-1], 110).round())))
+"""The batches of which a line is drawn."""
+
+
+class Decode(Explorer):
+    """The explorer of a decode step: so many states that no table has them, and a page asks the
+    translated formulas for each.
+    """
+
+    def here(self, **chosen: Any) -> Self:
+        """The explorer of this choice alone, with the line through it."""
+        self.state(**chosen)
+        start = {name: axis.start for name, axis in self.controls.items()}
+        return self.at(start | chosen)[0]
+
+    def shown(self, **chosen: Any) -> list[list[str]]:
+        """The rows of the table beside the figure, as they are written, for a choice."""
+        return Explorer.shown(self.here(**chosen))
+
+    def plot(self, **chosen: Any) -> Plot:
+        """The figure of a choice as a picture."""
+        return Explorer.plot(self.here(**chosen))
+
+    @property
+    def steps(self) -> list[llm.StepTerms]:
+        """A step of each model as numbers. Every 16-bit format has the same ones."""
+        return [llm.coefficients(key) for key in self.values("model")]
+
+    @property
+    def peaks(self) -> list[dict[str, float]]:
+        """For each chip, by the unit, the peak of a step's arithmetic in its 16-bit format."""
+        key = self.values("model")[0]
+        forms = {form: llm.coefficients(key, w=form).operators for form in ("bf16", "fp16")}
+        return [
+            {one.unit: one.peak(on) for one in forms[format_of(on)]}
+            for on in map(chip, self.values("chip"))
+        ]
 
 
 def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3-8b") -> Explorer:
@@ -123,21 +171,21 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     )
 
 
-def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Explorer:
+def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) -> Decode:
     """Tokens per second against the time of a step, as the batch grows, up to what the chip's
     memory holds.
 
-    Weights, cache and arithmetic are in bf16. The line is dashed where the batch does not fit;
-    upright is the step's time at the largest batch that does.
+    Weights, cache and arithmetic are in bf16 (fp16 where a chip has no bf16). The line is dashed
+    where the batch does not fit; upright is the step's time at the largest batch that does.
 
     Parameters
     ----------
     on, key : the model and the chip at first.
-    batch : sequences at first, a power of two up to 512.
+    batch : sequences at first, up to 1024.
 
     Returns
     -------
-    Explorer
+    Decode
 
     Raises
     ------
@@ -149,67 +197,73 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     >>> decode().shown(batch=1, context=1024)[:2]
     [['latency', '4.52 ms'], ['throughput', '221 tokens/s']]
     """
+    keys = tuple(key for key in with_matrix_unit() if chip(key).memory)
     axes = {
-        "chip": Axis(
-            CHIPS, t("chip"), names(CHIPS), key, groups=vendors(CHIPS), more=other_chips()
-        ),
+        "chip": Axis(keys, t("chip"), names(keys), key, groups=vendors(keys)),
         "model": _models(on),
-        "batch": Axis(tuple(2**i for i in range(10)), t("batch"), start=batch),
-        "context": Axis((512, 1024, 2048, 4096, 8192), t("context-length"), start=2048),
+        "batch": Axis(BATCHES, t("batch"), start=batch, fine=True),
+        "context": Axis(CONTEXTS, t("context-length"), start=2048, fine=True),
+        "line": Axis(LINE, fine=True),
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        by = ("chip", "model", "context", "batch")
-        time, rate, inside, outside, bound, needed = (
-            np.full(shape(at, *by), np.nan) for _ in range(6)
+        of, by, along = (
+            ("chip", "model", "context", *more) for more in ((), ("batch",), ("line",))
         )
-        most, limit = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
+        time, bound, needed, fit = (np.full(shape(at, *by), np.nan) for _ in range(4))
+        reach, inside = (np.full(shape(at, *along), np.nan) for _ in range(2))
+        most, limit = (np.full(shape(at, *of), np.nan) for _ in range(2))
         available = np.asarray([chip(key).memory for key in at["chip"]], dtype=float)
-        sizes, contexts = np.meshgrid(np.asarray(at["batch"], dtype=float), at["context"])
+        sizes, line = (np.asarray(at[name], dtype=float) for name in ("batch", "line"))
+        contexts = np.asarray(at["context"], dtype=float)
         for i, where in enumerate(map(chip, at["chip"])):
             for j, what in enumerate(at["model"]):
                 form = format_of(where)
                 # The control goes to contexts that some models were not released for: what they
                 # would cost is shown all the same.
                 longer = transformer(what).extended(int(np.max(contexts)))
-                step = llm.decode(longer, where, sizes, contexts, w=form)
-                fit = llm.fits(what, where, sizes, contexts, w=form)
-                time[i, j], rate[i, j], bound[i, j] = step.lower, sizes / step.lower, places(step)
-                needed[i, j], most[i, j] = fit.needed, np.asarray(fit.max_batch)[:, 0]
-                some = most[i, j] > 0
+                step = llm.decode(longer, where, sizes, contexts[:, None], w=form)
+                room = llm.fits(what, where, sizes, contexts[:, None], w=form)
+                time[i, j], bound[i, j] = step.lower, places(step)
+                needed[i, j], fit[i, j] = room.needed, room.fits
+                most[i, j] = np.asarray(room.max_batch)[:, 0]
+                reach[i, j] = llm.decode(longer, where, line, contexts[:, None], w=form).lower
+                inside[i, j] = llm.fits(what, where, line, contexts[:, None], w=form).fits
+                some = (most[i, j] >= 1) & (most[i, j] <= line[-1])
                 if some.any():
                     limit[i, j, some] = llm.decode(
-                        longer, where, most[i, j, some], contexts[some, 0], w=form
+                        longer, where, most[i, j, some], contexts[some], w=form
                     ).lower
-                inside[i, j] = np.where(fit.fits, rate[i, j], np.nan)
-                # One point more on the dashed side, so that no gap is left between the two.
-                gone = ~np.asarray(fit.fits)
-                outside[i, j] = np.where(
-                    gone | np.column_stack([gone[:, 1:], gone[:, -1:]]), rate[i, j], np.nan
-                )
+        rates, ends = formulas.throughput(line, reach), (most < line[-1]) & (most >= 1)
+        rate_unit = t("token-rate")
         return {
             "time": Field(by, time, "s"),
-            "rate": Field(by, rate, t("token-rate")),
-            "inside": Field(by, inside, t("token-rate")),
-            "outside": Field(by, outside, t("token-rate")),
+            "rate": Field(by, formulas.throughput(sizes, time), rate_unit),
             "bound": bounds(by, bound),
             "needed": Field(by, needed, "B"),
             "available": Field(("chip",), available, "B"),
-            "fit": _fit(by, at["chip"], at["model"], sizes, contexts),
-            "most": Field(by[:-1], most),
-            "limit": Field(by[:-1], limit, "s"),
+            "fit": Field(by, fit, words=(t("does-not-fit"), t("fits"))),
+            "most": Field(of, most),
+            "limit": Field(of, limit, "s"),
+            "reach": Field(along, reach, "s"),
+            "inside": Field(along, np.where(inside == 1, rates, np.nan), rate_unit),
+            "outside": Field(along, np.where(inside == 1, np.nan, rates), rate_unit),
+            # Where the line begins to be dashed.
+            "end": Field(of, np.where(ends, limit, np.nan), "s"),
+            "end_rate": Field(
+                of, np.where(ends, formulas.throughput(most, limit), np.nan), rate_unit
+            ),
         }
 
-    return Explorer(
+    end = ("end", "end_rate")
+    return Decode(
         "decode",
         axes,
         compute,
         [
             ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
-            ChartLayer("line", "time", "inside", ("batch",), color="@chip", name="@chip"),
-            ChartLayer(
-                "dash", "time", "outside", ("batch",), color="@chip", name=t("does-not-fit")
-            ),
+            ChartLayer("line", "reach", "inside", ("line",), {}, "@chip", "@chip", end),
+            ChartLayer("dash", "reach", "outside", ("line",), {}, "@chip", t("does-not-fit"), end),
             ChartLayer("dot", "time", "rate", color="@chip"),
         ],
         [
@@ -253,10 +307,10 @@ def _fit(
     keys: Sequence[str],
     names: Sequence[str],
     sizes: NDArray[np.float64],
-    contexts: NDArray[Any] | int,
+    context: int,
 ) -> Field:
     inside = [
-        [llm.fits(name, key, sizes, contexts, w=format_of(chip(key))).fits for name in names]
+        [llm.fits(name, key, sizes, context, w=format_of(chip(key))).fits for name in names]
         for key in keys
     ]
     return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

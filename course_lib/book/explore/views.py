@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 import matplotlib as mpl
 import numpy as np
@@ -30,6 +30,11 @@ class Explorer(Grid, Shown):
     def plot(self, **chosen: Any) -> Plot:
         """The figure of a choice as a picture, as `shown` is its table."""
         return _draw(self, self.state(**chosen))
+
+    def here(self, **chosen: Any) -> Self:
+        """The explorer whose table has this choice."""
+        self.state(**chosen)
+        return self
 
     def widget(self) -> Any:
         """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
@@ -177,7 +182,7 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                     )
                     side: Any = (
                         {"ha": "left", "xytext": (4, 4)}
-                        if odd
+                        if odd or layer.mark == "rule"
                         else {"ha": "right", "xytext": (-4, -12)}
                     )
                     axes.annotate(
@@ -215,10 +220,11 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                         axes.annotate(
                             name,
                             (xs[-1], ys[-1]),
-                            (0, 6),
+                            (-4, 6),
                             textcoords="offset points",
                             color=tone,
                             fontweight="bold",
+                            ha="right",
                         )
         names = name_ends(axes, ends)
     return Plot(figure, names)

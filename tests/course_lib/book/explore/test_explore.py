@@ -4,6 +4,7 @@ complete.
 
 import os
 import random
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,11 +35,12 @@ def choices(explorer, count=25):
 
 
 def quantities(explorer, chosen, **over):
-    place = {**explorer.state(**chosen), **over}
+    here = explorer.here(**chosen)
+    place = {**here.state(**chosen), **over}
     return SimpleNamespace(
         **{
-            name: explorer.number(name, place)
-            for name, f in explorer.fields.items()
+            name: here.number(name, place)
+            for name, f in here.fields.items()
             if set(f.axes) <= set(place)
         }
     )
@@ -168,24 +170,50 @@ def test_decode_is_the_models_and_its_limit_is_the_memory():
     for chosen in choices(one):
         found, on, c = quantities(one, chosen), chip(chosen["chip"]), chosen
         w = "bf16" if "matrix.bf16" in on.peaks else "fp16"
-        longer = model(c["model"]).extended(8192)
+        longer = model(c["model"]).extended(c["context"])
         step = llm.decode(longer, on, c["batch"], c["context"], w=w)
         # Sums over many choices at once may end in another last bit than one alone.
         assert (found.time, found.rate) == pytest.approx(
             (step.lower, c["batch"] / step.lower), rel=1e-12
         )
+        assert one.here(**c).fields["bound"].words[int(found.bound)] == t(step.bound)
         fit = llm.fits(c["model"], on, c["batch"], c["context"], w=w)
         assert (found.needed, found.available, found.most) == (
             fit.needed,
             fit.available,
             fit.max_batch,
         )
-        assert (found.inside == found.inside) == fit.fits == (c["batch"] <= found.most)
-        if found.most:
+        assert bool(found.fit) == fit.fits == (c["batch"] <= found.most)
+        if 1 <= found.most <= 1024:
             limit = llm.decode(longer, on, found.most, c["context"], w=w).lower
             assert found.limit == pytest.approx(limit, rel=1e-12)
         else:
-            assert np.isnan(found.limit)
+            assert np.isnan([found.limit, found.end]).all()
+
+
+def test_the_line_is_dashed_from_the_largest_batch_that_fits_on():
+    one = explore.decode()
+    (solid, dashed) = (marks(one.here(), layer, one.here().state()) for layer in one.layers[1:3])
+    ((_, name, xs, ys),), ((_, said, later, _),) = solid, dashed
+    assert (name, said) == ("H100", t("does-not-fit"))
+    limit = quantities(one, {}).limit
+    assert xs[0] < xs[-1] == limit == later[0] < later[-1]
+    assert len(xs) + len(later) > 70
+    assert ys == sorted(ys)
+    all_of_it = one.here(context=128)
+    assert not list(marks(all_of_it, one.layers[2], all_of_it.state()))
+    assert not list(marks(all_of_it, one.layers[0], all_of_it.state()))
+
+
+def test_every_batch_and_the_old_contexts_are_offered():
+    one = explore.decode(batch=1000)
+    assert list(one.values("batch")) == list(range(1, 1025))
+    contexts = one.values("context")
+    assert {128, 512, 1024, 2048, 4096, 8192, 131072} <= set(contexts)
+    assert all(1 < b / a <= 1.1 for a, b in pairwise(contexts))
+    assert {"t4", "b300-sxm", "tpu-v7", *explore.CHIPS} <= set(one.values("chip"))
+    with pytest.raises(CourseError, match=r"offers: 1 to 1024, in steps \(got 0\)"):
+        explore.decode(batch=0)
 
 
 def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
@@ -202,10 +230,11 @@ def test_rows_are_written_as_the_page_writes_numbers(monkeypatch):
 
 
 def test_the_axes_hold_every_state(explorer):
-    (left, right), (low, high) = ranges(explorer)
     for chosen in choices(explorer):
-        for layer in explorer.layers:
-            for _, _, xs, ys in marks(explorer, layer, explorer.state(**chosen)):
+        here = explorer.here(**chosen)
+        (left, right), (low, high) = ranges(here)
+        for layer in here.layers:
+            for _, _, xs, ys in marks(here, layer, here.state(**chosen)):
                 assert layer.mark in ("level", "turn") or left < min(xs) <= max(xs) < right
                 assert layer.mark in ("rule", "turn") or low < min(ys) <= max(ys) < high
 
