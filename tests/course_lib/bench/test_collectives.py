@@ -231,8 +231,9 @@ def test_the_report_and_the_figure():
     lines = [line for line in text.splitlines() if line.startswith("| all-to-all |")]
     assert len(lines) == 2 * (1 + 6)
     axes = reports.collectives.plot(rows[:30]).figure.axes[0]
-    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    dots = [line for line in axes.lines if line.get_marker() not in ("None", "")]
     assert len(dots) == len(collectives.OPS)
+    assert len({(dot.get_marker(), dot.get_color()) for dot in dots}) == len(dots)
     assert list(dots[0].get_ydata()) == [row.seconds_median for row in rows[:6]]
     assert set(collectives.OPS) <= {label.get_text() for label in axes.texts}
     with pytest.raises(CourseError, match="at least three sizes of all-reduce"):

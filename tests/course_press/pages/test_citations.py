@@ -1,6 +1,7 @@
 """Citations and the list of sources, in the words of each language."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from course_press.pages.pandoc import ASSETS
 from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
+TITLE = "The roofline of an H100, in bf16"
 WORKS = [
     {"id": "two", "author": ["Wulf", "McKee"], "issued": [1995]},
     {"id": "four", "author": ["Dao", "Fu", "Rudra", "Ré"], "issued": [2025, 2]},
@@ -26,7 +28,8 @@ def as_csl(work):
     return {
         "type": "webpage" if "accessed" in work else "book",
         "URL": "https://example.org",
-        **dict.fromkeys(("id", "title"), work["id"]),
+        "id": work["id"],
+        "title": TITLE if work["id"] == "four" else work["id"].title(),
         "author": authors,
         **dates,
     }
@@ -74,7 +77,7 @@ def cited(folder, lang, *options):
                 "Wulf, X., X. McKee. 1995.",
                 "(Dao 외 2025b)",
                 "Dao, X., X. Fu, X. Rudra, X. Ré. 2025b.",
-                "A, X., X. B, X. C, 외. 2022.",
+                "A, X., X. B, X. C 외. 2022.",
                 "(Bekman, 연도 미상)",
                 "Bekman, X. 연도 미상. ",
                 "접속일: 2026. 11. 21. http",
@@ -90,8 +93,17 @@ def test_citations_speak_the_language_of_the_page(tmp_path, lang, said, never):
     assert [one for one in never if one in text] == []
 
 
-def test_english_citations_are_those_of_the_style_that_pandoc_has(tmp_path):
-    assert cited(tmp_path, "en", f"--csl={read_book(ROOT, 'en').csl}") == cited(tmp_path, "en")
+def test_english_citations_are_those_of_pandoc_but_for_case_and_a_comma(tmp_path):
+    ours = cited(tmp_path, "en", f"--csl={read_book(ROOT, 'en').csl}")
+    theirs = cited(tmp_path, "en")
+    assert TITLE in ours
+    assert TITLE not in theirs, "pandoc's style sets titles in title case: ours must not"
+    assert "X. C, et al. 2022" in theirs
+    assert ours == theirs.replace(", et al.", " et al.").replace(titled(theirs), TITLE)
+
+
+def titled(text):
+    return re.search(re.escape(TITLE), text, re.IGNORECASE).group()
 
 
 def test_every_language_of_the_book_cites_by_the_style_that_comes_with_the_press():
