@@ -27,6 +27,12 @@ _UPRIGHT = 14.5
 """Points that an upright label takes beside its line."""
 _BESIDE = 48
 """Points that names right of a narrow figure's lines may take; wider ones go above it."""
+_FAR = 24
+"""Points that a name may stand above or below its dot in a narrow figure; where one would have to
+go further, the dots are numbered.
+"""
+_LINE = 13
+"""Points that a line of the list of numbered dots takes."""
 _LONGEST = 28
 """Letters of a name that stand on one line above a narrow figure; a longer name takes several."""
 
@@ -103,49 +109,18 @@ class Labels:
         self._place_dots(at, inside)
 
     def _place_dots(self, at: Any, inside: Any) -> None:
-        axes = self.figure.axes[0]
         while self._drawn:
             self._drawn.pop().remove()
         if not self.dots:
             return
-        centers = np.concatenate([at(x, y) for _, x, y, _ in self.dots])
-        taken = [np.hstack([centers - 4, centers + 4])]
-        for line in (line for line in axes.lines if line.get_transform() == axes.transData):
-            for one, other in itertools.pairwise(at(*line.get_data())):
-                points = np.linspace(one, other, 40)
-                taken.append(np.hstack([points - 1, points + 1]))
-        least = _LEAST if self.figure.get_figwidth() == NARROW[0] else 0
-        for (label, x, y, given), center in zip(self.dots, centers, strict=True):
-            size = max(given, least)
-            width, blocked = _width(label, size), np.concatenate(taken)
-            tried: list[tuple[float, int, int, int, Any]] = []
-            for down, side in itertools.product(
-                (0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)
-            ):
-                left = center[0] + 7 if side > 0 else center[0] - 7 - width
-                box = np.array(
-                    [
-                        left,
-                        center[1] + down - 0.6 * size,
-                        left + width,
-                        center[1] + down + 0.6 * size,
-                    ]
-                )
-                over = np.minimum(box[2:], blocked[:, 2:]) - np.maximum(box[:2], blocked[:, :2])
-                outside = (box[:2] < 0).any() or (box[2:] > inside).any()
-                tried.append(
-                    (
-                        float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside),
-                        len(tried),
-                        down,
-                        side,
-                        box,
-                    )
-                )
-                if not tried[-1][0]:
-                    break
-            _, _, down, side, box = min(tried)
-            taken.append(box[None])
+        small = self.figure.get_figwidth() == NARROW[0]
+        names = [label for label, *_ in self.dots]
+        places = self._beside_dots(names, at, inside, _LEAST if small else 0)
+        if small and any(cost or abs(down) > _FAR for cost, down, _ in places):
+            self._list(names)
+            names = [str(i) for i, _ in enumerate(names, 1)]
+            places = self._beside_dots(names, at, inside, _LEAST)
+        for name, (_, x, y, given), (_, down, side) in zip(names, self.dots, places, strict=True):
             leader = {
                 "arrowstyle": "-",
                 "color": MUTED,
@@ -158,10 +133,68 @@ class Labels:
                 "ha": "left" if side > 0 else "right",
                 "va": "center",
                 "color": MUTED,
-                "fontsize": size,
+                "fontsize": max(given, _LEAST if small else 0),
             }
             style |= {"textcoords": "offset points", "arrowprops": leader if down else None}
-            self._drawn.append(axes.annotate(label, (x, y), (7 * side, down), **style))
+            axes = self.figure.axes[0]
+            self._drawn.append(axes.annotate(name, (x, y), (7 * side, down), **style))
+
+    def _beside_dots(
+        self, names: Sequence[str], at: Any, inside: Any, least: float
+    ) -> list[tuple[float, int, int]]:
+        """Where the name of each dot does least harm: what it covers, how far above its dot, and on
+        which side.
+        """
+        axes = self.figure.axes[0]
+        centers = np.concatenate([at(x, y) for _, x, y, _ in self.dots])
+        taken = [np.hstack([centers - 4, centers + 4])]
+        for line in (line for line in axes.lines if line.get_transform() == axes.transData):
+            for one, other in itertools.pairwise(at(*line.get_data())):
+                points = np.linspace(one, other, 40)
+                taken.append(np.hstack([points - 1, points + 1]))
+        places = []
+        for name, (*_, given), center in zip(names, self.dots, centers, strict=True):
+            size = max(given, least)
+            width, blocked = _width(name, size), np.concatenate(taken)
+            tried: list[tuple[float, int, int, int, Any]] = []
+            for down, side in itertools.product(
+                (0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)
+            ):
+                left = center[0] + 7 if side > 0 else center[0] - 7 - width
+                middle, half = center[1] + down, 0.6 * size
+                box = np.array([left, middle - half, left + width, middle + half])
+                over = np.minimum(box[2:], blocked[:, 2:]) - np.maximum(box[:2], blocked[:, :2])
+                outside = (box[:2] < 0).any() or (box[2:] > inside).any()
+                cost = float(np.prod(over.clip(0), axis=1).sum()) + 1e6 * bool(outside)
+                tried.append((cost, len(tried), down, side, box))
+                if not cost:
+                    break
+            cost, _, down, side, box = min(tried)
+            taken.append(box[None])
+            places.append((cost, down, side))
+        return places
+
+    def _list(self, names: Sequence[str]) -> None:
+        """The names below the axes, by number: a phone has no room for them beside their dots."""
+        lines = [f"{i}  {name}" for i, name in enumerate(names, 1)]
+        widest = max(_width(line, _LEAST) for line in lines)
+        columns = max(1, int(72 * NARROW[0] // (widest + 12)))
+        more = _LINE * -(-len(lines) // columns) / 72
+        self.figure.set_size_inches(NARROW[0], NARROW[1] + more)
+        self._drawn.append(
+            self.figure.legend(
+                handles=[Line2D([], [], linestyle="none", label=line) for line in lines],
+                loc="outside lower left",
+                ncols=columns,
+                frameon=False,
+                handlelength=0,
+                handletextpad=0,
+                columnspacing=1,
+                labelspacing=0.3,
+                labelcolor=MUTED,
+                prop={"size": _LEAST},
+            )
+        )
 
     @contextmanager
     def narrow(self) -> Iterator[None]:
