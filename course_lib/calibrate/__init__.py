@@ -1,26 +1,20 @@
 """What work is likely to take, beside the bound."""
 
 from course_lib.calibrate.accuracy import coverage, mean_error
+from course_lib.calibrate.collectives import collective
 from course_lib.calibrate.constants import (
     Calibration,
     CalibrationFile,
-    LinkConstants,
-    Range,
     calibration,
     calibrations,
+    engines,
     from_file,
     to_toml,
 )
-from course_lib.calibrate.kernels import Constants
-from course_lib.calibrate.prediction import (
-    COMPUTE,
-    MEMORY,
-    Prediction,
-    achieved,
-    all_reduce,
-    breakdown,
-    predict,
-)
+from course_lib.calibrate.kernels import Constants, Engine
+from course_lib.calibrate.links import InSwitch, LinkConstants, Range
+from course_lib.calibrate.prediction import Prediction, achieved, breakdown, predict
+from course_lib.calibrate.timing import COMPUTE, MEMORY
 
 __all__ = [
     "COMPUTE",
@@ -28,15 +22,18 @@ __all__ = [
     "Calibration",
     "CalibrationFile",
     "Constants",
+    "Engine",
+    "InSwitch",
     "LinkConstants",
     "Prediction",
     "Range",
     "achieved",
-    "all_reduce",
     "breakdown",
     "calibration",
     "calibrations",
+    "collective",
     "coverage",
+    "engines",
     "from_file",
     "mean_error",
     "predict",

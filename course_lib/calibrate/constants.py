@@ -6,75 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import ArrayLike
 
-from course_lib.calibrate.kernels import Constants
+from course_lib.calibrate.kernels import Constants, Engine
+from course_lib.calibrate.links import LinkConstants, Range
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
 from course_lib.core.dtypes import BITS
 from course_lib.specs import DATA, Accelerator, chips, load_toml
 from course_lib.specs import chip as chip_of
 
 FOLDER = DATA / "calibration"
-NEAREST = "nearest.toml"
+NEAREST, ENGINES = "nearest.toml", "engines.toml"
+TYPICAL = "typical"
+"""The engine whose constants are fitted to all of them together."""
 _COOLING = 1 / 3
 """Exponent of the power in the clock that it buys: power grows with clock and voltage squared, and
 voltage with the clock.
 """
-
-
-class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What one measurement in ten falls below, and what one in ten exceeds, as factors on the
-    expected time.
-    """
-
-    low: float
-    high: float
-
-    def factors(self, widen: float = 0.0) -> tuple[float, float]:
-        """The two factors, with an independent doubt of `widen` (a logarithm) added.
-
-        Examples
-        --------
-        >>> Range(0.5, 2.0).factors()
-        (0.5, 2.0)
-        >>> Range(1.0, 1.0).factors(math.log(1.25))
-        (0.8, 1.25)
-        """
-        low, high = (math.hypot(math.log(factor), widen) for factor in (self.low, self.high))
-        return math.exp(-low), math.exp(high)
-
-
-class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a chip's links achieve in an all-reduce.
-
-    A message travels in pieces: each pays the latency, and the next hop idles until the first has
-    arrived. With as many pieces as cost least over two hops, the time is (sqrt(latency) + sqrt(time
-    of the bytes))**2.
-
-    Attributes
-    ----------
-    latency : s of a small one.
-    bandwidth : fraction of the links' bandwidth in one direction that a large one reaches.
-    range : of measurements.
-    """
-
-    latency: float
-    bandwidth: float
-    range: Range
-
-    def seconds(self, bound: ArrayLike) -> Any:
-        """Time of a collective whose bytes take `bound` at the links' full bandwidth, s.
-
-        Examples
-        --------
-        >>> float(LinkConstants(latency=1e-6, bandwidth=1.0, range=Range(1.0, 1.0)).seconds(4e-6))
-        9e-06
-        """
-        return (
-            np.sqrt(self.latency)
-            + np.sqrt(np.asarray(nonnegative("bound", bound)) / self.bandwidth)
-        ) ** 2
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,17 +29,30 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    constants, links : what the chip and its links achieve.
+    constants : what the chip achieves.
+    links : what its links achieve, by their name.
+    engine : what the engine adds, and `engine_name` which that is.
+    lender : key of the chip whose constants these are.
+    region : what was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and
+        ``"context"`` of steps.
     ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
         ``"step"`` for totals.
     widen : how much wider the ranges are, as a logarithm: 0 where the chip was measured.
+    labs : how far laboratories lie apart on a product timed alone, as a logarithm.
+    chips : how far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     source : what it was fitted to, or whose it is.
     """
 
     constants: Constants
     ranges: dict[str, Range]
-    links: LinkConstants
+    links: dict[str, LinkConstants]
+    engine: Engine
+    engine_name: str = TYPICAL
+    lender: str = ""
+    region: dict[str, tuple[float, float]] = {}
     widen: float
+    labs: float = 0.0
+    chips: float = 0.0
     source: str
 
 
@@ -111,9 +71,10 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     widen: float = 0.0
     labs: float = 0.0
     chips: float = 0.0
+    region: dict[str, tuple[float, float]] = {}
     constants: dict[str, Constants]
     ranges: dict[str, Range]
-    links: LinkConstants
+    links: dict[str, LinkConstants]
 
 
 class _Like(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,10 +90,26 @@ def calibrations() -> tuple[str, ...]:
     >>> "a100-sxm-80" in calibrations()
     True
     """
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name != NEAREST))
+    others = (NEAREST, ENGINES)
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in others))
 
 
-def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibration:
+@cache
+def engines() -> dict[str, Engine]:
+    """What engines add to their kernels, by name; ``"typical"`` is fitted to all of them.
+
+    Examples
+    --------
+    >>> found = engines()
+    >>> found["gpt-fast"].gap < found["lmdeploy"].gap
+    True
+    """
+    return load_toml(FOLDER / ENGINES, dict[str, Engine])
+
+
+def calibration(
+    chip: Accelerator | str, dtype: str | None = None, engine: str = TYPICAL
+) -> Calibration:
     """What is known of a chip in a format: its own constants, or those of the nearest chip or
     format.
 
@@ -140,6 +117,7 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     ----------
     chip : an accelerator or its key.
     dtype : format; the first that was measured when not given.
+    engine : one of `engines`.
 
     Examples
     --------
@@ -148,11 +126,13 @@ def calibration(chip: Accelerator | str, dtype: str | None = None) -> Calibratio
     """
     chip = _chip(chip, dtype)
     if chip.key in calibrations():
-        return _of(_read(FOLDER / f"{chip.key}.toml"), dtype)
+        return _of(_read(FOLDER / f"{chip.key}.toml"), dtype, chip.key, engine)
     like, why = nearest(chip)
     other = chip_of(like)
-    lent, doubt = _of(_read(FOLDER / f"{like}.toml"), dtype), _read(FOLDER / f"{like}.toml").chips
-    compute = lent.constants.compute * cooling(chip, other)
+    lent = _of(_read(FOLDER / f"{like}.toml"), dtype, like, engine)
+    compute = min(lent.constants.compute * cooling(chip, other), 1.0)
+    # Kernels of another vendor are other programs: one more doubt of the same size.
+    doubt = lent.chips * (1 if chip.vendor == other.vendor else math.sqrt(2))
     said = (
         f"{like}'s constants, since no one measured {chip.key}: {why}; wider range. {lent.source}"
     )
@@ -194,16 +174,17 @@ def nearest(chip: Accelerator) -> tuple[str, str]:
 
 
 def cooling(chip: Accelerator, like: Accelerator) -> float:
-    """Factor on the fraction of the peak for less power per FLOP/s than where it was measured: the
-    clock falls.
+    """Factor on the fraction of the peak for another power per FLOP/s than where it was measured:
+    with less the clock falls, with more it holds.
 
     Examples
     --------
-    >>> cooling(chip_of("h100-pcie"), chip_of("h100-sxm")) < 1
+    >>> h100 = chip_of("h100-sxm")
+    >>> cooling(chip_of("h100-pcie"), h100) < 1 < cooling(h100, chip_of("h100-pcie"))
     True
     """
     powers = [_watts(_chip(one)) for one in (chip, like)]
-    return 1.0 if None in powers else min(1.0, (powers[0] / powers[1]) ** _COOLING)  # type: ignore[operator]
+    return 1.0 if None in powers else (powers[0] / powers[1]) ** _COOLING  # type: ignore[operator]
 
 
 def _watts(chip: Accelerator) -> float | None:
@@ -211,7 +192,7 @@ def _watts(chip: Accelerator) -> float | None:
     return chip.power / peak if chip.power and peak else None
 
 
-def from_file(path: Path, dtype: str | None = None) -> Calibration:
+def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Calibration:
     """Constants that `course calibrate` wrote.
 
     Examples
@@ -228,7 +209,7 @@ def from_file(path: Path, dtype: str | None = None) -> Calibration:
         _check(file)
     except CourseError as error:
         raise CourseError(f"{Path(path).name}: {error}") from None
-    return _of(file, dtype)
+    return _of(file, dtype, Path(path).name, engine)
 
 
 def _check(file: CalibrationFile) -> None:
@@ -237,23 +218,29 @@ def _check(file: CalibrationFile) -> None:
         known("dtype", dtype, BITS, "constants")
         for name, value in msgspec.structs.asdict(constants).items():
             nonnegative(f"constants.{dtype}.{name}", value)
-        for name in ("compute", "bandwidth", "overlap"):
+        for name in ("compute", "burst", "bandwidth", "stream", "overlap"):
             positive(f"constants.{dtype}.{name}", getattr(constants, name))
     if missing := {"memory", "ridge", "compute", "step"} - set(file.ranges):
         raise CourseError(
             f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate"
         )
-    for name, range_ in {**file.ranges, "links": file.links.range}.items():
+    ranges = dict(file.ranges)
+    for name, link in file.links.items():
+        ranges |= {f"links.{name}": link.range, f"links.{name}.small": link.small}
+        nonnegative(f"links.{name}.latency", link.latency)
+        nonnegative(f"links.{name}.hop", link.hop)
+        positive(f"links.{name}.bandwidth", link.bandwidth)
+    for name, range_ in ranges.items():
         if not positive(f"ranges.{name}", range_.low) <= positive(f"ranges.{name}", range_.high):
             raise CourseError(
                 f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})"
             )
-    nonnegative("links.latency", file.links.latency)
-    positive("links.bandwidth", file.links.bandwidth)
     nonnegative("widen", file.widen)
 
 
-def _of(file: CalibrationFile, dtype: str | None) -> Calibration:
+def _of(
+    file: CalibrationFile, dtype: str | None, lender: str, engine: str = TYPICAL
+) -> Calibration:
     formats = file.constants
     if not formats:
         raise CourseError(
@@ -278,7 +265,17 @@ def _of(file: CalibrationFile, dtype: str | None) -> Calibration:
             math.hypot(widen, file.chips),
         )
     return Calibration(
-        constants=formats[taken], ranges=file.ranges, links=file.links, widen=widen, source=said
+        constants=formats[taken],
+        ranges=file.ranges,
+        links=file.links,
+        engine=engines()[known("engine", engine, engines())],
+        engine_name=engine,
+        lender=lender,
+        region=file.region,
+        widen=widen,
+        labs=file.labs,
+        chips=file.chips,
+        source=said,
     )
 
 

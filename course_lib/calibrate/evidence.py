@@ -21,6 +21,7 @@ __all__ = [
     "HELD_OUT",
     "MODEL",
     "NODES",
+    "PAIRED",
     "REFERENCE",
     "SEED",
     "MeasuredStep",
@@ -42,6 +43,10 @@ MODEL = "llama-2-7b"
 """The model whose steps are fitted; all others are held out."""
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
 """Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair."""
+
+
+PAIRED = ("a100_pairwise_nvlink", 4, 4)
+"""Where all-reduces crossed the PCIe links between two bridged pairs."""
 
 
 class Products(NamedTuple):
@@ -139,8 +144,9 @@ class Messages(NamedTuple):
     bound: NDArray[Any]
 
 
-def messages(node: str, workers: int, per_node: int) -> Messages:
-    """The all-reduces of one kind of node, against the reference chip's NVLink.
+def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
+    """The all-reduces of one kind of node, against the reference chip's NVLink, or its link to the
+    ``"host"``.
 
     Examples
     --------
@@ -156,7 +162,9 @@ def messages(node: str, workers: int, per_node: int) -> Messages:
     ]
     size = np.array([float(row["size_bytes"]) for row in rows])
     times = np.array([float(row["ms"]) / 1e3 for row in rows])
-    bound = np.asarray(all_reduce(size, chip(REFERENCE).links["nvlink"], workers))
+    on = chip(REFERENCE)
+    link = on.host if over == "host" and on.host is not None else on.links["nvlink"]
+    bound = np.asarray(all_reduce(size, link, workers))
     return Messages(size, np.full(size.size, workers), times, bound)
 
 

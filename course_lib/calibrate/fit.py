@@ -12,47 +12,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.calibrate.accuracy import mean_error
+from course_lib.calibrate.constants import ENGINES as ENGINES_FILE
 from course_lib.calibrate.constants import (
     FOLDER,
+    TYPICAL,
     Calibration,
     CalibrationFile,
-    LinkConstants,
-    Range,
     to_toml,
 )
 from course_lib.calibrate.evidence import (
     DTYPE,
     MODEL,
+    PAIRED,
     REFERENCE,
     MeasuredStep,
     Messages,
     Products,
+    every_other,
     held_out,
+    messages,
     nvlink_messages,
     products,
     steps,
 )
-from course_lib.calibrate.kernels import Constants, Kernel, seconds
-from course_lib.calibrate.prediction import COMPUTE, MEMORY, predict
+from course_lib.calibrate.kernels import Constants, Engine, Kernel, seconds
+from course_lib.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_lib.calibrate.prediction import predict
+from course_lib.calibrate.timing import COMPUTE, MEMORY
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
 from course_lib.core.robust import least_absolute
 from course_lib.measured.published import CHIPS, best_published, table
+from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 
 __all__ = [
+    "ENGINES",
+    "HOPPER",
     "MOST",
     "START",
+    "SWITCHES",
     "between_chips",
-    "between_labs",
+    "centre",
     "fit_and_write",
+    "fit_engine",
     "fit_links",
     "fit_products",
-    "fit_steps",
+    "laboratories",
     "misalignment",
     "predict_steps",
     "product_ranges",
-    "ring_share",
+    "streams",
 ]
 
 TENTH, NORMAL = 0.1, 1.2816
@@ -60,6 +70,20 @@ TENTH, NORMAL = 0.1, 1.2816
 deviations.
 """
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
+ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
+"""Engines of which steps of the fitted model are published, and where."""
+HOPPER = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
+"""Chips whose streams are those of an H100 PCIe card: its generation, and the one after it, of
+which none are published.
+"""
+SWITCHES = {
+    "h100-sxm": "8xH200 HGX",
+    "h200-sxm": "8xH200 HGX",
+    "b200-sxm": "8xB200 p6-b200",
+    "b300-sxm": "8xB200 p6-b200",
+    "gb200": "8xB200 p6-b200",
+}
+"""The node whose published all-reduces say what a chip's links and switch reach."""
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 
 
@@ -120,14 +144,14 @@ def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[A
     )
 
 
-def _fit_steps(
+def _fit_engine(
     given: Calibration, name: str, some: list[MeasuredStep], start: float
 ) -> Calibration:
     measured = np.array([step.measured for step in some])
 
     def with_(value: float) -> Calibration:
         return msgspec.structs.replace(
-            given, constants=msgspec.structs.replace(given.constants, **{name: value})
+            given, engine=msgspec.structs.replace(given.engine, **{name: value})
         )
 
     found = least_absolute(
@@ -136,43 +160,64 @@ def _fit_steps(
     return with_(found["value"])
 
 
-def fit_steps(given: Calibration, model: str = MODEL) -> Calibration:
-    """The constants that only whole steps show, from those of one model.
+def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) -> Calibration:
+    """The constants that only whole steps show, from those of one model: all engines together, or
+    the gap of one by the name of its table.
 
     Examples
     --------
     >>> from course_lib.calibrate import calibration
-    >>> found = fit_steps(calibration(chip(REFERENCE), DTYPE)).constants
+    >>> found = fit_engine(calibration(chip(REFERENCE), DTYPE)).engine
     >>> found.gap < found.launch
     True
     """
     decode = [step for step in steps("decode") if step.run.model == model]
     wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
+    if of is not None:
+        return _fit_engine(given, "gap", [step for step in wide if step.run.table == of], 2e-6)
     narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
-    found = _fit_steps(given, "gap", wide, 2e-6)
-    found = _fit_steps(
+    found = _fit_engine(given, "gap", wide, 2e-6)
+    found = _fit_engine(
         found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5
     )
-    return _fit_steps(found, "unpack", narrow, 0.05)
+    return _fit_engine(found, "unpack", narrow, 0.05)
 
 
 def fit_links(some: Messages) -> LinkConstants:
-    """Latency and share of the bandwidth of all-reduces over a chip's links.
+    """Latency, hops and share of the bandwidth of all-reduces over a chip's links.
 
     Examples
     --------
     >>> 0.5 < fit_links(nvlink_messages()).bandwidth < 1
     True
     """
+    sure = Range(1.0, 1.0)
 
-    def link(c: dict[str, float]) -> LinkConstants:
-        return LinkConstants(**c, range=Range(1.0, 1.0))
+    def times(c: dict[str, float]) -> NDArray[Any]:
+        link = LinkConstants(**c, range=sure, small=sure)
+        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
 
-    start = {"latency": 2e-5, "bandwidth": 0.6}
+    start = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}
+    large = some.size > LARGE_MESSAGE
     found = least_absolute(
-        lambda c: np.log(link(c).seconds(some.bound) / some.seconds), start, {"bandwidth": 1.0}
+        lambda c: np.log(times(c)[large] / some.seconds[large]), start, {"bandwidth": 1.0}
     )
-    return LinkConstants(**found, range=_range(some.seconds / link(found).seconds(some.bound)))
+    ratios = some.seconds / times(found)
+    return LinkConstants(**found, range=_range(ratios[large]), small=_range(ratios[~large]))
+
+
+def streams() -> tuple[float, float]:
+    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
+    reaches, and how far its kernels lie apart: a logarithm.
+
+    Examples
+    --------
+    >>> reached, apart = streams()
+    >>> round(reached, 2), round(apart, 2)
+    (0.87, 0.09)
+    """
+    reached = [float(row["GBps"]) / float(row["spec_GBps"]) for row in table("stream_h100pcie")]
+    return float(np.median(reached)), float(NORMAL * np.std(np.log(reached), ddof=1))
 
 
 def _range(ratios: NDArray[Any]) -> Range:
@@ -201,37 +246,67 @@ def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) 
 
 
 def _step_range(given: Calibration) -> Range:
-    """The range of whole steps: of each model's, with constants from the other."""
+    """The range of whole steps: of each model's, with an engine's constants from the other."""
     ratios = []
     every = [*steps("decode"), *steps("prefill")]
     for model in sorted({step.run.model for step in every}):
         others = [step for step in every if step.run.model != model]
-        refitted = fit_steps(given, model)
+        refitted = fit_engine(given, model)
         ratios += list(
             np.array([step.measured for step in others]) / predict_steps(others, refitted)
         )
     return _range(np.array(ratios))
 
 
-def between_labs(given: Calibration) -> float:
-    """How far another laboratory's products of the same chip lie from what was fitted: a logarithm,
-    of nine in ten.
+def laboratories(sustained: Calibration) -> dict[str, float]:
+    """How many times as fast as the sustained constants say laboratories saw the reference chip's
+    products, by their tables: the medians of products that take far longer than their overhead.
 
-    Only products that take far longer than their overhead: below, one laboratory timed kernels and
-    the other calls.
+    The table that was fitted is one of them. A search for the best shape and a single product on
+    random data are two more.
 
     Examples
     --------
     >>> from course_lib.calibrate import calibration
-    >>> 0.05 < between_labs(calibration(chip(REFERENCE), DTYPE)) < 0.3
-    True
+    >>> found = laboratories(calibration(chip(REFERENCE), DTYPE))
+    >>> min(found.values()) > 0.9, max(found.values()) < 1.3
+    (True, True)
     """
-    other = products("matmul_a100_m_sweep")
-    expected = np.asarray(
-        predict(other.bound(chip(REFERENCE)), REFERENCE, constants=given).expected
-    )
-    large = expected > 50 * given.constants.overhead
-    return float(np.quantile(np.abs(np.log(other.seconds / expected)[large]), 1 - 2 * TENTH))
+    on, found = chip(REFERENCE), {}
+    best = best_published("bf16")[REFERENCE]
+    noise = next(row for row in table("matmul_data_dependence_a100") if row["input"] == "randn")
+    cube = 8192.0
+    some = {
+        "matmul_a100_transformer_gemms": products("matmul_a100_transformer_gemms"),
+        "matmul_a100_m_sweep": products("matmul_a100_m_sweep"),
+        "matmul_mamf": _one(best.shape[0], best.shape[2], best.shape[1], best.rate),
+        "matmul_data_dependence_a100": _one(cube, cube, cube, 1e12 * float(noise["tflops"])),
+    }
+    for name, measured in some.items():
+        bound = measured.bound(on)
+        expected = np.asarray(predict(bound, on, constants=sustained, state="sustained").expected)
+        large = np.asarray(bound.t_math > bound.t_memory)
+        large &= expected > 50 * sustained.constants.overhead
+        found[name] = float(np.median((expected / measured.seconds)[large]))
+    return found
+
+
+def _one(b: float, d: float, f: float, rate: float) -> Products:
+    return Products(np.array([[b, d, f]]), np.array([2 * b * d * f / rate]))
+
+
+def centre(ratios: Iterable[float]) -> tuple[float, float]:
+    """The middle of several laboratories, and how far one lies from it: a logarithm, as wide as an
+    80 % range on either side.
+
+    Examples
+    --------
+    >>> middle, apart = centre([1.0, 1.2, 1.2])
+    >>> round(middle, 2), round(apart, 2)
+    (1.13, 0.13)
+    """
+    logs = np.log(list(ratios))
+    return float(np.exp(logs.mean())), float(NORMAL * logs.std(ddof=1))
 
 
 def between_chips() -> float:
@@ -248,99 +323,154 @@ def between_chips() -> float:
     return float(NORMAL * np.std(np.log(shares), ddof=1))
 
 
-def _reference(date: str) -> CalibrationFile:
-    """The constants of the reference chip, with their error on the products held out."""
+def _reference(date: str) -> tuple[CalibrationFile, dict[str, Engine]]:
+    """The constants of the reference chip, with their error on the products held out, and those of
+    engines.
+    """
     on = chip(REFERENCE)
     every = products("matmul_a100_transformer_gemms")
     unseen = held_out(len(every.seconds))
     fitted, test = every.some(~unseen), every.some(unseen)
-    start = Constants(**START, misaligned=misalignment(), unpack=0.05, gap=1e-6, launch=1e-5)
+    start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
+    constants = msgspec.structs.replace(constants, stream=constants.bandwidth)
     sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
-    one = fit_steps(
+    links = {
+        "nvlink": fit_links(nvlink_messages()),
+        "pcie": fit_links(every_other(messages(*PAIRED, over="host"))[0]),
+    }
+    one = fit_engine(
         Calibration(
             constants=constants,
             ranges={**sides, "step": Range(1.0, 1.0)},
-            links=fit_links(nvlink_messages()),
+            links=links,
+            engine=Engine(gap=2e-6, launch=1e-5, unpack=0.05, source=""),
             widen=0.0,
             source="",
         )
     )
+    burst, labs = centre(laboratories(one).values())
+    constants = msgspec.structs.replace(constants, burst=burst)
     repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
-    return CalibrationFile(
+    expected = predict(test.bound(on), on, constants=one, state="sustained").expected
+    file = CalibrationFile(
         date=date,
         source=f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast",
         points=len(fitted.seconds),
         held_out=len(test.seconds),
-        held_out_error=mean_error(
-            predict(test.bound(on), on, constants=one).expected, test.seconds
-        ),
-        labs=between_labs(one),
+        held_out_error=mean_error(expected, test.seconds),
+        labs=labs,
         chips=between_chips(),
-        constants={"bf16": one.constants, "fp16": one.constants},
+        region=_region(fitted),
+        constants={"bf16": constants, "fp16": constants},
         ranges={**sides, "step": _step_range(one)},
-        links=one.links,
+        links=links,
     )
+    return file, _engines(one)
+
+
+def _region(fitted: Products) -> dict[str, tuple[float, float]]:
+    """What was fitted, from least to most: products in FLOP, steps by batch and context."""
+    flops = 2 * fitted.sizes.astype(float).prod(axis=1)
+    runs = [step.run for step in (*steps("decode"), *steps("prefill"))]
+    batches, contexts = ([run.batch for run in runs], [run.prompt + run.output for run in runs])
+    return {
+        "product": (float(flops.min()), float(flops.max())),
+        "batch": (float(min(batches)), float(max(batches))),
+        "context": (1.0, float(max(contexts))),
+    }
+
+
+def _engines(typical: Calibration) -> dict[str, Engine]:
+    """Engines by name: the typical one, and those of which the gaps are known by themselves."""
+    engines = {
+        TYPICAL: msgspec.structs.replace(
+            typical.engine, source="TensorRT-LLM, LMDeploy and gpt-fast together"
+        )
+    }
+    for name, of in ENGINES.items():
+        source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
+        found = fit_engine(typical, of=of).engine
+        engines[name] = msgspec.structs.replace(found, source=source)
+    return engines
 
 
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     """Constants of a chip of which one product is published: the reference's, with the fraction of
     the peak in proportion.
 
-    The best that somebody reached on either chip says how much more of its peak one gives; all else
-    is taken over.
+    The best that somebody reached on either chip, beside what is expected of its shape, says how
+    much more of its peak one gives; streams are those of the chip's generation, links those of its
+    switch, and all else is taken over.
     """
-    of_reference = best_published("bf16")[REFERENCE].rate / chip(REFERENCE).peak("bf16")
     found, sources = {}, []
+    ours = fitted.constants["bf16"]
+    of_reference = _reached("bf16", REFERENCE, ours)
     for dtype in ("bf16", "fp8"):
         # The table says of its H100 row in bf16 that the H200 is the same.
         alike = "h100-sxm" if key == "h200-sxm" and dtype == "bf16" else key
         best = best_published(dtype).get(alike)
         if best is None or f"matrix.{dtype}" not in chip(key).peaks:
             continue
-        compute = (
-            fitted.constants["bf16"].compute * best.rate / chip(key).peak(dtype) / of_reference
-        )
-        found[dtype] = msgspec.structs.replace(fitted.constants["bf16"], compute=min(compute, 1.0))
+        share = _reached(dtype, alike, ours) / of_reference
+        found[dtype] = msgspec.structs.replace(ours, compute=min(ours.compute * share, 1.0))
         sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
     if "bf16" in found and "matrix.fp16" in chip(key).peaks:
         found["fp16"] = found["bf16"]
+    lent = "all else"
+    memory = np.log(streams()[0] / ours.bandwidth)
+    if key in HOPPER:
+        reached = streams()[0]
+        found = {name: msgspec.structs.replace(one, stream=reached) for name, one in found.items()}
+        lent = f"streams of {table('stream_h100pcie')[0]['gpu']}, all else"
     source = (
         f"best published products ({', '.join(sources)}; {table('matmul_mamf')[0]['source']}) "
-        f"against {REFERENCE}'s, all else {REFERENCE}'s"
+        f"against {REFERENCE}'s, {lent} {REFERENCE}'s"
     )
-    links = fitted.links
-    if (share := ring_share(key)) is not None:
-        links = msgspec.structs.replace(links, bandwidth=share)
     return msgspec.structs.replace(
         fitted,
         source=source,
         points=len(sources),
         held_out=0,
         held_out_error=None,
-        widen=fitted.labs,
+        widen=float(np.hypot(fitted.labs, NORMAL * memory)),
         constants=found,
-        links=links,
+        links=_switched(fitted.links, key),
     )
 
 
-def ring_share(key: str) -> float | None:
-    """The share of a chip's link bandwidth that a published ring of eight reaches, or `None`.
+def _reached(dtype: str, key: str, constants: Constants) -> float:
+    """How many times as fast as these constants say a chip's best published product ran."""
+    best, on = best_published(dtype)[key], chip(key)
+    some = _one(best.shape[0], best.shape[2], best.shape[1], best.rate)
+    bound = some.bound(on, dtype)
+    return float((seconds(Kernel(bound, bound.work), on, constants) / some.seconds)[0])
 
-    Examples
-    --------
-    >>> round(ring_share("h200-sxm"), 2), ring_share("l40s")
-    (0.81, None)
-    """
-    node = {"h100-sxm": "8xH200 HGX", "h200-sxm": "8xH200 HGX", "b200-sxm": "8xB200 p6-b200"}.get(
-        key
-    )
-    rates = [
-        float(row["busbw_no_nvls_GBps"]) * 1e9
+
+def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConstants]:
+    """The links with what rings and the switch of the chip's node reach, where that is published."""
+    rows = [
+        row
         for row in table("collectives_ml_engineering")
-        if row["node"] == node and row["n_gpus"] == "8.0" and row["busbw_no_nvls_GBps"]
+        if row["node"] == SWITCHES.get(key) and row["collective"] == "all-reduce"
     ]
-    return rates[0] / float(chip(key).links["nvlink"].total_per_direction) if rates else None
+    if not rows:
+        return links
+    whole = float(chip(key).links["nvlink"].total_per_direction) / 1e9
+    rings = [float(row["busbw_no_nvls_GBps"]) / whole for row in rows]
+    added = [row for row in rows if row["algo"] == "NVLS"]
+    # Bus bandwidth counts what a ring would send; the switch is sent the array once.
+    rates = [
+        float(row["busbw_GBps"]) / whole / float(cost("all-reduce", int(float(row["n_gpus"]))).share)
+        for row in added
+    ]
+    least = min(int(float(row["n_gpus"])) for row in added)
+    nvlink = msgspec.structs.replace(
+        links["nvlink"],
+        bandwidth=float(np.median(rings)),
+        in_switch=InSwitch(bandwidth=float(np.median(rates)), chips=least),
+    )
+    return {**links, "nvlink": nvlink}
 
 
 def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
@@ -366,13 +496,10 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         raise CourseError(
             f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"
         )
-    fitted = _reference(date or datetime.now(tz=UTC).date().isoformat())
+    fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
     scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
-    paths = []
-    for key, file in {REFERENCE: fitted, **scaled}.items():
-        paths.append(folder / f"{key}.toml")
-        paths[-1].write_text(
-            f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(file)}",
-            encoding="utf-8",
-        )
-    return paths
+    written = {f"{key}.toml": file for key, file in {REFERENCE: fitted, **scaled}.items()}
+    for name, content in {**written, ENGINES_FILE: engines}.items():
+        text = f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(content)}"
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in (*written, ENGINES_FILE)]

@@ -31,14 +31,19 @@ published.
 
 
 class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a chip achieves, in one number format. All are dimensionless but `overhead`.
+    """What a chip achieves, in one number format. All are dimensionless but `overhead` and `reload`.
+
+    A chip has two states. Inside a step it is *sustained*: hot, and near its power limit. A kernel
+    timed alone runs in a *burst*, before either sets in.
 
     Attributes
     ----------
-    compute : fraction of the peak that a product of whole waves of the largest tiles reaches: clock
-        under load, and instructions that do not multiply.
-    bandwidth : fraction of the memory bandwidth that a stream reaches: refresh, turning round, page
-        misses.
+    compute : fraction of the peak that a product of whole waves of the largest tiles reaches in a
+        step: clock under load, and instructions that do not multiply.
+    burst : factor on `compute` where a product is timed alone.
+    bandwidth : fraction of the memory bandwidth that the kernels of a step reach: refresh, turning
+        round, page misses.
+    stream : fraction of the memory bandwidth that a long kernel alone reaches.
     overhead : s that a kernel takes beside its work: launch, the first bytes' way, the last tile's
         way back.
     overlap : how well arithmetic hides traffic: the times are added as a norm of this order; 1 adds
@@ -46,24 +51,51 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken
         by loading it.
     misaligned : factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
-    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer
-        work, whose units grow with the count of multiprocessors, not with the peak of the vector
-        unit.
-    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the
-        bound takes as fused.
-    launch : s between kernels of a step that the host launches one by one, as prompts of any length
-        need.
     """
 
     compute: float
+    burst: float
     bandwidth: float
+    stream: float
     overhead: float
     overlap: float
     reload: float
     misaligned: float
-    unpack: float
+
+    def alone(self) -> "Constants":
+        """The constants of a kernel that is timed alone.
+
+        Examples
+        --------
+        >>> from course_lib.calibrate import calibration
+        >>> sustained = calibration("a100-sxm-80", "bf16").constants
+        >>> sustained.alone().compute > sustained.compute
+        True
+        """
+        return msgspec.structs.replace(
+            self, compute=min(self.compute * self.burst, 1.0), bandwidth=self.stream, burst=1.0
+        )
+
+
+class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a serving engine adds to the work of its kernels, whatever chip it runs on.
+
+    Attributes
+    ----------
+    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the
+        bound takes as fused.
+    launch : s between kernels that the host launches one by one, as prompts of any length need: the
+        greater part of the time before a first token where the prompt is short.
+    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer
+        work, whose units grow with the count of multiprocessors, not with the peak of the vector
+        unit.
+    source : what it was fitted to.
+    """
+
     gap: float
     launch: float
+    unpack: float
+    source: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,15 +168,17 @@ def product(work: Work | None) -> _Product | None:
     return _Product(b, d, f, *(groups or [np.asarray(1.0)]))
 
 
-def seconds(kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:
-    """Time of all the kernels of a kind, without what a network takes."""
+def seconds(
+    kernel: Kernel, chip: Accelerator, constants: Constants, unpack: float = 0.0
+) -> Any:
+    """Time of all the kernels of a kind, without what a network takes; `unpack` is an engine's."""
     c, count, bound = constants, kernel.count, kernel.bound
     t_math, t_memory = bound.t_math / count / c.compute, bound.t_memory / count / c.bandwidth
     sizes = product(kernel.work)
     if sizes is None or kernel.work is None:
         return count * (c.overhead + _norm(t_math, t_memory, c.overlap))
     t_math = t_math * _aligned(sizes, kernel.work, c)
-    unpacked = _unpacking(sizes, kernel, chip, c)
+    unpacked = _unpacking(sizes, kernel, chip, unpack)
     best: Any = np.inf
     for tile in TILES:
         for split in SPLITS:
@@ -195,7 +229,7 @@ def _aligned(sizes: Any, work: Work, constants: Constants) -> Any:
     return np.where(crooked, constants.misaligned, 1.0)
 
 
-def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, constants: Constants) -> Any:
+def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, unpack: float) -> Any:
     """Weights narrower than the arithmetic are widened by integer instructions, each
     element once.
     """
@@ -206,4 +240,4 @@ def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, constants: Constan
     elements = sizes.groups * sizes.D * sizes.F
     weights = kernel.bound.bytes / kernel.count - wide * sizes.B * (sizes.D + sizes.F)
     narrow = weights < 0.99 * wide * elements
-    return np.where(narrow, constants.unpack * elements / (chip.multiprocessors * clock), 0.0)
+    return np.where(narrow, unpack * elements / (chip.multiprocessors * clock), 0.0)

@@ -102,7 +102,7 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         points=len(missed),
         held_out=0,
         widen=float(np.quantile(missed, 0.8)),
-        chips=known.widen,
+        chips=known.chips,
         constants=fitted,
         ranges=known.ranges,
         links=known.links,
@@ -140,10 +140,11 @@ def _fit(
     every: list[tuple[Kernel, float]], chip: Accelerator, known: Calibration
 ) -> tuple[Constants, Any]:
     measured = np.array([time for _, time in every])
-    before = {name: getattr(known.constants, name) for name in FITTED}
+    alone = known.constants.alone()  # the lab times each kernel by itself
+    before = {name: getattr(alone, name) for name in FITTED}
 
     def missed(given: dict[str, float]) -> Any:
-        constants = msgspec.structs.replace(known.constants, **given)
+        constants = msgspec.structs.replace(alone, **given)
         return np.log(
             np.array([float(seconds(kernel, chip, constants)) for kernel, _ in every]) / measured
         )
@@ -153,4 +154,11 @@ def _fit(
         return np.concatenate([missed(given), away])
 
     found = least_absolute(residuals, before, MOST)
-    return msgspec.structs.replace(known.constants, **found), missed(found)
+    sustained = {
+        "compute": found["compute"] * known.constants.compute / alone.compute,
+        "bandwidth": found["bandwidth"] * known.constants.bandwidth / alone.bandwidth,
+        "burst": alone.compute / known.constants.compute,
+        "stream": found["bandwidth"],
+        "overhead": found["overhead"],
+    }
+    return msgspec.structs.replace(known.constants, **sustained), missed(found)

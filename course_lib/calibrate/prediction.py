@@ -13,7 +13,6 @@ gets the constants of the nearest one, with a wider range, and says so.
 True
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,11 +21,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from course_lib.calibrate.constants import Calibration, calibration, from_file
-from course_lib.calibrate.kernels import Constants, Kernel, kernels_of, product, seconds
-from course_lib.core import Estimate, Work
+from course_lib.calibrate.constants import TYPICAL, Calibration, calibration, from_file
+from course_lib.calibrate.doubts import doubted, otherwise, unfamiliar
+from course_lib.calibrate.kernels import Constants, Kernel, kernels_of
+from course_lib.calibrate.timing import apart, sums
+from course_lib.core import Estimate
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -39,33 +39,28 @@ from course_lib.core.checks import (
     text,
 )
 from course_lib.core.dtypes import BITS
-from course_lib.network import all_reduce as bound_of_all_reduce
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["Prediction", "achieved", "all_reduce", "breakdown", "predict"]
+__all__ = ["STATES", "Prediction", "achieved", "breakdown", "constants_of", "predict"]
 
-MEMORY, COMPUTE = 0.5, 8.0
-"""Compute over memory time of the bound: below the first a product is far on memory's side, above
-the second on the other.
-"""
-
+STATES = ("burst", "sustained")
+"""A kernel that is timed alone, and one inside a step."""
 _PERFECT = Constants(
     compute=1.0,
+    burst=1.0,
     bandwidth=1.0,
+    stream=1.0,
     overhead=0.0,
     overlap=math.inf,
     reload=0.0,
     misaligned=1.0,
-    unpack=0.0,
-    gap=0.0,
-    launch=0.0,
 )
 _ADDED = {
     "bandwidth": ("bandwidth",),
     "arithmetic": ("compute", "reload", "misaligned", "overlap"),
-    "unpack": ("unpack",),
 }
+"""In which order constants are put in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +72,18 @@ class Prediction:
     expected : s.
     low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
     source : what the constants were fitted to, or whose they are.
+    state : one of `STATES`: ``"burst"`` where a kernel is timed alone.
+    engine : whose gaps and launches a step has.
+    lender : key of the chip whose constants these are, or the file they are from.
     """
 
     expected: Numbers
     low: Numbers
     high: Numbers
     source: str
+    state: str = ""
+    engine: str = ""
+    lender: str = ""
 
     def __post_init__(self) -> None:
         text("source", self.source)
@@ -101,6 +102,8 @@ def predict(
     *,
     dtype: str | None = None,
     constants: Calibration | Path | str | None = None,
+    state: str | None = None,
+    engine: str = TYPICAL,
 ) -> Prediction:
     """How long what was bounded is likely to take, and an 80 % range.
 
@@ -119,6 +122,9 @@ def predict(
         default.
     constants : the reader's own, from `course calibrate`, or a file of theirs; what the library
         knows of the chip otherwise.
+    state : one of `STATES`; if not given, ``"sustained"`` for the kernels of a total, and
+        ``"burst"`` for one timed alone.
+    engine : one of `calibrate.engines`, for a total.
 
     Returns
     -------
@@ -141,13 +147,42 @@ def predict(
     every = list(kernels_of(estimate))
     for kernel in every:
         _same(kernel.bound.chip, on)
-    found = _constants(on, _format(every, dtype), constants)
-    apart = _apart(every, found.constants) if estimate.parts else 0.0
-    expected, low, high = _sums(every, on, found, apart, bool(estimate.parts))
-    low, high, said = _engines(every, on, found, apart, (expected, low, high))
+    found = constants_of(on, _format(every, dtype), constants, engine)
+    step = bool(estimate.parts)
+    in_state = _state(state, step)
+    found = _in(found, in_state)
+    between = apart(every, found.engine) if step else 0.0
+    expected, low, high = sums(every, on, found, between, step)
+    doubt, strange = unfamiliar(every, found, step)
+    if strange:
+        low, high = (doubted(expected, end, doubt) for end in (low, high))
+    low, high, said = otherwise(every, on, found, between, (expected, low, high))
     expected = np.maximum(expected, estimate.lower)
     low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
-    return Prediction(plain(expected), plain(low), plain(high), found.source + said)
+    return Prediction(
+        plain(expected),
+        plain(low),
+        plain(high),
+        found.source + strange + said,
+        state=in_state,
+        engine=engine if step else "",
+        lender=found.lender,
+    )
+
+
+def _state(given: str | None, step: bool) -> str:
+    if given is None:
+        return "sustained" if step else "burst"
+    return known("state", given, STATES)
+
+
+def _in(found: Calibration, state: str) -> Calibration:
+    """The constants of a state: of kernels alone, laboratories are one more doubt."""
+    if state == "sustained":
+        return found
+    return msgspec.structs.replace(
+        found, constants=found.constants.alone(), widen=math.hypot(found.widen, found.labs)
+    )
 
 
 def breakdown(
@@ -156,6 +191,7 @@ def breakdown(
     *,
     dtype: str | None = None,
     constants: Calibration | Path | str | None = None,
+    engine: str = TYPICAL,
 ) -> dict[str, Numbers]:
     """What an expected time is made of: its bound, and what each of the constants adds to it.
 
@@ -165,7 +201,7 @@ def breakdown(
 
     Parameters
     ----------
-    estimate, chip, dtype, constants : as in `predict`.
+    estimate, chip, dtype, constants, engine : as in `predict`.
 
     Returns
     -------
@@ -186,18 +222,23 @@ def breakdown(
     >>> spent["unpack"] > spent["bandwidth"]
     True
     """
-    whole = predict(estimate, chip, dtype=dtype, constants=constants)
+    whole = predict(estimate, chip, dtype=dtype, constants=constants, engine=engine)
     on = accelerator(chip)
     every = list(kernels_of(estimate))
-    found = _constants(on, _format(every, dtype), constants)
+    found = _in(constants_of(on, _format(every, dtype), constants, engine), whole.state)
     real = found.constants
     spent: dict[str, Any] = {"bound": estimate.lower}
     before: Any = estimate.lower
     given: dict[str, float] = {}
-    for name, of in _ADDED.items():
+    hides = msgspec.structs.replace(found.engine, unpack=0.0)
+    for name, of in {**_ADDED, "unpack": ()}.items():
         given |= {constant: getattr(real, constant) for constant in of}
-        one = msgspec.structs.replace(found, constants=msgspec.structs.replace(_PERFECT, **given))
-        after = np.maximum(_sums(every, on, one, 0.0, True)[0], before)
+        one = msgspec.structs.replace(
+            found,
+            constants=msgspec.structs.replace(_PERFECT, **given),
+            engine=found.engine if name == "unpack" else hides,
+        )
+        after = np.maximum(sums(every, on, one, 0.0, True)[0], before)
         spent[name], before = plain(after - before), after
     return {**spent, "launches": plain(whole.expected - before)}
 
@@ -212,140 +253,28 @@ def _same(one: Any, chip: Accelerator) -> None:
         )
 
 
-def all_reduce(
-    bytes: ArrayLike,
-    chip: Accelerator | str,
-    n: ArrayLike,
-    *,
-    link: str = "nvlink",
-    constants: Calibration | Path | str | None = None,
-) -> Prediction:
-    """How long a ring all-reduce over a chip's links is likely to take.
-
-    Parameters
-    ----------
-    bytes : byte of the array on each chip. Broadcasts.
-    chip : an accelerator or its key.
-    n : chips. Broadcasts.
-    link : name of the chip's links.
-    constants : as in `predict`.
-
-    Returns
-    -------
-    Prediction
+def constants_of(
+    chip: Accelerator,
+    dtype: str | None,
+    given: Calibration | Path | str | None,
+    engine: str = TYPICAL,
+) -> Calibration:
+    """The reader's own constants, or what the library knows of the chip.
 
     Examples
     --------
-    >>> small, large = all_reduce([1e4, 1e9], "a100-sxm-80", 8).expected
-    >>> bool(small > 1e-5), bool(large > 2 * 7 / 8 * 1e9 / 300e9)
-    (True, True)
+    >>> constants_of(accelerator("a100-sxm-80"), "bf16", None).lender
+    'a100-sxm-80'
     """
-    on = accelerator(chip)
-    if not on.links:
-        raise CourseError(
-            f"chip {on.key} has no published link: course_lib.network.all_reduce takes byte/s"
-        )
-    one = on.links[known("link", link, on.links, f"of {on.key}")]
-    found = _constants(on, None, constants)
-    bound = np.asarray(bound_of_all_reduce(bytes, one, n))
-    expected = np.where(bound > 0, found.links.seconds(bound), 0.0)
-    least, most = found.links.range.factors(found.widen)
-    low = np.clip(least * expected, bound, expected)
-    return Prediction(plain(expected), plain(low), plain(most * expected), found.source)
-
-
-def _sums(
-    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
-) -> tuple[Any, Any, Any]:
-    """Expected time of all kernels, and the ends of their range."""
-    expected: Any = 0.0
-    low: Any = 0.0
-    high: Any = 0.0
-    for kernel in every:
-        time = _with_gap(kernel, chip, found, apart)
-        least, most = found.ranges["step"].factors(found.widen) if step else _range(kernel, found)
-        expected, low, high = expected + time, low + time * least, high + time * most
-    return expected, low, high
-
-
-def _with_gap(kernel: Kernel, chip: Accelerator, found: Calibration, apart: Any) -> Any:
-    # A collective's latency has its launch in it already.
-    return _seconds(kernel, chip, found) + apart * kernel.count * (
-        np.asarray(kernel.bound.t_network) == 0
-    )
-
-
-def _engines(
-    every: list[Kernel],
-    chip: Accelerator,
-    found: Calibration,
-    apart: Any,
-    likely: tuple[Any, Any, Any],
-) -> tuple[Any, Any, str]:
-    """The range's ends with what engines are known to do otherwise, each as one more independent
-    doubt; and what to say of it.
-
-    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
-    where no steps were measured, an engine may read keys and values again for each head that shares
-    them.
-    """
-    expected, low, high = likely
-    said = ""
-    at_once = msgspec.structs.replace(
-        found, constants=msgspec.structs.replace(found.constants, unpack=0.0)
-    )
-    hidden = sum(_with_gap(kernel, chip, at_once, apart) for kernel in every)
-    if np.any(hidden < expected):
-        low = _doubted(expected, low, hidden)
-        said += (
-            "; narrow weights as one engine's kernels widen them, and the range allows for "
-            "one that hides it"
-        )
-    again = sum(_with_gap(_again(kernel), chip, found, apart) for kernel in every)
-    if found.widen and np.any(again > expected):
-        high = _doubted(expected, high, again)
-        said += (
-            "; the range allows for an engine that reads shared keys and values again for each head"
-        )
-    return low, high, said
-
-
-def _doubted(expected: Any, end: Any, otherwise: Any) -> Any:
-    """An end of a range, further out by an independent doubt: the logarithms' squares add."""
-    out = np.hypot(np.log(end / expected), np.log(otherwise / expected))
-    return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
-
-
-def _again(kernel: Kernel) -> Kernel:
-    """A decode step's attention if each head read its keys and values for itself; one cache for all
-    heads is read once.
-    """
-    work = kernel.work
-    if work is None or work.shape is None or not _attends(work):
-        return kernel
-    _, new, _, heads, shared = (np.asarray(size) for size in work.shape)
-    times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
-    return dataclasses.replace(
-        kernel, bound=dataclasses.replace(kernel.bound, t_memory=kernel.bound.t_memory * times)
-    )
-
-
-def _attends(work: Work) -> bool:
-    return work.kind == "attention" and work.unit == "matrix"
-
-
-def _constants(
-    chip: Accelerator, dtype: str | None, given: Calibration | Path | str | None
-) -> Calibration:
     if given is None:
-        return calibration(chip, dtype)
+        return calibration(chip, dtype, engine)
     if isinstance(given, Calibration):
         return given
     if not isinstance(given, str | Path):
         raise CourseError(
             f"constants must be a Calibration, or the path of a file of them (got {shown(given)})"
         )
-    return from_file(Path(given), dtype)
+    return from_file(Path(given), dtype, engine)
 
 
 def _format(every: Iterable[Kernel], dtype: str | None) -> str:
@@ -359,46 +288,6 @@ def _format(every: Iterable[Kernel], dtype: str | None) -> str:
         return "bf16"
     # In a step, that of the products with weights: attention may run in a wider one.
     return max(products, key=lambda work: float(np.max(work.flops))).dtype
-
-
-def _apart(every: Iterable[Kernel], constants: Constants) -> Any:
-    """Time between kernels: the host launches one by one what has more than one new token."""
-    apart: Any = constants.gap
-    for kernel in every:
-        work = kernel.work
-        if work is not None and work.shape is not None and _attends(work):
-            apart = np.where(np.asarray(work.shape[1]) > 1, constants.launch, apart)
-    return apart
-
-
-def _seconds(kernel: Kernel, chip: Accelerator, found: Calibration) -> Any:
-    network = np.asarray(kernel.bound.t_network)
-    alone = seconds(kernel, chip, found.constants)
-    if not np.any(network > 0):
-        return alone
-    carried = kernel.count * found.links.seconds(network / kernel.count)
-    return np.where(network > 0, np.maximum(alone, carried), alone)
-
-
-def _range(kernel: Kernel, found: Calibration) -> tuple[Any, Any]:
-    """What one measurement in ten falls below, and above, of the expected time: by the side of the
-    ridge.
-    """
-    if product(kernel.work) is None:
-        return found.ranges["memory"].factors(found.widen)
-    ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)
-    sides = {
-        name: found.ranges[name].factors(found.widen) for name in ("memory", "ridge", "compute")
-    }
-    low, high = (
-        np.where(
-            ratio < MEMORY,
-            sides["memory"][i],
-            np.where(ratio < COMPUTE, sides["ridge"][i], sides["compute"][i]),
-        )
-        for i in (0, 1)
-    )
-    return low, high
 
 
 def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float, float]:

@@ -5,7 +5,7 @@ One model for all of them: `course_lib.workloads.transformer` says what a step d
 operator, and every function here sets that against a chip.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -94,8 +94,9 @@ def decode(
         `formats`.
     tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
         of them.
-    link : what joins them: the name of one of the chip's links, or what `course_lib.network` takes,
-        byte/s in one direction say.
+    link : what joins them: the name of one of the chip's links; ``"host"`` for its link to the
+        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
+        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
 
     Returns
     -------
@@ -256,12 +257,29 @@ def _all_reduce(
             f"link must be given for tp {tp}: byte/s in one direction, or a link of "
             f"{chip.key} by its name"
         )
-    if isinstance(link, str):
-        link = chip.links[known("link", link, chip.links, f"of {chip.key}")]
+    joins = _link(chip, link, tp) if isinstance(link, str) else link
     shared = ops.elementwise((tokens, model.width), flops=1, dtype=fm.x)
-    seconds = network.all_reduce(shared.bytes / 2, link, tp)
+    seconds = network.all_reduce(shared.bytes / 2, joins, tp)
+    shared = replace(shared, kind="collective", shape=(shared.bytes / 2, tp))
     times = 2 * model.layers
     return bounded(times * shared, chip, comms=times * seconds)
+
+
+def _link(chip: Accelerator, name: str, tp: int) -> Any:
+    """A link by its name: one of the chip's, ``"host"``, or ``"nodes"`` for machines joined by
+    their ports.
+    """
+    within, node = chip.links, chip.node
+    ways = {**within, **({"host": chip.host} if chip.host is not None else {})}
+    if node is not None and "nvlink" in within:
+        ways["nodes"] = network.between_nodes(node, within["nvlink"])
+    found = ways[known("link", name, ways, f"of {chip.key}")]
+    if node is not None and name in within and tp > node.chips:
+        raise CourseError(
+            f"tp must be at most the {node.chips} chips that {name} joins (got {tp}): pass "
+            f"link='nodes' to cross the ports of several machines"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

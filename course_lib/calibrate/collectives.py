@@ -1,0 +1,98 @@
+"""How long a collective is likely to take over a chip's links, beside its bound."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.calibrate.constants import Calibration
+from course_lib.calibrate.links import LARGE_MESSAGE
+from course_lib.calibrate.prediction import Prediction, constants_of
+from course_lib.core.checks import CourseError, known, nonnegative, plain, together
+from course_lib.network.costs import ALGORITHMS
+from course_lib.network.costs import seconds as bound_of
+from course_lib.specs import Accelerator
+from course_lib.specs.catalog import accelerator
+
+__all__ = ["collective"]
+
+RINGS = ("all-reduce", "all-gather", "reduce-scatter")
+"""Published over the links whose constants are fitted; a ring of each reaches the same rate."""
+HOST = "pcie"
+"""What the constants of a chip's link to its host are called."""
+
+
+def collective(
+    kind: str,
+    bytes: ArrayLike,
+    chip: Accelerator | str,
+    n: ArrayLike,
+    *,
+    link: str = "nvlink",
+    in_switch: bool | None = None,
+    constants: Calibration | Path | str | None = None,
+) -> Prediction:
+    """How long a collective over a chip's links is likely to take.
+
+    Rings carry all-reduces, all-gathers and reduce-scatters; in an all-to-all each chip sends to
+    every other through the switch. Where the switch can add, and enough chips take part for the
+    library to let it, the faster of ring and switch is expected.
+
+    Parameters
+    ----------
+    kind : one of `course_lib.network.ALGORITHMS`.
+    bytes : byte, counted as in `course_lib.network`. Broadcasts.
+    chip : an accelerator or its key.
+    n : chips. Broadcasts.
+    link : name of the chip's links, or ``"pcie"`` for its link to the host.
+    in_switch : whether the switch adds up; as the library chooses if not given.
+    constants : as in `predict`.
+
+    Returns
+    -------
+    Prediction
+        Its low end may lie below a ring's bound where the switch adds: never below the switch's.
+
+    Examples
+    --------
+    >>> ring, switch = (collective("all-reduce", 1e9, "h200-sxm", 8, in_switch=way).expected
+    ...     for way in (False, True))
+    >>> bool(switch < ring)
+    True
+    """
+    on = accelerator(chip)
+    links = {**on.links, **({HOST: on.host} if on.host is not None else {})}
+    if not links:
+        raise CourseError(
+            f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
+            f"takes byte/s"
+        )
+    one = links[known("link", link, links, f"of {on.key}")]
+    found = constants_of(on, None, constants)
+    at = found.links[link if link in found.links else "nvlink"]
+    size = nonnegative("bytes", bytes)
+    way = "switched" if known("kind", kind, ALGORITHMS) == "all-to-all" else None
+    bound = np.asarray(bound_of(kind, size, one, n, way))
+    together(bytes=size, bound=plain(bound))
+    chips = np.asarray(n)
+    expected = np.asarray(at.seconds(kind, bound, chips, way, in_switch=False))
+    adds = kind == "all-reduce" and at.in_switch is not None and in_switch is not False
+    if adds:
+        by_switch = np.asarray(at.seconds(kind, bound, chips, way, in_switch=in_switch))
+        switched = np.asarray(bound_of(kind, size, one, n, "in-switch"))
+        bound = np.where(by_switch < expected, np.minimum(bound, switched), bound)
+        expected = np.minimum(expected, by_switch) if in_switch is None else by_switch
+    expected = np.where(bound > 0, expected, 0.0)
+    widen = math.hypot(found.widen, 0.0 if kind in RINGS else found.chips)
+    ends = [which.factors(widen) for which in (at.small, at.range)]
+    large = np.asarray(size) > LARGE_MESSAGE
+    low, high = (np.where(large, ends[1][i], ends[0][i]) * expected for i in (0, 1))
+    return Prediction(
+        expected=plain(expected),
+        low=plain(np.clip(low, np.minimum(bound, expected), expected)),
+        high=plain(high),
+        source=found.source,
+        lender=found.lender,
+    )

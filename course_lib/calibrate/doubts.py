@@ -1,0 +1,118 @@
+"""What a range allows for beyond the scatter of measurements."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_lib.calibrate.constants import Calibration
+from course_lib.calibrate.kernels import Kernel, product
+from course_lib.calibrate.timing import attends, with_gap
+from course_lib.specs import Accelerator
+
+__all__ = ["doubted", "otherwise", "unfamiliar"]
+
+_BY_STEP = ("batch", "context")
+
+
+def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> tuple[Any, str]:
+    """How far work lies from what constants were fitted to, as a logarithm, and what to say of it.
+
+    A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
+    so are experts, and attention whose heads share one cache, of which no step was measured.
+    """
+    decades: dict[str, Any] = {}
+    unlike: list[str] = []
+    for kernel in every:
+        work = kernel.work
+        if work is None or work.shape is None:
+            continue
+        if (sizes := product(work)) is not None:
+            if not step:
+                decades["product"] = _out(2 * sizes.B * sizes.D * sizes.F, "product", found)
+            if np.any(sizes.groups > 1):
+                unlike.append("experts")
+        elif attends(work):
+            batch, _, tokens, heads, shared = (np.asarray(size) for size in work.shape)
+            for name, value in zip(_BY_STEP, (batch, tokens), strict=True):
+                decades[name] = np.maximum(decades.get(name, 0.0), _out(value, name, found))
+            if np.any((shared == 1) & (heads > 1)):
+                unlike.append("one cache for all heads")
+    doubt: Any = found.chips * sum(decades.values())
+    outside = [name for name, by in decades.items() if np.any(by > 0)]
+    said = f"; {', '.join(outside)} outside what was fitted" if outside else ""
+    if unlike:
+        doubt = np.hypot(doubt, found.chips)
+        said += f"; no step with {' or '.join(sorted(set(unlike)))} was measured"
+    return doubt, said + ("" if not said else ": wider range")
+
+
+def _out(value: Any, name: str, found: Calibration) -> Any:
+    """Decades by which a value lies outside the region of its name."""
+    if name not in found.region:
+        return 0.0
+    least, most = np.log10(found.region[name])
+    at = np.log10(np.maximum(value, 1.0))
+    return np.maximum(0.0, np.maximum(least - at, at - most))
+
+
+def otherwise(
+    every: list[Kernel],
+    chip: Accelerator,
+    found: Calibration,
+    apart: Any,
+    likely: tuple[Any, Any, Any],
+) -> tuple[Any, Any, str]:
+    """The range's ends with what engines are known to do otherwise, each as one more independent
+    doubt; and what to say of it.
+
+    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
+    where no steps were measured, an engine may read keys and values again for each head that shares
+    them.
+    """
+    expected, low, high = likely
+    said = ""
+    at_once = msgspec.structs.replace(
+        found, engine=msgspec.structs.replace(found.engine, unpack=0.0)
+    )
+    hidden = sum(with_gap(kernel, chip, at_once, apart) for kernel in every)
+    if np.any(hidden < expected):
+        low = doubted(expected, low, np.log(hidden / expected))
+        said += (
+            "; narrow weights as one engine's kernels widen them, and the range allows for "
+            "one that hides it"
+        )
+    again = sum(with_gap(_again(kernel), chip, found, apart) for kernel in every)
+    if found.widen and np.any(again > expected):
+        high = doubted(expected, high, np.log(again / expected))
+        said += (
+            "; the range allows for an engine that reads shared keys and values again for each head"
+        )
+    return low, high, said
+
+
+def doubted(expected: Any, end: Any, doubt: Any) -> Any:
+    """An end of a range, further out by an independent doubt: the logarithms' squares add.
+
+    Examples
+    --------
+    >>> float(doubted(1.0, 2.0, 0.0))
+    2.0
+    """
+    out = np.hypot(np.log(end / expected), doubt)
+    return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
+
+
+def _again(kernel: Kernel) -> Kernel:
+    """A decode step's attention if each head read its keys and values for itself; one cache for all
+    heads is read once.
+    """
+    work = kernel.work
+    if work is None or work.shape is None or not attends(work):
+        return kernel
+    _, new, _, heads, shared = (np.asarray(size) for size in work.shape)
+    times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
+    return dataclasses.replace(
+        kernel, bound=dataclasses.replace(kernel.bound, t_memory=kernel.bound.t_memory * times)
+    )

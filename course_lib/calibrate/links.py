@@ -1,0 +1,117 @@
+"""What the links of a chip achieve in a collective, and the range of a prediction."""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import nonnegative
+from course_lib.network.costs import cost
+
+__all__ = ["LARGE_MESSAGE", "InSwitch", "LinkConstants", "Range"]
+
+LARGE_MESSAGE = 2**20
+"""Bytes: what smaller messages take, published sweeps do not agree on."""
+
+
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """What one measurement in ten falls below, and what one in ten exceeds, as factors on the
+    expected time.
+    """
+
+    low: float
+    high: float
+
+    def factors(self, widen: float = 0.0) -> tuple[float, float]:
+        """The two factors, with an independent doubt of `widen` (a logarithm) added.
+
+        Examples
+        --------
+        >>> Range(0.5, 2.0).factors()
+        (0.5, 2.0)
+        >>> Range(1.0, 1.0).factors(math.log(1.25))
+        (0.8, 1.25)
+        """
+        low, high = (math.hypot(math.log(factor), widen) for factor in (self.low, self.high))
+        return math.exp(-low), math.exp(high)
+
+
+class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all-reduces reach that the switch adds up.
+
+    Attributes
+    ----------
+    bandwidth : fraction of the links' bandwidth in one direction.
+    chips : how many must take part before the library lets the switch do it.
+    """
+
+    bandwidth: float
+    chips: int
+
+
+class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a chip's links achieve in a collective.
+
+    A message travels in pieces: each pays the latency, and the next hop idles until the first has
+    arrived. With as many pieces as cost least over two hops, the time is (sqrt(latency) + sqrt(time
+    of the bytes))**2. The latency is that of the call and of its hops.
+
+    Attributes
+    ----------
+    latency : s of a call.
+    hop : s of each hop more.
+    bandwidth : fraction of the links' bandwidth in one direction that a large message reaches.
+    in_switch : what the switch reaches where it adds up; `None` where it does not.
+    range, small : of measurements of more than `LARGE_MESSAGE`, and of smaller messages.
+    """
+
+    latency: float
+    hop: float
+    bandwidth: float
+    in_switch: InSwitch | None = None
+    range: Range
+    small: Range
+
+    def seconds(
+        self,
+        kind: str,
+        bound: ArrayLike,
+        chips: Any,
+        algorithm: str | None = None,
+        *,
+        in_switch: bool | None = None,
+    ) -> Any:
+        """Expected time of a collective, s.
+
+        Parameters
+        ----------
+        kind, algorithm : as in `course_lib.network.cost`.
+        bound : s that its bytes take at the links' full bandwidth, by this algorithm.
+        chips : that take part.
+        in_switch : whether the switch adds up an all-reduce; if not given, as libraries choose:
+            with chips enough, where that is faster.
+
+        Examples
+        --------
+        >>> sure = Range(1.0, 1.0)
+        >>> link = LinkConstants(latency=1e-6, hop=0.0, bandwidth=1.0, range=sure, small=sure)
+        >>> float(link.seconds("all-reduce", 4e-6, 8))
+        9e-06
+        """
+        takes, lasts = cost(kind, chips, algorithm), np.asarray(nonnegative("bound", bound))
+        ring = self._carried(lasts / self.bandwidth, takes.hops)
+        way = self.in_switch
+        if kind != "all-reduce" or way is None or in_switch is False:
+            return ring
+        adds = cost(kind, chips, "in-switch")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            less = np.where(np.asarray(takes.share) > 0, adds.share / np.asarray(takes.share), 1.0)
+        switched = self._carried(lasts * less / way.bandwidth, adds.hops)
+        if in_switch:
+            return switched
+        return np.where(np.asarray(chips) >= way.chips, np.minimum(ring, switched), ring)
+
+    def _carried(self, bytes_take: Any, hops: Any) -> Any:
+        return (np.sqrt(self.latency + self.hop * np.asarray(hops)) + np.sqrt(bytes_take)) ** 2
