@@ -30,7 +30,7 @@ def built(whole_book):
 OFTEN = [
     path
     for path in PAGES
-    if path.startswith("en/") or re.search(r"(index|rooflines|specs)\.html$", path)
+    if path.startswith("en/") or re.search(r"(es/index|es/network-rooflines|ko/specs)\.html$", path)
 ]
 
 
