@@ -1,6 +1,5 @@
 """What work is likely to take, beside the bound."""
 
-from course_lib.calibrate.accuracy import coverage, mean_error
 from course_lib.calibrate.collectives import collective
 from course_lib.calibrate.constants import (
     Calibration,
@@ -13,12 +12,21 @@ from course_lib.calibrate.constants import (
 )
 from course_lib.calibrate.kernels import Constants, Engine
 from course_lib.calibrate.links import InSwitch, LinkConstants, Range
-from course_lib.calibrate.prediction import Prediction, achieved, breakdown, predict
+from course_lib.calibrate.prediction import (
+    STATES,
+    Prediction,
+    achieved,
+    breakdown,
+    coverage,
+    mean_error,
+    predict,
+)
 from course_lib.calibrate.timing import COMPUTE, MEMORY
 
 __all__ = [
     "COMPUTE",
     "MEMORY",
+    "STATES",
     "Calibration",
     "CalibrationFile",
     "Constants",

@@ -284,7 +284,7 @@ def _read(path: Path) -> CalibrationFile:
     return load_toml(path, CalibrationFile)
 
 
-def to_toml(file: CalibrationFile) -> str:
+def to_toml(file: CalibrationFile | dict[str, Engine]) -> str:
     """A file of constants as text, to four digits. Needs tomli-w.
 
     Examples

@@ -2,6 +2,7 @@
 quarter of the shapes of matrix products, one model of two, every other message.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
+from course_lib.calibrate.constants import Calibration
+from course_lib.calibrate.prediction import predict
 from course_lib.core import Estimate, roofline
 from course_lib.measured import published
-from course_lib.measured.published import table
+from course_lib.measured.published import best_published, table
 from course_lib.network import all_reduce
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
@@ -21,18 +24,25 @@ __all__ = [
     "HELD_OUT",
     "MODEL",
     "NODES",
+    "NORMAL",
     "PAIRED",
     "REFERENCE",
     "SEED",
     "MeasuredStep",
     "Messages",
     "Products",
+    "between_chips",
+    "centre",
     "every_other",
     "held_out",
+    "laboratories",
     "messages",
+    "misalignment",
     "nvlink_messages",
+    "one_product",
     "products",
     "steps",
+    "streams",
 ]
 
 REFERENCE = "a100-sxm-80"
@@ -47,6 +57,10 @@ NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvli
 
 PAIRED = ("a100_pairwise_nvlink", 4, 4)
 """Where all-reduces crossed the PCIe links between two bridged pairs."""
+
+
+NORMAL = 1.2816
+"""Standard deviations of a normal distribution that an 80 % range reaches on either side."""
 
 
 class Products(NamedTuple):
@@ -194,3 +208,105 @@ def every_other(some: Messages) -> tuple[Messages, Messages]:
         Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
     )
     return fitted, unseen
+
+
+def misalignment() -> float:
+    """How much longer products with misaligned rows take: one hidden size of a gated MLP against
+    its neighbors.
+
+    Examples
+    --------
+    >>> round(misalignment(), 2)
+    1.45
+    """
+    rates = {
+        int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
+    }
+    aligned = [rate for size, rate in rates.items() if size % 8 == 0]
+    return float(np.median(aligned) / min(rates.values()))
+
+
+def streams() -> tuple[float, float]:
+    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
+    reaches, and how far its kernels lie apart: a logarithm.
+
+    Examples
+    --------
+    >>> reached, apart = streams()
+    >>> round(reached, 2), round(apart, 2)
+    (0.87, 0.09)
+    """
+    reached = [float(row["GBps"]) / float(row["spec_GBps"]) for row in table("stream_h100pcie")]
+    return float(np.median(reached)), float(NORMAL * np.std(np.log(reached), ddof=1))
+
+
+def between_chips() -> float:
+    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80
+    % range on either side.
+
+    Examples
+    --------
+    >>> 0.1 < between_chips() < 0.4
+    True
+    """
+    best = best_published("bf16")
+    shares = [best[key].rate / chip(key).peak("bf16") for key in best]
+    return float(NORMAL * np.std(np.log(shares), ddof=1))
+
+
+def laboratories(sustained: Calibration) -> dict[str, float]:
+    """How many times as fast as the sustained constants say laboratories saw the reference chip's
+    products, by their tables: the medians of products that take far longer than their overhead.
+
+    The table that was fitted is one of them. A search for the best shape and a single product on
+    random data are two more.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate import calibration
+    >>> found = laboratories(calibration(chip(REFERENCE), DTYPE))
+    >>> min(found.values()) > 0.9, max(found.values()) < 1.3
+    (True, True)
+    """
+    on, found = chip(REFERENCE), {}
+    best = best_published("bf16")[REFERENCE]
+    noise = next(row for row in table("matmul_data_dependence_a100") if row["input"] == "randn")
+    cube = 8192.0
+    some = {
+        "matmul_a100_transformer_gemms": products("matmul_a100_transformer_gemms"),
+        "matmul_a100_m_sweep": products("matmul_a100_m_sweep"),
+        "matmul_mamf": one_product(best.shape[0], best.shape[2], best.shape[1], best.rate),
+        "matmul_data_dependence_a100": one_product(cube, cube, cube, 1e12 * float(noise["tflops"])),
+    }
+    for name, measured in some.items():
+        bound = measured.bound(on)
+        expected = np.asarray(predict(bound, on, constants=sustained, state="sustained").expected)
+        large = np.asarray(bound.t_math > bound.t_memory)
+        large &= expected > 50 * sustained.constants.overhead
+        found[name] = float(np.median((expected / measured.seconds)[large]))
+    return found
+
+
+def one_product(b: float, d: float, f: float, rate: float) -> Products:
+    """A product that ran at so many FLOP/s.
+
+    Examples
+    --------
+    >>> float(one_product(10, 10, 10, 2e3).seconds[0])
+    1.0
+    """
+    return Products(np.array([[b, d, f]]), np.array([2 * b * d * f / rate]))
+
+
+def centre(ratios: Iterable[float]) -> tuple[float, float]:
+    """The middle of several laboratories, and how far one lies from it: a logarithm, as wide as an
+    80 % range on either side.
+
+    Examples
+    --------
+    >>> middle, apart = centre([1.0, 1.2, 1.2])
+    >>> round(middle, 2), round(apart, 2)
+    (1.13, 0.13)
+    """
+    logs = np.log(list(ratios))
+    return float(np.exp(logs.mean())), float(NORMAL * logs.std(ddof=1))

@@ -11,33 +11,33 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.calibrate.accuracy import mean_error
 from course_lib.calibrate.constants import ENGINES as ENGINES_FILE
-from course_lib.calibrate.constants import (
-    FOLDER,
-    TYPICAL,
-    Calibration,
-    CalibrationFile,
-    to_toml,
-)
+from course_lib.calibrate.constants import FOLDER, TYPICAL, Calibration, CalibrationFile, to_toml
 from course_lib.calibrate.evidence import (
     DTYPE,
     MODEL,
+    NORMAL,
     PAIRED,
     REFERENCE,
     MeasuredStep,
     Messages,
     Products,
+    between_chips,
+    centre,
     every_other,
     held_out,
+    laboratories,
     messages,
+    misalignment,
     nvlink_messages,
+    one_product,
     products,
     steps,
+    streams,
 )
 from course_lib.calibrate.kernels import Constants, Engine, Kernel, seconds
 from course_lib.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
-from course_lib.calibrate.prediction import predict
+from course_lib.calibrate.prediction import mean_error, predict
 from course_lib.calibrate.timing import COMPUTE, MEMORY
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError
@@ -52,23 +52,16 @@ __all__ = [
     "MOST",
     "START",
     "SWITCHES",
-    "between_chips",
-    "centre",
     "fit_and_write",
     "fit_engine",
     "fit_links",
     "fit_products",
-    "laboratories",
-    "misalignment",
     "predict_steps",
     "product_ranges",
-    "streams",
 ]
 
-TENTH, NORMAL = 0.1, 1.2816
-"""A range leaves out a tenth on either side; of a normal distribution it reaches so many standard
-deviations.
-"""
+TENTH = 0.1
+"""A range leaves out as much on either side."""
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
 ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
 """Engines of which steps of the fitted model are published, and where."""
@@ -110,22 +103,6 @@ def fit_products(
         )
 
     return msgspec.structs.replace(others, **least_absolute(residuals, START, MOST))
-
-
-def misalignment() -> float:
-    """How much longer products with misaligned rows take: one hidden size of a gated MLP against
-    its neighbors.
-
-    Examples
-    --------
-    >>> round(misalignment(), 2)
-    1.45
-    """
-    rates = {
-        int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
-    }
-    aligned = [rate for size, rate in rates.items() if size % 8 == 0]
-    return float(np.median(aligned) / min(rates.values()))
 
 
 def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
@@ -193,7 +170,7 @@ def fit_links(some: Messages) -> LinkConstants:
     """
     sure = Range(1.0, 1.0)
 
-    def times(c: dict[str, float]) -> NDArray[Any]:
+    def times(c: dict[str, Any]) -> NDArray[Any]:
         link = LinkConstants(**c, range=sure, small=sure)
         return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
 
@@ -203,21 +180,8 @@ def fit_links(some: Messages) -> LinkConstants:
         lambda c: np.log(times(c)[large] / some.seconds[large]), start, {"bandwidth": 1.0}
     )
     ratios = some.seconds / times(found)
-    return LinkConstants(**found, range=_range(ratios[large]), small=_range(ratios[~large]))
-
-
-def streams() -> tuple[float, float]:
-    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
-    reaches, and how far its kernels lie apart: a logarithm.
-
-    Examples
-    --------
-    >>> reached, apart = streams()
-    >>> round(reached, 2), round(apart, 2)
-    (0.87, 0.09)
-    """
-    reached = [float(row["GBps"]) / float(row["spec_GBps"]) for row in table("stream_h100pcie")]
-    return float(np.median(reached)), float(NORMAL * np.std(np.log(reached), ddof=1))
+    constants: dict[str, Any] = dict(found)
+    return LinkConstants(**constants, range=_range(ratios[large]), small=_range(ratios[~large]))
 
 
 def _range(ratios: NDArray[Any]) -> Range:
@@ -256,71 +220,6 @@ def _step_range(given: Calibration) -> Range:
             np.array([step.measured for step in others]) / predict_steps(others, refitted)
         )
     return _range(np.array(ratios))
-
-
-def laboratories(sustained: Calibration) -> dict[str, float]:
-    """How many times as fast as the sustained constants say laboratories saw the reference chip's
-    products, by their tables: the medians of products that take far longer than their overhead.
-
-    The table that was fitted is one of them. A search for the best shape and a single product on
-    random data are two more.
-
-    Examples
-    --------
-    >>> from course_lib.calibrate import calibration
-    >>> found = laboratories(calibration(chip(REFERENCE), DTYPE))
-    >>> min(found.values()) > 0.9, max(found.values()) < 1.3
-    (True, True)
-    """
-    on, found = chip(REFERENCE), {}
-    best = best_published("bf16")[REFERENCE]
-    noise = next(row for row in table("matmul_data_dependence_a100") if row["input"] == "randn")
-    cube = 8192.0
-    some = {
-        "matmul_a100_transformer_gemms": products("matmul_a100_transformer_gemms"),
-        "matmul_a100_m_sweep": products("matmul_a100_m_sweep"),
-        "matmul_mamf": _one(best.shape[0], best.shape[2], best.shape[1], best.rate),
-        "matmul_data_dependence_a100": _one(cube, cube, cube, 1e12 * float(noise["tflops"])),
-    }
-    for name, measured in some.items():
-        bound = measured.bound(on)
-        expected = np.asarray(predict(bound, on, constants=sustained, state="sustained").expected)
-        large = np.asarray(bound.t_math > bound.t_memory)
-        large &= expected > 50 * sustained.constants.overhead
-        found[name] = float(np.median((expected / measured.seconds)[large]))
-    return found
-
-
-def _one(b: float, d: float, f: float, rate: float) -> Products:
-    return Products(np.array([[b, d, f]]), np.array([2 * b * d * f / rate]))
-
-
-def centre(ratios: Iterable[float]) -> tuple[float, float]:
-    """The middle of several laboratories, and how far one lies from it: a logarithm, as wide as an
-    80 % range on either side.
-
-    Examples
-    --------
-    >>> middle, apart = centre([1.0, 1.2, 1.2])
-    >>> round(middle, 2), round(apart, 2)
-    (1.13, 0.13)
-    """
-    logs = np.log(list(ratios))
-    return float(np.exp(logs.mean())), float(NORMAL * logs.std(ddof=1))
-
-
-def between_chips() -> float:
-    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80
-    % range on either side.
-
-    Examples
-    --------
-    >>> 0.1 < between_chips() < 0.4
-    True
-    """
-    best = best_published("bf16")
-    shares = [best[key].rate / chip(key).peak("bf16") for key in best]
-    return float(NORMAL * np.std(np.log(shares), ddof=1))
 
 
 def _reference(date: str) -> tuple[CalibrationFile, dict[str, Engine]]:
@@ -442,13 +341,13 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
 def _reached(dtype: str, key: str, constants: Constants) -> float:
     """How many times as fast as these constants say a chip's best published product ran."""
     best, on = best_published(dtype)[key], chip(key)
-    some = _one(best.shape[0], best.shape[2], best.shape[1], best.rate)
+    some = one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
     bound = some.bound(on, dtype)
     return float((seconds(Kernel(bound, bound.work), on, constants) / some.seconds)[0])
 
 
 def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConstants]:
-    """The links with what rings and the switch of the chip's node reach, where that is published."""
+    """The links with what rings and the switch of the chip's node reach, where published."""
     rows = [
         row
         for row in table("collectives_ml_engineering")
@@ -461,7 +360,9 @@ def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConsta
     added = [row for row in rows if row["algo"] == "NVLS"]
     # Bus bandwidth counts what a ring would send; the switch is sent the array once.
     rates = [
-        float(row["busbw_GBps"]) / whole / float(cost("all-reduce", int(float(row["n_gpus"]))).share)
+        float(row["busbw_GBps"])
+        / whole
+        / float(cost("all-reduce", int(float(row["n_gpus"]))).share)
         for row in added
     ]
     least = min(int(float(row["n_gpus"])) for row in added)
@@ -499,7 +400,8 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
     scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
     written = {f"{key}.toml": file for key, file in {REFERENCE: fitted, **scaled}.items()}
-    for name, content in {**written, ENGINES_FILE: engines}.items():
+    contents: dict[str, CalibrationFile | dict[str, Engine]] = {**written, ENGINES_FILE: engines}
+    for name, content in contents.items():
         text = f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(content)}"
         (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in (*written, ENGINES_FILE)]
+    return [folder / name for name in contents]

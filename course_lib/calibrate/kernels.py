@@ -31,7 +31,7 @@ published.
 
 
 class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a chip achieves, in one number format. All are dimensionless but `overhead` and `reload`.
+    """What a chip achieves, in one number format.
 
     A chip has two states. Inside a step it is *sustained*: hot, and near its power limit. A kernel
     timed alone runs in a *burst*, before either sets in.
@@ -168,9 +168,7 @@ def product(work: Work | None) -> _Product | None:
     return _Product(b, d, f, *(groups or [np.asarray(1.0)]))
 
 
-def seconds(
-    kernel: Kernel, chip: Accelerator, constants: Constants, unpack: float = 0.0
-) -> Any:
+def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: float = 0.0) -> Any:
     """Time of all the kernels of a kind, without what a network takes; `unpack` is an engine's."""
     c, count, bound = constants, kernel.count, kernel.bound
     t_math, t_memory = bound.t_math / count / c.compute, bound.t_memory / count / c.bandwidth

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import TYPICAL, Calibration, calibration, from_file
 from course_lib.calibrate.doubts import doubted, otherwise, unfamiliar
@@ -35,14 +36,25 @@ from course_lib.core.checks import (
     known,
     nonnegative,
     plain,
+    positive,
     shown,
     text,
+    together,
 )
 from course_lib.core.dtypes import BITS
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["STATES", "Prediction", "achieved", "breakdown", "constants_of", "predict"]
+__all__ = [
+    "STATES",
+    "Prediction",
+    "achieved",
+    "breakdown",
+    "constants_of",
+    "coverage",
+    "mean_error",
+    "predict",
+]
 
 STATES = ("burst", "sustained")
 """A kernel that is timed alone, and one inside a step."""
@@ -56,10 +68,7 @@ _PERFECT = Constants(
     reload=0.0,
     misaligned=1.0,
 )
-_ADDED = {
-    "bandwidth": ("bandwidth",),
-    "arithmetic": ("compute", "reload", "misaligned", "overlap"),
-}
+_ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap")}
 """In which order constants are put in."""
 
 
@@ -302,3 +311,31 @@ def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float
     """
     found = calibration(accelerator(chip), dtype).constants
     return found.compute, found.bandwidth, found.overhead
+
+
+def coverage(prediction: Prediction, measured: ArrayLike) -> float:
+    """The share of measurements within the range.
+
+    Examples
+    --------
+    >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
+    0.5
+    """
+    if not isinstance(prediction, Prediction):
+        raise CourseError(f"prediction must be one, from predict (got {shown(prediction)})")
+    times = np.asarray(positive("measured", measured))
+    together(prediction=plain(np.asarray(prediction.low) + prediction.high), measured=plain(times))
+    return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
+
+
+def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
+    """Mean absolute percentage error, as a fraction.
+
+    Examples
+    --------
+    >>> mean_error([1.1, 0.9], [1.0, 1.0])
+    0.1...
+    """
+    likely, times = positive("expected", expected), positive("measured", measured)
+    together(expected=likely, measured=times)
+    return float(np.mean(np.abs(np.asarray(likely) / times - 1)))

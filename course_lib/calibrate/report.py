@@ -10,29 +10,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.calibrate.accuracy import coverage, mean_error
+from course_lib.calibrate.collectives import collective
+from course_lib.calibrate.constants import calibration
 from course_lib.calibrate.evidence import (
     DTYPE,
     MODEL,
     NODES,
+    PAIRED,
     REFERENCE,
     MeasuredStep,
     Messages,
+    centre,
     every_other,
     held_out,
+    laboratories,
     messages,
     products,
     steps,
 )
-from course_lib.calibrate.prediction import all_reduce, predict
+from course_lib.calibrate.fit import SWITCHES
+from course_lib.calibrate.links import LARGE_MESSAGE, Range
+from course_lib.calibrate.prediction import coverage, mean_error, predict
 from course_lib.core import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import CHIPS, table
+from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 
 __all__ = [
+    "EDGES",
     "LARGE",
-    "MEBIBYTE",
     "Bounded",
     "Result",
     "as_text",
@@ -44,9 +51,10 @@ __all__ = [
 
 LARGE = 8
 """Operands of so many last-level caches cannot be served from one."""
-MEBIBYTE = 2**20
 WITHIN = (0.75, 0.85)
 """What part of the measurements an 80 % range should hold, where there are few of them."""
+EDGES = (0.75, 0.9)
+"""What part of them it should hold in a family of forty or more."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,9 +221,9 @@ def _product_lines() -> list[Result]:
     every = products("matmul_a100_transformer_gemms")
     unseen = every.some(held_out(len(every.seconds)))
     bound, seconds = unseen.bound(on), unseen.seconds
-    likely = predict(bound, on)
+    likely = predict(bound, on, state="sustained")
     expected, names = np.asarray(likely.expected), np.asarray(bound.bound)
-    what = "matrix products on A100, same laboratory"
+    what = "matrix products on A100, shapes not fitted, same laboratory"
     return [
         _error("products", what, expected, seconds, 0.08),
         Result(
@@ -230,7 +238,35 @@ def _product_lines() -> list[Result]:
             for name in np.unique(names)
             for which in [names == name]
         ),
+        *_laboratory_lines(),
         *_other_lab(on),
+    ]
+
+
+def _laboratory_lines() -> list[Result]:
+    """Products timed alone, of each laboratory with the centre of the others: medians."""
+    known = calibration(REFERENCE, DTYPE)
+    ratios = laboratories(known)
+    missed = {
+        name: centre(other for of, other in ratios.items() if of != name)[0] / ratio - 1
+        for name, ratio in ratios.items()
+    }
+    every = "products alone on A100, each laboratory from the others"
+    errors = np.abs(np.array(list(missed.values())))
+    low, high = Range(1.0, 1.0).factors(known.labs)
+    inside = [low <= ratio / known.constants.burst <= high for ratio in ratios.values()]
+    return [
+        Result(key="labs", what=every, points=len(missed), value=float(errors.mean()), target=0.08),
+        *(
+            Result(key=f"lab-{name}", what=f"of these {name}", points=1, value=abs(error))
+            for name, error in missed.items()
+        ),
+        Result(
+            key="labs-range",
+            what="laboratories within the doubt of one",
+            points=len(inside),
+            value=float(np.mean(inside)),
+        ),
     ]
 
 
@@ -313,11 +349,11 @@ def _message_lines() -> list[Result]:
     lines, expected, seconds, inside = [], [], [], []
     for node, n in NODES:
         unseen = every_other(messages(node, n, n))[1]
-        large = Messages(*(part[unseen.size > MEBIBYTE] for part in unseen))
-        likely = all_reduce(large.size, REFERENCE, n)
+        large = Messages(*(part[unseen.size > LARGE_MESSAGE] for part in unseen))
+        likely = collective("all-reduce", large.size, REFERENCE, n)
         expected += list(np.asarray(likely.expected))
         seconds += list(large.seconds)
-        inside += [coverage(likely, large.seconds)] * large.size.size
+        inside += list((large.seconds >= likely.low) & (large.seconds <= likely.high))
         what = f"of these {n} chips of {node}"
         lines.append(
             _error(f"all-reduce-{node}-{n}", what, np.asarray(likely.expected), large.seconds)
@@ -330,8 +366,41 @@ def _message_lines() -> list[Result]:
             what="of these within the 80 % range",
             points=len(inside),
             value=float(np.mean(inside)),
+            target=EDGES,
         ),
+        *_switch_lines(),
+        *_host_lines(),
     ]
+
+
+def _switch_lines() -> list[Result]:
+    """All-reduces of gigabytes on later chips: by the switch, and rings, each against constants
+    that its own row helped to set.
+    """
+    lines = []
+    for key in ("h200-sxm", "b200-sxm"):
+        expected, seconds = [], []
+        for row in table("collectives_ml_engineering"):
+            if row["node"] != SWITCHES[key] or row["collective"] != "all-reduce":
+                continue
+            n, size = int(float(row["n_gpus"])), 8 * 2.0**30
+            for column, way in (("busbw_GBps", None), ("busbw_no_nvls_GBps", False)):
+                likely = collective("all-reduce", size, key, n, in_switch=way)
+                expected.append(float(likely.expected))
+                share = float(cost("all-reduce", n).share)
+                seconds.append(share * size / (1e9 * float(row[column])))
+        name = chip(key).short
+        what = f"all-reduces of 8 GiB on {name}, fitted"
+        lines.append(_error(f"switch-{name.lower()}", what, expected, seconds, 0.15))
+    return lines
+
+
+def _host_lines() -> list[Result]:
+    unseen = every_other(messages(*PAIRED, over="host"))[1]
+    large = unseen.size > LARGE_MESSAGE
+    likely = collective("all-reduce", unseen.size[large], REFERENCE, PAIRED[1], link="pcie")
+    what = "all-reduce across PCIe above 1 MiB"
+    return [_error("all-reduce-host", what, np.asarray(likely.expected), unseen.seconds[large])]
 
 
 def as_text(results: Iterable[Result] | None = None) -> str:
