@@ -1,6 +1,6 @@
 """What a while of a chip costs to rent, as a table; `quotes` says which price to plan with."""
 
-from course_lib.book.text import Markdown, Table, english, n, t, table
+from course_lib.book.text import Markdown, Table, named, n, t, table
 from course_lib.core.checks import CourseError, positive
 from course_lib.specs import Price, chip, outdated, quotes
 
@@ -54,7 +54,7 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
             [
                 chip(one.chip).short,
                 one.provider,
-                english(one.note),
+                named(one.note),
                 shown_date(one),
                 n(one.usd_per_hour, digits=3),
                 *(n(g * hours * one.usd_per_hour, digits=3) for g in counts),

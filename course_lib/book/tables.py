@@ -172,7 +172,7 @@ def price_table() -> Table:
             n(p.usd_per_hour, digits=4),
             p.date,
             _source(sources()[p.source]),
-            english(p.note),
+            named(p.note),
         ]
         for p in prices()
     ]

@@ -107,7 +107,7 @@ def english(text: str) -> Span:
     Examples
     --------
     >>> with in_language("ko"):
-    ...     english("Of an instance of 8").lang
+    ...     english("Both dies").lang
     'en'
     """
     return Span(plain(text), lang="en" if text and language() != "en" else "")

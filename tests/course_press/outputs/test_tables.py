@@ -7,11 +7,11 @@ from course_press.outputs.tables import markdown
 
 
 @pytest.mark.parametrize(
-    ("lang", "shown"), [("en", "Of an instance of 8"), ("ko", "[Of an instance of 8]{lang=en}")]
+    ("lang", "shown"), [("en", "A title"), ("ko", "[A title]{lang=en}")]
 )
 def test_a_note_in_english_says_so_on_pages_of_other_languages(lang, shown):
     with in_language(lang):
-        note = english("Of an instance of 8")
+        note = english("A title")
         cells = [[note, plain("(", note, ")"), english("")]]
     assert markdown(table(["a", "b", "c"], cells)).endswith(f"| {shown} | ({shown}) |  |")
 
