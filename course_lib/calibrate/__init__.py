@@ -10,7 +10,7 @@ from course_lib.calibrate.constants import (
     from_file,
     to_toml,
 )
-from course_lib.calibrate.kernels import Constants, Engine
+from course_lib.calibrate.kernels import Constants, EngineConstants
 from course_lib.calibrate.links import InSwitch, LinkConstants, Range
 from course_lib.calibrate.prediction import (
     STATES,
@@ -30,7 +30,7 @@ __all__ = [
     "Calibration",
     "CalibrationFile",
     "Constants",
-    "Engine",
+    "EngineConstants",
     "InSwitch",
     "LinkConstants",
     "Prediction",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.calibrate.kernels import Constants, Engine
+from course_lib.calibrate.kernels import Constants, EngineConstants
 from course_lib.calibrate.links import LinkConstants, Range
 from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
 from course_lib.core.dtypes import BITS
@@ -46,7 +46,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     constants: Constants
     ranges: dict[str, Range]
     links: dict[str, LinkConstants]
-    engine: Engine
+    engine: EngineConstants
     engine_name: str = TYPICAL
     lender: str = ""
     region: dict[str, tuple[float, float]] = {}
@@ -95,7 +95,7 @@ def calibrations() -> tuple[str, ...]:
 
 
 @cache
-def engines() -> dict[str, Engine]:
+def engines() -> dict[str, EngineConstants]:
     """What engines add to their kernels, by name; ``"typical"`` is fitted to all of them.
 
     Examples
@@ -104,7 +104,7 @@ def engines() -> dict[str, Engine]:
     >>> found["gpt-fast"].gap < found["lmdeploy"].gap
     True
     """
-    return load_toml(FOLDER / ENGINES, dict[str, Engine])
+    return load_toml(FOLDER / ENGINES, dict[str, EngineConstants])
 
 
 def calibration(
@@ -284,7 +284,7 @@ def _read(path: Path) -> CalibrationFile:
     return load_toml(path, CalibrationFile)
 
 
-def to_toml(file: CalibrationFile | dict[str, Engine]) -> str:
+def to_toml(file: CalibrationFile | dict[str, EngineConstants]) -> str:
     """A file of constants as text, to four digits. Needs tomli-w.
 
     Examples

@@ -21,6 +21,19 @@ def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> tuple[Any
 
     A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
     so are experts, and attention whose heads share one cache, of which no step was measured.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> doubt, said = unfamiliar(every, known, step=True)
+    >>> float(doubt), said
+    (0.0, '')
     """
     decades: dict[str, Any] = {}
     unlike: list[str] = []
@@ -63,13 +76,26 @@ def otherwise(
     found: Calibration,
     apart: Any,
     likely: tuple[Any, Any, Any],
+    seen: bool,
 ) -> tuple[Any, Any, str]:
     """The range's ends with what engines are known to do otherwise, each as one more independent
-    doubt; and what to say of it.
+    doubt; and what to say of it. `seen` is whether steps of this chip were measured.
 
     Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
     where no steps were measured, an engine may read keys and values again for each head that shares
     them.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> otherwise(every, a100, known, 0.0, (1e-9, 9e-10, 1.1e-9), seen=True)
+    (9e-10, 1.1e-09, '')
     """
     expected, low, high = likely
     said = ""
@@ -84,7 +110,7 @@ def otherwise(
             "one that hides it"
         )
     again = sum(with_gap(_again(kernel), chip, found, apart) for kernel in every)
-    if found.widen and np.any(again > expected):
+    if not seen and np.any(again > expected):
         high = doubted(expected, high, np.log(again / expected))
         said += (
             "; the range allows for an engine that reads shared keys and values again for each head"

@@ -234,7 +234,7 @@ def streams() -> tuple[float, float]:
     --------
     >>> reached, apart = streams()
     >>> round(reached, 2), round(apart, 2)
-    (0.87, 0.09)
+    (0.87, 0.1)
     """
     reached = [float(row["GBps"]) / float(row["spec_GBps"]) for row in table("stream_h100pcie")]
     return float(np.median(reached)), float(NORMAL * np.std(np.log(reached), ddof=1))

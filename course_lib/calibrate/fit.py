@@ -35,7 +35,7 @@ from course_lib.calibrate.evidence import (
     steps,
     streams,
 )
-from course_lib.calibrate.kernels import Constants, Engine, Kernel, seconds
+from course_lib.calibrate.kernels import Constants, EngineConstants, Kernel, seconds
 from course_lib.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
 from course_lib.calibrate.prediction import mean_error, predict
 from course_lib.calibrate.timing import COMPUTE, MEMORY
@@ -222,7 +222,7 @@ def _step_range(given: Calibration) -> Range:
     return _range(np.array(ratios))
 
 
-def _reference(date: str) -> tuple[CalibrationFile, dict[str, Engine]]:
+def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     """The constants of the reference chip, with their error on the products held out, and those of
     engines.
     """
@@ -243,7 +243,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, Engine]]:
             constants=constants,
             ranges={**sides, "step": Range(1.0, 1.0)},
             links=links,
-            engine=Engine(gap=2e-6, launch=1e-5, unpack=0.05, source=""),
+            engine=EngineConstants(gap=2e-6, launch=1e-5, unpack=0.05, source=""),
             widen=0.0,
             source="",
         )
@@ -280,7 +280,7 @@ def _region(fitted: Products) -> dict[str, tuple[float, float]]:
     }
 
 
-def _engines(typical: Calibration) -> dict[str, Engine]:
+def _engines(typical: Calibration) -> dict[str, EngineConstants]:
     """Engines by name: the typical one, and those of which the gaps are known by themselves."""
     engines = {
         TYPICAL: msgspec.structs.replace(
@@ -400,7 +400,10 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
     fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
     scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
     written = {f"{key}.toml": file for key, file in {REFERENCE: fitted, **scaled}.items()}
-    contents: dict[str, CalibrationFile | dict[str, Engine]] = {**written, ENGINES_FILE: engines}
+    contents: dict[str, CalibrationFile | dict[str, EngineConstants]] = {
+        **written,
+        ENGINES_FILE: engines,
+    }
     for name, content in contents.items():
         text = f"# Written by make calibrate: see course_lib/calibrate/fit.py.\n{to_toml(content)}"
         (folder / name).write_text(text, encoding="utf-8")

@@ -77,7 +77,7 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         )
 
 
-class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a serving engine adds to the work of its kernels, whatever chip it runs on.
 
     Attributes

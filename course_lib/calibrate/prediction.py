@@ -156,16 +156,18 @@ def predict(
     every = list(kernels_of(estimate))
     for kernel in every:
         _same(kernel.bound.chip, on)
-    found = constants_of(on, _format(every, dtype), constants, engine)
+    known_of = constants_of(on, _format(every, dtype), constants, engine)
     step = bool(estimate.parts)
     in_state = _state(state, step)
-    found = _in(found, in_state)
+    found = _in(known_of, in_state)
     between = apart(every, found.engine) if step else 0.0
     expected, low, high = sums(every, on, found, between, step)
     doubt, strange = unfamiliar(every, found, step)
     if strange:
         low, high = (doubted(expected, end, doubt) for end in (low, high))
-    low, high, said = otherwise(every, on, found, between, (expected, low, high))
+    low, high, said = otherwise(
+        every, on, found, between, (expected, low, high), seen=not known_of.widen
+    )
     expected = np.maximum(expected, estimate.lower)
     low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
     return Prediction(

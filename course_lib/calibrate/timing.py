@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.calibrate.constants import Calibration
-from course_lib.calibrate.kernels import Engine, Kernel, product, seconds
+from course_lib.calibrate.kernels import EngineConstants, Kernel, product, seconds
 from course_lib.core import Work
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator
@@ -22,7 +22,21 @@ the second on the other.
 def sums(
     every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
 ) -> tuple[Any, Any, Any]:
-    """Expected time of all kernels, and the ends of their range."""
+    """Expected time of all kernels, and the ends of their range.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> expected, low, high = sums(every, a100, known, 0.0, True)
+    >>> bool(low < expected < high)
+    True
+    """
     expected: Any = 0.0
     low: Any = 0.0
     high: Any = 0.0
@@ -38,6 +52,19 @@ def sums(
 def with_gap(kernel: Kernel, chip: Accelerator, found: Calibration, apart: Any) -> Any:
     """Time of the kernels of a kind, each so much `apart` from the next; a collective's latency has
     its launch in it already.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> later = with_gap(every[0], a100, known, 1.0) - with_gap(every[0], a100, known, 0.0)
+    >>> round(float(later)) == int(every[0].count)
+    True
     """
     return _seconds(kernel, chip, found) + apart * kernel.count * (
         np.asarray(kernel.bound.t_network) == 0
@@ -45,12 +72,32 @@ def with_gap(kernel: Kernel, chip: Accelerator, found: Calibration, apart: Any) 
 
 
 def attends(work: Work) -> bool:
-    """Whether it is attention on the matrix unit: what reads the cache."""
+    """Whether it is attention on the matrix unit: what reads the cache.
+
+    Examples
+    --------
+    >>> from course_lib import ops
+    >>> attends(ops.matmul(1, 2, 3)), attends(ops.kv_read(1, 64, 8, 8, 64))
+    (False, True)
+    """
     return work.kind == "attention" and work.unit == "matrix"
 
 
-def apart(every: Iterable[Kernel], engine: Engine) -> Any:
-    """Time between kernels: the host launches one by one what has more than one new token."""
+def apart(every: Iterable[Kernel], engine: EngineConstants) -> Any:
+    """Time between kernels: the host launches one by one what has more than one new token.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> float(apart(every, known.engine)) == known.engine.gap
+    True
+    """
     waits: Any = engine.gap
     for kernel in every:
         work = kernel.work
@@ -91,6 +138,19 @@ def _carrier(size: Any, chips: Any, bound: Any, chip: Accelerator, found: Calibr
 def kernel_range(kernel: Kernel, found: Calibration) -> tuple[Any, Any]:
     """What one measurement in ten falls below, and above, of the expected time: by the side of the
     ridge.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_lib.calibrate import calibration
+    >>> from course_lib.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = list(kernels_of(llm.decode("gpt2-xl", a100, 1, 9)))
+    >>> low, high = kernel_range(every[0], known)
+    >>> float(low) < 1 < float(high)
+    True
     """
     if product(kernel.work) is None:
         return found.ranges["memory"].factors(found.widen)

@@ -3,7 +3,7 @@
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
-from course_lib.ops.products import dot, grouped_matmul, matmul, tiled_matmul
+from course_lib.ops.products import dot, grouped_matmul, matmul, quantized_matmul, tiled_matmul
 from course_lib.ops.vector import (
     bias,
     dropout,
@@ -11,6 +11,7 @@ from course_lib.ops.vector import (
     embedding,
     gelu,
     norm,
+    quantize,
     residual,
     rotary,
     softmax,
@@ -35,6 +36,8 @@ __all__ = [
     "kv_read",
     "matmul",
     "norm",
+    "quantize",
+    "quantized_matmul",
     "residual",
     "rotary",
     "softmax",

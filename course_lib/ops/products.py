@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from course_lib.core import Work
 from course_lib.core.checks import Numbers, known, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import BITS, itemsize, widest
+from course_lib.ops.vector import quantize
 
-__all__ = ["dot", "grouped_matmul", "matmul", "tiled_matmul"]
+__all__ = ["dot", "grouped_matmul", "matmul", "quantized_matmul", "tiled_matmul"]
 
 
 def dot(
@@ -100,6 +101,31 @@ def matmul(
     size = itemsize(x, "x")
     moved = b * d * size + d * f * itemsize(w, "w") + b * f * _size("out", out, size)
     return _product((b, d, f), moved, x, w, compute)
+
+
+def quantized_matmul(
+    B: ArrayLike, D: ArrayLike, F: ArrayLike, *, x: str = "bf16", w: str = "fp8"
+) -> dict[str, Work]:
+    """A linear layer whose weights and arithmetic are narrow and whose activations are not: a
+    kernel that quantizes its input, and the product.
+
+    Parameters
+    ----------
+    B, D, F : as in `matmul`.
+    x : format of the activations, before and after.
+    w : format of the weights and of the arithmetic.
+
+    Returns
+    -------
+    The two kernels, for `roofline` and `total`.
+
+    Examples
+    --------
+    >>> layer = quantized_matmul(16, 4096, 4096)
+    >>> layer["matmul"].dtype, layer["quantize"].bytes < 0.02 * layer["matmul"].bytes
+    ('fp8', True)
+    """
+    return {"quantize": quantize(B, D, x=x, out=w), "matmul": matmul(B, D, F, x=w, w=w, out=x)}
 
 
 def tiled_matmul(

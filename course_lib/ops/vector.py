@@ -39,6 +39,7 @@ __all__ = [
     "embedding",
     "gelu",
     "norm",
+    "quantize",
     "residual",
     "rotary",
     "softmax",
@@ -145,6 +146,23 @@ def norm(
     rows, each = wholes(tokens=tokens, width=width)
     arrays = 2 if known("kind", kind, ("rms", "layer")) == "layer" else 1
     return _simple(kind, (rows, each), x, each * arrays * _parameters(w, x))
+
+
+def quantize(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16", out: str = "fp8") -> Work:
+    """Rows of activations brought into a narrower format, each with a scale of its own in fp32: the
+    kernel that a product of narrow operands needs before it, unless another has done it.
+
+    Read once, written once; of each element the magnitude, its maximum and a product are counted.
+
+    Examples
+    --------
+    >>> quantize(16, 4096).bytes == 16 * (4096 * (2 + 1) + 4)
+    True
+    """
+    many, each = wholes(rows=rows, width=width)
+    moved = many * (each * (itemsize(x, "x") + itemsize(out, "out")) + itemsize("fp32"))
+    work = elementwise((many, each), flops=3, dtype=x)
+    return Work(work.flops, moved, work.dtype, unit="vector", shape=work.shape, kind=work.kind)
 
 
 def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:

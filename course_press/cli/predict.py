@@ -50,6 +50,9 @@ def predict(
         Path | None,
         typer.Option(help="Your own constants, of course calibrate; with --calibrated."),
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Whose gaps between kernels: typical, gpt-fast, lmdeploy.")
+    ] = "typical",
     as_json: Annotated[
         bool, typer.Option("--json", help="Everything in SI units, as JSON.")
     ] = False,
@@ -65,7 +68,9 @@ def predict(
     fit = llm.fits(model, chip, batch, context, **kept)
     if constants is not None and not calibrated:
         raise CourseError("--constants needs --calibrated: the bound has no constants")
-    likely = calibrate.predict(step, chip, constants=constants) if calibrated else None
+    likely = (
+        calibrate.predict(step, chip, constants=constants, engine=engine) if calibrated else None
+    )
     if as_json:
         expected = {} if likely is None else {"calibrated": _likely(likely)}
         print(  # noqa: T201
@@ -75,13 +80,15 @@ def predict(
         )
     else:
         _show(
-            step, fit, f"{model} on {specs.chip(chip).name}, {'prefill' if prefill else 'decode'}"
+            step, fit, f"{model} on {_layout(chip, tp, link)}, {'prefill' if prefill else 'decode'}"
         )
         if likely is not None:
             span = f"{n(likely.low, 's')} to {n(likely.high, 's')}"
             out_console.print(
                 f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True
             )
+            said = f"state {likely.state}, engine {likely.engine}, constants of {likely.lender}"
+            out_console.print(said, soft_wrap=True)
             out_console.print(likely.source, soft_wrap=True, style="dim")
     if not fit.fits:
         said = (
@@ -119,7 +126,8 @@ def calibrate_command(
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
     table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
-    for dtype, constants in found.constants.items():
+    for dtype, sustained in found.constants.items():
+        constants = sustained.alone()  # as the lab measured them
         table.add_row(
             dtype,
             n(constants.compute, "%"),
@@ -139,6 +147,12 @@ def calibrate_command(
         )
 
 
+def _layout(chip: str, tp: int, link: str | None) -> str:
+    """The chips that a bound belongs to."""
+    one = specs.chip(chip).name
+    return one if tp == 1 else f"{tp} of {one}, joined by {link}"
+
+
 def _are_constants(file: Path) -> bool:
     try:
         return "points" in tomllib.loads(file.read_text(encoding="utf-8"))
@@ -147,7 +161,8 @@ def _are_constants(file: Path) -> bool:
 
 
 def _likely(likely: calibrate.Prediction) -> dict[str, Any]:
-    return {name: getattr(likely, name) for name in ("expected", "low", "high", "source")}
+    names = ("expected", "low", "high", "state", "engine", "lender", "source")
+    return {name: getattr(likely, name) for name in names}
 
 
 def _times(step: llm.Estimate) -> dict[str, Any]:

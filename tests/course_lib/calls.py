@@ -316,6 +316,8 @@ CALLS = [
             "chip": "h100-sxm",
             "dtype": "bf16",
             "constants": calibrate.calibration(H100),
+            "state": "sustained",
+            "engine": "typical",
         },
     ),
     Call(
@@ -325,18 +327,34 @@ CALLS = [
             "chip": "h100-sxm",
             "dtype": "bf16",
             "constants": calibrate.calibration(H100),
+            "engine": "typical",
         },
     ),
-    Call(calibrate.all_reduce, {"bytes": 1e6, "chip": "h100-sxm", "n": 8, "link": "nvlink"}),
+    Call(
+        calibrate.collective,
+        {
+            "kind": "all-reduce",
+            "bytes": 1e6,
+            "chip": "h100-sxm",
+            "n": 8,
+            "link": "nvlink",
+            "in_switch": None,
+            "constants": calibrate.calibration(H100),
+        },
+    ),
+    Call(calibrate.engines, {}),
+    Call(ops.quantize, {"rows": 4, "width": 64, "x": "bf16", "out": "fp8"}),
+    Call(ops.quantized_matmul, {"B": 4, "D": 64, "F": 128, "x": "bf16", "w": "fp8"}),
     Call(calibrate.achieved, {"chip": "h100-sxm", "dtype": "bf16"}),
-    Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16"}),
+    Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16", "engine": "typical"}),
     Call(calibrate.calibrations, {}),
     Call(
         calibrate.coverage, {"prediction": calibrate.Prediction(2.0, 1.0, 3.0, ""), "measured": 2.0}
     ),
     Call(calibrate.mean_error, {"expected": 2.0, "measured": 1.5}),
     Call(
-        calibrate.from_file, {"path": str(DATA / "calibration" / "h100-sxm.toml"), "dtype": "bf16"}
+        calibrate.from_file,
+        {"path": str(DATA / "calibration" / "h100-sxm.toml"), "dtype": "bf16", "engine": "typical"},
     ),
     Call(calibrate.Prediction, {"expected": 2.0, "low": 1.0, "high": 3.0, "source": ""}),
     Call(
@@ -480,6 +498,8 @@ ROOMS = {
     "calibrate.evidence": "takes the library's own tables",
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
+    "calibrate.doubts": "takes what predict has checked",
+    "calibrate.timing": "takes what predict has checked",
     "book.rent": "takes rows of prices.csv; see test_rent",
     "specs.rental": "takes rows of prices.csv; see test_prices",
     "specs.rows": "prints the spec tables",
@@ -516,6 +536,7 @@ LEFT_OUT = {
     "book.moving.scene.color": "takes a tone of TONES",
     "book.moving.scene.rows": "takes what a scene says",
     "calibrate.own.fit": "takes rows of results.csv",
+    "calibrate.prediction.constants_of": "takes what predict was given",
     "calibrate.constants.to_toml": "takes a file of constants",
     "measured.results.compare": "takes rows of results.csv",
     "measured.results.append": "writes; see test_results",

@@ -21,6 +21,7 @@ from course_lib.core import Work
 from course_lib.core.robust import least_absolute
 from course_lib.measured import Row, table
 from course_lib.network import all_reduce
+from course_lib.specs import load_toml
 
 A100 = chip("a100-sxm-80")
 CONSTANTS = calibrate.calibration(A100, "bf16").constants
@@ -81,11 +82,30 @@ def test_constants_of_products_are_found_again():
 
 
 def test_links_are_found_again():
-    size = np.geomspace(1e3, 1e9, 60)
-    bound = np.asarray(all_reduce(size, A100.links["nvlink"], 8))
-    times = (np.sqrt(1.2e-5) + np.sqrt(bound / 0.7)) ** 2
-    found = calibrate_fit.fit_links(evidence.Messages(size, np.full(60, 8), times, bound))
-    assert (found.latency, found.bandwidth) == pytest.approx((1.2e-5, 0.7), rel=1e-3)
+    size, chips = np.tile(np.geomspace(1e3, 1e9, 60), 2), np.repeat([2, 8], 60)
+    bound = np.asarray(all_reduce(size, A100.links["nvlink"], chips))
+    times = (np.sqrt(1.2e-5 + 2 * (chips - 1) * 5e-7) + np.sqrt(bound / 0.7)) ** 2
+    found = calibrate_fit.fit_links(evidence.Messages(size, chips, times, bound))
+    constants = found.latency, found.hop, found.bandwidth
+    assert constants == pytest.approx((1.2e-5, 5e-7, 0.7), rel=1e-2)
+    assert (found.range.low, found.small.high) == pytest.approx((1, 1), rel=1e-2)
+
+
+def test_the_centre_of_laboratories_and_their_doubt_are_what_the_tables_say():
+    known = calibrate.calibration(A100, "fp16")
+    ratios = evidence.laboratories(known)
+    assert ratios["matmul_a100_transformer_gemms"] == pytest.approx(1, abs=0.01)  # what was fitted
+    middle, apart = evidence.centre(ratios.values())
+    assert known.constants.burst == pytest.approx(middle, rel=0.01)
+    assert known.labs == pytest.approx(apart, rel=0.05)
+    assert min(ratios.values()) < middle < max(ratios.values())
+
+
+def test_streams_of_hopper_are_the_cards_and_no_step_is_promised_them():
+    for key in calibrate_fit.HOPPER:
+        found = calibrate.calibration(key, "bf16").constants
+        assert found.stream == pytest.approx(evidence.streams()[0], rel=1e-3)
+        assert found.bandwidth == calibrate.calibration(A100, "bf16").constants.bandwidth
 
 
 def test_the_split_is_by_shape_and_fixed():
@@ -136,7 +156,7 @@ def test_the_fit_beats_what_it_would_be_without_tiles():
     seen, test = shapes.some(~unseen), shapes.some(unseen)
     start = {"compute": 0.7, "bandwidth": 0.8, "overhead": 4e-6}
     found = least_absolute(lambda c: np.log(plain(c, seen) / seen.seconds), start)
-    tiled = calibrate.predict(test.bound(A100), A100).expected
+    tiled = calibrate.predict(test.bound(A100), A100, state="sustained").expected
     assert (
         calibrate.mean_error(tiled, test.seconds)
         < calibrate.mean_error(plain(found, test), test.seconds) - 0.01
@@ -150,8 +170,14 @@ def test_misalignment_is_what_the_table_shows():
 
 def test_files_are_written_and_read_again(tmp_path):
     paths = calibrate_fit.fit_and_write(tmp_path, date="2026-01-01")
-    assert sorted(path.stem for path in paths) == sorted(calibrate.calibrations())
-    for path in paths:
+    assert sorted(path.stem for path in paths) == sorted([*calibrate.calibrations(), "engines"])
+    engines = load_toml(tmp_path / "engines.toml", dict[str, calibrate.EngineConstants])
+    for name, engine in calibrate.engines().items():
+        for constant in ("gap", "launch", "unpack"):
+            assert getattr(engines[name], constant) == pytest.approx(
+                getattr(engine, constant), rel=5e-2
+            ), (name, constant)
+    for path in (path for path in paths if path.stem != "engines"):
         again, shipped = from_file(path, "bf16"), from_file(FOLDER / path.name, "bf16")
         for name in again.constants.__struct_fields__:
             # Another machine's arithmetic may round the last step of a fit another way.
@@ -172,7 +198,9 @@ def test_every_target_is_met_and_printed():
     report = calibrate_report.calibrate_report()
     asked = [line for line in report if line.target is not None]
     assert len(asked) >= 6
-    assert all(line.met for line in asked), calibrate_report.as_text(asked)
+    missed = {line.key for line in asked if not line.met}
+    # Four laboratories lie further apart than was asked: the chapter says so.
+    assert missed == {"labs"}, calibrate_report.as_text(asked)
     text = calibrate_report.as_text(report)
     assert all(line.what in text for line in report)
 
@@ -236,7 +264,7 @@ TRUE = msgspec.structs.replace(CONSTANTS, compute=0.62, bandwidth=0.88, overhead
 def test_own_measurements_give_own_constants():
     found = calibrate_own.fit(rows(TRUE))
     for name in calibrate_own.FITTED:
-        assert getattr(found.constants["bf16"], name) == pytest.approx(
+        assert getattr(found.constants["bf16"].alone(), name) == pytest.approx(
             getattr(TRUE, name), rel=0.02
         ), name
     assert found.date == "2026-05-01"
@@ -278,7 +306,7 @@ def test_own_constants_are_used(tmp_path):
 
 def test_what_rows_leave_open_stays_as_published():
     few = [row for row in rows(TRUE) if row.shape in ("8192x8192x8192", str(2**30))]
-    found = calibrate_own.fit(few).constants["bf16"]
+    found = calibrate_own.fit(few).constants["bf16"].alone()
     assert found.compute == pytest.approx(TRUE.compute, rel=0.03)
     assert found.overhead == pytest.approx(CONSTANTS.overhead, rel=0.2)
 

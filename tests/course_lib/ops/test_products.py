@@ -175,3 +175,14 @@ def test_errors_name_argument_value_and_remedy(call, parts):
         call()
     for part in parts:
         assert part in str(error.value)
+
+
+def test_a_quantized_layer_is_a_product_and_a_kernel_that_quantizes_its_input():
+    layer = ops.quantized_matmul(512, 4096, 14_336, x="bf16", w="fp8")
+    assert list(layer) == ["quantize", "matmul"]
+    quantize, product = layer.values()
+    assert quantize.bytes == 512 * (4096 * (2 + 1) + 4)
+    assert (quantize.unit, product.unit) == ("vector", "matrix")
+    assert product.bytes == 512 * 4096 + 4096 * 14_336 + 512 * 14_336 * 2
+    assert product.flops == ops.matmul(512, 4096, 14_336).flops
+    assert int(quantize.kernels) == int(product.kernels) == 1
