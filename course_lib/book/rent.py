@@ -1,6 +1,6 @@
 """What a while of a chip costs to rent, as a table; `quotes` says which price to plan with."""
 
-from course_lib.book.text import Markdown, Table, named, n, t, table
+from course_lib.book.text import Markdown, Table, n, named, t, table
 from course_lib.core.checks import CourseError, positive
 from course_lib.specs import Price, chip, outdated, quotes
 

@@ -6,9 +6,7 @@ from course_lib.book.text import Span, english, in_language, plain, table
 from course_press.outputs.tables import markdown
 
 
-@pytest.mark.parametrize(
-    ("lang", "shown"), [("en", "A title"), ("ko", "[A title]{lang=en}")]
-)
+@pytest.mark.parametrize(("lang", "shown"), [("en", "A title"), ("ko", "[A title]{lang=en}")])
 def test_a_note_in_english_says_so_on_pages_of_other_languages(lang, shown):
     with in_language(lang):
         note = english("A title")
