@@ -99,6 +99,7 @@ def off(page, id_):
     "link",
     [
         "rooflines.html#sec-tiles",
+        "hello-roofline.html#tbl-hello-int8",  # what a prediction hides
         "memory-wall.html#sec-wall-problems",
         "int8-problems.html#sec-int8-p4",
         "specs.html#spec-b300-sxm-matrix-int8",
