@@ -100,7 +100,7 @@ class _Cascade:
         names = [named(one.line.name) for one in ways[0]]
         low = 18 + ROW * len(names)
         self.scene = scene = Scene(width, low + 68)
-        self.left, end = (84.0, 352.0) if scene.narrow else (112.0, 708.0)
+        self.left, end = (98.0, 352.0) if scene.narrow else (112.0, 708.0)
         self.scale = (end - self.left) / self.totals[0]
         size = 12.5
         scene.line(self.left, 14, self.left, low + 4, line="grid")
