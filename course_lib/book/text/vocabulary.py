@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from course_lib.book.text.markdown import Span, Table, plain, table
 from course_lib.core.checks import CourseError, known
@@ -151,7 +151,14 @@ def _words() -> _Words:
 
 def _rows(name: str) -> list[dict[str, str]]:
     with (DATA / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rows: list[dict[Any, str]] = list(csv.DictReader(file))
+    for row in rows:
+        if None in row:
+            raise CourseError(
+                f"{name} has more cells than columns in row {row['term']!r}: put a text that has "
+                f"commas between quotation marks"
+            )
+    return rows
 
 
 def glossary() -> Table:

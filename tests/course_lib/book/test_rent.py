@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError, rent
-from course_lib.book.text import languages
+from course_lib.book.text import languages, named
 
 CELLS = Path(__file__).parents[3] / "chapters" / "cells"
 
@@ -15,7 +15,7 @@ def test_a_table_of_rents_shows_offer_and_date_of_every_price(lang, monkeypatch)
     keys = "t4", "a100-sxm-80", "h100-sxm"
     shown = rent.rent_table(*keys, minutes=30, gpus=(1, 2))
     for row, one in zip(shown.rows, rent.quotes(*keys), strict=True):
-        assert row[1:3] == [one.provider, one.note]
+        assert row[1:3] == [one.provider, named(one.note)]
         assert one.date in row[3]
         assert row[3].startswith("**") == rent.outdated(one)
 

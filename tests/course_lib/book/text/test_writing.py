@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError, glossary, n, t, table
-from course_lib.book.text import Markdown, Span, in_language, language, languages, plain, words
+from course_lib.book.text import (
+    Markdown,
+    Span,
+    in_language,
+    language,
+    languages,
+    plain,
+    vocabulary,
+    words,
+)
 from course_lib.specs import DATA
 
 DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -201,6 +210,13 @@ def test_every_term_has_a_word_in_every_language(lang):
         assert "(" not in t(term)
         assert not re.search(r"[*_`\[\]<>|$\\#~^@\n\u00a0]", t(term)), term
         assert t(term) == t(term).strip()
+
+
+def test_a_text_whose_commas_are_not_quoted_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "words.csv").write_text("term,kind,en\nstep,cell,a step, and another\n")
+    monkeypatch.setattr(vocabulary, "DATA", tmp_path)
+    with pytest.raises(CourseError, match="words.csv has more cells than columns in row 'step'"):
+        vocabulary._rows("words.csv")
 
 
 def test_the_word_list_is_complete_and_has_each_term_once():
