@@ -215,7 +215,7 @@ def test_every_term_has_a_word_in_every_language(lang):
 def test_a_text_whose_commas_are_not_quoted_is_refused(tmp_path, monkeypatch):
     (tmp_path / "words.csv").write_text("term,kind,en\nstep,cell,a step, and another\n")
     monkeypatch.setattr(vocabulary, "DATA", tmp_path)
-    with pytest.raises(CourseError, match="words.csv has more cells than columns in row 'step'"):
+    with pytest.raises(CourseError, match=r"words\.csv has more cells than columns in row 'step'"):
         vocabulary._rows("words.csv")
 
 
