@@ -155,7 +155,7 @@ class Labels:
         places = []
         for name, (*_, given), center in zip(names, self.dots, centers, strict=True):
             size = max(given, least)
-            width, blocked = _width(name, size), np.concatenate(taken)
+            width, blocked = _width(name, size) + least / 4, np.concatenate(taken)
             tried: list[tuple[float, int, int, int, Any]] = []
             for down, side in itertools.product(
                 (0, *(s * k for k in range(9, 99, 3) for s in (1, -1))), (1, -1)
