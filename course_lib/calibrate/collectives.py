@@ -19,8 +19,6 @@ __all__ = ["collective"]
 
 RINGS = ("all-reduce", "all-gather", "reduce-scatter")
 """Published over the links whose constants are fitted; a ring of each reaches the same rate."""
-HOST = "pcie"
-"""What the constants of a chip's link to its host are called."""
 
 
 def collective(
@@ -45,7 +43,7 @@ def collective(
     bytes : byte, counted as in `course_lib.network`. Broadcasts.
     chip : an accelerator or its key.
     n : chips. Broadcasts.
-    link : name of the chip's links, or ``"pcie"`` for its link to the host.
+    link : name of the chip's links, or ``"host"`` for its link to the host.
     in_switch : whether the switch adds up; as the library chooses if not given.
     constants : as in `predict`.
 
@@ -62,27 +60,29 @@ def collective(
     True
     """
     on = accelerator(chip)
-    links = {**on.links, **({HOST: on.host} if on.host is not None else {})}
-    if not links:
+    known("kind", kind, ALGORITHMS)
+    if not on.joins:
         raise CourseError(
             f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
             f"takes byte/s"
         )
-    one = links[known("link", link, links, f"of {on.key}")]
+    one = on.joins[known("link", link, on.joins, f"of {on.key}")]
     found = constants_of(on, None, constants)
     at = found.links[link if link in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
-    way = "switched" if known("kind", kind, ALGORITHMS) == "all-to-all" else None
+    if in_switch and (at.in_switch is None or kind != "all-reduce"):
+        raise CourseError(
+            f"in_switch=True: no {kind} by a switch was measured over {link} of {on.key}: "
+            f"leave in_switch out"
+        )
+    way = "switched" if kind == "all-to-all" else None
     bound = np.asarray(bound_of(kind, size, one, n, way))
     together(bytes=size, bound=plain(bound))
-    chips = np.asarray(n)
-    expected = np.asarray(at.seconds(kind, bound, chips, way, in_switch=False))
-    adds = kind == "all-reduce" and at.in_switch is not None and in_switch is not False
-    if adds:
-        by_switch = np.asarray(at.seconds(kind, bound, chips, way, in_switch=in_switch))
-        switched = np.asarray(bound_of(kind, size, one, n, "in-switch"))
-        bound = np.where(by_switch < expected, np.minimum(bound, switched), bound)
-        expected = np.minimum(expected, by_switch) if in_switch is None else by_switch
+    ring = at.seconds(kind, bound, n, way, in_switch=False)
+    expected = at.seconds(kind, bound, n, way, in_switch=in_switch)
+    if at.in_switch is not None and kind == "all-reduce":
+        by_switch = np.asarray(bound_of(kind, size, one, n, "in-switch"))
+        bound = np.where(expected < ring, np.minimum(bound, by_switch), bound)
     expected = np.where(bound > 0, expected, 0.0)
     widen = math.hypot(found.widen, 0.0 if kind in RINGS else found.chips)
     ends = [which.factors(widen) for which in (at.small, at.range)]

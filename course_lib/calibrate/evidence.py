@@ -2,7 +2,7 @@
 quarter of the shapes of matrix products, one model of two, every other message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ __all__ = [
     "between_chips",
     "centre",
     "every_other",
+    "from_others",
     "held_out",
     "laboratories",
     "messages",
@@ -177,8 +178,7 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     size = np.array([float(row["size_bytes"]) for row in rows])
     times = np.array([float(row["ms"]) / 1e3 for row in rows])
     on = chip(REFERENCE)
-    link = on.host if over == "host" and on.host is not None else on.links["nvlink"]
-    bound = np.asarray(all_reduce(size, link, workers))
+    bound = np.asarray(all_reduce(size, on.joins[over], workers))
     return Messages(size, np.full(size.size, workers), times, bound)
 
 
@@ -226,18 +226,17 @@ def misalignment() -> float:
     return float(np.median(aligned) / min(rates.values()))
 
 
-def streams() -> tuple[float, float]:
+def streams() -> float:
     """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
-    reaches, and how far its kernels lie apart: a logarithm.
+    reaches.
 
     Examples
     --------
-    >>> reached, apart = streams()
-    >>> round(reached, 2), round(apart, 2)
-    (0.87, 0.1)
+    >>> round(streams(), 2)
+    0.87
     """
-    reached = [float(row["GBps"]) / float(row["spec_GBps"]) for row in table("stream_h100pcie")]
-    return float(np.median(reached)), float(NORMAL * np.std(np.log(reached), ddof=1))
+    rows = table("stream_h100pcie")
+    return float(np.median([float(row["GBps"]) / float(row["spec_GBps"]) for row in rows]))
 
 
 def between_chips() -> float:
@@ -310,3 +309,18 @@ def centre(ratios: Iterable[float]) -> tuple[float, float]:
     """
     logs = np.log(list(ratios))
     return float(np.exp(logs.mean())), float(NORMAL * logs.std(ddof=1))
+
+
+def from_others(ratios: Mapping[str, float]) -> dict[str, float]:
+    """How far the centre of the other laboratories misses each: above zero, too fast.
+
+    Examples
+    --------
+    >>> missed = from_others({"one": 1.0, "two": 1.2, "three": 1.2})
+    >>> round(missed["one"], 3)
+    0.2
+    """
+    return {
+        name: centre(other for of, other in ratios.items() if of != name)[0] / ratio - 1
+        for name, ratio in ratios.items()
+    }

@@ -47,8 +47,8 @@ from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 
 __all__ = [
+    "AFTER_AMPERE",
     "ENGINES",
-    "HOPPER",
     "MOST",
     "START",
     "SWITCHES",
@@ -65,9 +65,9 @@ TENTH = 0.1
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
 ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
 """Engines of which steps of the fitted model are published, and where."""
-HOPPER = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
-"""Chips whose streams are those of an H100 PCIe card: its generation, and the one after it, of
-which none are published.
+AFTER_AMPERE = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
+"""Chips whose streams are those of an H100 PCIe card, of their generation or the one before, for of
+theirs none are published.
 """
 SWITCHES = {
     "h100-sxm": "8xH200 HGX",
@@ -236,7 +236,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
     links = {
         "nvlink": fit_links(nvlink_messages()),
-        "pcie": fit_links(every_other(messages(*PAIRED, over="host"))[0]),
+        "host": fit_links(every_other(messages(*PAIRED, over="host"))[0]),
     }
     one = fit_engine(
         Calibration(
@@ -317,9 +317,9 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     if "bf16" in found and "matrix.fp16" in chip(key).peaks:
         found["fp16"] = found["bf16"]
     lent = "all else"
-    memory = np.log(streams()[0] / ours.bandwidth)
-    if key in HOPPER:
-        reached = streams()[0]
+    reached = streams()
+    memory = np.log(reached / ours.bandwidth)  # how far two generations' memories lie apart
+    if key in AFTER_AMPERE:
         found = {name: msgspec.structs.replace(one, stream=reached) for name, one in found.items()}
         lent = f"streams of {table('stream_h100pcie')[0]['gpu']}, all else"
     source = (

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import TYPICAL, Calibration, calibration, from_file
-from course_lib.calibrate.doubts import doubted, otherwise, unfamiliar
 from course_lib.calibrate.kernels import Constants, Kernel, kernels_of
-from course_lib.calibrate.timing import apart, sums
+from course_lib.calibrate.timing import apart, doubted, otherwise, sums, unfamiliar
 from course_lib.core import Estimate
 from course_lib.core.checks import (
     MADE,
@@ -133,7 +132,7 @@ def predict(
         knows of the chip otherwise.
     state : one of `STATES`; if not given, ``"sustained"`` for the kernels of a total, and
         ``"burst"`` for one timed alone.
-    engine : one of `calibrate.engines`, for a total.
+    engine : one of `calibrate.engines`, for a total; a `Calibration` that is given has its own.
 
     Returns
     -------
@@ -176,7 +175,7 @@ def predict(
         plain(high),
         found.source + strange + said,
         state=in_state,
-        engine=engine if step else "",
+        engine=found.engine_name if step else "",
         lender=found.lender,
     )
 

@@ -135,6 +135,7 @@ class Accelerator:
         if unpublished.
     links : links to other chips by name.
     host : the link to the host, or `None`.
+    joins : `links`, and the `host` under this name: what can join several chips.
     node : the vendor's own machine of several chips and its network ports, or `None`.
     classic : rounded constants of classic texts by name; ``classic["hbm"].si`` is the value.
     sources : the sources that its figures cite, by id.
@@ -197,6 +198,8 @@ class Accelerator:
             {name: _link(spec) for name, spec in links.items()}
         )
         self.host = _link(file.host) if file.host else None
+        hosts = {"host": self.host} if self.host is not None else {}
+        self.joins: Mapping[str, Link] = MappingProxyType({**self.links, **hosts})
         self.node = Node(chips=file.node.chips, ports=_link(file.node.ports)) if file.node else None
 
     @classmethod

@@ -269,12 +269,11 @@ def _link(chip: Accelerator, name: str, tp: int) -> Any:
     """A link by its name: one of the chip's, ``"host"``, or ``"nodes"`` for machines joined by
     their ports.
     """
-    within, node = chip.links, chip.node
-    ways = {**within, **({"host": chip.host} if chip.host is not None else {})}
-    if node is not None and "nvlink" in within:
-        ways["nodes"] = network.between_nodes(node, within["nvlink"])
+    ways, node = dict(chip.joins), chip.node
+    if node is not None and "nvlink" in ways:
+        ways["nodes"] = network.between_nodes(node, ways["nvlink"])
     found = ways[known("link", name, ways, f"of {chip.key}")]
-    if node is not None and name in within and tp > node.chips:
+    if node is not None and name in chip.links and tp > node.chips:
         raise CourseError(
             f"tp must be at most the {node.chips} chips that {name} joins (got {tp}): pass "
             f"link='nodes' to cross the ports of several machines"

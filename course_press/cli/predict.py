@@ -38,7 +38,7 @@ def predict(
     ] = None,
     tp: Annotated[int, typer.Option(help="Chips that share the model.")] = 1,
     link: Annotated[
-        str | None, typer.Option(help="Link between them, by its name: nvlink.")
+        str | None, typer.Option(help="Link between them, by its name: nvlink, host, nodes.")
     ] = None,
     prefill: Annotated[
         bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")
@@ -51,8 +51,8 @@ def predict(
         typer.Option(help="Your own constants, of course calibrate; with --calibrated."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="Whose gaps between kernels: typical, gpt-fast, lmdeploy.")
-    ] = "typical",
+        str | None, typer.Option(help="Whose gaps between kernels: gpt-fast; with --calibrated.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Everything in SI units, as JSON.")
     ] = False,
@@ -68,9 +68,10 @@ def predict(
     fit = llm.fits(model, chip, batch, context, **kept)
     if constants is not None and not calibrated:
         raise CourseError("--constants needs --calibrated: the bound has no constants")
-    likely = (
-        calibrate.predict(step, chip, constants=constants, engine=engine) if calibrated else None
-    )
+    if engine is not None and not calibrated:
+        raise CourseError("--engine needs --calibrated: the bound knows of no engine")
+    own = {} if engine is None else {"engine": engine}
+    likely = calibrate.predict(step, chip, constants=constants, **own) if calibrated else None
     if as_json:
         expected = {} if likely is None else {"calibrated": _likely(likely)}
         print(  # noqa: T201

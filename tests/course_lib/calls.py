@@ -498,7 +498,6 @@ ROOMS = {
     "calibrate.evidence": "takes the library's own tables",
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
-    "calibrate.doubts": "takes what predict has checked",
     "calibrate.timing": "takes what predict has checked",
     "book.rent": "takes rows of prices.csv; see test_rent",
     "specs.rental": "takes rows of prices.csv; see test_prices",

@@ -155,6 +155,7 @@ class Labels:
         places = []
         for name, (*_, given), center in zip(names, self.dots, centers, strict=True):
             size = max(given, least)
+            # A phone's letters need a little air: numbers stand close to one another there.
             width, blocked = _width(name, size) + least / 4, np.concatenate(taken)
             tried: list[tuple[float, int, int, int, Any]] = []
             for down, side in itertools.product(

@@ -470,7 +470,7 @@ def test_cards_without_links_of_their_own_are_joined_by_their_hosts():
     slow = calibrate.predict(step, "l40s")
     alone = calibrate.predict(llm.decode("llama-3-8b", "l40s", 1, 512), "l40s")
     assert alone.expected / 2 < slow.expected < alone.expected
-    assert calibrate.collective("all-reduce", 1e8, "l40s", 2, link="pcie").expected > 1e-3
+    assert calibrate.collective("all-reduce", 1e8, "l40s", 2, link="host").expected > 1e-3
 
 
 def test_a_product_alone_runs_faster_than_in_a_step_and_laboratories_are_its_doubt():
@@ -494,6 +494,8 @@ def test_engines_differ_in_what_lies_between_kernels():
         calibrate.predict(step, A100, engine=name).expected for name in ("gpt-fast", "lmdeploy")
     )
     assert fast < calibrate.predict(step, A100).expected < slow
+    mine = calibrate.calibration(A100, "bf16", "gpt-fast")
+    assert calibrate.predict(step, A100, constants=mine).engine == "gpt-fast"
     with pytest.raises(CourseError, match="unknown engine 'vllm'"):
         calibrate.predict(step, A100, engine="vllm")
 
@@ -634,6 +636,11 @@ def test_coverage_and_error_are_counted_right():
             "nowhere.toml",
         ),
         (lambda: calibrate.collective("all-reduce", 1.0, A100, 8, link="ici"), "unknown link"),
+        (lambda: calibrate.collective("all-sum", 1.0, A100, 8), "unknown kind 'all-sum'"),
+        (
+            lambda: calibrate.collective("all-reduce", 1.0, A100, 8, in_switch=True),
+            "no all-reduce by a switch was measured over nvlink of a100-sxm-80",
+        ),
     ],
 )
 def test_errors_name_what_is_wrong(call, said):

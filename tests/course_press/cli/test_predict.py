@@ -166,3 +166,5 @@ def test_errors_say_what_to_do(tmp_path):
     assert "is not there" in str(missing)
     lonely = course("predict", "llama-2-7b", "a100-sxm-80", "--constants", "mine.toml").exception
     assert "--constants needs --calibrated" in str(lonely)
+    engine = course("predict", "llama-2-7b", "a100-sxm-80", "--engine", "gpt-fast").exception
+    assert "--engine needs --calibrated" in str(engine)
