@@ -1,0 +1,219 @@
+"""Machines of several chips, joined by their ports: what leaves a machine, and what a collective
+takes inside the machines and across.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import CourseError, Numbers, nonnegative, plain, shown, together, whole
+from course_lib.core.links import Link, LinkLike, as_link
+from course_lib.network.costs import Cost, carried, cost, rate
+from course_lib.specs import Node
+
+__all__ = ["Legs", "Nodes", "between_nodes", "legs"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Nodes(Link):
+    """What chips of several machines have between them. Where a ring is laid through it, it is a
+    link at the rate of the crossing.
+
+    Attributes
+    ----------
+    inside : the links between the chips of one machine; its latency is that of a hop inside.
+    port : byte/s in one direction that each chip has to itself at the machine's edge.
+    crossing : s of a hop from machine to machine.
+    each : chips of every machine that take part.
+    """
+
+    inside: Link
+    port: Any
+    crossing: Any = 0.0
+    each: Any = 1
+
+
+def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Nodes:
+    """Machines joined by all of their network ports side by side, as collectives take them.
+
+    An array leaves a machine by all of its ports: a library lays as many rings as there are ports,
+    or adds up inside a machine first. So the chips of a machine share the crossing. What is not
+    shared has one port a chip: an all-to-all, or a message between two chips.
+
+    Parameters
+    ----------
+    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
+    inside : the links between the chips of one machine.
+    each : chips of every machine that take part, all if not given; each brings its share of the
+        ports. Broadcasts.
+
+    Returns
+    -------
+    Nodes
+        Also a `Link`, at the rate at which a ring crosses: of ports and links the slower.
+
+    Examples
+    --------
+    Eight ports of 400 Gb/s, and one.
+
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> between_nodes(h100.node, h100.links["nvlink"]).total_per_direction / 1e9
+    400.0
+    >>> between_nodes(h100.node, h100.links["nvlink"], each=1).total_per_direction / 1e9
+    50.0
+    """
+    if not isinstance(node, Node):
+        raise CourseError(
+            f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
+            f"where a chip's file says nothing of one, give it a [node]"
+        )
+    taking = np.asarray(whole("each", node.chips if each is None else each))
+    if np.any(taking > node.chips):
+        raise CourseError(
+            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
+        )
+    within = as_link(inside, "inside")
+    port = np.asarray(node.ports.total_per_direction) / node.chips
+    # One chip a machine has nobody to share with, and nothing to send inside.
+    width = np.where(
+        taking > 1, np.minimum(port * taking, within.total_per_direction), port * taking
+    )
+    return Nodes(
+        plain(width),
+        latency=within.latency,
+        inside=within,
+        port=plain(port),
+        crossing=node.ports.latency,
+        each=plain(taking),
+    )
+
+
+class Legs(NamedTuple):
+    """What a collective takes by its legs, in s: its bytes `inside` machines and `across` them, and
+    the hops that it waits for one after another.
+    """
+
+    inside: Any
+    across: Any
+    waiting: Any
+
+    @property
+    def moving(self) -> Numbers:
+        """Both legs at once, piece by piece: the longer one."""
+        return plain(np.maximum(self.inside, self.across))
+
+    @property
+    def lower(self) -> Numbers:
+        """With both legs at once: no library is faster."""
+        return plain(np.asarray(self.waiting) + self.moving)
+
+    @property
+    def in_turn(self) -> Numbers:
+        """With one leg after the other."""
+        return plain(np.asarray(self.waiting) + np.asarray(self.inside) + np.asarray(self.across))
+
+
+def legs(
+    collective: str,
+    bytes: ArrayLike,
+    link: LinkLike,
+    n: Any,
+    algorithm: str | None = None,
+    *,
+    limit: bool = False,
+) -> Legs:
+    """What a collective takes of its links, leg by leg.
+
+    Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
+    adds up its part with its counterparts in the other machines through its own port, and an
+    all-gather inside completes the array.
+
+    Parameters
+    ----------
+    collective, n : as in `cost`; over machines `n` is a multiple of the chips of each, or at most
+        so many, in one machine.
+    bytes : byte, counted as in the collectives. Broadcasts.
+    link : byte/s per direction, a `Link`, or `between_nodes`.
+    algorithm : as in `cost`. Over machines ``"hierarchical"``, what is taken when nothing is said,
+        or ``"ring"``: as many rings through all chips as there are ports.
+    limit : allow `inf` for the limit of many chips.
+
+    Examples
+    --------
+    Two machines of eight: each port carries an eighth of the array.
+
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> takes = legs("all-reduce", 1e9, between_nodes(h100.node, h100.links["nvlink"]), 16)
+    >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
+    (3.89, 2.5)
+    """
+    one, moved = as_link(link), nonnegative("bytes", bytes)
+    if isinstance(one, Nodes) and algorithm in (None, "hierarchical"):
+        return _hierarchical(collective, moved, one, n, limit)
+    if isinstance(one, Nodes) and algorithm != "ring":
+        raise CourseError(
+            f"algorithm must be 'hierarchical' or 'ring' over several machines "
+            f"(got {shown(algorithm)})"
+        )
+    if algorithm == "hierarchical":
+        raise CourseError(
+            "algorithm='hierarchical' needs machines for its link: "
+            "course_lib.network.between_nodes(node, inside)"
+        )
+    takes = cost(collective, n, algorithm, limit=limit)
+    width = rate(one, takes, bytes=moved)
+    moving = carried(0, 0.0, takes.share, np.asarray(moved), width)
+    return Legs(plain(moving), 0.0, _waiting(takes, one.latency))
+
+
+def _waiting(takes: Cost, latency: Any) -> Any:
+    """Seconds of the hops; of endlessly many without latency none."""
+    late = np.asarray(latency)
+    return plain(np.where(late > 0, takes.hops, 0.0) * late)
+
+
+def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool) -> Legs:
+    if isinstance(n, tuple):
+        raise CourseError(f"n={shown(n)} is a torus, and machines have none: give their chips")
+    many = limit and isinstance(n, float) and n == np.inf
+    chips = np.asarray(np.inf if many else whole("n", n))
+    each = np.minimum(np.asarray(nodes.each), chips)
+    machines = chips / each
+    if not many and np.any(machines % 1):
+        raise CourseError(
+            f"n must fill machines of {shown(nodes.each)} chips (got {shown(n)}): pass a multiple, "
+            f"or other chips of each machine to between_nodes"
+        )
+    together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
+    way = "switched" if collective == "all-to-all" else None
+    within = cost(collective, each, way)
+    between = cost(collective, np.inf if many else machines, way, limit=limit)
+    size = np.asarray(moved)
+    # Of an array that all chips work on, each carries its part across. What is for one chip alone
+    # crosses whole: of an all-to-all all but what stays, of a message everything.
+    parts, stays = each, size
+    if collective == "all-to-all":
+        parts, stays = 1, size / machines
+    elif collective == "send":
+        parts, stays = 1, np.where(machines > 1, 0.0, size)
+    inside = carried(0, 0.0, within.share, stays, rate(nodes.inside, within))
+    across = carried(0, 0.0, between.share, size / parts, np.asarray(nodes.port))
+    waiting = _waiting(within, nodes.inside.latency) + _waiting(between, nodes.crossing)
+    return Legs(plain(inside), plain(across), plain(waiting))
+
+
+def seconds(
+    collective: str, bytes: ArrayLike, link: LinkLike, n: Any, algorithm: str | None = None
+) -> Numbers:
+    """Latency of the hops plus the time of the bytes on the busiest link, s.
+
+    Examples
+    --------
+    >>> seconds("send", 1e9, 50e9, 2)
+    0.02
+    """
+    return legs(collective, bytes, link, n, algorithm).lower
