@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike
 from course_lib.calibrate.constants import Calibration
 from course_lib.calibrate.links import LARGE_MESSAGE
 from course_lib.calibrate.prediction import Prediction, constants_of
+from course_lib.core import Link
 from course_lib.core.checks import CourseError, known, nonnegative, plain, together
 from course_lib.network.costs import ALGORITHMS
-from course_lib.network.costs import seconds as bound_of
+from course_lib.network.nodes import fewest_nodes
+from course_lib.network.nodes import seconds as bound_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
@@ -43,7 +45,8 @@ def collective(
     bytes : byte, counted as in `course_lib.network`. Broadcasts.
     chip : an accelerator or its key.
     n : chips. Broadcasts.
-    link : name of the chip's links, or ``"host"`` for its link to the host.
+    link : name of the chip's links, ``"host"`` for its link to the host, or ``"nodes"`` for the
+        ports of as few machines as hold the chips.
     in_switch : whether the switch adds up; as the library chooses if not given.
     constants : as in `predict`.
 
@@ -66,7 +69,12 @@ def collective(
             f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
             f"takes byte/s"
         )
-    one = on.joins[known("link", link, on.joins, f"of {on.key}")]
+    known("link", link, (*on.joins, "nodes"), f"of {on.key}")
+    one: Link = (
+        fewest_nodes(on.node, next(iter(on.joins.values())), n)
+        if link == "nodes"
+        else on.joins[link]
+    )
     found = constants_of(on, None, constants)
     at = found.links[link if link in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
@@ -75,7 +83,7 @@ def collective(
             f"in_switch=True: no {kind} by a switch was measured over {link} of {on.key}: "
             f"leave in_switch out"
         )
-    way = "switched" if kind == "all-to-all" else None
+    way = "switched" if kind == "all-to-all" and link != "nodes" else None
     bound = np.asarray(bound_of(kind, size, one, n, way))
     together(bytes=size, bound=plain(bound))
     ring = at.seconds(kind, bound, n, way, in_switch=False)

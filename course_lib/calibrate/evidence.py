@@ -15,7 +15,7 @@ from course_lib.calibrate.prediction import predict
 from course_lib.core import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import best_published, table
-from course_lib.network import all_reduce
+from course_lib.network import all_reduce, between_nodes
 from course_lib.specs import Accelerator, chip
 from course_lib.workloads import llm
 
@@ -39,6 +39,7 @@ __all__ = [
     "laboratories",
     "messages",
     "misalignment",
+    "node_messages",
     "nvlink_messages",
     "one_product",
     "products",
@@ -160,8 +161,8 @@ class Messages(NamedTuple):
 
 
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
-    """The all-reduces of one kind of node, against the reference chip's NVLink, or its link to the
-    ``"host"``.
+    """The all-reduces of one kind of node, against the reference chip's NVLink, its link to the
+    ``"host"``, or the ports of its ``"nodes"``.
 
     Examples
     --------
@@ -178,7 +179,9 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     size = np.array([float(row["size_bytes"]) for row in rows])
     times = np.array([float(row["ms"]) / 1e3 for row in rows])
     on = chip(REFERENCE)
-    bound = np.asarray(all_reduce(size, on.joins[over], workers))
+    nvlink = on.links["nvlink"]
+    link = between_nodes(on.node, nvlink, per_node) if over == "nodes" else on.joins[over]
+    bound = np.asarray(all_reduce(size, link, workers))
     return Messages(size, np.full(size.size, workers), times, bound)
 
 
@@ -192,6 +195,21 @@ def nvlink_messages() -> Messages:
     """
     halves = [every_other(messages(node, n, n))[0] for node, n in NODES]
     return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
+
+
+def node_messages() -> Messages:
+    """All that went between two machines, whatever part of their chips took part.
+
+    Examples
+    --------
+    >>> some = node_messages()
+    >>> sorted({int(n) for n in some.chips})
+    [2, 4, 8, 16]
+    >>> bool((some.seconds > some.bound).all())
+    True
+    """
+    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in (1, 2, 4, 8)]
+    return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
 
 
 def every_other(some: Messages) -> tuple[Messages, Messages]:

@@ -29,6 +29,7 @@ from course_lib.calibrate.evidence import (
     laboratories,
     messages,
     misalignment,
+    node_messages,
     nvlink_messages,
     one_product,
     products,
@@ -55,6 +56,7 @@ __all__ = [
     "fit_and_write",
     "fit_engine",
     "fit_links",
+    "fit_nodes",
     "fit_products",
     "predict_steps",
     "product_ranges",
@@ -184,6 +186,40 @@ def fit_links(some: Messages) -> LinkConstants:
     return LinkConstants(**constants, range=_range(ratios[large]), small=_range(ratios[~large]))
 
 
+def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
+    """The latency of a call between machines, and how much longer than their ports allow it took.
+
+    The only machines measured reached a small part of their ports, and no two groups of chips the
+    same. So ports are expected to reach what links inside do, and the range reaches from there to
+    what was measured.
+
+    Examples
+    --------
+    >>> from course_lib.calibrate.evidence import node_messages
+    >>> inside = fit_links(nvlink_messages())
+    >>> fit_nodes(node_messages(), inside).range.high > 2 * inside.range.high
+    True
+    """
+    large = some.size > LARGE_MESSAGE
+
+    def times(latency: Any) -> NDArray[Any]:
+        link = msgspec.structs.replace(inside, latency=latency, hop=0.0, in_switch=None)
+        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
+
+    found = least_absolute(
+        lambda c: np.log(times(c["latency"])[~large] / some.seconds[~large]), {"latency": 5e-5}
+    )
+    ratios = some.seconds / times(found["latency"])
+    return msgspec.structs.replace(
+        inside,
+        latency=found["latency"],
+        hop=0.0,
+        in_switch=None,
+        range=Range(inside.range.low, _range(ratios[large]).high),
+        small=_range(ratios[~large]),
+    )
+
+
 def _range(ratios: NDArray[Any]) -> Range:
     low, high = np.quantile(ratios, (TENTH, 1 - TENTH))
     return Range(float(min(low, 1.0)), float(max(high, 1.0)))
@@ -234,8 +270,10 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
     constants = msgspec.structs.replace(constants, stream=constants.bandwidth)
     sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
+    nvlink = fit_links(nvlink_messages())
     links = {
-        "nvlink": fit_links(nvlink_messages()),
+        "nvlink": nvlink,
+        "nodes": fit_nodes(node_messages(), nvlink),
         "host": fit_links(every_other(messages(*PAIRED, over="host"))[0]),
     }
     one = fit_engine(

@@ -102,7 +102,11 @@ def _message(kernel: Kernel) -> tuple[Any, Any]:
 
 
 def _carrier(size: Any, chips: Any, bound: Any, chip: Accelerator, found: Calibration) -> str:
-    """Whose constants a message takes: those of the host's link where it goes no faster."""
+    """Whose constants a message takes: those between machines where one does not hold the chips,
+    and those of the host's link where it goes no faster.
+    """
+    if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
+        return "nodes"
     if size is None or chip.host is None or "host" not in found.links:
         return "nvlink"
     rate = cost("all-reduce", chips).share * np.asarray(size) / bound

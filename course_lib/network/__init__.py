@@ -26,8 +26,9 @@ from course_lib.network.collectives import (
     reduce_scatter,
     send,
 )
-from course_lib.network.costs import ALGORITHMS, Cost, between_nodes, cost
+from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
+from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, legs
 from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
 from course_lib.network.thresholds import (
     critical_contraction,
@@ -40,8 +41,10 @@ __all__ = [
     "ALGORITHMS",
     "CollectiveStep",
     "Cost",
+    "Legs",
     "Link",
     "LinkFit",
+    "Nodes",
     "Sharded",
     "all_gather",
     "all_reduce",
@@ -51,8 +54,10 @@ __all__ = [
     "cost",
     "critical_contraction",
     "data_parallel_tokens",
+    "fewest_nodes",
     "fit",
     "latency_bound_size",
+    "legs",
     "reduce_scatter",
     "send",
     "sharded_matmul",

@@ -1,9 +1,10 @@
 """How long a collective operation takes at least; `costs` counts its hops and bytes.
 
 Of each: `bytes`, `link` and `n` broadcast, `n` being chips or, for a torus of several axes, a tuple
-of their sizes; one chip is free. `link` is byte/s per direction, a `Link`, or a chip's links. Times
-are in s. An algorithm that is not the collective's, or a torus of more axes than the chip has links
-for, is a `CourseError`.
+of their sizes; one chip is free. `link` is byte/s per direction, a `Link`, a chip's links, or
+`between_nodes`. Times are in s. Where no algorithm is given, the first of `ALGORITHMS` is taken,
+and over machines the hierarchical one. An algorithm that is not the collective's, or a torus of
+more axes than the chip has links for, is a `CourseError`.
 """
 
 from typing import Any
@@ -13,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from course_lib.core.checks import CourseError, Numbers, known, plain, positive, shown, together
 from course_lib.core.links import LinkLike, as_link
-from course_lib.network.costs import ALGORITHMS, cost, rate, seconds
+from course_lib.network.costs import ALGORITHMS, cost, rate
+from course_lib.network.nodes import seconds
 
 __all__ = [
     "all_gather",
@@ -27,7 +29,7 @@ __all__ = [
 
 
 def all_gather(
-    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
     """Time in which every chip gets the shards of all the others.
 
@@ -61,7 +63,7 @@ def all_gather(
 
 
 def reduce_scatter(
-    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
     """Time in which the chips add up their arrays and each keeps one shard of the sum.
 
@@ -77,7 +79,7 @@ def reduce_scatter(
 
 
 def all_reduce(
-    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
     """Time in which every chip gets the sum of all the chips' arrays.
 
@@ -103,7 +105,7 @@ def all_reduce(
 
 
 def all_to_all(
-    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str = "ring"
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
     """Time in which every chip sends a different part of its array to every other.
 
@@ -128,7 +130,7 @@ def all_to_all(
 
 
 def send(
-    bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str = "cut-through"
+    bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str | None = None
 ) -> Numbers:
     """Time of a message from one chip to another.
 

@@ -5,7 +5,6 @@ on the busiest one.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from course_lib.core import Link
 from course_lib.core.checks import (
@@ -14,16 +13,13 @@ from course_lib.core.checks import (
     Numbers,
     flag,
     known,
-    nonnegative,
     plain,
     shown,
     together,
     whole,
 )
-from course_lib.core.links import LinkLike, as_link
-from course_lib.specs import Node
 
-__all__ = ["ALGORITHMS", "Cost", "between_nodes", "carried", "cost"]
+__all__ = ["ALGORITHMS", "Cost", "carried", "cost"]
 
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
@@ -43,48 +39,6 @@ class Cost(NamedTuple):
     hops: Any
     share: Any
     links: Any = None
-
-
-def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Link:
-    """The link that a ring over several machines runs at: their network ports side by side.
-
-    A library lays as many rings as there are ports, or adds up inside a machine first. Either way
-    the chips of a machine share the crossing, and an array leaves it by all of their ports. Inside,
-    it goes over the chips' own links; the slower of both sets the pace. What is not shared has one
-    port a chip, ``each=1``: an all-to-all, or a message between two chips.
-
-    Parameters
-    ----------
-    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
-    inside : the links between the chips of one machine.
-    each : chips of every machine that take part, all if not given; each brings its share of the
-        ports. Broadcasts.
-
-    Examples
-    --------
-    Eight ports of 400 Gb/s, and one.
-
-    >>> from course_lib import chip
-    >>> h100 = chip("h100-sxm")
-    >>> between_nodes(h100.node, h100.links["nvlink"]).total_per_direction / 1e9
-    400.0
-    >>> between_nodes(h100.node, h100.links["nvlink"], each=1).total_per_direction / 1e9
-    50.0
-    """
-    if not isinstance(node, Node):
-        raise CourseError(
-            f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
-            f"where a chip's file says nothing of one, give it a [node]"
-        )
-    taking = np.asarray(whole("each", node.chips if each is None else each))
-    if np.any(taking > node.chips):
-        raise CourseError(
-            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
-        )
-    within = np.asarray(as_link(inside, "inside").total_per_direction)
-    ports = np.asarray(node.ports.total_per_direction) * taking / node.chips
-    # One chip a machine has nobody to share with, and nothing to send inside.
-    return Link(plain(np.where(taking > 1, np.minimum(ports, within), ports)))
 
 
 def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool = False) -> Cost:
@@ -199,18 +153,3 @@ def carried(hops: Any, latency: Any, share: Any, size: Any, bandwidth: Any) -> A
     0.001014
     """
     return hops * latency + share * size / bandwidth
-
-
-def seconds(
-    collective: str, size: ArrayLike, link: LinkLike, n: Any, algorithm: str | None
-) -> Numbers:
-    """Latency of the hops plus the time of the bytes on the busiest link, s.
-
-    Examples
-    --------
-    >>> seconds("send", 1e9, 50e9, 2, None)
-    0.02
-    """
-    one, takes, moved = as_link(link), cost(collective, n, algorithm), nonnegative("bytes", size)
-    width, latency = rate(one, takes, bytes=moved), np.asarray(one.latency)
-    return plain(carried(takes.hops, latency, takes.share, np.asarray(moved), width))

@@ -8,12 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import CourseError, Numbers, nonnegative, plain, shown, together, whole
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    count,
+    flag,
+    known,
+    nonnegative,
+    plain,
+    shown,
+    together,
+    whole,
+)
 from course_lib.core.links import Link, LinkLike, as_link
-from course_lib.network.costs import Cost, carried, cost, rate
+from course_lib.network.costs import ALGORITHMS, Cost, carried, cost, rate
 from course_lib.specs import Node
 
-__all__ = ["Legs", "Nodes", "between_nodes", "legs"]
+__all__ = ["Legs", "Nodes", "between_nodes", "fewest_nodes", "legs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -91,6 +102,42 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     )
 
 
+def fewest_nodes(
+    node: Node | None, inside: LinkLike, n: ArrayLike, least: int = 1, *, name: str = "n"
+) -> Nodes:
+    """As few machines as hold n chips, each with as many of them as the others.
+
+    Parameters
+    ----------
+    node, inside : as in `between_nodes`.
+    n : chips in all. Broadcasts.
+    least : machines at least.
+    name : what the caller calls the chips, for what is refused.
+
+    Raises
+    ------
+    CourseError
+        If the chips do not spread evenly.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> fewest_nodes(h100.node, h100.links["nvlink"], 24).each
+    8.0
+    """
+    whole_node = float(between_nodes(node, inside).each)
+    chips = np.asarray(whole(name, n))
+    machines = np.maximum(np.ceil(chips / whole_node), count("least", least))
+    each = np.maximum(chips // machines, 1.0)
+    if np.any((chips % machines != 0) & (chips > 1)):
+        raise CourseError(
+            f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
+            f"take a multiple of the machines that hold them"
+        )
+    return between_nodes(node, inside, plain(each))
+
+
 class Legs(NamedTuple):
     """What a collective takes by its legs, in s: its bytes `inside` machines and `across` them, and
     the hops that it waits for one after another.
@@ -151,23 +198,23 @@ def legs(
     >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
     (3.89, 2.5)
     """
-    one, moved = as_link(link), nonnegative("bytes", bytes)
-    if isinstance(one, Nodes) and algorithm in (None, "hierarchical"):
-        return _hierarchical(collective, moved, one, n, limit)
+    one, moved, limit = as_link(link), nonnegative("bytes", bytes), flag("limit", limit)
+    if algorithm is not None:
+        known("algorithm", algorithm, _ways(collective, one), f"of {collective} over this link")
     if isinstance(one, Nodes) and algorithm != "ring":
-        raise CourseError(
-            f"algorithm must be 'hierarchical' or 'ring' over several machines "
-            f"(got {shown(algorithm)})"
-        )
-    if algorithm == "hierarchical":
-        raise CourseError(
-            "algorithm='hierarchical' needs machines for its link: "
-            "course_lib.network.between_nodes(node, inside)"
-        )
+        return _hierarchical(collective, moved, one, n, limit)
     takes = cost(collective, n, algorithm, limit=limit)
     width = rate(one, takes, bytes=moved)
     moving = carried(0, 0.0, takes.share, np.asarray(moved), width)
     return Legs(plain(moving), 0.0, _waiting(takes, one.latency))
+
+
+def _ways(collective: str, link: Link) -> tuple[str, ...]:
+    """The algorithms that can be had over a link."""
+    ways = ALGORITHMS[known("collective", collective, ALGORITHMS)]
+    if not isinstance(link, Nodes):
+        return ways
+    return ("hierarchical", *(way for way in ways if way == "ring" and collective != "all-to-all"))
 
 
 def _waiting(takes: Cost, latency: Any) -> Any:
@@ -185,8 +232,8 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
     machines = chips / each
     if not many and np.any(machines % 1):
         raise CourseError(
-            f"n must fill machines of {shown(nodes.each)} chips (got {shown(n)}): pass a multiple, "
-            f"or other chips of each machine to between_nodes"
+            f"n must fill machines of {np.max(nodes.each):g} chips (got {shown(n)}): pass a "
+            f"multiple, or other chips of each machine to between_nodes"
         )
     together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
     way = "switched" if collective == "all-to-all" else None

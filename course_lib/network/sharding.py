@@ -23,7 +23,7 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
-from course_lib.network.costs import seconds
+from course_lib.network.nodes import seconds
 
 __all__ = ["CollectiveStep", "Sharded", "sharded_matmul"]
 
@@ -85,7 +85,7 @@ def sharded_matmul(
     w_axes: Mapping[str, str] | None = None,
     gather: str = "w",
     scatter: str | None = None,
-    algorithm: str = "ring",
+    algorithm: str | None = None,
     x: str = "bf16",
     w: str = "bf16",
     out: str | None = None,
@@ -234,7 +234,7 @@ def _step(
     size: Any,
     link: LinkLike,
     mesh: Mapping[str, ArrayLike],
-    algorithm: str,
+    algorithm: str | None,
 ) -> CollectiveStep:
     return CollectiveStep(
         collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from course_lib.core.checks import Numbers, count, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import itemsize
-from course_lib.core.links import LinkLike, as_link
-from course_lib.network.costs import cost, rate
+from course_lib.core.links import LinkLike
+from course_lib.network.nodes import legs
 
 __all__ = [
     "critical_contraction",
@@ -27,7 +27,7 @@ TIE = 1 - 1e-12
 
 
 def critical_contraction(
-    peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str = "ring"
+    peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str | None = None
 ) -> Numbers:
     """The smallest contracted size D, split over n chips, whose arithmetic takes as long as adding
     up the results.
@@ -55,7 +55,12 @@ def critical_contraction(
 
 
 def data_parallel_tokens(
-    peak: ArrayLike, link: LinkLike, n: Any = inf, *, grad: str = "bf16", algorithm: str = "ring"
+    peak: ArrayLike,
+    link: LinkLike,
+    n: Any = inf,
+    *,
+    grad: str = "bf16",
+    algorithm: str | None = None,
 ) -> Numbers:
     """Batch of a chip, in tokens, from which the backward pass hides the gradients' all-reduce.
 
@@ -99,7 +104,7 @@ def tensor_parallel_width(
     *,
     matrices: int = 2,
     x: str = "bf16",
-    algorithm: str = "ring",
+    algorithm: str | None = None,
 ) -> Numbers:
     """Width F of an MLP from which its arithmetic, split over n chips, hides the all-reduce of its
     result.
@@ -138,7 +143,7 @@ def tensor_parallel_tokens(
     *,
     matrices: int = 2,
     x: str = "bf16",
-    algorithm: str = "ring",
+    algorithm: str | None = None,
 ) -> Numbers:
     """Tokens from which an MLP's arithmetic, split over n chips, hides the all-reduce of its
     result, latency included.
@@ -166,7 +171,7 @@ def tensor_parallel_tokens(
     together(D=d, F=f, peak=fast, link=per_byte)
     flops = 2 * count("matrices", matrices) * d * f
     gain = np.asarray(flops / (_all(n) * fast) - d * (per_byte * itemsize(x, "x")))
-    waiting = cost("all-reduce", n, algorithm).hops * np.asarray(as_link(link).latency)
+    waiting = np.asarray(legs("all-reduce", 1.0, link, n, algorithm).waiting)
     with np.errstate(divide="ignore", invalid="ignore"):
         tokens = np.where(gain > 0, np.ceil(waiting / gain * TIE), np.inf)
     return plain(np.maximum(tokens, 1.0))
@@ -178,13 +183,18 @@ def _all(n: Any) -> Any:
     return np.prod(np.broadcast_arrays(*sizes), axis=0)
 
 
-def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str, *, limit: bool = False) -> Any:
-    takes = cost("all-reduce", n, algorithm, limit=limit)
-    return np.asarray(takes.share) / rate(as_link(link), takes)
+def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str | None, *, limit: bool = False) -> Any:
+    return np.asarray(legs("all-reduce", 1.0, link, n, algorithm, limit=limit).moving)
 
 
 def _meanwhile(
-    peak: ArrayLike, link: LinkLike, n: Any, algorithm: str, size: float, *, limit: bool = False
+    peak: ArrayLike,
+    link: LinkLike,
+    n: Any,
+    algorithm: str | None,
+    size: float,
+    *,
+    limit: bool = False,
 ) -> Any:
     """FLOP that a chip can do while the others' share of an element of so many bytes is reduced."""
     per_byte = _seconds_per_byte(link, n, algorithm, limit=limit)

@@ -125,7 +125,10 @@ def quantized_matmul(
     >>> layer["matmul"].dtype, layer["quantize"].bytes < 0.02 * layer["matmul"].bytes
     ('fp8', True)
     """
-    return {"quantize": quantize(B, D, x=x, out=w), "matmul": matmul(B, D, F, x=w, w=w, out=x)}
+    b, d, f = wholes(B=B, D=D, F=F)
+    itemsize(x, "x")
+    itemsize(w, "w")
+    return {"quantize": quantize(b, d, x=x, out=w), "matmul": matmul(b, d, f, x=w, w=w, out=x)}
 
 
 def tiled_matmul(

@@ -269,16 +269,17 @@ def _link(chip: Accelerator, name: str, tp: int) -> Any:
     """A link by its name: one of the chip's, ``"host"``, or ``"nodes"`` for machines joined by
     their ports.
     """
-    ways, node = dict(chip.joins), chip.node
-    if node is not None and "nvlink" in ways:
-        ways["nodes"] = network.between_nodes(node, ways["nvlink"])
-    found = ways[known("link", name, ways, f"of {chip.key}")]
+    node = chip.node
+    ways = [*chip.joins, *(["nodes"] if node is not None and "nvlink" in chip.links else [])]
+    known("link", name, ways, f"of {chip.key}")
+    if name == "nodes":
+        return network.fewest_nodes(node, chip.links["nvlink"], tp, name="tp")
     if node is not None and name in chip.links and tp > node.chips:
         raise CourseError(
             f"tp must be at most the {node.chips} chips that {name} joins (got {tp}): pass "
             f"link='nodes' to cross the ports of several machines"
         )
-    return found
+    return chip.joins[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

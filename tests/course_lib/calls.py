@@ -237,6 +237,21 @@ CALLS = [
     Call(network.send, {**COLLECTIVE, "algorithm": "store-and-forward"}),
     Call(network.Link, {"per_direction": 25e9, "count": 18, "latency": 1e-6}),
     Call(network.between_nodes, {"node": H100.node, "inside": NVLINK, "each": 4}),
+    Call(
+        network.fewest_nodes,
+        {"node": H100.node, "inside": NVLINK, "n": 16, "least": 2, "name": "n"},
+    ),
+    Call(
+        network.legs,
+        {
+            "collective": "all-reduce",
+            "bytes": 1e9,
+            "link": network.between_nodes(H100.node, NVLINK),
+            "n": 16,
+            "algorithm": "hierarchical",
+            "limit": False,
+        },
+    ),
     Call(network.cost, {"collective": "all-reduce", "n": 8, "algorithm": "ring", "limit": False}),
     Call(
         network.latency_bound_size,

@@ -3,6 +3,7 @@ chips; and what all share.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -311,10 +312,9 @@ def network(*, B: int = 512) -> Explorer:
             on = links[key][1]
             form = format_of(on)
             for j, count in enumerate(at["chips"]):
-                bandwidth = _one_way(on, key.partition(".")[2], count)
-                width[i, j] = net.critical_contraction(peak_of(on), bandwidth, count)
                 for k, latency in enumerate(at["latency"]):
-                    link = Link(bandwidth, latency=latency)
+                    link = _link(on, key.partition(".")[2], count, latency)
+                    width[i, j] = net.critical_contraction(peak_of(on), link, count)
                     step = net.sharded_matmul(
                         B, D, D, on, link, {"X": count}, x=form, w=form, **halves
                     ).estimate
@@ -391,11 +391,9 @@ def _links() -> dict[str, tuple[str, Accelerator]]:
     return found
 
 
-def _one_way(on: Accelerator, name: str, count: int) -> Any:
-    """Byte/s in one direction of what joins so many chips: all links of a kind, or the ports of as
-    few nodes as there can be.
-    """
-    if name != "nodes":
-        return on.links[name].total_per_direction
-    each = max(1, min(count // 2, on.node.chips if on.node else 1))
-    return net.between_nodes(on.node, on.links["nvlink"], each).total_per_direction
+def _link(on: Accelerator, name: str, count: int, latency: float) -> Link:
+    """What joins so many chips: all links of a kind, or the ports of two nodes or more."""
+    if name == "nodes":
+        inside = replace(on.links["nvlink"], latency=latency)
+        return replace(net.fewest_nodes(on.node, inside, count, least=2), crossing=latency)
+    return Link(on.links[name].total_per_direction, latency=latency)

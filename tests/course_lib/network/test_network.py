@@ -7,6 +7,7 @@ from collections import defaultdict
 from fractions import Fraction
 from math import inf, isclose
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -389,14 +390,91 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
     nvlink = h100.links["nvlink"].total_per_direction
     link = network.between_nodes(h100.node, h100.links["nvlink"], each)
     assert link.total_per_direction == each * h100.node.ports.per_direction <= nvlink
-    ring = network.all_reduce(1e9, link, nodes * each)
+    ring = network.all_reduce(1e9, link, nodes * each, algorithm="ring")
+    takes = network.legs("all-reduce", 1e9, link, nodes * each)
     port, inside = (float(share) * 1e9 for share in by_ports(nodes, each))
+    assert takes.across == pytest.approx(port / 50e9, rel=1e-12)
+    assert takes.inside == pytest.approx(inside / nvlink, rel=1e-12)
+    assert network.all_reduce(1e9, link, nodes * each) == takes.lower == takes.moving
+    assert takes.lower <= takes.in_turn <= 2 * takes.lower
     # Adding up inside first sends no more through a port than rings through all of them; over many
     # nodes, as much.
-    assert port / 50e9 <= ring * (1 + 1e-12)
-    assert nodes < 10**6 or max(port / 50e9, inside / nvlink) == pytest.approx(ring, rel=1e-5)
+    assert takes.lower <= ring * (1 + 1e-12)
+    assert nodes < 10**6 or takes.lower == pytest.approx(ring, rel=1e-5)
     # One port for the whole array would take as many times as long as there are GPUs to share it.
     assert network.all_reduce(1e9, 50e9, nodes * each) == pytest.approx(each * ring)
+
+
+def travelled(kind, machines, each, size):
+    """Bytes through the busiest port and the busiest chip's links inside, by letting every chip
+    send every part of an array to where it belongs, level by level.
+    """
+    chips = [(m, g) for m in range(machines) for g in range(each)]
+    part = Fraction(size, len(chips))
+    port, inside = dict.fromkeys(chips, 0), dict.fromkeys(chips, 0)
+    if kind == "all-to-all":
+        for here in chips:
+            for there in chips:
+                if here != there:
+                    (port if here[0] != there[0] else inside)[here] += part
+    elif kind == "all-gather":
+        # Each first gets its counterparts' parts, then its neighbors' with all that they got.
+        for m, g in chips:
+            port[m, g] += part * (machines - 1)
+            inside[m, g] += part * machines * (each - 1)
+    return max(port.values()), max(inside.values())
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
+@pytest.mark.parametrize(("machines", "each"), [(1, 8), (2, 1), (2, 8), (3, 4), (16, 8)])
+def test_legs_count_what_travels(kind, machines, each):
+    h100 = chip("h100-sxm")
+    link = network.between_nodes(h100.node, h100.links["nvlink"], each)
+    takes = network.legs(kind, 960, link, machines * each)
+    port, inside = travelled(kind, machines, each, 960)
+    assert takes.across == pytest.approx(float(port) / 50e9)
+    assert takes.inside == pytest.approx(float(inside) / 450e9)
+    # A reduce-scatter is an all-gather run backwards, and an all-reduce one after the other.
+    if kind == "all-gather":
+        assert network.legs("reduce-scatter", 960, link, machines * each) == takes
+        both = network.legs("all-reduce", 960, link, machines * each)
+        assert both.across == pytest.approx(2 * takes.across)
+        assert both.inside == pytest.approx(2 * takes.inside)
+
+
+def test_hops_inside_and_across_wait_for_one_another():
+    h100 = chip("h100-sxm")
+    inside = Link(25e9, count=18, latency=1e-6)
+    ports = msgspec.structs.replace(h100.node, ports=Link(50e9, count=8, latency=5e-6))
+    link = network.between_nodes(ports, inside)
+    takes = network.legs("all-reduce", 0, link, 16)
+    assert takes.waiting == takes.lower == pytest.approx(2 * 7 * 1e-6 + 2 * 1 * 5e-6)
+    assert network.legs("send", 0, link, 16).waiting > 0
+    # In one machine nothing crosses.
+    one = network.legs("all-reduce", 1e6, link, 8)
+    assert one.across == 0
+    assert one.lower == pytest.approx(network.all_reduce(1e6, inside, 8))
+
+
+def test_machines_broadcast():
+    h100 = chip("h100-sxm")
+    link = network.between_nodes(h100.node, h100.links["nvlink"], each=np.array([1, 2, 8]))
+    sizes = np.array([[1e6], [1e9]])
+    times = network.all_reduce(sizes, link, 16)
+    assert times.shape == (2, 3)
+    for i, size in enumerate(sizes[:, 0]):
+        for j, each in enumerate((1, 2, 8)):
+            alone = network.between_nodes(h100.node, h100.links["nvlink"], each=each)
+            assert times[i, j] == network.all_reduce(size, alone, 16)
+
+
+def test_the_fewest_machines_that_hold_the_chips():
+    h100 = chip("h100-sxm")
+    for n, machines in ((1, 1), (8, 1), (10, 2), (16, 2), (24, 3), (64, 8)):
+        link = network.fewest_nodes(h100.node, h100.links["nvlink"], n)
+        assert link.each == n / machines
+    assert network.fewest_nodes(h100.node, h100.links["nvlink"], 8, least=2).each == 4
+    assert list(network.fewest_nodes(h100.node, 450e9, [8, 16, 12]).each) == [8, 8, 6]
 
 
 def test_the_slower_of_ports_and_links_sets_the_pace():
@@ -450,8 +528,11 @@ def test_tensor_parallelism_over_two_nodes():
     h100, llama = chip("h100-sxm"), model("llama-3-70b")
     across = network.between_nodes(h100.node, h100.links["nvlink"])
     peak = h100.peak("bf16")
-    assert network.tensor_parallel_width(peak, across, 16) == 37103
-    assert network.tensor_parallel_width(peak, across, 16, matrices=3) == 24735 < llama.ffn
+    # Inside, the sums of 14/8 of the array; a port carries an eighth of it, once over and once back.
+    assert network.tensor_parallel_width(peak, across, 16) == 30782
+    assert network.tensor_parallel_width(peak, across, 16, matrices=3) == 20521 < llama.ffn
+    rings = network.tensor_parallel_width(peak, across, 16, matrices=3, algorithm="ring")
+    assert rings == 24735
     assert network.tensor_parallel_width(peak, across, 32, matrices=3) > llama.ffn
 
 
@@ -777,6 +858,25 @@ BOTH = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
             "each must be a positive whole number",
         ),
         (lambda: network.between_nodes(chip("t4").node, 1e9), "node must be a chip's machine"),
+        (
+            lambda: network.all_reduce(1, network.between_nodes(H100.node, 1e9), 12),
+            r"n must fill machines of 8 chips \(got 12\)",
+        ),
+        (
+            lambda: network.all_reduce(1, network.between_nodes(H100.node, 1e9), (4, 4)),
+            r"n=\(4, 4\) is a torus, and machines have none",
+        ),
+        (
+            lambda: network.all_reduce(
+                1, network.between_nodes(H100.node, 1e9), 16, algorithm="tree"
+            ),
+            "unknown algorithm 'tree': choose one of hierarchical, ring",
+        ),
+        (
+            lambda: network.all_reduce(1, 1e9, 16, algorithm="hierarchical"),
+            "unknown algorithm 'hierarchical': choose one of in-switch",
+        ),
+        (lambda: network.fewest_nodes(H100.node, 1e9, 9), "n must spread evenly over machines"),
         (lambda: network.fit([1, 2], [1, 2], 2), "at least|three measurements or more"),
         (lambda: network.fit([5, 5, 5], [1, 2, 3], 2), "two sizes or more"),
         (lambda: network.fit([1, 2, 3], [1, 2, 3], 1), "n must be two or more"),
