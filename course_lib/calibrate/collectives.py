@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import Calibration
-from course_lib.calibrate.links import LARGE_MESSAGE
 from course_lib.calibrate.prediction import Prediction, constants_of
 from course_lib.core import Link
-from course_lib.core.checks import CourseError, known, nonnegative, plain, together
+from course_lib.core.checks import CourseError, flag, known, nonnegative, plain, together
 from course_lib.network.costs import ALGORITHMS
-from course_lib.network.nodes import fewest_nodes
+from course_lib.network.nodes import Nodes, fewest_nodes
 from course_lib.network.nodes import seconds as bound_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
@@ -29,7 +28,7 @@ def collective(
     chip: Accelerator | str,
     n: ArrayLike,
     *,
-    link: str = "nvlink",
+    link: str | Nodes = "nvlink",
     in_switch: bool | None = None,
     constants: Calibration | Path | str | None = None,
 ) -> Prediction:
@@ -46,7 +45,7 @@ def collective(
     chip : an accelerator or its key.
     n : chips. Broadcasts.
     link : name of the chip's links, ``"host"`` for its link to the host, or ``"nodes"`` for the
-        ports of as few machines as hold the chips.
+        ports of as few machines as hold the chips; `course_lib.network.between_nodes` for others.
     in_switch : whether the switch adds up; as the library chooses if not given.
     constants : as in `predict`.
 
@@ -69,21 +68,17 @@ def collective(
             f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
             f"takes byte/s"
         )
-    known("link", link, (*on.joins, "nodes"), f"of {on.key}")
-    one: Link = (
-        fewest_nodes(on.node, next(iter(on.joins.values())), n)
-        if link == "nodes"
-        else on.joins[link]
-    )
+    one, name = _between(on, link, n)
     found = constants_of(on, None, constants)
-    at = found.links[link if link in found.links else "nvlink"]
+    at = found.links[name if name in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
+    in_switch = None if in_switch is None else flag("in_switch", in_switch)
     if in_switch and (at.in_switch is None or kind != "all-reduce"):
         raise CourseError(
-            f"in_switch=True: no {kind} by a switch was measured over {link} of {on.key}: "
+            f"in_switch=True: no {kind} by a switch was measured over {name} of {on.key}: "
             f"leave in_switch out"
         )
-    way = "switched" if kind == "all-to-all" and link != "nodes" else None
+    way = "switched" if kind == "all-to-all" and name != "nodes" else None
     bound = np.asarray(bound_of(kind, size, one, n, way))
     together(bytes=size, bound=plain(bound))
     ring = at.seconds(kind, bound, n, way, in_switch=False)
@@ -93,9 +88,8 @@ def collective(
         bound = np.where(expected < ring, np.minimum(bound, by_switch), bound)
     expected = np.where(bound > 0, expected, 0.0)
     widen = math.hypot(found.widen, 0.0 if kind in RINGS else found.chips)
-    ends = [which.factors(widen) for which in (at.small, at.range)]
-    large = np.asarray(size) > LARGE_MESSAGE
-    low, high = (np.where(large, ends[1][i], ends[0][i]) * expected for i in (0, 1))
+    least, most = at.factors(size, widen)
+    low, high = least * expected, most * expected
     return Prediction(
         expected=plain(expected),
         low=plain(np.clip(low, np.minimum(bound, expected), expected)),
@@ -103,3 +97,13 @@ def collective(
         source=found.source,
         lender=found.lender,
     )
+
+
+def _between(chip: Accelerator, link: str | Nodes, n: ArrayLike) -> tuple[Link, str]:
+    """What joins the chips, and the name of its constants."""
+    if isinstance(link, Nodes):
+        return link, "nodes"
+    name = known("link", link, (*chip.joins, "nodes"), f"of {chip.key}")
+    if name == "nodes":
+        return fewest_nodes(chip.node, next(iter(chip.joins.values())), n), name
+    return chip.joins[name], name

@@ -26,6 +26,7 @@ __all__ = [
     "NODES",
     "NORMAL",
     "PAIRED",
+    "PER_MACHINE",
     "REFERENCE",
     "SEED",
     "MeasuredStep",
@@ -59,6 +60,10 @@ NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvli
 
 PAIRED = ("a100_pairwise_nvlink", 4, 4)
 """Where all-reduces crossed the PCIe links between two bridged pairs."""
+
+
+PER_MACHINE = (1, 2, 4, 8)
+"""Chips of each of two machines between which all-reduces were measured."""
 
 
 NORMAL = 1.2816
@@ -208,7 +213,7 @@ def node_messages() -> Messages:
     >>> bool((some.seconds > some.bound).all())
     True
     """
-    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in (1, 2, 4, 8)]
+    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in PER_MACHINE]
     return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
 
 

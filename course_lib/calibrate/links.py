@@ -113,5 +113,21 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             return switched
         return np.where(np.asarray(chips) >= way.chips, np.minimum(ring, switched), ring)
 
+    def factors(self, bytes: ArrayLike, widen: float = 0.0) -> tuple[Any, Any]:
+        """The range of messages of so many bytes, as factors on the expected time.
+
+        Examples
+        --------
+        >>> sure, wide = Range(1.0, 1.0), Range(0.5, 4.0)
+        >>> link = LinkConstants(latency=1e-6, hop=0.0, bandwidth=1.0, range=sure, small=wide)
+        >>> low, high = link.factors([1e3, 1e9])
+        >>> low.tolist(), high.tolist()
+        ([0.5, 1.0], [4.0, 1.0])
+        """
+        small, large = self.small.factors(widen), self.range.factors(widen)
+        is_large = np.asarray(nonnegative("bytes", bytes)) > LARGE_MESSAGE
+        low, high = (np.where(is_large, large[end], small[end]) for end in (0, 1))
+        return low, high
+
     def _carried(self, bytes_take: Any, hops: Any) -> Any:
         return (np.sqrt(self.latency + self.hop * np.asarray(hops)) + np.sqrt(bytes_take)) ** 2

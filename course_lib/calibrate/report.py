@@ -17,6 +17,7 @@ from course_lib.calibrate.evidence import (
     MODEL,
     NODES,
     PAIRED,
+    PER_MACHINE,
     REFERENCE,
     MeasuredStep,
     Messages,
@@ -34,6 +35,7 @@ from course_lib.calibrate.prediction import coverage, mean_error, predict
 from course_lib.core import Estimate, roofline
 from course_lib.measured import published
 from course_lib.measured.published import CHIPS, table
+from course_lib.network import between_nodes
 from course_lib.network.costs import cost
 from course_lib.specs import Accelerator, chip
 
@@ -366,6 +368,7 @@ def _message_lines() -> list[Result]:
         ),
         *_switch_lines(),
         *_host_lines(),
+        *_node_lines(),
     ]
 
 
@@ -397,6 +400,31 @@ def _host_lines() -> list[Result]:
     likely = collective("all-reduce", unseen.size[large], REFERENCE, PAIRED[1], link="host")
     what = "all-reduce across PCIe above 1 MiB"
     return [_error("all-reduce-host", what, np.asarray(likely.expected), unseen.seconds[large])]
+
+
+def _node_lines() -> list[Result]:
+    """All-reduces between two machines, to the smaller of which the latency was fitted, and to all
+    of which the range was.
+    """
+    on, expected, seconds, inside = chip(REFERENCE), [], [], []
+    for each in PER_MACHINE:
+        some = messages(NODES[0][0], 2 * each, each, over="nodes")
+        large = some.size > LARGE_MESSAGE
+        link = between_nodes(on.node, on.links["nvlink"], each)
+        likely = collective("all-reduce", some.size[large], on, 2 * each, link=link)
+        expected += list(np.asarray(likely.expected))
+        seconds += list(some.seconds[large])
+        inside.append(coverage(likely, some.seconds[large]))
+    what = "all-reduce between two machines above 1 MiB, range fitted"
+    return [
+        _error("all-reduce-nodes", what, expected, seconds),
+        Result(
+            key="all-reduce-nodes-range",
+            what="of these within the 80 % range",
+            points=len(seconds),
+            value=float(np.mean(inside)),
+        ),
+    ]
 
 
 def as_text(results: Iterable[Result] | None = None) -> str:

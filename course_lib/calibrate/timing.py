@@ -46,7 +46,7 @@ def sums(
     high: Any = 0.0
     for kernel in every:
         time = _with_gap(kernel, chip, found, apart)
-        least, most = found.ranges["step"].factors(found.widen) if step else _range(kernel, found)
+        least, most = _range(kernel, chip, found, step)
         expected, low, high = expected + time, low + time * least, high + time * most
     return expected, low, high
 
@@ -87,8 +87,8 @@ def _seconds(kernel: Kernel, chip: Accelerator, found: Calibration) -> Any:
     alone = seconds(kernel, chip, found.constants, found.engine.unpack)
     if not np.any(network > 0):
         return alone
-    bound, (size, chips) = network / kernel.count, _message(kernel)
-    link = found.links[_carrier(size, chips, bound, chip, found)]
+    bound, (_, chips) = network / kernel.count, _message(kernel)
+    link = found.links[_carrier(kernel, chip, found)]
     carried = kernel.count * link.seconds("all-reduce", bound, chips)
     return np.where(network > 0, np.maximum(alone, carried), alone)
 
@@ -101,22 +101,29 @@ def _message(kernel: Kernel) -> tuple[Any, Any]:
     return work.shape
 
 
-def _carrier(size: Any, chips: Any, bound: Any, chip: Accelerator, found: Calibration) -> str:
+def _carrier(kernel: Kernel, chip: Accelerator, found: Calibration) -> str:
     """Whose constants a message takes: those between machines where one does not hold the chips,
     and those of the host's link where it goes no faster.
     """
+    size, chips = _message(kernel)
     if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
         return "nodes"
     if size is None or chip.host is None or "host" not in found.links:
         return "nvlink"
-    rate = cost("all-reduce", chips).share * np.asarray(size) / bound
+    taken = np.asarray(kernel.bound.t_network) / kernel.count
+    rate = cost("all-reduce", chips).share * np.asarray(size) / taken
     return "host" if np.all(rate <= 1.001 * chip.host.total_per_direction) else "nvlink"
 
 
-def _range(kernel: Kernel, found: Calibration) -> tuple[Any, Any]:
-    """What one measurement in ten falls below, and above, of the expected time: by the side of the
-    ridge.
+def _range(kernel: Kernel, chip: Accelerator, found: Calibration, step: bool) -> tuple[Any, Any]:
+    """What one measurement in ten falls below, and above, of the expected time: of a step's kernel,
+    of a message between machines, which no step had, and of a product by the side of the ridge.
     """
+    size = _message(kernel)[0]
+    if size is not None and _carrier(kernel, chip, found) == "nodes":
+        return found.links["nodes"].factors(size, found.widen)
+    if step:
+        return found.ranges["step"].factors(found.widen)
     if product(kernel.work) is None:
         return found.ranges["memory"].factors(found.widen)
     ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)

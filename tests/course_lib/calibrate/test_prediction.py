@@ -22,6 +22,7 @@ from course_lib import (
     chip,
     chips,
     llm,
+    network,
     ops,
     roofline,
     total,
@@ -526,8 +527,41 @@ def test_tensor_parallelism_beyond_a_node_needs_its_ports():
     across = llm.decode("llama-3-70b", "h100-sxm", 64, 1024, tp=16, link="nodes")
     within = llm.decode("llama-3-70b", "h100-sxm", 64, 1024, tp=8, link="nvlink")
     shared = across.parts["all_reduce"], within.parts["all_reduce"]
-    # Eight ports of 50 GB/s instead of 450 GB/s, and fifteen sixteenths instead of seven eighths.
-    assert shared[0].t_network / shared[1].t_network == pytest.approx(450 / 400 * 15 / 14)
+    # Each port sends half of its eighth twice, in less time than NVLink takes for its part.
+    assert shared[0].t_network == pytest.approx(shared[1].t_network)
+    eight = llm.decode("llama-3-70b", "h100-sxm", 64, 1024, tp=64, link="nodes")
+    ratio = eight.parts["all_reduce"].t_network / shared[1].t_network
+    assert ratio == pytest.approx(450 / 400)  # of eight machines it sends seven eighths
+
+
+def test_a_step_across_machines_waits_for_calls_and_is_in_more_doubt():
+    across, within = (
+        calibrate.predict(
+            llm.decode("llama-3-70b", "h100-sxm", 1, 1024, tp=tp, link=link), "h100-sxm"
+        )
+        for tp, link in ((16, "nodes"), (8, "nvlink"))
+    )
+    call = calibrate.calibration("h100-sxm", "bf16").links["nodes"].latency
+    assert across.expected > 2 * 80 * call
+    assert across.high / across.expected > within.high / within.expected
+
+
+def test_collectives_between_machines():
+    h100 = chip("h100-sxm")
+    for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+        inside = calibrate.collective(kind, 1e9, h100, 8, link="nodes")
+        across = calibrate.collective(kind, 1e9, h100, 16, link="nodes")
+        least = network.legs(
+            kind, 1e9, network.between_nodes(h100.node, h100.links["nvlink"]), 16
+        ).lower
+        assert least <= across.low < across.expected < across.high
+        assert across.expected > inside.expected or kind != "all-to-all"
+    # The machines that were measured reached a small part of their ports: the range says so.
+    large = calibrate.collective("all-reduce", 1e9, A100, 16, link="nodes")
+    assert large.high > 5 * large.expected
+    one_each = network.between_nodes(A100.node, A100.links["nvlink"], each=1)
+    alone = calibrate.collective("all-reduce", 1e9, A100, 16, link=one_each)
+    assert alone.expected > 5 * large.expected
 
 
 def test_predictions_broadcast():
