@@ -28,6 +28,18 @@ def _tokens(chip: Accelerator, link: float) -> Any:
     return network.data_parallel_tokens(chip.peak("bf16"), link)
 
 
+def _legs(chip: Accelerator, message: float, nodes: int) -> network.Legs:
+    between = network.between_nodes(chip.node, chip.links["nvlink"])
+    return network.legs("all-reduce", message, between, int(nodes * between.each))
+
+
+def _one_ring(chip: Accelerator, message: float, nodes: int) -> Any:
+    """Through all chips and one port of each node."""
+    assert chip.node is not None
+    port = chip.node.ports.per_direction
+    return network.all_reduce(message, port, nodes * chip.node.chips)
+
+
 def _latency_size(chip: Accelerator, n: int, latency: float, count: int | None = None) -> Any:
     link = chip.links["nvlink"]
     wires = network.Link(link.per_direction, count or link.count, latency)
@@ -128,6 +140,34 @@ EXERCISES = (
             "peak": (chip.peak("bf16"), "FLOP/s", 4),
             "port": (gigabits * 1e9 / 8, "B/s"),
             "link": (ports * gigabits * 1e9 / 8, "B/s"),
+        },
+    ),
+    Exercise(
+        "network-nodes",
+        CHAPTER,
+        "s",
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "b200-sxm"),
+            "nodes": (16, 2, 4),
+            "message": (4e9, 1e9, 16e9),
+        },
+        answer=lambda chip, message, nodes: _legs(chip, message, nodes).lower,
+        misconceptions={
+            "legs-in-turn": lambda chip, message, nodes: _legs(chip, message, nodes).in_turn,
+            "shorter-leg": lambda chip, message, nodes: min(_legs(chip, message, nodes)[:2]),
+            "one-port": _one_ring,
+            "one-half": lambda chip, message, nodes: _legs(chip, message, nodes).lower / 2,
+            "bidirectional": lambda chip, message, nodes: _legs(chip, message, nodes).lower / 2,
+            "power-of-ten": lambda chip, message, nodes: 1e-3 * _legs(chip, message, nodes).lower,
+        },
+        units={"message": "B"},
+        facts=lambda chip, message, nodes: {
+            "each": (chip.node.chips, ""),
+            "nvlink": (_all_links(chip), "B/s"),
+            "gigabits": (chip.node.ports.per_direction * 8e-9, ""),
+            "port": (chip.node.ports.per_direction, "B/s"),
+            "inside": (_legs(chip, message, nodes).inside, "s"),
+            "across": (_legs(chip, message, nodes).across, "s"),
         },
     ),
     Exercise(

@@ -183,6 +183,7 @@ def test_translations_differ_from_the_english():
         ("network-two-chips", 7880),
         ("network-tokens-nvlink", 2199),
         ("network-tokens-ethernet", 2474),
+        ("network-nodes", 2 * 15 / 16 * 4e9 / 400e9),
         ("network-in-switch", 1.75),
         ("network-latency", 3.6e6),
         ("int8-p1", 240),
