@@ -4,11 +4,13 @@ complete.
 
 import os
 import random
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from course_lib import CourseError, chip, critical_batch, explore, llm, n, network, ops, roofline, t
 from course_lib.book.explore.grid import NONE
@@ -139,21 +141,19 @@ def test_network_is_the_sharded_product():
         found, (key, _, name) = quantities(one, chosen), chosen["link"].partition(".")
         on = chip(key)
         B, D, count = chosen["B"], chosen["D"], chosen["chips"]
-        # Two nodes of one, two or four GPUs with a port each, then nodes of eight.
-        width = (
-            {2: 50e9, 4: 100e9, 8: 200e9}.get(count, 400e9)
-            if name == "nodes"
-            else on.links[name].total_per_direction
-        )
+        link = Link(on.links["nvlink" if name == "nodes" else name].total_per_direction)
+        link = replace(link, latency=chosen["latency"])
+        if name == "nodes":
+            # Two nodes of one, two, four or eight GPUs with a port each, then more nodes of eight.
+            node = structs.replace(on.node, ports=replace(on.node.ports, latency=link.latency))
+            link = network.between_nodes(node, link, min(count // 2, 8))
         assert found.math == pytest.approx(
             2 * B * D * D / count / on.peak("bf16" if "matrix.bf16" in on.peaks else "fp16")
         )
         assert found.memory == pytest.approx(
             2 * (B * D / count + D / count * D + B * D) / on.bandwidth
         )
-        assert found.comms == pytest.approx(
-            network.all_reduce(2 * B * D, Link(width, latency=chosen["latency"]), count)
-        )
+        assert found.comms == pytest.approx(network.all_reduce(2 * B * D, link, count))
         longest = max(
             ("compute-bound", found.math),
             ("memory-bound", found.memory),

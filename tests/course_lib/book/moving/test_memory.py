@@ -46,7 +46,7 @@ def test_no_square_hides_what_stands_beside_the_frame():
 
 def test_a_chip_without_published_ports_is_refused():
     with pytest.raises(CourseError, match="ports"):
-        moving.hierarchy([chip("a100-sxm-80")])
+        moving.hierarchy([chip("l40s")])
 
 
 CASES = [
