@@ -165,7 +165,14 @@ def test_reference_passes_every_criterion():
     assert [verdict.criterion for verdict in verdicts] == CRITERIA
 
 
-@pytest.mark.parametrize("name", PLANTED)
+# Every other mistake is left to make exhaustive: each is graded in a process of its own.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if at % 2 else [])
+        for at, name in enumerate(PLANTED)
+    ],
+)
 def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path):
     edits, criterion, said = PLANTED[name]
     file = tmp_path / "planted.py"
