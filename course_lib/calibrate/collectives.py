@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import Calibration
 from course_lib.calibrate.prediction import Prediction, constants_of
-from course_lib.core import Link
 from course_lib.core.checks import CourseError, flag, known, nonnegative, plain, together
 from course_lib.network.costs import ALGORITHMS
-from course_lib.network.nodes import Nodes, fewest_nodes
+from course_lib.network.nodes import Nodes, joining
 from course_lib.network.nodes import seconds as bound_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
@@ -68,7 +67,8 @@ def collective(
             f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
             f"takes byte/s"
         )
-    one, name = _between(on, link, n)
+    one = link if isinstance(link, Nodes) else joining(on, link, n)
+    name = "nodes" if isinstance(one, Nodes) else link
     found = constants_of(on, None, constants)
     at = found.links[name if name in found.links else "nvlink"]
     size = nonnegative("bytes", bytes)
@@ -97,13 +97,3 @@ def collective(
         source=found.source,
         lender=found.lender,
     )
-
-
-def _between(chip: Accelerator, link: str | Nodes, n: ArrayLike) -> tuple[Link, str]:
-    """What joins the chips, and the name of its constants."""
-    if isinstance(link, Nodes):
-        return link, "nodes"
-    name = known("link", link, (*chip.joins, "nodes"), f"of {chip.key}")
-    if name == "nodes":
-        return fewest_nodes(chip.node, next(iter(chip.joins.values())), n), name
-    return chip.joins[name], name

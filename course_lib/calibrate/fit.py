@@ -201,9 +201,10 @@ def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
     True
     """
     large = some.size > LARGE_MESSAGE
+    between = msgspec.structs.replace(inside, hop=0.0, in_switch=None)
 
     def times(latency: Any) -> NDArray[Any]:
-        link = msgspec.structs.replace(inside, latency=latency, hop=0.0, in_switch=None)
+        link = msgspec.structs.replace(between, latency=latency)
         return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
 
     found = least_absolute(
@@ -211,10 +212,8 @@ def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
     )
     ratios = some.seconds / times(found["latency"])
     return msgspec.structs.replace(
-        inside,
+        between,
         latency=found["latency"],
-        hop=0.0,
-        in_switch=None,
         range=Range(inside.range.low, _range(ratios[large]).high),
         small=_range(ratios[~large]),
     )

@@ -28,7 +28,7 @@ from course_lib.network.collectives import (
 )
 from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
-from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, legs
+from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, joining, legs
 from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
 from course_lib.network.thresholds import (
     critical_contraction,
@@ -56,6 +56,7 @@ __all__ = [
     "data_parallel_tokens",
     "fewest_nodes",
     "fit",
+    "joining",
     "latency_bound_size",
     "legs",
     "reduce_scatter",

@@ -22,9 +22,9 @@ from course_lib.core.checks import (
 )
 from course_lib.core.links import Link, LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, Cost, carried, cost, rate
-from course_lib.specs import Node
+from course_lib.specs import Accelerator, Node
 
-__all__ = ["Legs", "Nodes", "between_nodes", "fewest_nodes", "legs"]
+__all__ = ["Legs", "Nodes", "between_nodes", "fewest_nodes", "joining", "legs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -136,6 +136,40 @@ def fewest_nodes(
             f"take a multiple of the machines that hold them"
         )
     return between_nodes(node, inside, plain(each))
+
+
+def joining(chip: Accelerator, link: str, n: ArrayLike, *, name: str = "n") -> Link:
+    """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
+    as hold them.
+
+    Parameters
+    ----------
+    chip : an accelerator.
+    link : ``"nvlink"``, ``"host"``, ``"nodes"``.
+    n, name : as in `fewest_nodes`.
+
+    Raises
+    ------
+    CourseError
+        If the chip has no such link, or its machine does not hold so many.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> joining(chip("h100-sxm"), "nodes", 16).total_per_direction / 1e9
+    400.0
+    """
+    node = chip.node
+    ways = (*chip.joins, *(("nodes",) if node is not None and chip.links else ()))
+    known("link", link, ways, f"of {chip.key}")
+    if link == "nodes":
+        return fewest_nodes(node, next(iter(chip.links.values())), n, name=name)
+    if node is not None and link in chip.links and np.any(np.asarray(whole(name, n)) > node.chips):
+        raise CourseError(
+            f"{name} must be at most the {node.chips} chips that {link} joins (got {shown(n)}): "
+            f"pass link='nodes' to cross the ports of several machines"
+        )
+    return chip.joins[link]
 
 
 class Legs(NamedTuple):

@@ -19,7 +19,6 @@ from course_lib.core.checks import (
     CourseError,
     Numbers,
     count,
-    known,
     nonnegative,
     plain,
     positive,
@@ -257,29 +256,12 @@ def _all_reduce(
             f"link must be given for tp {tp}: byte/s in one direction, or a link of "
             f"{chip.key} by its name"
         )
-    joins = _link(chip, link, tp) if isinstance(link, str) else link
+    joins = network.joining(chip, link, tp, name="tp") if isinstance(link, str) else link
     shared = ops.elementwise((tokens, model.width), flops=1, dtype=fm.x)
     seconds = network.all_reduce(shared.bytes / 2, joins, tp)
     shared = replace(shared, kind="collective", shape=(shared.bytes / 2, tp))
     times = 2 * model.layers
     return bounded(times * shared, chip, comms=times * seconds)
-
-
-def _link(chip: Accelerator, name: str, tp: int) -> Any:
-    """A link by its name: one of the chip's, ``"host"``, or ``"nodes"`` for machines joined by
-    their ports.
-    """
-    node = chip.node
-    ways = [*chip.joins, *(["nodes"] if node is not None and "nvlink" in chip.links else [])]
-    known("link", name, ways, f"of {chip.key}")
-    if name == "nodes":
-        return network.fewest_nodes(node, chip.links["nvlink"], tp, name="tp")
-    if node is not None and name in chip.links and tp > node.chips:
-        raise CourseError(
-            f"tp must be at most the {node.chips} chips that {name} joins (got {tp}): pass "
-            f"link='nodes' to cross the ports of several machines"
-        )
-    return chip.joins[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

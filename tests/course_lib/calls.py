@@ -241,6 +241,7 @@ CALLS = [
         network.fewest_nodes,
         {"node": H100.node, "inside": NVLINK, "n": 16, "least": 2, "name": "n"},
     ),
+    Call(network.joining, {"chip": H100, "link": "nodes", "n": 16, "name": "n"}),
     Call(
         network.legs,
         {

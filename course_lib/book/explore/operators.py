@@ -311,10 +311,12 @@ def network(*, B: int = 512) -> Explorer:
         for i, key in enumerate(at["link"]):
             on = links[key][1]
             form = format_of(on)
+            name = key.partition(".")[2]
             for j, count in enumerate(at["chips"]):
+                without = _link(on, name, count, 0.0)
+                width[i, j] = net.critical_contraction(peak_of(on), without, count)
                 for k, latency in enumerate(at["latency"]):
-                    link = _link(on, key.partition(".")[2], count, latency)
-                    width[i, j] = net.critical_contraction(peak_of(on), link, count)
+                    link = _link(on, name, count, latency)
                     step = net.sharded_matmul(
                         B, D, D, on, link, {"X": count}, x=form, w=form, **halves
                     ).estimate

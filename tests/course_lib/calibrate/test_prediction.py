@@ -670,6 +670,10 @@ def test_coverage_and_error_are_counted_right():
             "nowhere.toml",
         ),
         (lambda: calibrate.collective("all-reduce", 1.0, A100, 8, link="ici"), "unknown link"),
+        (
+            lambda: calibrate.collective("all-reduce", 1.0, A100, 16),
+            "n must be at most the 8 chips",
+        ),
         (lambda: calibrate.collective("all-sum", 1.0, A100, 8), "unknown kind 'all-sum'"),
         (
             lambda: calibrate.collective("all-reduce", 1.0, A100, 8, in_switch=True),
