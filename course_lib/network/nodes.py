@@ -23,6 +23,7 @@ from course_lib.core.checks import (
 from course_lib.core.links import Link, LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, Cost, carried, cost, rate
 from course_lib.specs import Accelerator, Node
+from course_lib.specs.catalog import accelerator
 
 __all__ = ["Legs", "Nodes", "between_nodes", "fewest_nodes", "joining", "legs"]
 
@@ -138,13 +139,13 @@ def fewest_nodes(
     return between_nodes(node, inside, plain(each))
 
 
-def joining(chip: Accelerator, link: str, n: ArrayLike, *, name: str = "n") -> Link:
+def joining(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
     """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
     as hold them.
 
     Parameters
     ----------
-    chip : an accelerator.
+    chip : an accelerator or its key.
     link : ``"nvlink"``, ``"host"``, ``"nodes"``.
     n, name : as in `fewest_nodes`.
 
@@ -155,21 +156,21 @@ def joining(chip: Accelerator, link: str, n: ArrayLike, *, name: str = "n") -> L
 
     Examples
     --------
-    >>> from course_lib import chip
-    >>> joining(chip("h100-sxm"), "nodes", 16).total_per_direction / 1e9
+    >>> joining("h100-sxm", "nodes", 16).total_per_direction / 1e9
     400.0
     """
-    node = chip.node
-    ways = (*chip.joins, *(("nodes",) if node is not None and chip.links else ()))
-    known("link", link, ways, f"of {chip.key}")
+    on = accelerator(chip)
+    node = on.node
+    ways = (*on.joins, *(("nodes",) if node is not None and on.links else ()))
+    known("link", link, ways, f"of {on.key}")
     if link == "nodes":
-        return fewest_nodes(node, next(iter(chip.links.values())), n, name=name)
-    if node is not None and link in chip.links and np.any(np.asarray(whole(name, n)) > node.chips):
+        return fewest_nodes(node, next(iter(on.links.values())), n, name=name)
+    if node is not None and link in on.links and np.any(np.asarray(whole(name, n)) > node.chips):
         raise CourseError(
             f"{name} must be at most the {node.chips} chips that {link} joins (got {shown(n)}): "
             f"pass link='nodes' to cross the ports of several machines"
         )
-    return chip.joins[link]
+    return on.joins[link]
 
 
 class Legs(NamedTuple):
