@@ -45,7 +45,7 @@ calibrate: $(VENV)/press
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test
-	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra test \
+	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra test \
 	  --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file constraints.txt
 
 $(VENV)/bin/uv:
@@ -63,11 +63,11 @@ $(VENV)/press: $(VENV)/bin/uv pyproject.toml constraints.txt
 # torch by pip, which takes a build for the CPU where its index has one; uv would take the one for CUDA.
 $(VENV)/labs: $(VENV)/press
 	$(RUN)/python -m pip install -q -c constraints.txt '$(shell grep -o 'torch>=[^"]*' pyproject.toml)'
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding]'
 	@touch $@
 
 $(VENV)/test: $(VENV)/labs
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,test]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,test]'
 	@touch $@
 
 clean:
