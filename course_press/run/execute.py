@@ -151,7 +151,7 @@ def environment(root: Path) -> str:
         path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ):
         digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
-    digest.update("\n".join(sorted(f"{d.name}=={d.version}" for d in distributions())).encode())
+    digest.update("\n".join(sorted({f"{d.name}=={d.version}" for d in distributions()})).encode())
     printers = sorted(Path(__file__).parents[1].glob("outputs/*.py"))
     for module in (Path(__file__), Path(kernels.__file__), *printers):
         digest.update(module.read_bytes())
