@@ -11,6 +11,7 @@ import msgspec
 from course_lib.core import Link, Unit, ridge
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.core.dtypes import BITS
+from course_lib.specs.parts import PARTS
 from course_lib.specs.plausible import check_figures
 from course_lib.specs.provenance import (
     UNITS,
@@ -64,6 +65,7 @@ _QUANTITIES = {
     "latency": "s",
     "matrix": "FLOP/s",
     "vector": "FLOP/s",
+    **{name: unit for name, (unit, _, _) in PARTS.items()},
 }
 
 
@@ -121,6 +123,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     shared_memory: Figure | None = None
     block_memory: Figure | None = None
     latency: Figure | None = None
+    parts: dict[str, Figure] = {}
     peaks: dict[Unit, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
@@ -156,6 +159,7 @@ class Accelerator:
     shared_memory, block_memory : byte of a multiprocessor's shared memory, and of it what one block
         may use; `None` if not looked up.
     latency : s from a load's start until main memory has answered; `None` if not looked up.
+    parts : what it is made of, SI, by the names of `PARTS`: those that were looked up.
     links : links to other chips by name.
     host : the link to the host, or `None`.
     joins : `links`, and the `host` under this name: what can join several chips.
@@ -177,6 +181,9 @@ class Accelerator:
         self.name, self.short, self.device_names = file.name, file.short, file.device_names
         self.vendor, self.year = file.vendor, file.year
         figures: dict[str, Figure | None] = {name: getattr(file, name) for name in _PLAIN}
+        for name in file.parts:
+            known("part", name, PARTS)
+        figures |= file.parts
         peaks = {
             f"{unit}.{dtype}": peak
             for unit, rates in file.peaks.items()
@@ -220,6 +227,9 @@ class Accelerator:
             self.block_memory,
             self.latency,
         ) = (figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:]))
+        self.parts: Mapping[str, float] = MappingProxyType(
+            {name: part.si for name, part in file.parts.items()}
+        )
         self.peaks: Mapping[str, float] = MappingProxyType(
             {name: self.figures[name].si for name in peaks}
         )
