@@ -11,6 +11,7 @@ from course_lib.specs.configurations import (
     Transformer,
     cited_by,
 )
+from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import (
     DATA,
     UNITS,
@@ -31,6 +32,7 @@ __all__ = [
     "DATA",
     "FOLDER",
     "MACS_ARE",
+    "PARTS",
     "UNITS",
     "Accelerator",
     "Classic",

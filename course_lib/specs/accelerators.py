@@ -11,6 +11,7 @@ import msgspec
 from course_lib.core import Link, Unit, ridge
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.core.dtypes import BITS
+from course_lib.specs.parts import PARTS
 from course_lib.specs.plausible import check_figures
 from course_lib.specs.provenance import (
     UNITS,
@@ -38,6 +39,12 @@ _PLAIN = (
     "lanes",
     "integer_lanes",
     "special",
+    "warps",
+    "blocks",
+    "registers",
+    "shared_memory",
+    "block_memory",
+    "latency",
 )
 _QUANTITIES = {
     "memory": "B",
@@ -50,8 +57,15 @@ _QUANTITIES = {
     "lanes": "1",
     "integer_lanes": "1",
     "special": "1",
+    "warps": "1",
+    "blocks": "1",
+    "registers": "1",
+    "shared_memory": "B",
+    "block_memory": "B",
+    "latency": "s",
     "matrix": "FLOP/s",
     "vector": "FLOP/s",
+    **{name: unit for name, (unit, _, _) in PARTS.items()},
 }
 
 
@@ -103,6 +117,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     lanes: Figure | None = None
     integer_lanes: Figure | None = None
     special: Figure | None = None
+    warps: Figure | None = None
+    blocks: Figure | None = None
+    registers: Figure | None = None
+    shared_memory: Figure | None = None
+    block_memory: Figure | None = None
+    latency: Figure | None = None
+    parts: dict[str, Figure] = {}
     peaks: dict[Unit, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
@@ -133,6 +154,12 @@ class Accelerator:
         in a clock; `None` if not looked up.
     special : special functions, exponentials say, that one multiprocessor does in a clock; `None`
         if unpublished.
+    warps, blocks : how many of them one multiprocessor keeps at once; `None` if not looked up.
+    registers : 32-bit registers of one multiprocessor; `None` if not looked up.
+    shared_memory, block_memory : byte of a multiprocessor's shared memory, and of it what one block
+        may use; `None` if not looked up.
+    latency : s from a load's start until main memory has answered; `None` if not looked up.
+    parts : what it is made of, SI, by the names of `PARTS`: those that were looked up.
     links : links to other chips by name.
     host : the link to the host, or `None`.
     joins : `links`, and the `host` under this name: what can join several chips.
@@ -154,6 +181,9 @@ class Accelerator:
         self.name, self.short, self.device_names = file.name, file.short, file.device_names
         self.vendor, self.year = file.vendor, file.year
         figures: dict[str, Figure | None] = {name: getattr(file, name) for name in _PLAIN}
+        for name in file.parts:
+            known("part", name, PARTS)
+        figures |= file.parts
         peaks = {
             f"{unit}.{dtype}": peak
             for unit, rates in file.peaks.items()
@@ -190,7 +220,16 @@ class Accelerator:
             self.lanes,
             self.integer_lanes,
             self.special,
+            self.warps,
+            self.blocks,
+            self.registers,
+            self.shared_memory,
+            self.block_memory,
+            self.latency,
         ) = (figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:]))
+        self.parts: Mapping[str, float] = MappingProxyType(
+            {name: part.si for name, part in file.parts.items()}
+        )
         self.peaks: Mapping[str, float] = MappingProxyType(
             {name: self.figures[name].si for name in peaks}
         )

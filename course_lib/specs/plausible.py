@@ -3,10 +3,13 @@ a number like any other.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 from course_lib.core.checks import CourseError
 from course_lib.core.dtypes import BITS
+from course_lib.specs.parts import BUILT, PARTS
 from course_lib.specs.provenance import UNITS, Figure
 
 APART = 100
@@ -25,7 +28,14 @@ RANGES = {
     "lanes": (1, 1e5),
     "integer_lanes": (1, 1e5),
     "special": (1, 1e4),
+    "warps": (1, 1e4),
+    "blocks": (1, 1e4),
+    "registers": (32, 1e8),
+    "shared_memory": (1e3, 1e9),
+    "block_memory": (1e3, 1e9),
+    "latency": (1e-9, 1e-4),
     "link": (1.5e8, 1e14),
+    **{name: (low, high) for name, (_, low, high) in PARTS.items()},
 }
 """What each figure of any chip lies between, SI: from a single-board computer to a whole wafer."""
 SPARSE = 10
@@ -102,6 +112,16 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     yield from ratio("bandwidth", "power", 0, 2e12, "a watt would move, in B/s,")
     yield from ratio("scratchpad", "memory", 0, 1, "of the memory it would be")
     yield from ratio("llc", "memory", 0, 1, "of the memory it would be")
+    yield from ratio("block_memory", "shared_memory", 0, 1, "of the shared memory it would be")
+    # A warp holds one register for each of its threads at the very least.
+    yield from ratio("registers", "warps", 32, 1e6, "registers of a warp would be")
+    yield from ratio("blocks", "warps", 0, 1, "blocks for each warp would be")
+    yield from ratio("shared_memory", "l1", 0, 1, "of the L1 it would be")
+    yield from ratio("l1", "registers", 0.1, 100, "bytes for each register would be")
+    yield from ratio("cache_reads", "bandwidth", 1, 1e3, "of main memory's bandwidth it would be")
+    for near, far in pairwise(("shared_latency", "l1_latency", "cache_latency", "memory_latency")):
+        yield from ratio(near, far, 0.01, 1, "of the farther one it would be")
+    yield from _built(si)
     for name in peaks:
         unit, dtype = name.partition("/")[0].split(".")
         least = 0.3 if dtype == "fp32" else 0.0
@@ -117,6 +137,18 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     for name in si:
         if name.endswith(".per_direction"):
             yield from ratio(name, "bandwidth", 0, 1, "of the memory's bandwidth a link would have")
+
+
+def _built(si: Mapping[str, float]) -> Iterator[_Ratio]:
+    """The peak and the bandwidth that the parts give, over those that are printed."""
+    units = ("multiprocessors", "matrix_units", "multiply_adds", "clock")
+    bus = ("pins", "pin_rate")
+    wholes = [(units, 2.0, f"matrix.{dtype}") for dtype in ("bf16", "fp16")]
+    for parts, times, whole in [*wholes, (bus, 1.0, "bandwidth")]:
+        if whole in si and all(name in si for name in parts):
+            value = times * prod(si[name] for name in parts) / si[whole]
+            said = f"{', '.join(parts)} give of what is printed"
+            yield _Ratio(parts[-2], whole, value, 1 - BUILT, 1 + BUILT, said)
 
 
 def _printed(figure: Figure) -> str:

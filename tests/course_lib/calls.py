@@ -498,6 +498,7 @@ ROOMS = {
     "book.reports.frame": "takes rows of results.csv",
     "book.reports.products": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
+    "book.moving.anatomy": "draws",
     "book.moving.caches": "draws",
     "book.moving.collectives": "draws",
     "book.moving.stream": "draws",

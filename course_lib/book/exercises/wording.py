@@ -12,6 +12,7 @@ from course_lib.specs import DATA, load_toml
 
 CHAPTERS = (
     "hello-roofline",
+    "inside-the-machine",
     "rooflines",
     "memory-wall",
     "int8-problems",

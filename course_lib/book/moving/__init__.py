@@ -1,5 +1,6 @@
 """Moving pictures: what happens inside a machine, step by step, with its costs running along."""
 
+from course_lib.book.moving.anatomy import journey, systolic
 from course_lib.book.moving.caches import roofs
 from course_lib.book.moving.collectives import all_reduce
 from course_lib.book.moving.gradients import backward_pass
@@ -25,11 +26,13 @@ __all__ = [
     "flash_attention",
     "fuse",
     "hierarchy",
+    "journey",
     "machine",
     "overlap",
     "roofs",
     "rows",
     "sharded_matmul",
+    "systolic",
     "tiled_product",
     "waves",
 ]

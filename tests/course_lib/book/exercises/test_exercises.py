@@ -194,6 +194,11 @@ def test_translations_differ_from_the_english():
         ("profiling-gelu", 0.125),
         ("profiling-unfused", 3 * 2 * 2 * 32 * 2048 * 4096),
         ("profiling-residual", 1 / 6),
+        ("machine-peak", 2 * 132 * 4 * 512 * 1.2e9),
+        ("machine-bus", 6144 * 0.8e9),
+        ("machine-loads", 59),  # 2.039e12 * 400e-9 / 108 / 128 = 58.998
+        ("machine-registers", 132 * 65536 * 4),
+        ("machine-array", 512 / (512 + 254)),
         ("profiling-share", 1 / (0.6 + 0.4 / 3)),
         ("measured-clock", 0.88),
         ("measured-stream", 15e9 / 2.039e12 / 0.8),
