@@ -39,7 +39,8 @@ MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 DISPUTED = "†"
 _NAMED = (
     "bandwidth memory llc scratchpad power clock max_clock multiprocessors special lanes "
-    "integer_lanes matrix vector host node"
+    "integer_lanes warps blocks registers shared_memory block_memory latency matrix vector host "
+    "node"
 )
 """Figures that have a word of the page's language; others keep the name of the spec files."""
 _OWN_UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9}

@@ -38,6 +38,12 @@ _PLAIN = (
     "lanes",
     "integer_lanes",
     "special",
+    "warps",
+    "blocks",
+    "registers",
+    "shared_memory",
+    "block_memory",
+    "latency",
 )
 _QUANTITIES = {
     "memory": "B",
@@ -50,6 +56,12 @@ _QUANTITIES = {
     "lanes": "1",
     "integer_lanes": "1",
     "special": "1",
+    "warps": "1",
+    "blocks": "1",
+    "registers": "1",
+    "shared_memory": "B",
+    "block_memory": "B",
+    "latency": "s",
     "matrix": "FLOP/s",
     "vector": "FLOP/s",
 }
@@ -103,6 +115,12 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     lanes: Figure | None = None
     integer_lanes: Figure | None = None
     special: Figure | None = None
+    warps: Figure | None = None
+    blocks: Figure | None = None
+    registers: Figure | None = None
+    shared_memory: Figure | None = None
+    block_memory: Figure | None = None
+    latency: Figure | None = None
     peaks: dict[Unit, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
@@ -133,6 +151,11 @@ class Accelerator:
         in a clock; `None` if not looked up.
     special : special functions, exponentials say, that one multiprocessor does in a clock; `None`
         if unpublished.
+    warps, blocks : how many of them one multiprocessor keeps at once; `None` if not looked up.
+    registers : 32-bit registers of one multiprocessor; `None` if not looked up.
+    shared_memory, block_memory : byte of a multiprocessor's shared memory, and of it what one block
+        may use; `None` if not looked up.
+    latency : s from a load's start until main memory has answered; `None` if not looked up.
     links : links to other chips by name.
     host : the link to the host, or `None`.
     joins : `links`, and the `host` under this name: what can join several chips.
@@ -190,6 +213,12 @@ class Accelerator:
             self.lanes,
             self.integer_lanes,
             self.special,
+            self.warps,
+            self.blocks,
+            self.registers,
+            self.shared_memory,
+            self.block_memory,
+            self.latency,
         ) = (figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:]))
         self.peaks: Mapping[str, float] = MappingProxyType(
             {name: self.figures[name].si for name in peaks}

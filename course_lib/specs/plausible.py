@@ -25,6 +25,12 @@ RANGES = {
     "lanes": (1, 1e5),
     "integer_lanes": (1, 1e5),
     "special": (1, 1e4),
+    "warps": (1, 1e4),
+    "blocks": (1, 1e4),
+    "registers": (32, 1e8),
+    "shared_memory": (1e3, 1e9),
+    "block_memory": (1e3, 1e9),
+    "latency": (1e-9, 1e-4),
     "link": (1.5e8, 1e14),
 }
 """What each figure of any chip lies between, SI: from a single-board computer to a whole wafer."""
@@ -102,6 +108,10 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     yield from ratio("bandwidth", "power", 0, 2e12, "a watt would move, in B/s,")
     yield from ratio("scratchpad", "memory", 0, 1, "of the memory it would be")
     yield from ratio("llc", "memory", 0, 1, "of the memory it would be")
+    yield from ratio("block_memory", "shared_memory", 0, 1, "of the shared memory it would be")
+    # A warp holds one register for each of its threads at the very least.
+    yield from ratio("registers", "warps", 32, 1e6, "registers of a warp would be")
+    yield from ratio("blocks", "warps", 0, 1, "blocks for each warp would be")
     for name in peaks:
         unit, dtype = name.partition("/")[0].split(".")
         least = 0.3 if dtype == "fp32" else 0.0

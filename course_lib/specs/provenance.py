@@ -45,6 +45,7 @@ UNITS = {
     **{f"{p}b/s": ("B/s", factor / 8) for p, factor in _PREFIXES.items()},
     **{f"{p}iB": ("B", 2.0**power) for p, power in (("K", 10), ("M", 20), ("G", 30))},
     "GiB/s": ("B/s", 2.0**30),
+    "ns": ("s", 1e-9),
 }
 """Each unit that a data file may use: its SI unit and its value in it. Bits become bytes here; GB
 and GiB stay apart.
@@ -88,7 +89,7 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def si(self) -> float:
-        """The value in SI base units: FLOP/s, byte/s, byte, W, Hz or 1."""
+        """The value in SI base units: FLOP/s, byte/s, byte, W, Hz, s or 1."""
         return self.value * UNITS[self.unit][1]
 
     @property

@@ -35,6 +35,12 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
         "multiprocessors",
         "lanes",
         "integer_lanes",
+        "warps",
+        "blocks",
+        "registers",
+        "shared_memory",
+        "block_memory",
+        "latency",
     )
     return [
         {

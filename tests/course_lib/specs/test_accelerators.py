@@ -391,6 +391,38 @@ def test_a_multiply_add_is_one_instruction_and_two_operations(key):
     assert one.integer_lanes <= one.lanes
 
 
+@pytest.mark.parametrize("key", chips(vendor="NVIDIA"))
+def test_a_multiprocessor_has_the_limits_of_its_compute_capability(key):
+    """CUDA Programming Guide, tables 30 and 31: by architecture, warps, blocks and KiB of shared
+    memory, of which CUDA keeps one for each block since Ampere.
+    """
+    one = chip(key)
+    volta, turing, ampere, small = (64, 32, 96), (32, 16, 64), (64, 32, 164), (48, 16, 100)
+    ada, hopper = (48, 24, 100), (64, 32, 228)
+    printed = {
+        "v100-sxm2": volta,
+        "t4": turing,
+        "a100-sxm-40": ampere,
+        "a100-sxm-80": ampere,
+        "a10g": small,
+        "l4": ada,
+        "l40s": ada,
+        "rtx-4090": ada,
+    }
+    warps, blocks, memory = printed.get(key, hopper)
+    assert (one.warps, one.blocks, one.shared_memory) == (warps, blocks, memory * 2**10)
+    assert one.registers == 2**16
+    kept = 0 if one.year < 2020 else 2**10
+    assert one.block_memory == one.shared_memory - kept
+
+
+def test_a_latency_is_in_seconds():
+    h100 = chip("h100-sxm")
+    # 478.8 clock cycles at 1755 MHz.
+    assert h100.latency == pytest.approx(478.8 / 1.755e9, rel=1e-3)
+    assert chip("t4").latency is None
+
+
 def test_a_node_has_ports(tmp_path):
     node = (
         GOOD
