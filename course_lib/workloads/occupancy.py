@@ -82,7 +82,7 @@ def resident(
     on = _limited(accelerator(chip))
     kept = _upto("threads", threads, THREADS)
     held, asked = _upto("registers", registers, REGISTERS), count("memory", memory, 0)
-    most = {name: int(on.figures[name].si) for name in _LIMITS}
+    most = {name: int(_known(on, name)) for name in _LIMITS}
     if asked > most["block_memory"]:
         raise CourseError(
             f"memory must be at most {most['block_memory']} B for a block of {on.key} (got {asked})"
@@ -144,7 +144,7 @@ def sustained(chip: Accelerator | str, warps: ArrayLike, load: ArrayLike = 4) ->
     Examples
     --------
     >>> round(sustained("h100-sxm", 32) / 3.35e12, 2)
-    0.59
+    0.38
     """
     on = accelerator(chip)
     units, latency = _known(on, "multiprocessors"), _known(on, "latency")
@@ -154,9 +154,10 @@ def sustained(chip: Accelerator | str, warps: ArrayLike, load: ArrayLike = 4) ->
 
 
 def _known(on: Accelerator, name: str) -> float:
-    if name not in on.figures:
+    found: float | None = getattr(on, name)
+    if found is None:
         raise CourseError(f"chip must have a published {name}: {on.key} lacks it in its file")
-    return on.figures[name].si
+    return found
 
 
 class Turn(NamedTuple):
@@ -195,7 +196,7 @@ class Slice:
         --------
         >>> one = slice_of("h100-sxm", 128, 128, 64, patch=(11, 12))
         >>> [round(one.seconds(stages) * 1e9) for stages in (1, 2, 3)]
-        [665, 333, 280]
+        [814, 407, 280]
         """
         cycle = self.latency + self.load + self.math
         return max(self.math, self.load, cycle / count("stages", stages))

@@ -16,6 +16,7 @@ CHAPTERS = (
     "memory-wall",
     "int8-problems",
     "bandwidth-and-profiling",
+    "inside-a-kernel",
     "network-rooflines",
     "measured-predicted",
 )
