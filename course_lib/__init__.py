@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
-    from course_lib.workloads import block, llm, resnet, train
+    from course_lib.workloads import block, llm, occupancy, resnet, train
 
 ROOMS = {
     "bench": "bench",
@@ -42,6 +42,7 @@ ROOMS = {
     "measured": "measured",
     "moving": "book.moving",
     "network": "network",
+    "occupancy": "workloads.occupancy",
     "plot": "book.plot",
     "rent": "book.rent",
     "reports": "book.reports",
@@ -84,6 +85,7 @@ __all__ = [
     "moving",
     "n",
     "network",
+    "occupancy",
     "ops",
     "plot",
     "rent",

@@ -1,5 +1,6 @@
 """FLOPs and bytes of the operators that models are made of. Knows no hardware."""
 
+from course_lib.ops.access import SECTOR, WARP, sectors
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
@@ -20,6 +21,8 @@ from course_lib.ops.vector import (
 
 __all__ = [
     "CONVENTIONS",
+    "SECTOR",
+    "WARP",
     "Convention",
     "Pass",
     "attention",
@@ -40,6 +43,7 @@ __all__ = [
     "quantized_matmul",
     "residual",
     "rotary",
+    "sectors",
     "softmax",
     "swiglu",
     "tiled_matmul",

@@ -15,7 +15,6 @@ PARTS: Mapping[str, tuple[str, float, float]] = {
     "shared_latency": ("s", 1e-10, 1e-5),
     "l1_latency": ("s", 1e-10, 1e-5),
     "cache_latency": ("s", 1e-9, 1e-5),
-    "memory_latency": ("s", 1e-9, 1e-4),
     "pins": ("1", 8, 1e6),
     "pin_rate": ("B/s", 1e6, 1e11),
 }
@@ -27,7 +26,7 @@ PARTS: Mapping[str, tuple[str, float, float]] = {
 - of the last-level cache: byte that it delivers in a clock, `cache_width`, as published, and
   `cache_reads`, as measured;
 - of a load, from its start to its end, as one report measured them all: `shared_latency`,
-  `l1_latency`, `cache_latency`, `memory_latency`;
+  `l1_latency`, `cache_latency`;
 - of main memory: its data `pins`, and the rate of one, `pin_rate`.
 """
 BUILT = 0.03

@@ -119,7 +119,7 @@ def _ratios(figures: Mapping[str, Figure]) -> Iterator[_Ratio]:
     yield from ratio("shared_memory", "l1", 0, 1, "of the L1 it would be")
     yield from ratio("l1", "registers", 0.1, 100, "bytes for each register would be")
     yield from ratio("cache_reads", "bandwidth", 1, 1e3, "of main memory's bandwidth it would be")
-    for near, far in pairwise(("shared_latency", "l1_latency", "cache_latency", "memory_latency")):
+    for near, far in pairwise(("shared_latency", "l1_latency", "cache_latency", "latency")):
         yield from ratio(near, far, 0.01, 1, "of the farther one it would be")
     yield from _built(si)
     for name in peaks:

@@ -18,6 +18,7 @@ from course_lib import (
     llm,
     measured,
     network,
+    occupancy,
     ops,
     resnet,
     results,
@@ -110,6 +111,13 @@ CALLS = [
     Call(ops.dot, {"N": 1000, "x": "bf16", "y": "fp32", "out": "fp32", "compute": "fp32"}),
     Call(ops.matmul, PRODUCT),
     Call(ops.tiled_matmul, {**PRODUCT, "bm": 8, "bn": 128}),
+    Call(ops.sectors, {"stride": 2, "start": 1, "x": "fp32", "threads": 32}),
+    Call(occupancy.resident, {"chip": "h100-sxm", "threads": 256, "registers": 64, "memory": 4096}),
+    Call(occupancy.sustained, {"chip": "h100-sxm", "warps": 8, "load": 16}),
+    Call(
+        occupancy.slice_of,
+        {"chip": "h100-sxm", "bm": 128, "bn": 128, "bk": 64, "patch": (11, 12), "x": "bf16"},
+    ),
     Call(ops.grouped_matmul, {**PRODUCT, "groups": 4}),
     Call(
         ops.attention,

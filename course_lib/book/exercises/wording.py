@@ -17,6 +17,7 @@ CHAPTERS = (
     "memory-wall",
     "int8-problems",
     "bandwidth-and-profiling",
+    "inside-a-kernel",
     "network-rooflines",
     "measured-predicted",
 )

@@ -5,7 +5,7 @@ from course_lib.book.moving.caches import roofs
 from course_lib.book.moving.collectives import all_reduce
 from course_lib.book.moving.gradients import backward_pass
 from course_lib.book.moving.memory import fill, hierarchy
-from course_lib.book.moving.multiprocessors import waves
+from course_lib.book.moving.multiprocessors import coalescing, stages, waves
 from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
 from course_lib.book.moving.sharding import sharded_matmul
 from course_lib.book.moving.stream import machine
@@ -21,6 +21,7 @@ __all__ = [
     "Shape",
     "all_reduce",
     "backward_pass",
+    "coalescing",
     "color",
     "fill",
     "flash_attention",
@@ -32,6 +33,7 @@ __all__ = [
     "roofs",
     "rows",
     "sharded_matmul",
+    "stages",
     "systolic",
     "tiled_product",
     "waves",

@@ -24,7 +24,7 @@ TONES = {"memory": "memory", "cache": "cache", "l1": "network"}
 NAMES = {"memory": "HBM", "cache": "L2", "l1": "L1"}
 NEEDED = (
     "multiprocessors", "lanes", "registers", "memory", "llc", "matrix_units", "schedulers", "l1",
-    "l1_latency", "cache_latency", "memory_latency",
+    "l1_latency", "cache_latency", "latency",
 )  # fmt: skip
 """Figures of the chip that the picture shows."""
 DOOR, LOW = 235.0, 42.0
@@ -192,7 +192,7 @@ class _Journey:
         """A bar of the load's time, a part for each memory that it passes."""
         scene, parts = self.scene, self.chip.parts
         left, right = (12.0, 348.0) if scene.narrow else (12.0, 560.0)
-        whole = parts["memory_latency"]
+        whole = self.chip.latency
         self.scale = (right - left) / whole
         scene.text(left, y - 8, t("moving-journey-time"), tone="muted")
         scene.rect(left, y, right - left, 18, tone="grid", opacity=0.4)

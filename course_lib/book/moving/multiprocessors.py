@@ -1,14 +1,19 @@
-"""Waves of tiles over the multiprocessors of a chip: the last one takes as long as a full one."""
+"""What multiprocessors do with a kernel: waves of tiles over all of them, the loads of a warp, and
+slices of a tile that arrive while others are multiplied.
+"""
 
 from math import ceil
+from typing import NamedTuple
 
+from course_lib import ops
 from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene
 from course_lib.book.text import n, t
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import CourseError, count
 from course_lib.measured import Row, gaps
 from course_lib.specs import Accelerator
+from course_lib.workloads.occupancy import Slice
 
-__all__ = ["waves"]
+__all__ = ["coalescing", "stages", "waves"]
 
 ACROSS = 12
 """Multiprocessors in a row of the picture."""
@@ -16,6 +21,10 @@ PITCH = 24.0
 """From one multiprocessor to the next, px."""
 MOST = 180
 """Multiprocessors for which there is room on a phone."""
+SIDE, LOADS, SIZE = ops.WARP, 4, 4
+"""Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number."""
+PLACES, SLICES = 4, 8
+"""Places for slices that have a row of their own, and slices that are shown."""
 
 
 def waves(chip: Accelerator) -> Moving:
@@ -109,3 +118,189 @@ def _counted(chip: Accelerator, units: int, tiles: int) -> tuple[int, int, float
         status="ok", shape=f"{gaps.TILE}x{gaps.TILE}x{tiles * gaps.TILE}",
     )  # fmt: skip
     return gaps.waves(row, units)
+
+
+class _Pattern(NamedTuple):
+    """Which numbers of the matrix a warp wants: from thread to thread, from load to load."""
+
+    stride: int
+    then: int
+    start: int = 0
+
+    def numbers(self, load: int) -> list[int]:
+        return [self.start + load * self.then + i * self.stride for i in range(ops.WARP)]
+
+    def sectors(self, load: int) -> list[int]:
+        return sorted({number * SIZE // ops.SECTOR for number in self.numbers(load)})
+
+
+PATTERNS = {
+    "row": _Pattern(1, SIDE),
+    "off": _Pattern(1, SIDE, 1),
+    "second": _Pattern(2, 2 * SIDE),
+    "column": _Pattern(SIDE, 1),
+}
+"""Ways through a matrix of fp32 numbers that stands row by row in memory."""
+
+
+def coalescing() -> Moving:
+    """A warp reads a matrix along its rows, one number off, every second number, and down its
+    columns: the sectors that answer, as `ops.sectors` counts them.
+
+    Examples
+    --------
+    >>> list(coalescing().scenes)
+    ['along a row', 'one number off', 'every second number', 'down a column']
+    """
+    scenes = {
+        t(f"moving-warp-{name}"): (_loads(WIDE, pattern), _loads(NARROW, pattern))
+        for name, pattern in PATTERNS.items()
+    }
+    start = t("moving-warp-column")
+    return Moving("coalescing", scenes, label=t("moving-warp-choice"), start=start, still=2)
+
+
+def _loads(width: float, pattern: _Pattern) -> Scene:
+    sector = n(ops.SECTOR, "B")
+    start = t("moving-warp-start").format(threads=n(ops.WARP), size=n(SIZE, "B"), sector=sector)
+    scene = Scene(width, 350, start, 2.6)
+    left, top, across, down = 16.0, 78.0, 10.0, 8.0
+    x, y, end = 376.0, 108.0, 704.0
+    if scene.narrow:
+        scene.height, down = 478, 7
+        left, x, y, end = 20.0, 20.0, top + 7 * SIDE + 34, 340.0
+    wide = across * ops.SECTOR / SIZE
+    scene.text(left, 20, t("moving-warp-threads").format(threads=n(ops.WARP)), bold=True)
+    scene.text(left, top - 9, t("moving-warp-memory").format(sector=sector), bold=True)
+    for row in range(SIDE):
+        at = top + down * (row + 0.5)
+        scene.line(
+            left, at, left + across * SIDE, at, line="grid", thick=down - 1, opacity=0.55,
+            dash=f"{wide - 2:g} 2", **{"stroke-linecap": "butt"},
+        )  # fmt: skip
+    lit = [scene.rect(left, top, wide - 2, down - 1, tone="memory", opacity=0) for _ in range(SIDE)]
+    threads = [
+        scene.rect(left + across * i + 1, 30, across - 3, down - 1, tone="ink") for i in range(SIDE)
+    ]
+    scale = (end - x) / (LOADS * ops.WARP * ops.SECTOR)
+    bars = {}
+    for i, (name, tone) in enumerate((("asked", "ink"), ("fetched", "memory"))):
+        above = y + 46 * i
+        scene.text(x, above - 7, t(f"moving-warp-{name}"), tone="muted")
+        scene.rect(x, above, end - x, 14, tone="grid", opacity=0.6, round=3)
+        bar = scene.rect(x, above, 0, 14, tone=tone, round=3)
+        bars[name] = (bar, scene.text(end, above - 7, n(0, "B"), anchor="end", bold=True))
+    used = scene.text(x, y + 100, "", bold=True, size=26)
+    scene.text(x, y + 122, t("moving-warp-used"), tone="muted")
+    asked = fetched = 0
+    for load in range(LOADS):
+        numbers, found = pattern.numbers(load), pattern.sectors(load)
+        want = ops.WARP * SIZE
+        says = t("moving-warp-ask").format(i=n(load + 1), asked=n(want, "B"))
+        scene.step(says, 0.9)
+        for thread, number in zip(threads, numbers, strict=True):
+            row, column = divmod(number, SIDE)
+            thread.to(x=left + across * column + 1, y=top + down * row)
+        for bar in lit:
+            bar.to(opacity=0)
+        comes = len(found) * ops.SECTOR
+        asked, fetched = asked + want, fetched + comes
+        says = t("moving-warp-answer").format(
+            sectors=n(len(found)), fetched=n(comes, "B"), asked=n(want, "B")
+        )
+        scene.step(says, 0.6 + 0.08 * len(found))
+        for bar, place in zip(lit, found, strict=False):
+            row, column = divmod(place * ops.SECTOR // SIZE, SIDE)
+            bar.to(x=left + across * column, y=top + down * row, opacity=0.75)
+        for (bar, text), moved in zip(bars.values(), (asked, fetched), strict=True):
+            bar.to(width=moved * scale)
+            text.to(text=n(moved, "B"))
+        used.to(text=n(asked / fetched, "%", digits=2))
+    share = n(asked / fetched, "%", digits=2)
+    scene.step(t("moving-warp-end").format(fetched=n(fetched, "B"), share=share))
+    return scene
+
+
+def stages(one: Slice, *, slower: float = 3e6) -> Moving:
+    """A tile's slices on one multiprocessor, with one place for them in shared memory or several:
+    when each is asked for, arrives, and is multiplied, as `Slice.timeline` says.
+
+    Parameters
+    ----------
+    one : a slice, as `occupancy.slice_of` makes it.
+    slower : how many times slower than on the chip it plays.
+
+    Examples
+    --------
+    >>> from course_lib import occupancy
+    >>> one = occupancy.slice_of("h100-sxm", 128, 128, 64, patch=(11, 12))
+    >>> list(stages(one).scenes)
+    ['1', '2', '3', '4']
+    """
+    most = min(PLACES, one.room)
+    if most < 2:
+        raise CourseError(
+            f"one must be a slice that fits into shared memory twice at least (got one of "
+            f"{n(one.held, 'B')}, {one.room} of which fit)"
+        )
+    scenes = {
+        n(many): (_slices(WIDE, one, many, slower), _slices(NARROW, one, many, slower))
+        for many in range(1, most + 1)
+    }
+    return Moving("stages", scenes, label=t("moving-stages-choice"), start=n(2), still=SLICES)
+
+
+def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
+    turns = one.timeline(count("stages", many), SLICES)
+    scene = Scene(width, 300, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
+    left, end, top, high = 16.0, 704.0, 84.0, 34.0
+    keys = [(left, 22.0), (250.0, 22.0), (470.0, 22.0)]
+    if scene.narrow:
+        scene.height, top, end, left = 350, 118.0, 348.0, 12.0
+        keys = [(left, 22.0), (left, 42.0), (left, 62.0)]
+    scale = (end - left) / one.timeline(1, SLICES)[-1].done
+    for (x, y), (name, tone) in zip(
+        keys, (("waits", "memory-soft"), ("arrives", "memory"), ("math", "math")), strict=True
+    ):
+        scene.rect(x, y - 10, 12, 12, tone=tone)
+        scene.text(x + 18, y, t(f"moving-stages-{name}"), tone="muted")
+    for place in range(PLACES):
+        at, there = top + (high + 8) * place, 1.0 if place < many else 0.0
+        scene.rect(left, at, end - left, high, tone="grid", opacity=0.4 * there, round=3)
+    drawn = []
+    for i, turn in enumerate(turns):
+        at = top + (high + 8) * (i % many)
+        begins = turn.done - one.math
+        spans = ((turn.asked, turn.comes), (turn.comes, turn.there), (begins, turn.done))
+        drawn.append(
+            [
+                scene.rect(left + a * scale, at, max((b - a) * scale - 1, 1), high, tone=tone,
+                           opacity=0)
+                for (a, b), tone in zip(spans, ("memory-soft", "memory", "math"), strict=True)
+            ]
+        )  # fmt: skip
+    low = top + (high + 8) * PLACES
+    now = scene.line(left, top - 6, left, low, line="ink", thick=3)
+    scene.text(left, low + 24, t("time-so-far"), tone="muted")
+    clock = scene.text(left, low + 48, n(0, "s"), bold=True, size=22)
+    middle = left + (end - left) / 2
+    scene.text(middle, low + 24, t("moving-stages-busy"), tone="muted")
+    busy = scene.text(middle, low + 48, n(0, "%"), bold=True, size=22)
+    before = 0.0
+    for i, turn in enumerate(turns):
+        late = turn.done - one.math - before
+        key = "late" if late > 1e-12 else "ready"
+        says = t(f"moving-stages-{key}").format(i=n(i + 1), late=n(late, "s", digits=3))
+        scene.step(says, max(0.6, round((turn.done - before) * slower, 2)))
+        before = turn.done
+        for bar, opacity in zip(drawn[i], (1.0, 0.85, 1.0), strict=True):
+            bar.to(opacity=opacity)
+        now.to(x1=left + turn.done * scale, x2=left + turn.done * scale)
+        clock.to(text=n(turn.done, "s"))
+        busy.to(text=n((i + 1) * one.math / turn.done, "%", digits=2))
+    said = t("moving-stages-end").format(
+        slices=n(SLICES), time=n(before, "s"), each=n(one.seconds(many), "s"),
+        held=n(many * one.held, "B"),
+    )  # fmt: skip
+    scene.step(said)
+    return scene

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib import chip, moving, ops
+from course_lib import chip, moving, occupancy, ops
 from course_lib.book.text import in_language
 
 H100 = chip("h100-sxm")
@@ -11,6 +11,8 @@ PICTURES = {
     "flash_attention": lambda: moving.flash_attention(H100),
     "fuse": lambda: moving.fuse(H100),
     "waves": lambda: moving.waves(chip("a100-sxm-80")),
+    "coalescing": moving.coalescing,
+    "stages": lambda: moving.stages(occupancy.slice_of(H100, 128, 128, 64, patch=(11, 12))),
     "overlap": lambda: moving.overlap(
         H100, ops.matmul(256, 8192, 28672), ops.matmul(4096, 8192, 8192), ops.matmul(8, 8192, 8192)
     ),

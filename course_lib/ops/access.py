@@ -1,0 +1,46 @@
+"""What memory hands over when the threads of a warp ask for numbers at once. Knows no chip."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import Numbers, count, plain, whole
+from course_lib.core.dtypes import itemsize
+
+__all__ = ["SECTOR", "WARP", "sectors"]
+
+SECTOR = 32
+"""Byte that memory hands over at least: a whole sector, of which a warp may want less."""
+WARP = 32
+"""Threads of a warp, whose loads are one request."""
+
+
+def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:
+    """Sectors that one load of a warp touches, each thread reading one element.
+
+    Parameters
+    ----------
+    stride : elements from one thread's to the next one's; 1 where they stand side by side.
+    start : the first thread's element, counted from the start of a sector.
+    x : format of an element.
+    threads : that load together.
+
+    Returns
+    -------
+    Sectors of `SECTOR` bytes; what is asked for is `threads` elements.
+
+    References
+    ----------
+    [nvidia-cuda-practices] section Coalesced Access to Global Memory.
+
+    Examples
+    --------
+    >>> sectors([1, 2, 4, 8, 32]).tolist()
+    [4.0, 8.0, 16.0, 32.0, 32.0]
+    >>> sectors(1, start=1), sectors(1, x="bf16")
+    (5.0, 2.0)
+    """
+    size, many = itemsize(x, "x"), count("threads", threads)
+    apart = whole("stride", stride) * size
+    end = count("start", start, 0) * size % SECTOR + (many - 1) * apart
+    # No sector is skipped where threads are at most one apart; beyond, each has its own.
+    return plain(np.where(apart <= SECTOR, np.floor(end / SECTOR) + 1, float(many)))
