@@ -190,7 +190,7 @@ class _Journey:
 
     def _time(self, y: float) -> None:
         """A bar of the load's time, a part for each memory that it passes."""
-        scene, parts = self.scene, self.chip.parts
+        scene = self.scene
         left, right = (12.0, 348.0) if scene.narrow else (12.0, 560.0)
         whole = self.chip.latency
         self.scale = (right - left) / whole
@@ -212,7 +212,8 @@ class _Journey:
         """A load of a number that lies there, and what becomes of it."""
         scene, parts = self.scene, self.chip.parts
         ways = LEVELS[LEVELS.index(level) :][::-1]  # the nearest first
-        ends = {one: parts[f"{one}_latency"] for one in LEVELS}
+        ends = {"memory": self.chip.latency}
+        ends |= {one: parts[f"{one}_latency"] for one in LEVELS if one not in ends}
         took = {one: ends[one] - (ends[nearer] if nearer else 0)
                 for one, nearer in zip(LEVELS, (*LEVELS[1:], ""), strict=True)}  # fmt: skip
         scene.says[0] = self._filled("moving-journey-start", level)
