@@ -34,10 +34,7 @@ EXERCISES = (
         "machine-peak",
         CHAPTER,
         "FLOP/s",
-        {
-            "chip": ("h100-sxm", "a100-sxm-80", "tpu-v5p"),
-            "clock": (1.2e9, 1.0e9, 0.9e9, 1.35e9),
-        },
+        {"chip": ("h100-sxm", "a100-sxm-80", "tpu-v5p"), "clock": (1.2e9, 1.0e9, 0.9e9, 1.35e9)},
         answer=_peak,
         misconceptions={
             "forgot-2": lambda chip, clock: _peak(chip, clock) / 2,
@@ -52,10 +49,7 @@ EXERCISES = (
         "machine-bus",
         CHAPTER,
         "B/s",
-        {
-            "pins": (6144, 8192, 4096, 5120),
-            "gigabits": (6.4, 9.2, 5.6, 8.0),
-        },
+        {"pins": (6144, 8192, 4096, 5120), "gigabits": (6.4, 9.2, 5.6, 8.0)},
         answer=lambda pins, gigabits: pins * gigabits * 1e9 / 8,
         misconceptions={
             "bits": lambda pins, gigabits: pins * gigabits * 1e9,
