@@ -283,18 +283,18 @@ def _binary(size: float) -> str:
     return f"{n(size / 2**power, digits=3)} {({30: 'GiB', 20: 'MiB', 10: 'KiB'})[power]}"
 
 
-def systolic(batches: Sequence[int] = (1, 4, 8)) -> Moving:
+def systolic(batches: Sequence[int] = (1, 7)) -> Moving:
     """A product of a few tokens in an array of four by four cells that keep the weights: inputs
     march to the right, sums march down, one cell a clock.
 
     Parameters
     ----------
-    batches : tokens, up to eight, each a choice.
+    batches : tokens, up to eight, each a choice; the most are shown at first.
 
     Examples
     --------
-    >>> systolic().scenes["4"][0].says[-1]
-    'After 10 clocks, all 4 tokens are through: the cells were busy 40% of the time.'
+    >>> systolic().scenes["7"][0].says[-1]
+    'After 13 clocks, all 7 tokens are through: the cells were busy 54% of the time.'
     """
     tokens = [count("batches", B) for B in batches]
     if not tokens or max(tokens) > 2 * SIDE:
@@ -304,8 +304,7 @@ def systolic(batches: Sequence[int] = (1, 4, 8)) -> Moving:
         n(B): (_Array(WIDE, most).march(B).scene, _Array(NARROW, most).march(B).scene)
         for B in tokens
     }
-    start = n(SIDE) if SIDE in tokens else next(iter(scenes))
-    return Moving("systolic", scenes, label=t("batch"), still=5, start=start)
+    return Moving("systolic", scenes, label=t("batch"), still=most, start=n(most))
 
 
 class _Array:
@@ -343,10 +342,10 @@ class _Array:
         self.marching = {}
         for b in range(self.most):
             for i in range(SIDE):
-                disk = scene.circle(-20, 0, 9, tone="chip", opacity=0)
-                text = scene.text(-20, 0, n(int(self.inputs[b, i])), anchor="middle", size=12.5,
-                                  bold=True, tone="chip", opacity=0)  # fmt: skip
-                self.marching[b, i] = (disk, text)
+                text = n(int(self.inputs[b, i]))
+                self.marching[b, i] = scene.text(
+                    0, 0, text, anchor="middle", size=15.0, bold=True, tone="chip", opacity=0
+                )
         self.sums = {
             (b, j): scene.text(0, 0, "", anchor="middle", tone="math", bold=True, opacity=0)
             for b in range(self.most)
@@ -419,14 +418,13 @@ class _Array:
         active = {(i, j) for _, i, j in self._active(batch, clock)}
         for at, box in enumerate(self.cells):
             box.to(tone="math-soft" if divmod(at, SIDE) in active else "none")
-        room = int((x0 - 20) // 22)
-        for (b, i), shapes in self.marching.items():
+        room = int((x0 - 42) // 22)
+        for (b, i), text in self.marching.items():
             column = clock - b - i
-            y = y0 + cell * i + 19
-            x = x0 + cell * column + 16 if column >= 0 else x0 - 18 + 22 * (column + 1)
-            seen = float(b < batch and -room <= column < SIDE)
-            shapes[0].to(cx=max(x, -20.0), cy=y, opacity=0.18 * seen)
-            shapes[1].to(x=max(x, 0.0), y=y + 4.5, opacity=seen)
+            at = max(-room - 1, min(column, SIDE))
+            x = x0 + cell * at + 16 if at >= 0 else x0 - 18 + 22 * (at + 1)
+            seen = b < batch and -room <= column < SIDE
+            text.to(x=x, y=y0 + cell * i + 24, opacity=float(seen))
         for (b, j), text in self.sums.items():
             row = clock - b - j
             out = row >= SIDE
