@@ -2,7 +2,7 @@
 
 from course_lib.bench.device import Machine, cpu_peak, cpu_peak_here, machine
 from course_lib.bench.driver import observe
-from course_lib.bench.products import bandwidth, ceiling, matmul
+from course_lib.bench.products import bandwidth, ceiling, matmul, outer_products
 from course_lib.bench.record import manifest, start
 from course_lib.bench.timing import sample, summary
 
@@ -16,6 +16,7 @@ __all__ = [
     "manifest",
     "matmul",
     "observe",
+    "outer_products",
     "sample",
     "start",
     "summary",

@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, operators, results, trace
+from course_lib.measured import collectives, gaps, operators, results, steps, trace
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -34,6 +34,7 @@ __all__ = [
     "operators",
     "results",
     "runs",
+    "steps",
     "table",
     "trace",
 ]
