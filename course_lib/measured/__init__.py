@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, operators, results, steps, trace
+from course_lib.measured import collectives, gaps, ladder, operators, results, trace
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -30,11 +30,11 @@ __all__ = [
     "collectives",
     "gaps",
     "lab",
+    "ladder",
     "median_error",
     "operators",
     "results",
     "runs",
-    "steps",
     "table",
     "trace",
 ]

@@ -7,16 +7,17 @@ from itertools import pairwise
 
 import msgspec
 
+from course_lib.core import attainable
 from course_lib.measured.rows import Row
 
-__all__ = ["LADDER", "Step", "steps"]
+__all__ = ["RUNGS", "Step", "steps"]
 
-LADDER = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
+RUNGS = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
 """Operator and format of each rung, from slow to fast."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One step from a rung of `LADDER` to the next.
+    """One step from a rung of `RUNGS` to the next.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ def steps(rows: Sequence[Row]) -> list[Step]:
     """
     last = list({row.key: row for row in rows}.values())
     moved = [row.achieved_bw_gbps or 0 for row in last if row.op in ("copy", "triad")]
-    rungs = [_rung(last, op, dtype) for op, dtype in LADDER]
+    rungs = [_rung(last, op, dtype) for op, dtype in RUNGS]
     return [
         _step(before, after, max(moved, default=0) * 1e9)
         for before, after in pairwise(rungs)
@@ -94,10 +95,10 @@ def _step(before: Sequence[Row], after: Sequence[Row], bandwidth: float) -> Step
 
 
 def _allowed(row: Row, bandwidth: float) -> float | None:
-    """FLOP/s under the roofline."""
+    """FLOP/s under the roofline; what passes everything through memory meets no other roof."""
     if not row.intensity or not bandwidth:
         return None
     if row.op == "outer":
-        # No peak is asked of what passes everything through memory.
         return row.intensity * bandwidth
-    return row.peak_tflops and min(row.peak_tflops * 1e12, row.intensity * bandwidth)
+    peak = row.peak_tflops
+    return float(attainable(row.intensity, peak * 1e12, bandwidth)) if peak else None
