@@ -194,7 +194,9 @@ def outer_products(B: ArrayLike, D: ArrayLike, F: ArrayLike, *, dtype: str = "fp
     """
     b, d, f = wholes(B=B, D=D, F=F)
     moved = itemsize(dtype) * (2 * b * d * f + b * d + d * f)
-    return Work(2 * b * d * f, plain(moved), dtype, unit="vector", shape=(b, d, f), kind="vector")
+    return Work(
+        2 * b * d * f, plain(moved), dtype, unit="vector", kernels=d, shape=(b, d, f), kind="vector"
+    )
 
 
 def grouped_matmul(
