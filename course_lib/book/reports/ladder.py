@@ -35,9 +35,9 @@ def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:
     >>> print(steps_table([], ["a100-sxm-80"]))
     | chip | step | predicted | measured | error |
     |:--|:--|--:|--:|--:|
-    | A100 | naive fp32 → library fp32 | 38.3× | not measured |  |
-    | A100 | library fp32 → library fp16 | 16× | not measured |  |
-    | A100 | library fp16 → library fp8 | unsupported |  |  |
+    | A100 | naive → library | 38.3× | not measured |  |
+    | A100 | fp32 → fp16 | 16× | not measured |  |
+    | A100 | fp16 → fp8 | unsupported |  |  |
     """
     devices = list(dict.fromkeys(row.device for row in rows))
     cells = [
@@ -56,7 +56,7 @@ def _measured(device: str, step: Step) -> list[str]:
     missing = next((one for one in (step.after, step.before) if one.status != "ok"), None)
     return [
         plain(device),
-        _named((step.before.op, step.before.dtype), (step.after.op, step.after.dtype)),
+        _named(step.before.op, step.before.dtype, step.after.dtype),
         n(step.predicted, "×") if step.predicted else said("unknown"),
         n(step.measured, "×") if step.measured else said(missing.status if missing else "absent"),
         "" if step.error is None else n(step.error, "%"),
@@ -67,7 +67,13 @@ def _foretold(one: Accelerator) -> Iterator[list[str]]:
     for slow, fast in pairwise(RUNGS):
         was, now = _allowed(one, *slow), _allowed(one, *fast)
         predicted = n(now / was, "×") if was and now else said("unsupported")
-        yield [one.short, _named(slow, fast), predicted, said("absent") if was and now else "", ""]
+        yield [
+            one.short,
+            _named(*slow, fast[1]),
+            predicted,
+            said("absent") if was and now else "",
+            "",
+        ]
 
 
 def _allowed(one: Accelerator, op: str, dtype: str) -> float | None:
@@ -84,5 +90,5 @@ def _allowed(one: Accelerator, op: str, dtype: str) -> float | None:
     return float(attainable(work.intensity, one.peaks[f"{unit}.{dtype}"], one.bandwidth))
 
 
-def _named(slow: tuple[str, str], fast: tuple[str, str]) -> str:
-    return " → ".join(said(f"rung-{op}", dtype=dtype) for op, dtype in (slow, fast))
+def _named(op: str, slow: str, fast: str) -> str:
+    return said("naive-library") if op == "outer" else f"{slow} → {fast}"

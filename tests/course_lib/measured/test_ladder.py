@@ -111,8 +111,8 @@ def test_nobody_takes_a_naive_row_for_the_librarys():
 
 def test_the_report_and_the_figure_show_the_steps():
     text = reports.products.report(ROWS, Manifest(lab="00", command="course lab run 00"))
-    assert f"| {H100} | naive fp32 → library fp32 | 80× | 75× | −6.25% |" in text
-    assert f"| {H100} | library fp16 → library fp8 | 2× | 2× | 0% |" in text
+    assert f"| {H100} | naive → library | 80× | 75× | −6.25% |" in text
+    assert f"| {H100} | fp16 → fp8 | 2× | 2× | 0% |" in text
     axes = reports.products.plot(ROWS).figure.axes[0]
     assert [0.25] in [list(line.get_xdata()) for line in axes.lines]
     assert "naive" in {label.get_text() for label in axes.texts}
@@ -124,9 +124,9 @@ def test_chips_without_rows_are_predicted_and_said_not_to_be_measured():
     lacks = row("matmul", "fp8", status="unsupported")
     cells = reports.ladder.steps_table([*ROWS[:4], lacks], ["h100-sxm", "t4"]).rows
     assert [list(map(str, line))[1:] for line in cells if line[0] == "T4"] == [
-        ["naive fp32 → library fp32", "101×", "not measured", ""],
-        ["library fp32 → library fp16", "8.02×", "not measured", ""],
-        ["library fp16 → library fp8", "unsupported", "", ""],
+        ["naive → library", "101×", "not measured", ""],
+        ["fp32 → fp16", "8.02×", "not measured", ""],
+        ["fp16 → fp8", "unsupported", "", ""],
     ]
     # The H100 has rows of its own.
     assert {line[0] for line in cells} == {H100, "T4"}
