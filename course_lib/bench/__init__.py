@@ -1,21 +1,24 @@
 """Measures the device at hand, and says how far to trust the result."""
 
-from course_lib.bench.device import Machine, cpu_peak, cpu_peak_here, machine
+from course_lib.bench.device import Machine, Setup, cpu_peak, cpu_peak_here, inspect, machine
 from course_lib.bench.driver import observe
-from course_lib.bench.products import bandwidth, ceiling, matmul
+from course_lib.bench.products import bandwidth, ceiling, matmul, outer_products
 from course_lib.bench.record import manifest, start
 from course_lib.bench.timing import sample, summary
 
 __all__ = [
     "Machine",
+    "Setup",
     "bandwidth",
     "ceiling",
     "cpu_peak",
     "cpu_peak_here",
+    "inspect",
     "machine",
     "manifest",
     "matmul",
     "observe",
+    "outer_products",
     "sample",
     "start",
     "summary",

@@ -27,8 +27,8 @@ SHORTEST = 2.0
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 00: bandwidth, every format at one size, that size warm and on zeros beside
-    it, then the other sizes.
+    """The cases of lab 00: bandwidth, every format at one size, a naive product beside it, that
+    size warm and on zeros, then the other sizes.
 
     The order puts what matters first, in case the budget is small.
 
@@ -46,6 +46,8 @@ def plan(device: str) -> list[Case]:
         Case("copy", "fp32"),
         Case("triad", "fp32"),
         *(Case("matmul", dtype, first) for dtype in formats),
+        Case("outer", "fp32"),
+        *(Case("matmul", dtype, first) for dtype in ("fp8",) if dtype not in formats),
         Case("matmul", formats[0], first, "warm"),
         Case("matmul", formats[0], first, "cold", "zeros"),
         *(Case("matmul", dtype, size) for size in others for dtype in formats),
@@ -73,6 +75,8 @@ def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> Row:
     if case.op == "matmul":
         about |= {"timing": case.timing, "data": case.data}
         return products.matmul(case.size, case.size, case.size, case.dtype, device, **about)
+    if case.op == "outer":
+        return products.outer_products(device, case.dtype, data=case.data, **about)
     return products.bandwidth(device, case.op, dtype=case.dtype, data=case.data, **about)
 
 
@@ -133,6 +137,8 @@ def _measured(case: Case, here: Machine, there: set[Key]) -> bool:
         shapes = {key[3] for key in there}
     elif case.op == "matmul":
         shapes = {"x".join([str(case.size)] * 3)}
+    elif case.op == "outer":
+        shapes = {"x".join(map(str, products.outer_shape(here, case.dtype)))}
     else:
         shapes = {f"{operators.work(case, here)[1]} {case.settings}"}
     return any(

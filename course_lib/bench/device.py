@@ -1,16 +1,17 @@
-"""What is measured on: the device's exact name, its chip in the spec table, its cache, and a CPU's
-peak by multiplication.
+"""What is measured on: the device's exact name, its chip in the spec table, its cache, a CPU's peak
+by multiplication, and what is wrong with the set-up.
 """
 
 import contextlib
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from course_lib.bench.driver import CPU, clock_told, cpuinfo
+from course_lib.bench.driver import CPU, DRIVER, Nvidia, clock_told, cpuinfo, nvidia
 from course_lib.core.checks import CourseError, count, known, positive, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
@@ -18,8 +19,10 @@ __all__ = [
     "DEFAULT_CACHE",
     "FMA_UNITS",
     "Machine",
+    "Setup",
     "cpu_peak",
     "cpu_peak_here",
+    "inspect",
     "machine",
     "torch_or_none",
 ]
@@ -32,6 +35,9 @@ FMA_UNITS = 2
 """Fused multiply-add units a core is taken to have. Some have one: the peak is then half of what is
 printed.
 """
+
+BUSY = 0.5
+"""Processes that want a CPU, for each thread: above it, others were at work before we began."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +60,97 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     multiprocessors: int | None = None
     note: str = ""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a measurement would run on, and what is wrong with it; printed, a line for each.
+
+    Attributes
+    ----------
+    python, torch, driver : versions; empty where there is none.
+    cuda : for which torch was built; empty where for none.
+    name : of the device.
+    power_limit_w, power_w : W that the driver allows, and that the datasheet states.
+    clock_mhz, highest_mhz : now, and at most.
+    faults : what would spoil a measurement, each with its remedy.
+    """
+
+    python: str
+    torch: str
+    cuda: str = ""
+    driver: str = ""
+    name: str = ""
+    power_limit_w: float | None = None
+    power_w: float | None = None
+    clock_mhz: float | None = None
+    highest_mhz: float | None = None
+    faults: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        limit = "" if self.power_w is None else f", the datasheet has {self.power_w:g} W"
+        most = "" if self.highest_mhz is None else f", at most {self.highest_mhz:g} MHz"
+        lines = {
+            "Python": self.python,
+            "torch": self.torch or "not installed",
+            "CUDA of torch": self.cuda or "none",
+            "driver": self.driver or "none",
+            "device": self.name or "none",
+            "power limit": "not told"
+            if self.power_limit_w is None
+            else f"{self.power_limit_w:g} W{limit}",
+            "clock now": "not told" if self.clock_mhz is None else f"{self.clock_mhz:g} MHz{most}",
+        }
+        wrong = [f"WRONG: {one}" for one in self.faults] or ["nothing wrong was found"]
+        return "\n".join([*(f"{what:<14} {value}" for what, value in lines.items()), *wrong])
+
+
+def inspect(device: str = "cpu") -> Setup:
+    """Look at the set-up before anything is measured: versions, the device, its limits, and what
+    is wrong with a remedy.
+
+    It raises nothing where a device is missing: that is what it tells.
+
+    Parameters
+    ----------
+    device : ``"cpu"`` or ``"cuda"``.
+
+    Examples
+    --------
+    >>> setup = inspect("cpu")
+    >>> setup.name == machine("cpu").name, str(setup).splitlines()[0].split()[0]
+    (True, 'Python')
+    """
+    torch = torch_or_none()
+    about: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__) if torch else "",
+        "cuda": str(torch.version.cuda or "") if torch else "",
+    }
+    if known("device", device, ("cpu", "cuda")) == "cpu":
+        return Setup(
+            **about, name=_cpu_name(), clock_mhz=clock_told(), faults=tuple(_cpu_faults(torch))
+        )
+    gpu = nvidia()
+    # In a container the driver numbers this process otherwise than the system does. Asking torch
+    # for the name, below, may make it one of those that use the GPU.
+    own = os.getpid() in gpu.pids or bool(torch and torch.cuda.is_initialized())
+    usable = bool(torch and torch.cuda.is_available())
+    name = str(torch.cuda.get_device_name(0)) if torch and usable else gpu.name
+    found = chip_of_device(name) if name else None
+    power = found.power if found else None
+    faults = [*_torch_faults(torch, gpu, usable=usable)]
+    if name:
+        faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
+    return Setup(
+        **about,
+        driver=gpu.driver,
+        name=name,
+        power_limit_w=gpu.power_limit_w,
+        power_w=power,
+        clock_mhz=gpu.clock_mhz,
+        highest_mhz=gpu.highest_mhz,
+        faults=tuple(faults),
+    )
 
 
 def machine(device: str = "cpu") -> Machine:
@@ -163,6 +260,65 @@ def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | N
     cores = _cores()
     assumed = f"{cores} cores x {simd} bit x {FMA_UNITS} FMA units x {hz / 1e9:.2f} GHz, {doubt}"
     return cpu_peak(cores, hz, simd, bits=bits), assumed
+
+
+def _cpu_faults(torch: Any) -> Iterator[str]:
+    if torch is None:
+        yield "torch is not installed, and NumPy lacks most formats: pip install -e '.[torch]'"
+    # The load is that of the whole machine, also where this process may use a part of it.
+    with contextlib.suppress(OSError, AttributeError):
+        if (busy := os.getloadavg()[0]) > BUSY * (cpus := os.cpu_count() or 1):
+            yield (
+                f"the CPU was busy in the last minute ({busy:.1f} processes for {cpus} CPUs): end "
+                f"other work, or rows will be noisy"
+            )
+
+
+def _torch_faults(torch: Any, gpu: Nvidia, *, usable: bool) -> Iterator[str]:
+    """What keeps torch from a GPU."""
+    if torch is None:
+        yield "torch is not installed: pip install -e '.[torch]'"
+    if usable:
+        return
+    if not gpu.driver and not DRIVER.exists():
+        yield (
+            f"no GPU is here, or no driver for it ({gpu.note}): choose a machine or a Colab "
+            f"runtime with a GPU, or measure the CPU with device 'cpu'"
+        )
+    elif torch and not torch.version.cuda:
+        yield (
+            "torch was built without CUDA, and would measure the CPU: install a build with CUDA, "
+            "as pytorch.org/get-started/locally says"
+        )
+    elif torch:
+        yield (
+            f"torch, built for CUDA {torch.version.cuda}, cannot use the GPU with driver "
+            f"{gpu.driver or 'not told'}: update the driver, or install a build for an older CUDA"
+        )
+
+
+def _gpu_faults(gpu: Nvidia, name: str, found: Accelerator | None, *, others: int) -> Iterator[str]:
+    """What would spoil a measurement on a GPU that is there."""
+    power = found.power if found else None
+    if gpu.note:
+        yield f"clock, power and other processes cannot be seen: {gpu.note}"
+    if why := _missing(found):
+        yield f"{name!r} is {why}"
+    if gpu.mig or " MIG " in name:
+        yield (
+            "MIG is on, and a slice would be held against the whole chip's peak: ask for a whole "
+            "GPU, or turn MIG off with nvidia-smi -mig 0"
+        )
+    if others > 0:
+        yield (
+            f"other processes compute on the GPU ({others}): end them or wait until they are done, "
+            f"nvidia-smi lists them"
+        )
+    if power and gpu.power_limit_w and gpu.power_limit_w < power - 1:
+        yield (
+            f"the power limit is {gpu.power_limit_w:g} W, below the datasheet's {power:g} W: "
+            f"expect lower clocks, or raise it with nvidia-smi -pl {power:g}"
+        )
 
 
 def _missing(found: Accelerator | None) -> str:

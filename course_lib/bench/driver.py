@@ -1,18 +1,24 @@
-"""What a device's driver says while the device works."""
+"""What a device's driver says: how the device is set up, and what it does while it works."""
 
 import contextlib
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from course_lib.core.checks import known
 
-__all__ = ["Observed", "observe"]
+__all__ = ["Nvidia", "Observed", "nvidia", "observe"]
+
+T = TypeVar("T")
 
 CPU = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Is there where Linux has loaded NVIDIA's driver, whether or not NVML can be asked."""
 REASONS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -36,6 +42,41 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Nvidia(msgspec.Struct, frozen=True, kw_only=True):
+    """How the driver has an NVIDIA GPU set up; `None` or empty where it does not tell, and `note`
+    where there is nothing to ask.
+
+    Attributes
+    ----------
+    power_limit_w : W that it may draw.
+    clock_mhz, highest_mhz : of the multiprocessors, now and at most.
+    mig : whether it is cut into slices.
+    pids : of the processes that compute on it, as the driver numbers them.
+    """
+
+    name: str = ""
+    driver: str = ""
+    power_limit_w: float | None = None
+    clock_mhz: float | None = None
+    highest_mhz: float | None = None
+    mig: bool = False
+    pids: tuple[int, ...] = ()
+    note: str = ""
+
+
+def nvidia() -> Nvidia:
+    """How the NVIDIA GPU of this machine is set up, by its driver; of several, the one that CUDA
+    calls 0.
+
+    Examples
+    --------
+    >>> here = nvidia()
+    >>> bool(here.name) != bool(here.note)
+    True
+    """
+    return _with_nvml(_settings, lambda why: Nvidia(note=f"the driver was not asked{why}"))
+
+
 def observe(kind: str) -> Observed:
     """Clock, power, temperature and reasons for throttling now: of an NVIDIA GPU through NVML, of a
     CPU the clock where Linux measures it.
@@ -51,34 +92,73 @@ def observe(kind: str) -> Observed:
     """
     if known("kind", kind, ("cpu", "cuda")) == "cpu":
         return Observed(clock_mhz=clock_told() if _live() else None)
+    return _with_nvml(_asked, lambda why: Observed(note=f"clock and power were not observed{why}"))
+
+
+def _with_nvml(ask: Callable[[Any], T], otherwise: Callable[[str], T]) -> T:
+    """What the driver answers, or what stands for it where it does not, told why."""
     try:
         import pynvml
     except ImportError:
-        return Observed(note="clock and power were not observed: pip install nvidia-ml-py")
+        return otherwise(": pip install nvidia-ml-py")
     try:
         pynvml.nvmlInit()
         try:
-            return _asked(pynvml)
+            return ask(pynvml)
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return Observed(note=f"clock and power were not observed, NVML says: {error}")
+        return otherwise(f", NVML says: {error}")
+
+
+def _gpu(nvml: Any) -> Any:
+    """The GPU that CUDA calls 0: CUDA_VISIBLE_DEVICES hides some from CUDA, and NVML sees all."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    if first and not first.isdecimal():
+        return nvml.nvmlDeviceGetHandleByUUID(first)
+    return nvml.nvmlDeviceGetHandleByIndex(int(first or 0))
+
+
+def _asker(nvml: Any) -> Callable[..., Any]:
+    """Asks the GPU one thing at a time: one tells no power, another no reasons, and the rest is
+    worth having.
+    """
+    gpu = _gpu(nvml)
+    # What an older driver has no function for is an error of another kind.
+    silent = nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
+
+    def ask(name: str, *about: int) -> Any:
+        with contextlib.suppress(*silent):
+            return getattr(nvml, f"nvmlDeviceGet{name}")(gpu, *about)
+        return None
+
+    return ask
+
+
+def _scaled(told: float | None, scale: float = 1) -> float | None:
+    return None if told is None else float(told) / scale
+
+
+def _settings(nvml: Any) -> Nvidia:
+    ask = _asker(nvml)
+    return Nvidia(
+        name=str(ask("Name") or ""),
+        driver=str(nvml.nvmlSystemGetDriverVersion()),
+        power_limit_w=_scaled(ask("EnforcedPowerLimit"), 1e3),
+        clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
+        highest_mhz=_scaled(ask("MaxClockInfo", nvml.NVML_CLOCK_SM)),
+        mig=bool((ask("MigMode") or [0])[0]),
+        pids=tuple(one.pid for one in ask("ComputeRunningProcesses") or ()),
+    )
 
 
 def _asked(nvml: Any) -> Observed:
-    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-
-    def ask(name: str, *about: int) -> float | None:
-        # One GPU tells no power, another no reasons: the rest is worth having.
-        with contextlib.suppress(nvml.NVMLError):
-            return float(getattr(nvml, f"nvmlDeviceGet{name}")(gpu, *about))
-        return None
-
-    power, reasons = ask("PowerUsage"), int(ask("CurrentClocksThrottleReasons") or 0)
+    ask = _asker(nvml)
+    reasons = int(ask("CurrentClocksThrottleReasons") or 0)
     return Observed(
-        clock_mhz=ask("ClockInfo", nvml.NVML_CLOCK_SM),
-        power_w=None if power is None else power / 1e3,
-        temperature_c=ask("Temperature", nvml.NVML_TEMPERATURE_GPU),
+        clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
+        power_w=_scaled(ask("PowerUsage"), 1e3),
+        temperature_c=_scaled(ask("Temperature", nvml.NVML_TEMPERATURE_GPU)),
         throttle=", ".join(name for bit, name in REASONS.items() if reasons & bit),
         driver=str(nvml.nvmlSystemGetDriverVersion()),
     )

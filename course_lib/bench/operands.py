@@ -39,6 +39,9 @@ class Arrays(Protocol):
     def triad(self, to: Any, a: Any, b: Any) -> None:
         """`to = a + 3 b`: two reads and one write."""
 
+    def outer(self, to: Any, a: Any, b: Any) -> None:
+        """`to += a[:, k] × b[k, :]` for one k after another, each in a pass of its own."""
+
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         """Seconds of one call, after so many were made and the device has finished them."""
 
@@ -94,6 +97,10 @@ class NumpyArrays(Arrays):
         np.multiply(b, 3, out=to)
         np.add(to, a, out=to)
 
+    def outer(self, to: Any, a: Any, b: Any) -> None:
+        for column, row in zip(a.T, b, strict=True):
+            to += column[:, None] * row
+
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         return _on_the_host(run, calls)
 
@@ -101,7 +108,7 @@ class NumpyArrays(Arrays):
         return np.asarray(matrix[:count], np.float64)
 
     def settings(self, dtype: str) -> str:
-        return "triad in two passes"
+        return "triad and outer product in two passes each"
 
 
 class TorchArrays(Arrays):
@@ -165,6 +172,10 @@ class TorchArrays(Arrays):
 
     def triad(self, to: Any, a: Any, b: Any) -> None:
         self._torch.add(a, b, alpha=3, out=to)
+
+    def outer(self, to: Any, a: Any, b: Any) -> None:
+        for column, row in zip(a.t(), b, strict=True):
+            to.addr_(column, row)
 
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         if self._device == "cpu":

@@ -32,7 +32,7 @@ from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
 from course_lib.measured import Row
 
-__all__ = ["bandwidth", "ceiling", "matmul"]
+__all__ = ["STEPS", "bandwidth", "ceiling", "matmul", "outer_products", "outer_shape"]
 
 CACHES = 4
 """Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
@@ -43,6 +43,13 @@ PROBE, PROBE_SHARE = 128, 0.25
 never waited for, and the share of the budget that asking again with a larger one may take.
 """
 CHECKED_ROWS = 8
+STEPS = 16
+"""Outer products that are timed: all take as long, so a few tell the rate of as many as one likes.
+"""
+SUMS = ("fp64", "fp32", "bf16", "fp16")
+"""Formats whose outer products can be added up where they stand."""
+SIDE = 1024
+"""The side of their result is a multiple of this."""
 CEILING_SIDES = (256, 384, 512, 768, 1024)
 TIMINGS = ("cold", "warm")
 _RESULT = {"int8": "fp32", "fp8": "bf16"}
@@ -110,6 +117,81 @@ def matmul(
             why = f"one product takes about {predicted:.3g} s, and the budget is {budget:.3g} s"
             return not_measured(row, "over-budget", why)
         call = caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
+        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
+    except (MemoryError, RuntimeError) as failure:
+        return out_of_memory(row, failure)
+    return judged(timed(row, times, seen, error=error), here)
+
+
+def outer_shape(here: Machine, dtype: str = "fp32") -> tuple[int, int, int]:
+    """B, D and F of the outer products that are measured: the result outgrows the cache, or it
+    would never go to memory.
+
+    Parameters
+    ----------
+    here : the device, from `machine`.
+    dtype : format.
+
+    Examples
+    --------
+    >>> outer_shape(Machine(name="a GPU", kind="cuda", cache=50 * 2**20))
+    (8192, 16, 8192)
+    """
+    side = SIDE * math.ceil(math.sqrt(CACHES * here.cache / itemsize(dtype)) / SIDE)
+    return side, STEPS, side
+
+
+def outer_products(
+    device: str = "cpu",
+    dtype: str = "fp32",
+    *,
+    budget: float = 10.0,
+    data: str = "random",
+    seed: int = 0,
+) -> Row:
+    """Measure a matrix product as a naive loop: one outer product after another, each added to the
+    whole result.
+
+    Its rate stands beside that of the library's product. Part of the first result is checked
+    against float64.
+
+    Parameters
+    ----------
+    device : ``"cpu"`` or ``"cuda"``.
+    dtype : format of the operands, the result and the arithmetic.
+    budget : s. Products that would not fit at least five times are not begun.
+    data : ``"random"`` or ``"zeros"``.
+    seed : of the operands.
+
+    Examples
+    --------
+    >>> outer_products(dtype="fp8", budget=1.0).status
+    'unsupported'
+    """
+    budget, seed = _checked_arguments(dtype, data, budget, seed)
+    here, library = machine(device), arrays(device)
+    B, D, F = outer_shape(here, dtype)
+    work = ops.outer_products(B, D, F, dtype=dtype)
+    how = {"settings": library.settings(dtype), "backend": library.label}
+    row = blank(here, Case("outer", dtype, data=data), f"{B}x{D}x{F}", work, **how)
+    why = library.supports(dtype)
+    if not why and dtype not in SUMS:
+        why = f"{dtype} is a format of products, not of their sums"
+    if why:
+        return not_measured(row, "unsupported", why)
+    try:
+        to = library.operand(B, F, dtype, "zeros", seed)
+        a, b = _pair(library, (B, F, D), dtype, data, seed)
+        run = partial(library.outer, to, a, b)
+        (first,) = library.timed(run, 1)
+        error = _error(library, to, a, b)
+        # A first call may load libraries: only a second one tells what the others will take.
+        if first * FEWEST > budget:
+            (first,) = library.timed(run, 1)
+        if first * FEWEST > budget:
+            why = f"{D} outer products take about {first:.3g} s, and the budget is {budget:.3g} s"
+            return not_measured(row, "over-budget", why)
+        call = caller(library, [run])
         times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
     except (MemoryError, RuntimeError) as failure:
         return out_of_memory(row, failure)
@@ -270,7 +352,11 @@ def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tupl
     # affordable.
     while min(spent) * FEWEST > budget > sum(spent):
         spent += library.timed(run, 1)
-    got = library.rows(made[0], CHECKED_ROWS)
+    return min(spent), _error(library, made[0], a, b)
+
+
+def _error(library: Arrays, made: Any, a: Any, b: Any) -> float:
+    got = library.rows(made, CHECKED_ROWS)
     wanted = library.rows(a, CHECKED_ROWS) @ library.rows(b, b.shape[0])
     scale = float(np.abs(wanted).max())
-    return min(spent), float(np.abs(got - wanted).max()) / scale if scale else 0.0
+    return float(np.abs(got - wanted).max()) / scale if scale else 0.0

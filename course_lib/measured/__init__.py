@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, operators, results, trace
+from course_lib.measured import collectives, gaps, ladder, operators, results, trace
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -30,6 +30,7 @@ __all__ = [
     "collectives",
     "gaps",
     "lab",
+    "ladder",
     "median_error",
     "operators",
     "results",

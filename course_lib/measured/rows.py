@@ -12,7 +12,7 @@ import msgspec
 from course_lib.core.checks import CourseError, shown
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
-PLAIN = ("matmul", "copy", "triad")
+PLAIN = ("matmul", "outer", "copy", "triad")
 """Operators that are done in one way only."""
 LOCAL = (*PLAIN, "chain", "softmax", "norm", "attention")
 """Operators that one device runs alone; the others are collectives."""
@@ -24,7 +24,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, the number of bytes for copy and triad,
+    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, and for outer products that add up to one;
+        the number of bytes for copy and triad,
         rows and their length for a chain, softmax or norm, sequences, heads, tokens and the size of
         a head for attention, and for a collective the bytes of the message as `course_lib.network`
         counts them.
@@ -57,6 +58,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["cpu", "cuda"]
     op: Literal[
         "matmul",
+        "outer",
         "copy",
         "triad",
         "chain",

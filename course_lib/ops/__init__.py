@@ -4,7 +4,14 @@ from course_lib.ops.access import SECTOR, WARP, sectors
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
-from course_lib.ops.products import dot, grouped_matmul, matmul, quantized_matmul, tiled_matmul
+from course_lib.ops.products import (
+    dot,
+    grouped_matmul,
+    matmul,
+    outer_products,
+    quantized_matmul,
+    tiled_matmul,
+)
 from course_lib.ops.vector import (
     bias,
     dropout,
@@ -39,6 +46,7 @@ __all__ = [
     "kv_read",
     "matmul",
     "norm",
+    "outer_products",
     "quantize",
     "quantized_matmul",
     "residual",

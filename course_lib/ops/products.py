@@ -12,7 +12,7 @@ from course_lib.core.checks import Numbers, known, plain, positive, together, wh
 from course_lib.core.dtypes import BITS, itemsize, widest
 from course_lib.ops.vector import quantize
 
-__all__ = ["dot", "grouped_matmul", "matmul", "quantized_matmul", "tiled_matmul"]
+__all__ = ["dot", "grouped_matmul", "matmul", "outer_products", "quantized_matmul", "tiled_matmul"]
 
 
 def dot(
@@ -168,6 +168,35 @@ def tiled_matmul(
     rows, columns, size = np.ceil(b / high), np.ceil(f / wide), itemsize(x, "x")
     read = b * d * size * columns + d * f * itemsize(w, "w") * rows
     return _product((b, d, f), read + b * f * _size("out", out, size), x, w, compute)
+
+
+def outer_products(B: ArrayLike, D: ArrayLike, F: ArrayLike, *, dtype: str = "fp32") -> Work:
+    """Matrix product X[B, D] @ W[D, F] as a naive loop: D outer products, each added to the result
+    by a kernel of its own.
+
+    Every kernel reads one column of X and one row of W, and reads and writes the whole result, so
+    nothing is reused: the intensity is that of an update of the result, whatever D is.
+
+    Parameters
+    ----------
+    B, D, F : as in `matmul`.
+    dtype : format of the operands, the result and the arithmetic.
+
+    Returns
+    -------
+    2BDF FLOP on the vector unit; D times two passes over BF elements, and each operand once.
+
+    Examples
+    --------
+    >>> naive, library = outer_products(8192, 8192, 8192), matmul(8192, 8192, 8192, x="fp32")
+    >>> round(naive.intensity, 2), naive.flops == library.flops
+    (0.25, True)
+    """
+    b, d, f = wholes(B=B, D=D, F=F)
+    moved = itemsize(dtype) * (2 * b * d * f + b * d + d * f)
+    return Work(
+        2 * b * d * f, plain(moved), dtype, unit="vector", kernels=d, shape=(b, d, f), kind="vector"
+    )
 
 
 def grouped_matmul(

@@ -6,6 +6,7 @@ answer by a known amount, whatever this computer is busy with; and then, if it m
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from math import isclose
 from pathlib import Path
 from statistics import fmean, median, median_low
@@ -186,7 +187,9 @@ def _warm_up(outcome: Outcome) -> Verdict | None:
         return None
     if not any(sample.first for sample in samples):
         return Verdict("warm-up", True, said("warm-up-right"))
-    return Verdict("warm-up", False, said("warm-up-missing"))
+    # More products than repeats: there was a warm-up, and the clock was running.
+    inside = outcome.calls > REPEATS
+    return Verdict("warm-up", False, said("warm-up-inside" if inside else "warm-up-missing"))
 
 
 def _synchronisation(outcome: Outcome) -> Verdict | None:
@@ -212,6 +215,8 @@ def _on_the_cpu(outcome: Outcome) -> Verdict:
 
 def _median(outcome: Outcome) -> Verdict | None:
     reading = _reading(outcome)
+    if not reading and _growing(outcome.event_samples):
+        return Verdict("median", False, said("median-wrong", wrong=said("growing")))
     if not reading:
         return Verdict("median", False, said("median-of-nothing"))
     kept = reading.samples
@@ -226,6 +231,13 @@ def _median(outcome: Outcome) -> Verdict | None:
     else:
         return Verdict("median", True, said("median-right"))
     return Verdict("median", False, said("median-wrong", wrong=wrong))
+
+
+def _growing(samples: Sequence[Sample]) -> bool:
+    """Whether each interval holds the one before it and one product more."""
+    return len(samples) > 2 and all(
+        after.calls == before.calls + 1 for before, after in pairwise(samples)
+    )
 
 
 def _flops(outcome: Outcome) -> Verdict:

@@ -42,6 +42,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     operands: list[str] = []
     ran_on: list[str] = []
     used_torch: bool = False
+    calls: int = 0
+    """Multiplications that reached the machine, timed or not."""
     samples: list[simulated.Sample] = []
     event_samples: list[simulated.Sample] = []
     ours: list[float] = []
@@ -89,6 +91,7 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
                     operands=sorted({kind for call in calls for kind in call.operands}),
                     ran_on=sorted({call.device for call in machine.calls}),
                     used_torch=machine.used_torch,
+                    calls=len(machine.calls),
                     samples=machine.samples,
                     event_samples=machine.event_samples,
                 )

@@ -119,6 +119,7 @@ CALLS = [
         {"chip": "h100-sxm", "bm": 128, "bn": 128, "bk": 64, "patch": (11, 12), "x": "bf16"},
     ),
     Call(ops.grouped_matmul, {**PRODUCT, "groups": 4}),
+    Call(ops.outer_products, {"B": 64, "D": 16, "F": 32, "dtype": "fp32"}),
     Call(
         ops.attention,
         {
@@ -480,6 +481,7 @@ CALLS = [
     ),
     Call(bench.matmul, {"M": 64, "N": 64, "K": 64, "timing": "warm", "data": "random", **BENCH}),
     Call(bench.machine, {"device": "cpu"}),
+    Call(bench.inspect, {"device": "cpu"}),
     Call(bench.summary, {"samples": TIMES, "seed": 0}),
     Call(timing.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
     Call(
@@ -529,6 +531,8 @@ ROOMS = {
     "specs.rows": "prints the spec tables",
     "measured.collectives": "takes rows of results.csv",
     "measured.gaps": "takes rows of results.csv",
+    "measured.ladder": "takes rows of results.csv",
+    "book.reports.ladder": "takes rows of results.csv",
     "measured.operators": "takes rows of results.csv",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
@@ -567,6 +571,8 @@ LEFT_OUT = {
     "measured.results.write_manifest": "writes; see test_results",
     "bench.products.bandwidth": "allocates four times the cache",
     "bench.products.ceiling": "measures",
+    "bench.products.outer_products": "allocates four times the cache",
+    "bench.products.outer_shape": "takes a machine",
     "book.text.markdown.code": "takes text of any kind",
     "book.text.numbers.marks": "takes a language of the book",
     "book.text.parsing.readings": "takes what check has found to be text",
@@ -582,6 +588,7 @@ LEFT_OUT = {
     "bench.record.start": "takes nothing",
     "bench.device.cpu_peak_here": "measures",
     "bench.driver.observe": "measures",
+    "bench.driver.nvidia": "takes nothing",
     "bench.campaign.measure": "measures",
     "bench.campaign.run": "measures",
     "bench.operators.measure": "measures",

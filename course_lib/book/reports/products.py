@@ -9,9 +9,11 @@ from msgspec import structs
 
 from course_lib.book.plot import LINES, Plot, roofline, tones
 from course_lib.book.reports.frame import dots, number, page, said
+from course_lib.book.reports.ladder import steps_table
 from course_lib.book.text import n, table
 from course_lib.core.checks import CourseError
 from course_lib.measured.gaps import LAUNCH_SECONDS, NO_GAP, WRONG_PATH, gap, no_faster_than, waves
+from course_lib.measured.ladder import steps
 from course_lib.measured.rows import Manifest, Row
 
 __all__ = ["plot", "report"]
@@ -49,7 +51,8 @@ def report(
             _sentence(row, last, (multiprocessors or {}).get(row.device), _ceiling(row, manifest))
             for row in _best(last)
         ]
-        return [_table(last), " ".join(sentences) or said("no-matmul")]
+        parts = [_table(last), " ".join(sentences) or said("no-matmul")]
+        return [*parts, said("steps"), repr(steps_table(last))] if steps(last) else parts
 
     return page(rows, manifest, section)
 
@@ -58,7 +61,7 @@ def plot(
     rows: Sequence[Row], published: Mapping[str, tuple[float, float, float, float]] | None = None
 ) -> Plot:
     """Every measured device on one roofline, with a dot where each matmul came out, hollow where
-    its data were zeros.
+    its data were zeros, and one for the naive product.
 
     A roof is the best bandwidth that copy and triad measured, cold where there is such a row, and
     the highest peak known of the device, or its best matmul where that is higher or no peak is
@@ -107,7 +110,7 @@ def plot(
             "rows must hold a device with a measured copy or triad and a matmul: measure "
             "both, then plot"
         )
-    here = dots(row for row in measured if row.op == "matmul")
+    here = dots(row for row in measured if row.op in ("matmul", "outer"))
     reach = [intensity for _, intensity, _ in here]
     base = roofline(
         {**roofs, **others},
@@ -125,6 +128,8 @@ def plot(
         style: Any = "none" if row.data == "zeros" else "full"
         own: Any = {"color": color[row.device], "fillstyle": style}
         axes.plot(intensity, speed, "o", markersize=5, zorder=4, **own)
+        if row.op == "outer" and row.device in roofs:
+            base.name_dot(said("naive"), intensity, speed, fontsize=8)
         if id(row) in best:
             label = row.dtype if row.device in roofs else f"{row.device} {row.dtype}"
             base.name_dot(label, intensity, speed, fontsize=8)
@@ -170,8 +175,9 @@ def _cells(row: Row) -> list[str]:
     moved = number(row.achieved_bw_gbps, "B/s", 1e9)
     noisy = said({True: "yes", False: "no", None: "absent"}[row.noisy])
     speed, of_peak, at_clock = ["–"] * 3  # no peak in FLOP/s is asked of what only moves bytes
-    if row.op == "matmul":
+    if row.op in ("matmul", "outer"):
         speed = number(row.achieved_tflops, "FLOP/s", 1e12)
+    if row.op == "matmul":
         of_peak, at_clock = number(row.mfu, "%"), number(row.mfu_at_clock, "%")
     about = [row.op, row.dtype, row.shape, said(row.timing), said(row.data)]
     return [*about, speed, moved, of_peak, at_clock, noisy, said(row.status)]
@@ -186,7 +192,8 @@ def _ceiling(row: Row, manifest: Manifest) -> str:
         return ""
     share, fastest = n(row.achieved_tflops / best, "%"), n(best * 1e12, "FLOP/s")
     assumed = manifest.host.get(f"{row.dtype}_peak_assumes")
-    if assumed:
+    # Far below what the device does elsewhere, a product is no witness against the peak.
+    if assumed and row.achieved_tflops / best >= NO_GAP:
         return said("assumed", share=share, fastest=fastest, assumed=str(assumed))
     return said("ceiling", share=share, fastest=fastest)
 

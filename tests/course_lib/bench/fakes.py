@@ -55,6 +55,10 @@ class FakeArrays:
     def triad(self, to, a, b):
         self.now += 24 * a.size / self.rate
 
+    def outer(self, to, a, b):
+        to += a @ b
+        self.now += 8 * (2 * to.size * a.shape[1] + a.size + b.size) / self.rate
+
     def timed(self, run, calls):
         start = self.now
         for _ in range(calls):

@@ -181,6 +181,44 @@ def test_what_a_stream_moves_exceeds_the_cache_and_is_counted_by_stream_conventi
     assert copy.mfu is None
 
 
+def test_a_naive_product_passes_its_whole_result_through_memory(fake):
+    library = fake(FakeArrays(rate=1e10))
+    row = bench.outer_products("cuda", budget=20.0)
+    B, D, F = row.sizes
+    assert products.CACHES * H100.cache < 4 * B * F
+    assert row.bytes == 4 * (2 * B * D * F + B * D + D * F)
+    assert row.flops == 2 * B * D * F
+    # The fake takes eight bytes an element.
+    assert row.achieved_bw_gbps == pytest.approx(1e10 / 2 / 1e9)
+    assert (row.op, row.mfu, row.error) == ("outer", None, pytest.approx(0, abs=1e-12))
+    assert row.key[3] == row.shape
+    assert library.made[0][2] == "zeros"
+
+
+@pytest.mark.parametrize("library", [backends.NumpyArrays, lambda: backends.arrays("cpu")])
+def test_real_outer_products_add_up_to_the_product(library):
+    one = library()
+    to = one.operand(48, 40, "fp32", "zeros", 0)
+    a, b = one.operand(48, 8, "fp32", "random", 1), one.operand(8, 40, "fp32", "random", 2)
+    one.outer(to, a, b)
+    one.outer(to, a, b)
+    assert np.asarray(to) == pytest.approx(2 * np.asarray(a) @ np.asarray(b), abs=1e-5)
+
+
+def test_a_naive_product_that_is_slow_wrong_or_too_large_is_a_row(fake, monkeypatch):
+    library = fake(FakeArrays(rate=1e6))
+    row = bench.outer_products("cuda", budget=2.0)
+    assert (row.status, row.seconds_median) == ("over-budget", None)
+    assert "16 outer products take about" in row.note
+    assert bench.outer_products("cuda", "int8", budget=2.0).status == "unsupported"
+    fake(FakeArrays(memory=500_000))
+    assert bench.outer_products("cuda", budget=2.0).status == "out-of-memory"
+    library = fake(FakeArrays(rate=1e12))
+    right = library.outer
+    monkeypatch.setattr(library, "outer", lambda to, a, b: right(to, a * 1.1, b))
+    assert bench.outer_products("cuda", budget=2.0).error == pytest.approx(0.1)
+
+
 def test_a_slow_format_is_foretold_and_not_waited_for(fake):
     library = fake(FakeArrays(rate=1e6))
     row = bench.matmul(4096, 4096, 4096, "fp16", "cuda", budget=2.0)

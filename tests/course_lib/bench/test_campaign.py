@@ -9,13 +9,19 @@ import pytest
 
 from course_lib import bench, results
 from course_lib.bench import campaign as planning
+from course_lib.bench import products
 from course_lib.bench.campaign import Case, plan, run
+from course_lib.measured import ladder
 
 HERE = bench.machine("cpu").name
 
 
 def row(case, device="cpu", *, budget=1.0, seed=0, status="ok"):
-    shape = "x".join([str(case.size)] * 3) if case.op == "matmul" else "4096"
+    shapes = {
+        "matmul": (case.size,) * 3,
+        "outer": products.outer_shape(bench.machine("cpu"), case.dtype),
+    }
+    shape = "x".join(map(str, shapes.get(case.op, (4096,))))
     return results.Row(
         device=HERE,
         kind="cpu",
@@ -62,6 +68,28 @@ def test_a_plan_has_no_case_twice_and_begins_with_what_matters(device):
     }
     largest_first = next(case.size for case in cases if case.op == "matmul")
     assert largest_first == {"cpu": 1024, "cuda": 8192}[device]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_plan_climbs_every_rung_from_the_naive_product_to_fp8(device):
+    cases = {(case.op, case.dtype) for case in plan(device)}
+    assert set(ladder.RUNGS) <= cases
+
+
+def test_a_naive_product_is_measured_once(tmp_path, monkeypatch):
+    here = bench.Machine(name="small", kind="cpu", cache=2**16)
+    for module in (planning, products):
+        monkeypatch.setattr(module, "machine", lambda device: here)
+    file, said = tmp_path / "results.csv", []
+    assert run([Case("outer", "fp32")], file, budget=20, say=said.append) == 0
+    (row,) = results.read(file)
+    assert (row.op, row.status, row.shape) == ("outer", "ok", "1024x16x1024")
+    assert said == [
+        f"outer fp32 1024x16x1024 cold random: {row.achieved_bw_gbps:.1f} GB/s"
+        + (", noisy" if row.noisy else "")
+    ]
+    run([Case("outer", "fp32")], file, budget=20, say=said.append)
+    assert said[1] == "1 of 1 are measured already"
 
 
 def test_every_row_is_on_disk_before_the_next_is_begun(tmp_path):

@@ -1,5 +1,6 @@
 """What a device is, what its driver says, and what is said where neither is known."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -80,6 +81,19 @@ def test_a_nominal_clock_is_called_so_and_is_no_observation(cpu):
     assert bench.cpu_peak_here()[0] is None
 
 
+ASKED = (
+    "ClockInfo",
+    "PowerUsage",
+    "Temperature",
+    "CurrentClocksThrottleReasons",
+    "Name",
+    "EnforcedPowerLimit",
+    "MaxClockInfo",
+    "MigMode",
+    "ComputeRunningProcesses",
+)
+
+
 class _NVMLError(Exception):
     pass
 
@@ -102,7 +116,6 @@ def nvml(monkeypatch):
 
             return answer
 
-        names = ("ClockInfo", "PowerUsage", "Temperature", "CurrentClocksThrottleReasons")
         module = SimpleNamespace(
             NVMLError=_NVMLError,
             NVML_CLOCK_SM=1,
@@ -111,7 +124,8 @@ def nvml(monkeypatch):
             nvmlShutdown=lambda: log.append("shut down"),
             nvmlSystemGetDriverVersion=lambda: "550.54.15",
             nvmlDeviceGetHandleByIndex=lambda i: f"GPU {i}",
-            **{f"nvmlDeviceGet{name}": ask(name) for name in names},
+            nvmlDeviceGetHandleByUUID=lambda uuid: f"GPU {uuid}",
+            **{f"nvmlDeviceGet{name}": ask(name) for name in ASKED},
         )
         monkeypatch.setitem(sys.modules, "pynvml", module)
         return log
@@ -168,7 +182,143 @@ def test_a_gpu_that_nothing_observes_is_measured_and_the_row_says_why(nvml, monk
 def test_the_binding_has_every_name_that_is_asked_for():
     real = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     assert (real.NVML_CLOCK_SM, real.NVML_TEMPERATURE_GPU) == (1, 0)
-    for name in ("ClockInfo", "PowerUsage", "Temperature", "CurrentClocksThrottleReasons"):
+    for name in ASKED:
         assert callable(getattr(real, f"nvmlDeviceGet{name}"))
     seen = bench.observe("cuda")
     assert seen.driver or "NVML says" in seen.note
+
+
+SOUND = {
+    "Init": None,
+    "Name": "NVIDIA H100 80GB HBM3",
+    "EnforcedPowerLimit": 700_000,
+    "ClockInfo": 345,
+    "MaxClockInfo": 1980,
+    "MigMode": [0, 0],
+    "ComputeRunningProcesses": [],
+}
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """A torch that has a GPU, or lacks one in the way that the test says."""
+
+    def says(name="NVIDIA H100 80GB HBM3", *, cuda="12.6", available=True, started=False):
+        there = SimpleNamespace(
+            is_available=lambda: available,
+            is_initialized=lambda: started,
+            get_device_name=lambda _: name,
+        )
+        one = SimpleNamespace(__version__="2.9.0", version=SimpleNamespace(cuda=cuda), cuda=there)
+        monkeypatch.setattr(device, "torch_or_none", lambda: one)
+        return one
+
+    return says
+
+
+def test_a_sound_set_up_is_told_in_full(nvml, torch):
+    nvml(**SOUND)
+    torch()
+    setup = bench.inspect("cuda")
+    assert setup.faults == ()
+    assert (setup.torch, setup.cuda, setup.driver) == ("2.9.0", "12.6", "550.54.15")
+    assert (setup.power_limit_w, setup.power_w) == (700.0, 700.0)
+    lines = str(setup).splitlines()
+    assert lines[4:] == [
+        "device         NVIDIA H100 80GB HBM3",
+        "power limit    700 W, the datasheet has 700 W",
+        "clock now      345 MHz, at most 1980 MHz",
+        "nothing wrong was found",
+    ]
+
+
+STRANGERS = [SimpleNamespace(pid=7), SimpleNamespace(pid=8)]
+NO_GPU = {"available": False}
+
+
+@pytest.mark.parametrize(
+    ("driver", "installed", "said"),
+    [
+        ({"MigMode": [1, 1]}, {}, ["MIG is on", "ask for a whole GPU"]),
+        ({}, {"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}, ["not in the spec table", "MIG is on"]),
+        ({"ComputeRunningProcesses": STRANGERS}, {}, ["other processes compute on the GPU (2)"]),
+        (
+            {"ComputeRunningProcesses": STRANGERS},
+            {"started": True},
+            ["other processes compute on the GPU (1)"],
+        ),
+        (
+            {"EnforcedPowerLimit": 500_000},
+            {},
+            ["the power limit is 500 W, below the datasheet's 700 W", "nvidia-smi -pl 700"],
+        ),
+        ({}, {**NO_GPU, "cuda": None}, ["torch was built without CUDA", "get-started/locally"]),
+        (
+            {},
+            {**NO_GPU, "cuda": "13.0"},
+            ["built for CUDA 13.0, cannot use the GPU with driver 550.54.15", "update the driver"],
+        ),
+        ({}, {"name": "NVIDIA H900"}, ["'NVIDIA H900' is not in the spec table", "COURSE_CHIPS"]),
+    ],
+)
+def test_a_fault_is_named_with_its_remedy(nvml, torch, driver, installed, said):
+    nvml(**{**SOUND, **driver})
+    torch(**installed)
+    setup = bench.inspect("cuda")
+    told = " ".join(setup.faults)
+    assert [part for part in said if part not in told] == []
+    assert len(setup.faults) == (2 if " MIG " in installed.get("name", "") else 1)
+    assert str(setup).count("WRONG: ") == len(setup.faults)
+
+
+def test_this_process_is_none_of_the_others(nvml, torch):
+    nvml(**{**SOUND, "ComputeRunningProcesses": [SimpleNamespace(pid=os.getpid())]})
+    torch(started=True)
+    assert bench.inspect("cuda").faults == ()
+
+
+def test_a_machine_without_a_gpu_is_told_what_to_do(nvml, torch, monkeypatch, tmp_path):
+    nvml()
+    monkeypatch.setattr(device, "DRIVER", tmp_path / "none")
+    torch(**NO_GPU, cuda=None)
+    (fault,) = bench.inspect("cuda").faults
+    assert fault.startswith("no GPU is here, or no driver for it")
+    assert "NVML says: Not Supported" in fault
+    assert "measure the CPU with device 'cpu'" in fault
+    # Without NVIDIA's binding, Linux still says that a driver is loaded.
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    (tmp_path / "version").write_text("NVRM version")
+    monkeypatch.setattr(device, "DRIVER", tmp_path / "version")
+    (fault,) = bench.inspect("cuda").faults
+    assert fault.startswith("torch was built without CUDA")
+
+
+def test_what_cannot_be_seen_is_a_fault_of_a_gpu_that_is_there(torch, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    torch()
+    setup = bench.inspect("cuda")
+    (fault,) = setup.faults
+    assert "pip install nvidia-ml-py" in fault
+    assert "power limit    not told" in str(setup)
+
+
+def test_a_busy_cpu_and_a_missing_torch_are_faults(monkeypatch):
+    monkeypatch.setattr(device, "torch_or_none", lambda: None)
+    monkeypatch.setattr(device.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(device.os, "getloadavg", lambda: (0.9, 5.0, 5.0), raising=False)
+    (fault,) = bench.inspect("cpu").faults
+    assert fault.startswith("torch is not installed")
+    monkeypatch.setattr(device.os, "getloadavg", lambda: (1.1, 0.0, 0.0), raising=False)
+    assert "busy in the last minute (1.1 processes for 2 CPUs)" in bench.inspect("cpu").faults[1]
+
+
+@pytest.mark.parametrize(
+    ("visible", "asked"), [("", 0), ("3,1", 3), (" 2", 2), ("GPU-8f2a", "GPU-8f2a")]
+)
+def test_the_gpu_that_cuda_sees_first_is_asked(nvml, monkeypatch, visible, asked):
+    nvml(**SOUND)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    named = []
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetName", named.append)
+    driver.nvidia()
+    assert named == [f"GPU {asked}"]

@@ -43,6 +43,17 @@ def test_tiled_matmul_reads_what_its_tiles_read(B, D, F, bm, bn):
     assert (work.flops, work.bytes) == (2 * B * D * F, 2 * moved)
 
 
+@given(small, small, small, dtypes)
+def test_outer_products_touch_the_whole_result_for_each(B, D, F, dtype):
+    elements = 0
+    for _ in range(D):
+        elements += B + F  # a column of X and a row of W
+        elements += 2 * B * F  # the result, read and written
+    work = ops.outer_products(B, D, F, dtype=dtype)
+    assert (work.flops, work.bytes) == (2 * B * D * F, elements * BITS[dtype] / 8)
+    assert (work.unit, work.kernels, work.shape) == ("vector", D, (B, D, F))
+
+
 @given(small, small, small, small, small, dtypes, dtypes, dtypes)
 def test_tiles_read_each_operand_in_its_own_format(B, D, F, bm, bn, x, w, out):
     bits = 0

@@ -29,6 +29,29 @@ CRITERIA = [
     "this-computer",
 ]
 
+WARMED = """    for _ in range(3):
+        a @ b
+    times = [once(a, b) for _ in range(repeats)]
+"""
+EVENT_FIRST = """    if once is events_on_the_gpu:
+        import torch
+
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+    for _ in range(3):
+        a @ b
+    times = []
+    for _ in range(repeats):
+        if once is clock_on_the_host:
+            times.append(once(a, b))
+            continue
+        a @ b
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3)
+        start.record()
+"""
+
 # By mistake: what it makes of the reference, the criterion that it fails, and what is said of it.
 PLANTED = {
     "half the operations": (
@@ -41,10 +64,25 @@ PLANTED = {
         "warm-up",
         "multiply once before the loop",
     ),
-    "no synchronisation": (
-        {"        a @ b\n        synchronize(device)\n": "        a @ b\n"},
+    "host clock that does not wait": (
+        {"events_on_the_gpu if": "clock_on_the_host if"},
         "synchronisation",
         "call torch.cuda.synchronize() before you read the clock a second time",
+    ),
+    "events not waited for": (
+        {"    end.synchronize()": "    pass"},
+        "synchronisation",
+        "before the GPU came to the events",
+    ),
+    "event before the warm-up": (
+        {WARMED: EVENT_FIRST},
+        "warm-up",
+        "start the clock, or record the first event, after the warm-up",
+    ),
+    "milliseconds": (
+        {"elapsed_time(end) / 1e3": "elapsed_time(end)"},
+        "unit",
+        "seconds is in milliseconds: convert (elapsed_time returns milliseconds)",
     ),
     "mean": ({"median": "fmean"}, "median", "seconds is the mean of the times"),
     "zeros": (
@@ -181,7 +219,7 @@ def test_planted_mistake_fails_its_own_criterion_and_no_other(name, tmp_path):
     failed = failures(verdicts)
     assert set(failed) == {criterion}
     assert said in failed[criterion]
-    assert [verdict.criterion for verdict in verdicts] == CRITERIA[:-1]
+    assert sorted(verdict.criterion for verdict in verdicts) == sorted(CRITERIA[:-1])
 
 
 @pytest.mark.parametrize(
@@ -195,6 +233,40 @@ def test_events_read_too_early_are_a_missing_synchronisation(graded):
     (said,) = graded(EVENTS.replace("            torch.cuda.synchronize()\n", "")).values()
     assert "before the GPU came to the events (line 18" in said
     assert "call torch.cuda.synchronize()" in said
+
+
+def test_a_host_clock_that_waits_is_as_right_as_events(tmp_path):
+    file = tmp_path / "mine.py"
+    waited = "    torch.cuda.synchronize()\n"
+    text = edited(
+        LAB / "reference.py",
+        {
+            "    start = torch.cuda.Event(enable_timing=True)\n": waited,
+            "    end = torch.cuda.Event(enable_timing=True)\n": "",
+            "    start.record()\n": "    start = time.perf_counter()\n",
+            "    end.record()\n": "",
+            "    end.synchronize()": "    torch.cuda.synchronize()",
+            "start.elapsed_time(end) / 1e3": "time.perf_counter() - start",
+        },
+    )
+    file.write_text(text, encoding="utf-8")
+    assert "Event" not in text
+    assert failures(grade(file)) == {}
+
+
+def test_an_event_that_is_recorded_once_makes_intervals_that_grow(graded):
+    once = EVENTS.replace("            start.record()\n", "").replace(
+        "    times = []\n",
+        "    times = []\n"
+        '    if device == "cuda":\n'
+        "        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))\n"
+        "        start.record()\n",
+    )
+    once = once.replace(
+        "            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))\n", "", 1
+    )
+    assert set(failed := graded(once)) == {"median"}
+    assert "record the first event anew before each product" in failed["median"]
 
 
 def test_hanging_file_is_ended_and_its_line_named(graded):
