@@ -25,6 +25,8 @@ SIDE, LOADS, SIZE = ops.WARP, 4, 4
 """Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number."""
 PLACES, SLICES = 4, 8
 """Places for slices that have a row of their own, and slices that are shown."""
+ROWS = 160
+"""Height of all places together, px."""
 
 
 def waves(chip: Accelerator) -> Moving:
@@ -178,6 +180,10 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
             left, at, left + across * SIDE, at, line="grid", thick=down - 1, opacity=0.55,
             dash=f"{wide - 2:g} 2", **{"stroke-linecap": "butt"},
         )  # fmt: skip
+    scene.line(
+        left, 30 + (down - 1) / 2, left + across * SIDE, 30 + (down - 1) / 2, line="grid",
+        thick=down - 1, dash=f"{across - 2:g} 2", **{"stroke-linecap": "butt"},
+    )  # fmt: skip
     lit = [scene.rect(left, top, wide - 2, down - 1, tone="memory", opacity=0) for _ in range(SIDE)]
     threads = [
         scene.rect(left + across * i + 1, 30, across - 3, down - 1, tone="ink") for i in range(SIDE)
@@ -215,8 +221,8 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
         for (bar, text), moved in zip(bars.values(), (asked, fetched), strict=True):
             bar.to(width=moved * scale)
             text.to(text=n(moved, "B"))
-        used.to(text=n(asked / fetched, "%", digits=2))
-    share = n(asked / fetched, "%", digits=2)
+        used.to(text=n(asked / fetched, "%"))
+    share = n(asked / fetched, "%")
     scene.step(t("moving-warp-end").format(fetched=n(fetched, "B"), share=share))
     return scene
 
@@ -252,20 +258,21 @@ def stages(one: Slice, *, slower: float = 3e6) -> Moving:
 
 def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
     turns = one.timeline(count("stages", many), SLICES)
-    scene = Scene(width, 300, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
-    left, end, top, high = 16.0, 704.0, 84.0, 34.0
+    scene = Scene(width, 284, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
+    left, end, top = 16.0, 704.0, 52.0
     keys = [(left, 22.0), (250.0, 22.0), (470.0, 22.0)]
     if scene.narrow:
-        scene.height, top, end, left = 350, 118.0, 348.0, 12.0
+        scene.height, top, end, left = 324, 92.0, 348.0, 12.0
         keys = [(left, 22.0), (left, 42.0), (left, 62.0)]
+    high = min(56.0, (ROWS - 8 * (many - 1)) / many)
     scale = (end - left) / one.timeline(1, SLICES)[-1].done
-    for (x, y), (name, tone) in zip(
-        keys, (("waits", "memory-soft"), ("arrives", "memory"), ("math", "math")), strict=True
-    ):
-        scene.rect(x, y - 10, 12, 12, tone=tone)
+    parts = {"waits": ("memory", 0.3), "arrives": ("memory", 1.0), "math": ("math", 1.0)}
+    for (x, y), (name, (tone, opacity)) in zip(keys, parts.items(), strict=True):
+        scene.rect(x, y - 10, 12, 12, tone=tone, opacity=opacity)
         scene.text(x + 18, y, t(f"moving-stages-{name}"), tone="muted")
     for place in range(PLACES):
-        at, there = top + (high + 8) * place, 1.0 if place < many else 0.0
+        at = top + (high + 8) * (place % many)
+        there = 1.0 if place < many else 0.0
         scene.rect(left, at, end - left, high, tone="grid", opacity=0.4 * there, round=3)
     drawn = []
     for i, turn in enumerate(turns):
@@ -276,10 +283,10 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
             [
                 scene.rect(left + a * scale, at, max((b - a) * scale - 1, 1), high, tone=tone,
                            opacity=0)
-                for (a, b), tone in zip(spans, ("memory-soft", "memory", "math"), strict=True)
+                for (a, b), tone in zip(spans, ("memory", "memory", "math"), strict=True)
             ]
         )  # fmt: skip
-    low = top + (high + 8) * PLACES
+    low = top + ROWS + 8
     now = scene.line(left, top - 6, left, low, line="ink", thick=3)
     scene.text(left, low + 24, t("time-so-far"), tone="muted")
     clock = scene.text(left, low + 48, n(0, "s"), bold=True, size=22)
@@ -293,7 +300,7 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
         says = t(f"moving-stages-{key}").format(i=n(i + 1), late=n(late, "s", digits=3))
         scene.step(says, max(0.6, round((turn.done - before) * slower, 2)))
         before = turn.done
-        for bar, opacity in zip(drawn[i], (1.0, 0.85, 1.0), strict=True):
+        for bar, (_, opacity) in zip(drawn[i], parts.values(), strict=True):
             bar.to(opacity=opacity)
         now.to(x1=left + turn.done * scale, x2=left + turn.done * scale)
         clock.to(text=n(turn.done, "s"))
