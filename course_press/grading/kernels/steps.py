@@ -1,0 +1,234 @@
+"""The five kernels of lab 04 as its grader knows them: arrays to work on, exact results in float64,
+and the bytes that each must move.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from course_lib import ops
+
+DROPPED = 0.25
+"""Share that dropout drops: neither one half nor small, so that p, 1 - p and their inverses are
+told apart.
+"""
+STEPS = MappingProxyType(
+    {
+        "add": "add",
+        "fused": "bias_gelu_dropout",
+        "softmax": "softmax",
+        "matmul": "matmul",
+        "attention": "attention",
+    }
+)
+"""By criterion, the function that the learner writes."""
+
+
+class Case(NamedTuple):
+    """What one call works on: the sizes as the formula takes them, and those of a block."""
+
+    sizes: tuple[int, ...]
+    block: int | tuple[int, ...]
+    causal: bool = False
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The sizes of a block, also where there is one."""
+        return (self.block,) if isinstance(self.block, int) else self.block
+
+    @property
+    def shown(self) -> str:
+        """The sizes as text."""
+        return " × ".join(map(str, self.sizes))
+
+
+CASES: Mapping[str, tuple[Case, ...]] = MappingProxyType(
+    {
+        "add": (
+            Case((256,), 64),
+            Case((1000,), 128),
+            Case((64,), 64),
+            Case((37,), 64),
+            Case((4099,), 512),
+            Case((1,), 64),
+        ),
+        "fused": (
+            Case((16, 128), (4, 32)),
+            Case((7, 50), (4, 32)),
+            Case((4, 32), (4, 32)),
+            Case((3, 300), (4, 128)),
+            Case((33, 16), (8, 16)),
+            Case((1, 5), (2, 16)),
+        ),
+        "softmax": (
+            Case((4, 256), 64),
+            Case((5, 200), 64),
+            Case((3, 64), 64),
+            Case((2, 1500), 256),
+            Case((3, 10), 32),
+            Case((1, 65), 64),
+        ),
+        "matmul": (
+            Case((64, 96, 128), (32, 32, 32)),
+            Case((50, 70, 45), (32, 32, 16)),
+            Case((32, 32, 32), (32, 32, 32)),
+            Case((16, 32, 300), (16, 16, 64)),
+            Case((17, 16, 33), (16, 16, 16)),
+            Case((40, 100, 64), (16, 64, 32)),
+        ),
+        "attention": (
+            Case((64, 96, 16), (32, 32)),
+            Case((64, 64, 16), (16, 32), causal=True),
+            Case((50, 70, 32), (32, 16)),
+            Case((50, 50, 16), (16, 32), causal=True),
+            Case((32, 32, 16), (32, 32)),
+            Case((16, 300, 16), (16, 64)),
+        ),
+    }
+)
+"""Six calls of each; sizes of the first are multiples of the block's, and differ from one another."""
+
+
+def sides(step: str, case: Case) -> tuple[int, ...]:
+    """What of each size a block holds."""
+    if step == "softmax":
+        return (1, *case.blocks)
+    return (*case.blocks, 1) if step == "attention" else case.blocks
+
+
+def even(step: str, case: Case) -> bool:
+    """Whether the sizes are multiples of the block's."""
+    sizes = zip(case.sizes, sides(step, case), strict=True)
+    return all(size % block == 0 for size, block in sizes)
+
+
+def arrays(step: str, case: Case, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
+    """Operands of one call: random; `large` ones, whose exponentials no format holds; or ones that
+    only a wide accumulator adds up (`absorbed`).
+    """
+
+    def normal(*shape: int, scale: float = 1.0) -> np.ndarray:
+        return scale * rng.standard_normal(shape)
+
+    sizes = case.sizes
+    if step == "add":
+        return [normal(*sizes).astype(np.float32) for _ in range(2)]
+    if step == "fused":
+        return [normal(*sizes).astype(np.float16), normal(sizes[1]).astype(np.float16)]
+    if step == "softmax":
+        return [normal(*sizes, scale=300.0 if kind == "large" else 3.0).astype(np.float32)]
+    if step == "matmul":
+        M, N, K = sizes
+        if kind == "absorbed":
+            a, b = rng.uniform(0.1, 0.15, (M, K)), rng.uniform(0.1, 0.15, (K, N))
+            a[:, 0], b[0] = rng.uniform(32, 36, M), rng.uniform(64, 72, N)
+            return [a.astype(np.float16), b.astype(np.float16)]
+        return [normal(M, K).astype(np.float16), normal(K, N).astype(np.float16)]
+    queries, keys, dim = sizes
+    if kind == "absorbed":  # all weights are alike, so the values are added up as they are
+        v = rng.uniform(0.01, 0.02, (keys, dim))
+        v[0] = rng.uniform(2048, 2500, dim)
+        q, k = np.zeros((queries, dim)), normal(keys, dim)
+    else:
+        scale = 12.0 if kind == "large" else 1.5
+        q, k, v = normal(queries, dim, scale=scale), normal(keys, dim, scale=scale), normal(keys, dim)
+    return [one.astype(np.float16) for one in (q, k, v)]
+
+
+def exact(step: str, operands: Sequence[np.ndarray], case: Case) -> np.ndarray:
+    """The result in float64; of dropout, what it keeps."""
+    wide = [one.astype(np.float64) for one in operands]
+    if step == "add":
+        return wide[0] + wide[1]
+    if step == "fused":
+        return gelu(wide[0] + wide[1]) / (1 - DROPPED)
+    if step == "softmax":
+        return softmax(wide[0])
+    if step == "matmul":
+        return wide[0] @ wide[1]
+    return softmax(scores(wide[0], wide[1], causal=case.causal)) @ wide[2]
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """GELU in its form with tanh."""
+    wide = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+    return np.asarray(0.5 * x * (1 + wide))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Softmax of rows."""
+    weights = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def scores(q: np.ndarray, k: np.ndarray, *, causal: bool) -> np.ndarray:
+    """Scaled scores of attention, with what a token may not see left out."""
+    found = np.asarray(q @ k.T / np.sqrt(q.shape[1]))
+    return np.where(np.tri(*found.shape, dtype=bool), found, -np.inf) if causal else found
+
+
+TOLERANCE: Mapping[str, float] = MappingProxyType(
+    {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
+)
+"""Of the largest value in the exact result: what the formats and both forms of GELU leave room for."""
+
+
+def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which elements are further from the exact result than they may be."""
+    with np.errstate(invalid="ignore"):
+        return ~(np.abs(got - wanted) <= TOLERANCE[step] * np.abs(wanted).max())
+
+
+def traffic(step: str, case: Case) -> tuple[float, float]:
+    """Bytes that a good kernel loads and stores with these blocks, each block for itself."""
+    sizes, block = case.sizes, case.blocks
+    if step == "add":
+        work = ops.elementwise(sizes, flops=1, dtype="fp32", reads=2)
+        return work.bytes - 4.0 * sizes[0], 4.0 * sizes[0]
+    if step == "fused":
+        rows, width = sizes
+        again = (ceil(rows / block[0]) - 1) * width * 2  # the bias, for each row of blocks
+        out = 2.0 * prod(sizes)
+        return _chain(rows, width) + again - out, out
+    if step == "softmax":  # the operator counts one read; rows longer than a block are read twice
+        out = 4.0 * prod(sizes)
+        return 2 * (once(step, case) - out), out
+    if step == "matmul":
+        M, N, K = sizes
+        work = ops.tiled_matmul(M, K, N, block[0], block[1], x="fp16", w="fp16")
+        return float(work.bytes) - 2.0 * M * N, 2.0 * M * N
+    queries, keys, dim = sizes
+    work = ops.attention_tiled(1, queries, keys, 1, 1, dim, rows=block[0], x="fp16")
+    return float(work.bytes) - 2.0 * queries * dim, 2.0 * queries * dim
+
+
+def once(step: str, case: Case) -> float:
+    """Bytes where each array is read once, however large, and the result written."""
+    sizes = case.sizes
+    if step == "fused":
+        return _chain(*sizes)
+    if step == "softmax":
+        return float(ops.softmax(*sizes, x="fp32").bytes)
+    if step == "matmul":
+        M, N, K = sizes
+        return float(ops.matmul(M, K, N, x="fp16", w="fp16").bytes)
+    if step == "attention":
+        queries, keys, dim = sizes
+        return 2.0 * dim * (2 * queries + 2 * keys)
+    return sum(traffic(step, case))
+
+
+def padded(step: str, case: Case) -> float:
+    """Bytes where blocks at the edge are counted whole."""
+    sizes = zip(case.sizes, sides(step, case), strict=True)
+    filled = tuple(ceil(size / block) * block for size, block in sizes)
+    return sum(traffic(step, case._replace(sizes=filled)))
+
+
+def _chain(rows: int, width: int) -> float:
+    size = (rows, width)
+    chain = [ops.bias(rows, width, x="fp16"), ops.gelu(size, x="fp16"), ops.dropout(size, x="fp16")]
+    return float(ops.fuse(chain).bytes)
