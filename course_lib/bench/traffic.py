@@ -87,21 +87,21 @@ def counted() -> Iterator[list[Launch]]:
     change, swap = builder.create_atomic_rmw, builder.create_atomic_cas
     launch = executor.__call__
 
-    def masked_load(pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
+    def masked_load(pointers: Any, mask: Any, other: Any, *rest: Any, **more: Any) -> Any:
         if not tallies:
-            return load(pointers, mask, other, *rest)
+            return load(pointers, mask, other, *rest, **more)
         asked, inside = tallies[-1].load(*_lanes(pointers, mask))
-        got = load(pointers, type(mask)(inside, mask.dtype), other, *rest)
+        got = load(pointers, type(mask)(inside, mask.dtype), other, *rest, **more)
         lost = asked & ~inside if other is not None else ~inside
         if lost.any():
             got.data = np.where(lost, _rubbish(got.data.dtype), got.data)
         return got
 
-    def masked_store(pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+    def masked_store(pointers: Any, value: Any, mask: Any, *rest: Any, **more: Any) -> Any:
         if tallies:
             inside = tallies[-1].store(*_lanes(pointers, mask), builder.grid_idx)
             mask = type(mask)(inside, mask.dtype)
-        return store(pointers, value, mask, *rest)
+        return store(pointers, value, mask, *rest, **more)
 
     def atomic_change(kind: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
         if tallies:
@@ -145,19 +145,20 @@ class _Tally:
 
     def load(self, at: np.ndarray, asked: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The lanes that ask for something, and those of them that may have it."""
-        return asked, asked & self._count("loaded", at, asked, size)
+        inside: np.ndarray = asked & self._count("loaded", at, asked, size)
+        return asked, inside
 
     def store(
         self, at: np.ndarray, asked: np.ndarray, size: int, program: tuple[int, ...]
     ) -> np.ndarray:
         """The lanes whose value may be stored."""
-        inside = asked & self._count("stored", at, asked, size)
+        inside: np.ndarray = asked & self._count("stored", at, asked, size)
         self.stores.append((tuple(program), _spread(at[inside], size)))
         return inside
 
     def change(self, at: np.ndarray, asked: np.ndarray, size: int) -> np.ndarray:
         """The lanes that may be changed: each is loaded and stored."""
-        inside = asked & self._count("loaded", at, asked, size)
+        inside: np.ndarray = asked & self._count("loaded", at, asked, size)
         self._count("stored", at, asked, size)
         return inside
 

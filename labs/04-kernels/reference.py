@@ -25,7 +25,7 @@ def add(x, y, block=1024):
     return out
 
 
-def add_bytes(n, block=1024):
+def add_bytes(n):
     return 4 * (2 * n + n)
 
 
@@ -91,7 +91,7 @@ def softmax(x, block=1024):
     return out
 
 
-def softmax_bytes(rows, width, block=1024):
+def softmax_bytes(rows, width):
     return 4 * (2 * rows * width + rows * width)
 
 
@@ -105,9 +105,7 @@ def matmul_kernel(
     total = tl.zeros((BM, BN), tl.float32)
     for start in range(0, K, BK):
         along, down = start + tl.arange(0, BK)[None, :], start + tl.arange(0, BK)[:, None]
-        left = tl.load(
-            a + row * a_row + along * a_column, mask=(row < M) & (along < K), other=0.0
-        )
+        left = tl.load(a + row * a_row + along * a_column, mask=(row < M) & (along < K), other=0.0)
         right = tl.load(
             b + down * b_row + column * b_column, mask=(down < K) & (column < N), other=0.0
         )

@@ -33,7 +33,9 @@ def hint(step: str, got: np.ndarray, operands: Arrays, case: Case) -> Said | Non
     right = exact(step, operands, case)
     with np.errstate(all="ignore"):
         for key, would in READINGS[step](wide, case):
-            known = np.isfinite(would) & ((got != 0) if step == "fused" else True)
+            known = (
+                np.isfinite(would) & np.isfinite(got) & ((got != 0) if step == "fused" else True)
+            )
             agrees = np.abs(got - would) <= TOLERANCE[step] * np.abs(right).max()
             # It must tell itself apart from what is right.
             apart = wrong(step, would, right) & known
@@ -74,19 +76,18 @@ def _of_fused(wide: Arrays, _: Case) -> Readings:
 
 def _of_softmax(wide: Arrays, case: Case) -> Readings:
     (x,) = wide
-    yield "hint-rescale", _one_pass(x, case.blocks[0], rescale=False)
-    yield "hint-rescale", _one_pass(x, case.blocks[0], rescale=False, last=True)
+    yield "hint-rescale", _one_pass(x, case.blocks[0], last=False)
+    yield "hint-rescale", _one_pass(x, case.blocks[0], last=True)
     yield "hint-not-divided", np.exp(x - x.max(axis=1, keepdims=True))
 
 
-def _one_pass(x: np.ndarray, block: int, *, rescale: bool, last: bool = False) -> np.ndarray:
-    """Softmax by an online normalizer that forgets its rescale, or all but the last block."""
+def _one_pass(x: np.ndarray, block: int, *, last: bool) -> np.ndarray:
+    """Softmax by an online normalizer that forgets to rescale, or all but the last block."""
     top, total = np.full((len(x), 1), -np.inf), np.zeros((len(x), 1))
     for start in range(0, x.shape[1], block):
         part = x[:, start : start + block]
         higher = np.maximum(top, part.max(axis=1, keepdims=True))
-        total = (0 if last else total) * (np.exp(top - higher) if rescale else 1)
-        total = total + np.exp(part - higher).sum(axis=1, keepdims=True)
+        total = np.exp(part - higher).sum(axis=1, keepdims=True) + (0 if last else total)
         top = higher
     return np.asarray(np.exp(x - top) / total)
 
@@ -124,7 +125,7 @@ def _of_attention(wide: Arrays, case: Case) -> Readings:
         yield "hint-rescale", _online(found, v, case.blocks[1], of)
     yield "hint-not-divided", softmax(found) @ v * _sums(found)
     if case.causal:
-        every, seen = scores(q, k, causal=False), np.tri(len(q), dtype=bool)
+        every, seen = scores(q, k, causal=False), np.tri(len(q)) > 0
         sides = {"hint-causal-side": seen.T, "hint-causal-none": np.ones_like(seen)}
         for key, side in {**sides, "hint-causal-self": seen & ~np.eye(len(q), dtype=bool)}.items():
             yield key, softmax(np.where(side, every, -np.inf)) @ v
@@ -140,7 +141,7 @@ def _sums(found: np.ndarray) -> np.ndarray:
 def _online(found: np.ndarray, v: np.ndarray, block: int, forgets: str) -> np.ndarray:
     """Attention block by block, where something is not rescaled to the new maximum."""
     rows = len(found)
-    top, total, result = np.full((rows, 1), -np.inf), np.zeros((rows, 1)), np.zeros((rows, v.shape[1]))
+    top, total, result = np.full((rows, 1), -np.inf), np.zeros((rows, 1)), np.zeros(v.shape)[:1]
     for start in range(0, found.shape[1], block):
         part = found[:, start : start + block]
         higher = np.maximum(top, part.max(axis=1, keepdims=True))
@@ -148,8 +149,8 @@ def _online(found: np.ndarray, v: np.ndarray, block: int, forgets: str) -> np.nd
         weight = np.nan_to_num(np.exp(part - higher))
         total = total * (1 if forgets in ("total", "both") else rescale)
         result = result * (1 if forgets in ("result", "both") else rescale)
-        total += weight.sum(axis=1, keepdims=True)
-        result += weight @ v[start : start + block]
+        total = total + weight.sum(axis=1, keepdims=True)
+        result = result + weight @ v[start : start + block]
         top = higher
     return np.asarray(result / total)
 
