@@ -1,6 +1,7 @@
 """FLOPs and bytes of the operators that models are made of. Knows no hardware."""
 
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
+from course_lib.ops.blocks import KERNELS, Blocked, blocked
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
 from course_lib.ops.products import dot, grouped_matmul, matmul, quantized_matmul, tiled_matmul
@@ -20,12 +21,15 @@ from course_lib.ops.vector import (
 
 __all__ = [
     "CONVENTIONS",
+    "KERNELS",
+    "Blocked",
     "Convention",
     "Pass",
     "attention",
     "attention_standard",
     "attention_tiled",
     "bias",
+    "blocked",
     "dot",
     "dropout",
     "elementwise",

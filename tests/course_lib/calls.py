@@ -145,6 +145,7 @@ CALLS = [
         {"shape": (4, 8), "flops": 2, "dtype": "bf16", "reads": 2, "writes": 1, "compute": "fp32"},
     ),
     *(Call(one, {"shape": (4, 8), "x": "bf16"}) for one in (ops.gelu, ops.swiglu, ops.residual)),
+    Call(ops.blocked, {"kernel": "matmul", "sizes": (8, 16, 32), "block": (4, 8, 8)}),
     Call(ops.dropout, {"shape": (4, 8), "x": "bf16", "mask": True}),
     Call(ops.norm, {"tokens": 4, "width": 64, "kind": "layer", "x": "bf16", "w": "fp32"}),
     Call(ops.softmax, {"rows": 4, "width": 64, "x": "bf16"}),

@@ -3,7 +3,7 @@ and the bytes that each must move.
 """
 
 from collections.abc import Mapping, Sequence
-from math import ceil, prod
+from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -184,42 +184,16 @@ def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def traffic(step: str, case: Case) -> tuple[float, float]:
-    """Bytes that a good kernel loads and stores with these blocks, each block for itself."""
-    sizes, block = case.sizes, case.blocks
-    if step == "add":
-        out = 4.0 * sizes[0]
-        return float(ops.elementwise(sizes, flops=1, dtype="fp32", reads=2).bytes) - out, out
-    if step == "fused":
-        rows, width = sizes
-        again = (ceil(rows / block[0]) - 1) * width * 2  # the bias, for each row of blocks
-        out = 2.0 * prod(sizes)
-        return _chain(rows, width) + again - out, out
-    if step == "softmax":  # the operator counts one read; rows longer than a block are read twice
-        out = 4.0 * prod(sizes)
-        return 2 * (once(step, case) - out), out
-    if step == "matmul":
-        M, N, K = sizes
-        tiled = ops.tiled_matmul(M, K, N, block[0], block[1], x="fp16", w="fp16")
-        return float(tiled.bytes) - 2.0 * M * N, 2.0 * M * N
-    queries, keys, dim = sizes
-    work = ops.attention_tiled(1, queries, keys, 1, 1, dim, rows=block[0], x="fp16")
-    return float(work.bytes) - 2.0 * queries * dim, 2.0 * queries * dim
+    """Bytes that a good kernel loads and stores with these blocks, each program for itself; it may
+    load all that a causal mask hides.
+    """
+    work = ops.blocked(step, case.sizes, case.blocks)
+    return float(work.loaded), float(work.stored)
 
 
 def once(step: str, case: Case) -> float:
     """Bytes where each array is read once, however large, and the result written."""
-    sizes = case.sizes
-    if step == "fused":
-        return _chain(*sizes)
-    if step == "softmax":
-        return float(ops.softmax(*sizes, x="fp32").bytes)
-    if step == "matmul":
-        M, N, K = sizes
-        return float(ops.matmul(M, K, N, x="fp16", w="fp16").bytes)
-    if step == "attention":
-        queries, keys, dim = sizes
-        return 2.0 * dim * (2 * queries + 2 * keys)
-    return sum(traffic(step, case))
+    return float(ops.blocked(step, case.sizes).bytes)
 
 
 def padded(step: str, case: Case) -> float:
@@ -227,9 +201,3 @@ def padded(step: str, case: Case) -> float:
     sizes = zip(case.sizes, sides(step, case), strict=True)
     filled = tuple(ceil(size / block) * block for size, block in sizes)
     return sum(traffic(step, case._replace(sizes=filled)))
-
-
-def _chain(rows: int, width: int) -> float:
-    size = (rows, width)
-    chain = [ops.bias(rows, width, x="fp16"), ops.gelu(size, x="fp16"), ops.dropout(size, x="fp16")]
-    return float(ops.fuse(chain).bytes)

@@ -202,30 +202,10 @@ def test_counting_may_be_nested_and_leaves_nothing_behind(found):
 
 
 def expected(name, sizes):
-    """Bytes by the library's operators, and what a kernel of blocks loads besides."""
-    if name == "add":
-        return ops.elementwise(sizes, flops=1, dtype="fp32", reads=2).bytes
-    if name == "fused":
-        rows, width = sizes
-        chain = [
-            ops.bias(rows, width, x="fp16"),
-            ops.gelu(sizes, x="fp16"),
-            ops.dropout(sizes, x="fp16"),
-        ]
-        return ops.fuse(chain).bytes + (-(-rows // 4) - 1) * width * 2  # the bias, a row of tiles
-    if name == "softmax":
-        rows, width = sizes
-        return ops.softmax(rows, width, x="fp32").bytes + rows * width * 4  # the row's second read
-    if name == "matmul":
-        M, N, K = sizes
-        return ops.tiled_matmul(M, K, N, 32, 16, x="fp16", w="fp16").bytes
-    queries, keys, dim = sizes
-    whole = ops.attention_tiled(1, queries, keys, 1, 1, dim, rows=32, x="fp16").bytes
-    if name == "attention":
-        return whole
-    # Of a causal mask, blocks of keys past the program's own queries are not loaded.
-    spared = sum(max(0, keys - -(-(start + 32) // 16) * 16) for start in range(0, queries, 32))
-    return whole - spared * 2 * dim * 2
+    """Bytes by the library's operators."""
+    blocks = {"add": (64,), "fused": (4, 32), "softmax": (32,), "matmul": (32, 16, 16)}
+    kernel = "attention" if name == "causal" else name
+    return ops.blocked(kernel, sizes, blocks.get(name, (32, 16)), causal=name == "causal").bytes
 
 
 def test_the_reference_moves_what_it_says_and_what_the_library_says(found):
