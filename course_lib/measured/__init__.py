@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, operators, results, trace
+from course_lib.measured import collectives, gaps, kernels, operators, results, trace
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -29,6 +29,7 @@ __all__ = [
     "best_published",
     "collectives",
     "gaps",
+    "kernels",
     "lab",
     "median_error",
     "operators",

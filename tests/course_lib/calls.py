@@ -25,6 +25,7 @@ from course_lib import (
     train,
 )
 from course_lib.bench import campaign as bench_plan
+from course_lib.bench import kernels as bench_kernels
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
 from course_lib.book import text
@@ -488,6 +489,7 @@ CALLS = [
     ),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
+    Call(bench_kernels.plan, {"device": "cpu"}),
 ]
 
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
@@ -496,6 +498,7 @@ ROOMS = {
     "book.explore.operators": "draws; its controls are chosen from lists",
     "book.reports.collectives": "takes rows of results.csv",
     "book.reports.operators": "takes rows of results.csv",
+    "book.reports.kernels": "takes rows of results.csv, or a plan",
     "book.reports.frame": "takes rows of results.csv",
     "book.reports.products": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
@@ -521,12 +524,15 @@ ROOMS = {
     "specs.rows": "prints the spec tables",
     "measured.collectives": "takes rows of results.csv",
     "measured.gaps": "takes rows of results.csv",
+    "measured.kernels": "takes rows of results.csv",
     "measured.operators": "takes rows of results.csv",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
     "bench.collectives": "starts processes",
     "bench.profiling": "measures",
     "bench.pages": "takes nothing",
+    "bench.traffic": "takes nothing",
+    "bench.kernels.running": "runs a file of kernels",
     "bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {
