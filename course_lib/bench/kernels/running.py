@@ -63,7 +63,7 @@ def load(path: Path | str, device: str = "cpu") -> Any:
     if torch_or_none() is None or importlib.util.find_spec("triton") is None:
         raise CourseError(
             "kernels need torch and triton: make labs, or pip install -e '.[torch,kernels]'. "
-            "Triton exists for Linux only: on Windows use WSL, on macOS Colab or a container"
+            "Triton's wheels are for Linux: on Windows use WSL, on macOS Colab or a container"
         )
     if "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1" if interpreted else "0"

@@ -13,7 +13,7 @@ from course_lib.book.text import Table, n, named, t, table
 from course_lib.core import Unit, attainable
 from course_lib.core import roofline as bounds
 from course_lib.core.checks import CourseError
-from course_lib.measured.kernels import counts, step_of
+from course_lib.measured.kernels import Counted, counts, step_of
 from course_lib.measured.rows import Manifest, Row, timed
 from course_lib.specs import Accelerator, chip, chip_of_device
 
@@ -52,18 +52,22 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
     return page(rows, manifest, _section)
 
 
-def counted(rows: Iterable[Row]) -> Table:
+def counted(found: Iterable[Counted]) -> Table:
     """What each kernel was counted to load and store, in bytes and in sectors, beside what its
     blocks say and what memory must move at least.
+
+    Parameters
+    ----------
+    found : from `course_lib.measured.kernels.counts`.
 
     Examples
     --------
     >>> from course_lib import measured
-    >>> "bias + gelu + dropout" in repr(counted(measured.lab("04")))
+    >>> "bias + gelu + dropout" in repr(counted(measured.kernels.counts(measured.lab("04"))))
     True
     """
     cells = []
-    for one in counts(rows):
+    for one in found:
         moved = [one.loaded, one.stored, one.loaded_sectors + one.stored_sectors]
         models = [float(one.work.bytes), float(one.least.bytes)]
         cells.append(
@@ -163,8 +167,8 @@ def _sizes(sizes: Sequence[int]) -> str:
 
 def _section(rows: list[Row]) -> list[str]:
     parts = []
-    if counts(rows):
-        parts += [said("counted"), repr(counted(rows))]
+    if found := counts(rows):
+        parts += [said("counted"), repr(counted(found))]
     if times := timed(rows):
         parts += [said("timed"), _times([row for row, _ in times.values()])]
     elsewhere = [*missing(rows, lambda row: f"{row.op}, {row.settings}")]
