@@ -28,7 +28,7 @@ MAY_ASK = {
     "outputs": {"core", "specs", "book"},
     "pages": {"core", "specs", "book.text"},
     "exports": {"core", "book.text"},
-    "grading": {"core", "network", "book.text"},
+    "grading": {"core", "ops", "network", "book.text"},
     "labs": {"core", "specs", "measured", "bench"},
     "cli": {"core", "specs", "workloads", "measured", "calibrate", "bench", "book"},
 }

@@ -1,6 +1,6 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, ladder, operators, results, trace
+from course_lib.measured import collectives, gaps, kernels, ladder, operators, results, trace
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -29,6 +29,7 @@ __all__ = [
     "best_published",
     "collectives",
     "gaps",
+    "kernels",
     "lab",
     "ladder",
     "median_error",

@@ -14,7 +14,7 @@ from course_lib.core.checks import CourseError, shown
 Key: TypeAlias = tuple[str, str, str, str, str, str]
 PLAIN = ("matmul", "outer", "copy", "triad")
 """Operators that are done in one way only."""
-LOCAL = (*PLAIN, "chain", "softmax", "norm", "attention")
+LOCAL = (*PLAIN, "add", "chain", "softmax", "norm", "attention")
 """Operators that one device runs alone; the others are collectives."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
@@ -25,10 +25,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, and for outer products that add up to one;
-        the number of bytes for copy and triad,
-        rows and their length for a chain, softmax or norm, sequences, heads, tokens and the size of
-        a head for attention, and for a collective the bytes of the message as `course_lib.network`
-        counts them.
+        the number of bytes for copy and triad, of elements for add, rows and their length for a
+        chain, softmax or norm, sequences, heads, tokens and the size of a head for attention, and
+        for a collective the bytes of the message as `course_lib.network` counts them.
     timing : ``"cold"`` when the caches were flushed before each repeat.
     achieved_tflops, peak_tflops : TFLOP/s.
     achieved_bw_gbps : GB/s, in powers of ten; of a collective the bus bandwidth.
@@ -40,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     error : largest relative error against a reference of higher precision.
     settings : what decides how the work is done; of a collective the processes and what carries
         their messages, ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on
-        which path, ``"rms path=eager"``.
+        which path, ``"rms path=eager"``; of lab 04's kernels their blocks, and what was counted.
 
     Examples
     --------
@@ -61,6 +60,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         "outer",
         "copy",
         "triad",
+        "add",
         "chain",
         "softmax",
         "norm",
@@ -107,9 +107,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """What was measured, whatever came out: a rerun skips the keys that it finds.
 
         One message among two processes and among four is not the same measurement, nor one chain
-        eager and compiled: there the settings count.
+        eager and compiled: there the settings count, and so they do where a product is done on a
+        path that they name.
         """
-        shape = self.shape if self.op in PLAIN else f"{self.shape} {self.settings}"
+        plain = self.op in PLAIN and not self.path
+        shape = self.shape if plain else f"{self.shape} {self.settings}"
         return self.device, self.op, self.dtype, shape, self.timing, self.data
 
     @property

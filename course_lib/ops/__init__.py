@@ -2,6 +2,7 @@
 
 from course_lib.ops.access import SECTOR, WARP, sectors
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
+from course_lib.ops.blocks import KERNELS, Blocked, blocked
 from course_lib.ops.conventions import CONVENTIONS, Convention
 from course_lib.ops.fusion import Pass, fuse
 from course_lib.ops.products import (
@@ -28,14 +29,17 @@ from course_lib.ops.vector import (
 
 __all__ = [
     "CONVENTIONS",
+    "KERNELS",
     "SECTOR",
     "WARP",
+    "Blocked",
     "Convention",
     "Pass",
     "attention",
     "attention_standard",
     "attention_tiled",
     "bias",
+    "blocked",
     "dot",
     "dropout",
     "elementwise",

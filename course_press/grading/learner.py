@@ -170,9 +170,12 @@ class Warden:
     Parameters
     ----------
     preload : packages that they find imported; `missing` says which could not be, and why.
+    environment : variables that packages look at when they are imported.
     """
 
-    def __init__(self, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self, preload: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+    ) -> None:
         if sys.platform == "win32":
             raise CourseError(str(said("windows")))
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -187,7 +190,7 @@ class Warden:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(self._folder.name),
+                env={**_environment(self._folder.name), **(environment or {})},
                 cwd=self._folder.name,
                 start_new_session=True,
             )

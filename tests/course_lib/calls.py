@@ -26,6 +26,7 @@ from course_lib import (
     train,
 )
 from course_lib.bench import campaign as bench_plan
+from course_lib.bench import kernels as bench_kernels
 from course_lib.bench import operators as bench_operators
 from course_lib.bench import timing
 from course_lib.book import text
@@ -154,6 +155,7 @@ CALLS = [
         {"shape": (4, 8), "flops": 2, "dtype": "bf16", "reads": 2, "writes": 1, "compute": "fp32"},
     ),
     *(Call(one, {"shape": (4, 8), "x": "bf16"}) for one in (ops.gelu, ops.swiglu, ops.residual)),
+    Call(ops.blocked, {"kernel": "matmul", "sizes": (8, 16, 32), "block": (4, 8, 8)}),
     Call(ops.dropout, {"shape": (4, 8), "x": "bf16", "mask": True}),
     Call(ops.norm, {"tokens": 4, "width": 64, "kind": "layer", "x": "bf16", "w": "fp32"}),
     Call(ops.softmax, {"rows": 4, "width": 64, "x": "bf16"}),
@@ -497,6 +499,7 @@ CALLS = [
     ),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
+    Call(bench_kernels.plan, {"device": "cpu"}),
 ]
 
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
@@ -505,6 +508,7 @@ ROOMS = {
     "book.explore.operators": "draws; its controls are chosen from lists",
     "book.reports.collectives": "takes rows of results.csv",
     "book.reports.operators": "takes rows of results.csv",
+    "book.reports.kernels": "takes rows of results.csv, or a plan",
     "book.reports.frame": "takes rows of results.csv",
     "book.reports.products": "takes rows of results.csv",
     "book.explore.inference": "draws; its controls are chosen from lists",
@@ -533,12 +537,15 @@ ROOMS = {
     "measured.gaps": "takes rows of results.csv",
     "measured.ladder": "takes rows of results.csv",
     "book.reports.ladder": "takes rows of results.csv",
+    "measured.kernels": "takes rows of results.csv",
     "measured.operators": "takes rows of results.csv",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
     "bench.collectives": "starts processes",
     "bench.profiling": "measures",
     "bench.pages": "takes nothing",
+    "bench.traffic": "takes nothing",
+    "bench.kernels.running": "runs a file of kernels",
     "bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {

@@ -192,7 +192,7 @@ class _Journey:
         """A bar of the load's time, a part for each memory that it passes."""
         scene = self.scene
         left, right = (12.0, 348.0) if scene.narrow else (12.0, 560.0)
-        whole = self.chip.latency
+        whole = self._latency("memory")
         self.scale = (right - left) / whole
         scene.text(left, y - 8, t("moving-journey-time"), tone="muted")
         scene.rect(left, y, right - left, 18, tone="grid", opacity=0.4)
@@ -210,11 +210,9 @@ class _Journey:
 
     def go(self, level: str) -> "_Journey":
         """A load of a number that lies there, and what becomes of it."""
-        scene, parts = self.scene, self.chip.parts
+        scene = self.scene
         ways = LEVELS[LEVELS.index(level) :][::-1]  # the nearest first
-        ends = {"memory": self.chip.latency}
-        ends |= {one: parts[f"{one}_latency"] for one in LEVELS if one not in ends}
-        took = {one: ends[one] - (ends[nearer] if nearer else 0)
+        took = {one: self._latency(one) - (self._latency(nearer) if nearer else 0)
                 for one, nearer in zip(LEVELS, (*LEVELS[1:], ""), strict=True)}  # fmt: skip
         scene.says[0] = self._filled("moving-journey-start", level)
         # A step is over when the next begins: where shapes stand then, they are told there.
@@ -256,9 +254,14 @@ class _Journey:
             self.number.to(tone="math" if not busy else "alarm")
         return self
 
+    def _latency(self, level: str) -> float:
+        """Seconds of a load that finds its number there."""
+        parts, whole = self.chip.parts, self.chip.latency
+        return whole if level == "memory" and whole else parts[f"{level}_latency"]
+
     def _filled(self, key: str, level: str, place: str = "") -> str:
         parts, chip = self.chip.parts, self.chip
-        time = parts[f"{level}_latency"]
+        time = self._latency(level)
         adds = parts["multiply_adds"] * parts["matrix_units"]
         told = {
             "t": n(time, "s"),

@@ -14,11 +14,12 @@ OPEN = frozenset(["call", "code", "example", "given", "path", "reason", "what"])
 """Where a sentence quotes the file or Python; whatever else is filled in is checked."""
 CODE = frozenset(
     """
-    all aten bits call cause causes chunk contiguous copy cuda device diagnosis dict empty
-    event float flops install irecv isend kernel labs linux macos make matmul measure
-    memoryerror modulo none notimplementederror numpy operator os pip py rank recv reduce
-    repeats return round seconds send strided synchronize tensor tflops tiny todo todos torch
-    trip unfused wait windows world
+    all aten bias bits call causal cause causes chunk colab contiguous copy cuda device diagnosis
+    dict dropout empty event exp float flops gelu grid install irecv isend kernel kernels labs
+    linux macos make matmul measure memoryerror modulo nan none notimplementederror numpy operator
+    os other pip py rank recv reduce repeats return round seconds send softmax stride strided
+    strides synchronize tensor tflops tiny todo todos torch trip triton true unfused wait windows
+    world
     """.split()  # noqa: SIM905
 )
 """Words of code, and names, that are the same in every language."""

@@ -10,7 +10,7 @@ from course_lib.book.moving.anatomy import PLAYED, SIDE
 from course_lib.book.text import in_language
 
 H100 = chip("h100-sxm")
-TIMES = {"HBM": "memory_latency", "L2": "cache_latency", "L1": "l1_latency"}
+TIMES = {"HBM": H100.latency, "L2": H100.parts["cache_latency"], "L1": H100.parts["l1_latency"]}
 BATCHES = (1, 7)
 
 
@@ -37,7 +37,7 @@ def arrival(scene):
 @pytest.mark.parametrize("level", TIMES)
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_load_takes_as_long_as_the_report_says_at_the_speed_that_is_played(journey, level, size):
-    scene, time = journey.scenes[level][size], H100.parts[TIMES[level]]
+    scene, time = journey.scenes[level][size], TIMES[level]
     there = arrival(scene)
     assert sum(scene.seconds[1:there]) * PLAYED == pytest.approx(time)
     assert {n(time, "s"), f"{n(round(time * 1.98e9))} clock cycles"} <= set(texts(scene, there))
@@ -50,8 +50,8 @@ def test_the_bars_are_to_scale_and_each_memory_has_its_own_part(journey, level):
     last = len(scene.says) - 1
     bars = [shape for shape in scene.shapes if shape.tag == "rect" and shape.at("height", 0) == 18]
     track, *parts = bars
-    scale = track.at("width", 0) / H100.parts["memory_latency"]
-    ends = [H100.parts[name] for name in TIMES.values()]
+    scale = track.at("width", 0) / H100.latency
+    ends = list(TIMES.values())
     own = [ends[0] - ends[1], ends[1] - ends[2], ends[2]]
     passed = [time if place >= list(TIMES).index(level) else 0 for place, time in enumerate(own)]
     assert [one.at("width", last) for one in parts] == pytest.approx(

@@ -1,0 +1,148 @@
+"""Runs a learner's kernels by Triton's interpreter on arrays that the grader hands out, and tells
+what they gave back, what they moved, and what of torch the file called besides.
+"""
+
+import importlib.util
+import json
+import math
+import numbers
+import socket
+import sys
+from types import FrameType
+from typing import Any
+
+from course_press.grading.inside import frames, learner
+
+MOST = 50
+"""Launches, and calls of torch, that are told of one call of a learner's function."""
+MAKES = ("empty", "zeros", "ones", "full", "new_", "zero_", "fill_")
+"""How the names of operators begin that make an array, or fill it with one number."""
+VIEWS = (
+    "view", "reshape", "_unsafe_view", "_reshape_alias", "as_strided", "expand", "permute", "alias",
+    "transpose", "t", "slice", "select", "squeeze", "unsqueeze", "detach", "lift_fresh", "unbind",
+)  # fmt: skip
+"""Operators that look at an array in another way."""
+
+
+def main(job: dict[str, Any], talk: socket.socket) -> None:
+    """Answer the grader's questions until it has no more."""
+    import torch
+
+    torch.set_num_threads(1)
+    traffic = _by_path("traffic", job["traffic"])
+    try:
+        learner.load(job, "")
+        frames.send(talk, {"op": "ready"})
+    except BaseException as error:  # noqa: BLE001
+        frames.send(talk, {"op": "failed", "failure": _failed(error, job)})
+        return
+    while True:
+        header, payload = frames.receive(talk)
+        asked = json.loads(header)
+        function = getattr(sys.modules["learner"], asked["function"], None)
+        if not callable(function):
+            frames.send(talk, {"op": "failed", "failure": {"kind": "no-function"}})
+            continue
+        named = {key: tuple(one) if isinstance(one, list) else one
+                 for key, one in asked["named"].items()}  # fmt: skip
+        try:
+            if "sizes" in asked:
+                reply, result = _number(function(*asked["sizes"], **named)), b""
+            else:
+                arrays = _arrays(asked["arrays"], payload)
+                reply, result = _called(function, arrays, named, job, traffic)
+        except BaseException as error:  # noqa: BLE001
+            reply, result = {"op": "failed", "failure": _failed(error, job)}, b""
+        frames.send(talk, reply, result)
+
+
+def _by_path(name: str, path: str) -> Any:
+    """A module of which only the file is known."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
+    """As of any error; one inside a kernel is wrapped, and its own line says more."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return learner.failed(error, job)
+
+
+def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
+    """The arrays as tensors; those that are to lie apart are views of larger ones, which hold
+    nothing that a sum survives.
+    """
+    import torch
+
+    found, at = [], 0
+    for one in about:
+        dtype, shape = getattr(torch, one["dtype"]), one["shape"]
+        size = math.prod(shape) * dtype.itemsize
+        flat = torch.frombuffer(bytearray(payload[at : at + size]), dtype=dtype)
+        whole, at = flat.reshape(shape).clone(), at + size
+        if one["apart"]:
+            *rows, width = shape
+            room = torch.full((*rows, 2 * width + 3), math.nan, dtype=dtype)
+            whole = room[..., 1 : 2 * width : 2].copy_(whole)
+        found.append(whole)
+    return found
+
+
+def _called(
+    function: Any, arrays: list[Any], named: dict[str, Any], job: dict[str, Any], traffic: Any
+) -> tuple[dict[str, Any], bytes]:
+    """What a call gave back and what it moved."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    calls: list[dict[str, Any]] = []
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """Notes what the learner's own lines ask of torch; launching a kernel asks for more."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = func.overloadpacket.__name__
+            line = _line(job["file"])
+            harmless = name.startswith(MAKES) or name in VIEWS
+            if line and not harmless and len(calls) < MOST:
+                calls.append({"name": name, "line": line})
+            return func(*args, **(kwargs or {}))
+
+    watch: Any = Watch()  # type: ignore[no-untyped-call]
+    with traffic.counted() as launches, watch:
+        result = function(*arrays, **named)
+    told: dict[str, Any] = {"op": "returned", "calls": calls}
+    told["launches"] = [one._asdict() for one in launches[:MOST]]
+    if not isinstance(result, torch.Tensor):
+        return {**told, "other": type(result).__name__[: learner.LONGEST]}, b""
+    told["shape"], told["dtype"] = list(result.shape), str(result.dtype).removeprefix("torch.")
+    plain = result.detach().contiguous()
+    return told, plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _line(file: str) -> int:
+    """The line of the learner's file that is being run; 0 where triton's own are, for it."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name == file:
+            return frame.f_lineno
+        if "triton" in name and "torch" not in name:
+            return 0
+        frame = frame.f_back
+    return 0
+
+
+def _number(value: Any) -> dict[str, Any]:
+    """What a formula gave, as text that loses nothing."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return {"op": "returned", "other": type(value).__name__[: learner.LONGEST]}
+    return {"op": "returned", "number": float(value).hex()}
