@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,8 @@ PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 IOTA = re.compile(r"replica_groups=(\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?)")
 MESH = re.compile(
-    r"replica_groups=mesh\[([^\]]*)\](?:, ?device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}"
+    r"replica_groups=mesh\[([^\]]*)\]"
+    r"(?:, ?device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}"
 )
 
 
@@ -156,18 +158,15 @@ def compiled_seconds(
     >>> compiled_seconds([], 450e9)
     0.0
     """
-    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise CourseError(
-            f"found must be what compiled_collectives returns (got {shown(found)}): pass "
-            f"compiled_collectives(text)"
-        )
-    total = 0.0 * np.asarray(as_link(link).total_per_direction)
-    for one in found:
+    listed: list[Any] = list(found) if isinstance(found, Iterable) else [found]
+    for one in listed:
         if not isinstance(one, CompiledCollective):
             raise CourseError(
-                f"found must hold compiled collectives (got {shown(one)}): pass "
+                f"found must hold compiled collectives (got {shown(found)}): pass "
                 f"compiled_collectives(text)"
             )
+    total = 0.0 * np.asarray(as_link(link).total_per_direction)
+    for one in listed:
         if one.times is None:
             raise CourseError(
                 f"found holds {one.name} in a loop whose number of runs is not in the text: "
@@ -232,7 +231,7 @@ def _collective(
 ) -> CompiledCollective:
     groups = _groups(one, whole.devices)
     count = 2 if kind == "collective-permute" else len(groups[0]) if groups else 1
-    arrays, value = _result(at, one, kind), _value(at, one)
+    arrays, value = _result(one, kind), _value(at, one)
     dtypes = {array.dtype for array in arrays}
     narrow = _narrower(at, one, value, next(iter(dtypes))) if len(dtypes) == 1 else ""
     size = sum(array.size(narrow) for array in arrays)
@@ -253,7 +252,7 @@ def _collective(
     )
 
 
-def _result(at: Computation, one: Instruction, kind: str) -> tuple[Array, ...]:
+def _result(one: Instruction, kind: str) -> tuple[Array, ...]:
     """The arrays of the result. What a -start returns lists the operands before them, but for an
     all-reduce.
     """

@@ -118,7 +118,7 @@ def bits(dtype: str) -> int:
 
 
 def program(text: str) -> Program:
-    """Read a compiled program.
+    r"""Read a compiled program.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def program(text: str) -> Program:
 
     Examples
     --------
-    >>> program("HloModule m, num_partitions=8\\n\\nENTRY %main () -> f32[] {\\n"
-    ...     "  ROOT %zero = f32[] constant(0)\\n}\\n").devices
+    >>> program("HloModule m, num_partitions=8\n\nENTRY %main () -> f32[] {\n"
+    ...     "  ROOT %zero = f32[] constant(0)\n}\n").devices
     8
     """
     if not isinstance(text, str) or not text.lstrip().startswith("HloModule"):
