@@ -6,7 +6,7 @@ bf16 in fp32, and converts before and after. What is counted here is the program
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -128,13 +128,15 @@ def compiled_collectives(text: str) -> tuple[CompiledCollective, ...]:
     try:
         whole = program(text)
         return tuple(_within(whole, whole.entry, (), (whole.entry,)))
-    except (LookupError, OverflowError, RecursionError) as error:
+    except CourseError:
+        raise
+    except (LookupError, OverflowError, RecursionError, ValueError) as error:
         said = f"text is no whole program ({type(error).__name__}: {error})"
         raise CourseError(f"{said}: pass all of compiled.as_text()") from None
 
 
 def compiled_seconds(
-    found: Iterable[CompiledCollective], link: LinkLike, *, algorithm: str | None = None
+    found: Sequence[CompiledCollective], link: LinkLike, *, algorithm: str | None = None
 ) -> Numbers:
     """Time of a program's collectives on a link, one after another.
 
@@ -158,7 +160,7 @@ def compiled_seconds(
     >>> compiled_seconds([], 450e9)
     0.0
     """
-    listed: list[Any] = list(found) if isinstance(found, Iterable) else [found]
+    listed: Sequence[Any] = found if isinstance(found, list | tuple) else [found]
     for one in listed:
         if not isinstance(one, CompiledCollective):
             raise CourseError(

@@ -16,15 +16,17 @@ from course_lib.specs.catalog import accelerator
 
 __all__ = ["SCHEMES", "sharded_mlp"]
 
-SCHEMES: Mapping[str, tuple[str, ...]] = {
-    "tensor": ("model",),
-    "data": ("data",),
-    "both": ("data", "model"),
-    "fsdp": ("data",),
-    "sequence": ("model",),
-    "experts": ("expert",),
+SCHEMES: Mapping[str, Mapping[str, int]] = {
+    "tensor": {"model": 8},
+    "data": {"data": 8},
+    "both": {"data": 2, "model": 4},
+    "fsdp": {"data": 8},
+    "sequence": {"model": 8},
+    "experts": {"expert": 8},
 }
-"""The axes of the mesh by each way of cutting a layer."""
+"""Ways of cutting a layer, each with eight chips along its axes: what is taken where no mesh is
+given.
+"""
 
 
 def sharded_mlp(
@@ -32,10 +34,11 @@ def sharded_mlp(
     B: ArrayLike,
     D: ArrayLike,
     F: ArrayLike,
-    mesh: Mapping[str, ArrayLike],
+    mesh: Mapping[str, ArrayLike] | None = None,
     *,
     chip: Accelerator | str = "h100-sxm",
     link: str = "nvlink",
+    algorithm: str | None = None,
     x: str = "bf16",
 ) -> tuple[CollectiveStep, ...]:
     """The collectives of an MLP layer, X[B, D] @ W1[D, F] and H[B, F] @ W2[F, D], shared by chips.
@@ -56,8 +59,10 @@ def sharded_mlp(
     ----------
     scheme : one of `SCHEMES`.
     B, D, F : tokens in all, width of the model, width of the MLP. Broadcast.
-    mesh : chips by axis, with the axes that `SCHEMES` names: ``{"data": 2, "model": 4}``.
+    mesh : chips by axis, with the axes that `SCHEMES` names: ``{"data": 2, "model": 4}``. Eight
+        chips if not given.
     chip, link : what they are and what joins them, as in `joining`.
+    algorithm : of all collectives: ``"switched"`` where a switch joins the chips.
     x : format of all arrays.
 
     Returns
@@ -67,10 +72,11 @@ def sharded_mlp(
     Examples
     --------
     >>> [(step.collective, step.array, step.bytes / 2**20)
-    ...     for step in sharded_mlp("sequence", 8192, 4096, 16384, {"model": 8})]
+    ...     for step in sharded_mlp("sequence", 8192, 4096, 16384)]
     [('all-gather', 'x', 64.0), ('reduce-scatter', 'y', 64.0)]
     """
     axes = SCHEMES[known("scheme", scheme, SCHEMES)]
+    mesh = axes if mesh is None else mesh
     if not isinstance(mesh, Mapping) or set(mesh) != set(axes):
         said = ", ".join(f"{axis!r}: 8" for axis in axes)
         raise CourseError(
@@ -83,7 +89,9 @@ def sharded_mlp(
     between = joining(on, link, chips)
 
     def steps(rows: Any, inner: Any, columns: Any, name: str, **cut: Any) -> list[CollectiveStep]:
-        done = sharded_matmul(rows, inner, columns, on, between, mesh, x=x, w=x, **cut)
+        done = sharded_matmul(
+            rows, inner, columns, on, between, mesh, x=x, w=x, algorithm=algorithm, **cut
+        )
         return [replace(step, array=name) for step in done.steps]
 
     cut = {axis: {size: axis} for axis, size in (("data", "B"), ("model", "D")) if axis in axes}
@@ -91,7 +99,7 @@ def sharded_mlp(
     for one in cut.values():
         split |= one
     if scheme == "experts":
-        return _experts(B, D, F, mesh, between, x)
+        return _experts(B, D, F, mesh, between, algorithm, x)
     if scheme == "tensor":
         return tuple(steps(B, F, D, "y", x_axes=split, w_axes={"D": "model"}))
     if scheme == "sequence":
@@ -116,7 +124,13 @@ def sharded_mlp(
 
 
 def _experts(
-    B: ArrayLike, D: ArrayLike, F: ArrayLike, mesh: Mapping[str, ArrayLike], link: Any, x: str
+    B: ArrayLike,
+    D: ArrayLike,
+    F: ArrayLike,
+    mesh: Mapping[str, ArrayLike],
+    link: Any,
+    algorithm: str | None,
+    x: str,
 ) -> tuple[CollectiveStep, ...]:
     tokens, width, _, chips = wholes(B=B, D=D, F=F, **{"mesh['expert']": mesh["expert"]})
     if np.any(np.asarray(tokens) % (np.asarray(chips) ** 2)):
@@ -125,5 +139,5 @@ def _experts(
             f"{shown(chips)} chips): take a multiple of their square"
         )
     size = plain(tokens * width * itemsize(x, "x") / chips)  # what one chip holds
-    takes = seconds("all-to-all", size, link, chips)
+    takes = seconds("all-to-all", size, link, chips, algorithm)
     return tuple(CollectiveStep("all-to-all", name, "expert", size, takes) for name in ("x", "y"))

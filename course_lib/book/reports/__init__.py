@@ -1,5 +1,5 @@
 """What was measured, in words, tables and figures."""
 
-from course_lib.book.reports import collectives, operators, products
+from course_lib.book.reports import collectives, operators, products, programs
 
-__all__ = ["collectives", "operators", "products"]
+__all__ = ["collectives", "operators", "products", "programs"]

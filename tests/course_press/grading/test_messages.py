@@ -21,7 +21,7 @@ TEXTS = {lang: verdict._texts(lang) for lang in languages()}
 OTHERS = [lang for lang in languages() if lang != "en"]
 CALLS = [
     node
-    for file in ROOM.glob("*.py")
+    for file in ROOM.rglob("*.py")
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     if isinstance(node, ast.Call)
     and getattr(node.func, "id", getattr(node.func, "attr", "")) == "said"
