@@ -19,6 +19,8 @@ ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 CALLS = re.compile(r"\b(?:calls|to_apply|(?:true|false)_computation)=%?([\w.\-]+)")
 BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 TRIPS = re.compile(r'"?known_trip_count"?[:=]\{"?n"?[:=]"?(\d+)"?\}')
+UNFOLDED = {"fusion": "calls", "call": "to_apply"}
+"""Instructions that stand for others, and what names the computation that holds those."""
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "s8": "int8", "s4": "int4"}
 """Formats by XLA's names for them, where the course has one of its own."""
 
@@ -51,6 +53,8 @@ class Instruction(NamedTuple):
 
     def attribute(self, name: str) -> str:
         """What stands behind `name=`, up to the next comma; empty where it does not."""
+        if not name:
+            return ""
         found = re.search(rf"\b{name}=%?([\w.\-]+)", self.more)
         return found[1] if found else ""
 
@@ -69,8 +73,8 @@ class Instruction(NamedTuple):
 
 
 class Computation(NamedTuple):
-    """Instructions by name, and the names of those that use each. Fusions are taken apart: what
-    one does stands among the rest, and its result under the fusion's own name.
+    """Instructions by name, and the names of those that use each. Fusions and calls are taken
+    apart: what one does stands among the rest, and its result under the name of the fusion.
     """
 
     instructions: dict[str, Instruction]
@@ -98,7 +102,8 @@ class Computation(NamedTuple):
             if one.opcode != "parameter":
                 names[one.name] = fusion.name if one.root else f"{fusion.name}/{one.name}"
                 operands = tuple(names.get(operand, operand) for operand in one.operands)
-                self.add(one._replace(name=names[one.name], operands=operands, root=fusion.root))
+                root = one.root and fusion.root
+                self.add(one._replace(name=names[one.name], operands=operands, root=root))
         if fusion.name not in self.instructions:  # it returns what it was given
             self.add(fusion._replace(opcode="copy"))
 
@@ -149,7 +154,8 @@ def program(text: str) -> Program:
             open_ = None
         elif open_ is not None and (found := LINE.match(line)):
             one = _instruction(found[2], found[3], bool(found[1]))
-            inner = computations.get(one.attribute("calls")) if one.opcode == "fusion" else None
+            callee = one.attribute(UNFOLDED.get(one.opcode, ""))
+            inner = computations.get(callee) if callee else None
             if inner is None or inner is open_:
                 open_.add(one)
             else:

@@ -9,7 +9,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-B, D, F = 8192, 4096, 16384
+B, D, F = 4096, 8192, 28672
 MICROBATCHES, DEVICES = 4, 8
 FUNCTIONS = {
     "tensor": "tensor_parallel",
@@ -29,7 +29,10 @@ SHAPES = {
     "sequence": (ROWS, *WEIGHTS),
     "experts": ((DEVICES, DEVICES, B // DEVICES**2, D), *((DEVICES, *shape) for shape in WEIGHTS)),
 }
-SOURCES = re.compile(r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*")
+SOURCES = re.compile(
+    r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*"
+    r"| (?:stack_frame_id|source_\w+)=(?:\"[^\"]*\"|\d+)"
+)
 """Where the lines of the program stood, on this computer."""
 
 
@@ -55,8 +58,8 @@ def texts(file):
             program = getattr(module, name)()
         except NotImplementedError:
             continue
-        text = SOURCES.sub("\n", program.lower(*arrays).compile().as_text())
-        found[scheme] = re.sub(r"\n{3,}", "\n\n", re.sub(r" stack_frame_id=\d+", "", text))
+        text = SOURCES.sub("", program.lower(*arrays).compile().as_text())
+        found[scheme] = re.sub(r"\n{3,}", "\n\n", text)
     return found
 
 

@@ -41,7 +41,7 @@ def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:
 
     Examples
     --------
-    >>> shown = exchanged({"tensor": network.compiled_example("tensor")}, 8192, 4096, 16384)
+    >>> shown = exchanged({"tensor": network.compiled_example("tensor")}, 4096, 8192, 28672)
     >>> repr(shown).splitlines()[-1]
     '| tensor parallelism | all-reduce | 8 | 67.1 MB | 67.1 MB |'
     """
@@ -101,7 +101,7 @@ def report(texts: Mapping[str, str], B: int, D: int, F: int, manifest: Manifest)
     Examples
     --------
     >>> about = Manifest(lab="05", command="course lab run 05")
-    >>> print(report({}, 8192, 4096, 16384, about).splitlines()[0])
+    >>> print(report({}, 4096, 8192, 28672, about).splitlines()[0])
     # 05
     """
     sizes = said("compiled-for", B=n(B), D=n(D), F=n(F))

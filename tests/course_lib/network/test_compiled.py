@@ -226,6 +226,12 @@ def test_a_gather_in_fp32_counts_as_what_it_was_converted_from_only_if_it_goes_o
 """
     fused = one(gather, "ROOT %f = f32[64] fusion(%a), kind=kLoop, calls=%narrow", before=inside)
     assert (fused.dtype, fused.bytes) == ("bf16", 128)
+    inside += (
+        "%outer (q: f32[64]) -> f32[64] {\n  %q = f32[64]{0} parameter(0)\n  ROOT %g = f32[64] "
+    )
+    inside += "fusion(%q), kind=kLoop, calls=%narrow\n}\n\n"
+    called = one(gather, "ROOT %f = f32[64] call(%a), to_apply=%outer", before=inside)
+    assert (called.dtype, called.bytes) == ("bf16", 128)
 
 
 def test_an_all_reduce_of_which_each_keeps_a_part_is_a_reduce_scatter():
