@@ -244,7 +244,7 @@ def manifest(
     )
     seen, wall = observe(here.kind), time.monotonic() - started.clock
     packages = {}
-    for name in ("course-lib", "numpy", "torch", "triton", "papermill"):
+    for name in ("course-lib", "numpy", "torch", "triton", "jax", "papermill"):
         with contextlib.suppress(PackageNotFoundError):
             packages[name] = version(name)
     return Manifest(

@@ -26,8 +26,15 @@ from course_lib.network.collectives import (
     reduce_scatter,
     send,
 )
+from course_lib.network.compiled import (
+    CompiledCollective,
+    compiled_collectives,
+    compiled_example,
+    compiled_seconds,
+)
 from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
+from course_lib.network.layers import SCHEMES, sharded_mlp
 from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, joining, legs
 from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
 from course_lib.network.thresholds import (
@@ -39,7 +46,9 @@ from course_lib.network.thresholds import (
 
 __all__ = [
     "ALGORITHMS",
+    "SCHEMES",
     "CollectiveStep",
+    "CompiledCollective",
     "Cost",
     "Legs",
     "Link",
@@ -51,6 +60,9 @@ __all__ = [
     "all_to_all",
     "between_nodes",
     "bus_bandwidth",
+    "compiled_collectives",
+    "compiled_example",
+    "compiled_seconds",
     "cost",
     "critical_contraction",
     "data_parallel_tokens",
@@ -62,6 +74,7 @@ __all__ = [
     "reduce_scatter",
     "send",
     "sharded_matmul",
+    "sharded_mlp",
     "tensor_parallel_tokens",
     "tensor_parallel_width",
 ]

@@ -42,6 +42,7 @@ from course_lib.core import (
     total,
 )
 from course_lib.measured import published
+from course_lib.network.program import program
 from course_lib.specs import DATA
 from course_lib.workloads import transformer, weights
 
@@ -311,6 +312,31 @@ CALLS = [
         },
     ),
     Call(
+        network.sharded_mlp,
+        {
+            "scheme": "both",
+            "B": 64,
+            "D": 128,
+            "F": 256,
+            "mesh": {"data": 2, "model": 4},
+            "chip": H100,
+            "link": "nvlink",
+            "algorithm": "switched",
+            "x": "bf16",
+        },
+    ),
+    Call(network.compiled_collectives, {"text": network.compiled_example("tensor")}),
+    Call(
+        network.compiled_seconds,
+        {
+            "found": network.compiled_collectives(network.compiled_example("both")),
+            "link": 450e9,
+            "algorithm": "switched",
+        },
+    ),
+    Call(network.compiled_example, {"scheme": "both"}),
+    Call(program, {"text": network.compiled_example("tensor")}),
+    Call(
         network.critical_contraction,
         {"peak": 1e15, "link": 450e9, "n": 8, "out": "bf16", "algorithm": "ring"},
     ),
@@ -511,6 +537,7 @@ ROOMS = {
     "book.reports.kernels": "takes rows of results.csv, or a plan",
     "book.reports.frame": "takes rows of results.csv",
     "book.reports.products": "takes rows of results.csv",
+    "book.reports.programs": "takes what a compiler has written",
     "book.explore.inference": "draws; its controls are chosen from lists",
     "book.moving.anatomy": "draws",
     "book.moving.caches": "draws",

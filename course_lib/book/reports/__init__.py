@@ -1,5 +1,5 @@
 """What was measured, in words, tables and figures."""
 
-from course_lib.book.reports import collectives, kernels, ladder, operators, products
+from course_lib.book.reports import collectives, kernels, ladder, operators, products, programs
 
-__all__ = ["collectives", "kernels", "ladder", "operators", "products"]
+__all__ = ["collectives", "kernels", "ladder", "operators", "products", "programs"]

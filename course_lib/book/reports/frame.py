@@ -10,7 +10,7 @@ from course_lib.core.checks import known
 from course_lib.measured.rows import Manifest, Row
 from course_lib.specs import DATA, load_toml
 
-__all__ = ["dots", "missing", "number", "page", "said"]
+__all__ = ["dots", "missing", "number", "opening", "page", "said"]
 
 
 def said(key: str, **figures: str) -> str:
@@ -47,6 +47,26 @@ def number(value: float | None, unit: str, scale: float = 1) -> str:
     return said("absent") if value is None else n(value * scale, unit)
 
 
+def opening(manifest: Manifest) -> list[str]:
+    """How every report begins: the lab, and how it was run.
+
+    Examples
+    --------
+    >>> opening(Manifest(lab="00", command="course lab run 00"))[0]
+    '# 00'
+    """
+    return [
+        f"# {manifest.lab}",
+        said(
+            "started",
+            command=manifest.command,
+            started=manifest.started or said("unrecorded"),
+            took=number(manifest.wall_seconds, "s"),
+            cost=number(manifest.cost_usd, "USD"),
+        ),
+    ]
+
+
 def page(
     rows: Sequence[Row],
     manifest: Manifest,
@@ -72,16 +92,7 @@ def page(
     Nothing was measured.
     <BLANKLINE>
     """
-    parts = [
-        f"# {manifest.lab}",
-        said(
-            "started",
-            command=manifest.command,
-            started=manifest.started or said("unrecorded"),
-            took=number(manifest.wall_seconds, "s"),
-            cost=number(manifest.cost_usd, "USD"),
-        ),
-    ]
+    parts = opening(manifest)
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(heading(row), []).append(row)

@@ -102,7 +102,7 @@ def failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
         kind = "memory"
     elif isinstance(error, ModuleNotFoundError):
         name = error.name or ""
-        if name.partition(".")[0] in ("torch", "numpy"):
+        if name.partition(".")[0] in ("torch", "numpy", "jax"):
             kind, what = "unsupported" if "." in name else "no-package", name
         else:
             kind = "no-module"
