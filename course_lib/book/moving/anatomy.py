@@ -48,8 +48,8 @@ def journey(chip: Accelerator) -> Moving:
     Examples
     --------
     >>> from course_lib import chip
-    >>> journey(chip("h100-sxm")).scenes["L2"][0].says[2]
-    'The L2 has it: from here, the load takes 111 ns in all, 219 clock cycles of 1.98 GHz.'
+    >>> journey(chip("h100-sxm")).scenes["L2"][0].says[3]
+    'The L2 has it: the load takes 111 ns in all, 219 clock cycles of 1.98 GHz.'
     """
     for name in NEEDED:
         if name not in chip.figures:
