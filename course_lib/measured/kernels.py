@@ -67,8 +67,7 @@ def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:
     ('matmul', (8, 32, 16), (4, 4, 8), False)
     """
     kernel = next((kernel for kernel, op in OPS.items() if op == row.op), "")
-    block = _named(row).get("block", "")
-    if not kernel or row.path != "triton" or not block:
+    if not kernel or row.path != "triton" or not row.block:
         raise CourseError(
             f"row must be of a kernel, with path=triton and a block (got {row.op} {row.settings!r})"
         )
@@ -77,8 +76,7 @@ def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:
         sizes = (sizes[0], sizes[2], sizes[1])
     if kernel == "attention":
         sizes = (sizes[2], *sizes[2:])
-    parts = tuple(int(part) for part in block.split("x"))
-    return kernel, sizes, parts, row.variant == "causal"
+    return kernel, sizes, row.block, row.variant == "causal"
 
 
 def counts(rows: Iterable[Row]) -> list[Counted]:
@@ -96,16 +94,10 @@ def counts(rows: Iterable[Row]) -> list[Counted]:
     """
     found: dict[tuple[str, tuple[int, ...], tuple[int, ...], bool], dict[str, float]] = {}
     for row in rows:
-        way = _named(row).get("count", "")
-        if way in WAYS and row.bytes is not None:
-            found.setdefault(step_of(row), {})[way] = row.bytes
+        if row.counted in WAYS and row.bytes is not None:
+            found.setdefault(step_of(row), {})[row.counted] = row.bytes
     return [
         Counted(kernel=kernel, sizes=sizes, block=block, causal=causal, **ways)
         for (kernel, sizes, block, causal), ways in found.items()
         if len(ways) == len(WAYS)
     ]
-
-
-def _named(row: Row) -> dict[str, str]:
-    words = (word.partition("=") for word in row.settings.split())
-    return {name: value for name, sign, value in words if sign}

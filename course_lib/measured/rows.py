@@ -51,6 +51,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     >>> row = Row(**about, op="send", shape="1024", settings="world=2 backend=gloo")
     >>> row.world, row.transport
     (2, 'gloo')
+    >>> row = Row(**about, op="add", shape="64", settings="path=triton block=8 count=loaded")
+    >>> row.block, row.counted
+    ((8,), 'loaded')
     """
 
     device: str
@@ -140,6 +143,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def path(self) -> str:
         """The way an operator was done: ``"eager"``, ``"compiled"``, ``"flash"``."""
         return self._setting("path")
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """The sizes of a kernel's blocks; none where it names none."""
+        found = re.fullmatch(r"\d+(x\d+)*", self._setting("block"))
+        return tuple(map(int, found[0].split("x"))) if found else ()
+
+    @property
+    def counted(self) -> str:
+        """What `bytes` were counted and not measured: ``"loaded"``, say."""
+        return self._setting("count")
 
     @property
     def variant(self) -> str:

@@ -105,6 +105,13 @@ def measure(
     ------
     CourseError
         If the result is wrong: what a wrong kernel moves or takes says nothing.
+
+    Examples
+    --------
+    >>> measure(Step("add", (8,), (8,)), None, budget=0)
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: budget must be positive and finite (got 0)
     """
     positive("budget", budget)
     torch, here = torch_or_none(), machine(device)

@@ -74,21 +74,11 @@ def counted(found: Iterable[Counted]) -> Table:
             [
                 title(one.kernel, causal=one.causal),
                 _sizes(one.sizes),
-                _sizes(one.block),
                 *(n(value, "B", digits=4) for value in (*moved, *models)),
             ]
         )
-    header = [
-        "kernel",
-        "sizes",
-        "block",
-        "loaded",
-        "stored",
-        "in-sectors",
-        "by-blocks",
-        "read-once",
-    ]
-    return table([t(key) for key in header], cells, "lllrrrrr")
+    header = ["kernel", "sizes", "loaded", "stored", "in-sectors", "by-blocks", "read-once"]
+    return table([t(key) for key in header], cells, "llrrrrr")
 
 
 def predicted(steps: Iterable[Step], chips: Sequence[str] = CHIPS) -> Table:
@@ -105,13 +95,12 @@ def predicted(steps: Iterable[Step], chips: Sequence[str] = CHIPS) -> Table:
         [
             title(step.kernel, causal=step.causal),
             _sizes(step.sizes),
-            n(step.least.bytes, "B"),
             n(step.least.intensity, "FLOP/B"),
             *(n(bounds(step.least, one).lower, "s") for one in on),
         ]
         for step in steps
     ]
-    header = [t("kernel"), t("sizes"), t("bytes-moved"), "I", *(one.short for one in on)]
+    header = [t("kernel"), t("sizes"), "I", *(one.short for one in on)]
     return table(header, cells, "ll" + "r" * (len(header) - 2))
 
 

@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 
 from course_press.grading.kernels.hints import hint, shown, where
-from course_press.grading.kernels.run import ENVIRONMENT, PRELOAD, Result, Run, needed
+from course_press.grading.kernels.run import ENVIRONMENT, PRELOAD, Reply, Run, needed
 from course_press.grading.kernels.steps import (
     CASES,
     DROPPED,
     STEPS,
-    Case,
+    Trial,
     arrays,
     even,
     exact,
@@ -157,7 +157,7 @@ def _judged(run: Run, rng: np.random.Generator) -> Iterator[Finding]:
         yield "formula", _formula(run, result, cases[number])
 
 
-def _own(run: Run, result: Result) -> Said | None:
+def _own(run: Run, result: Reply) -> Said | None:
     """Whether kernels did the work."""
     for one in result.calls:
         key = "own-copies" if one.name in COPIES else "own-torch"
@@ -167,7 +167,7 @@ def _own(run: Run, result: Result) -> Said | None:
     return None
 
 
-def _wrong(run: Run, result: Result, operands: Sequence[np.ndarray], case: Case) -> Said | None:
+def _wrong(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Trial) -> Said | None:
     """What is wrong with the values, and why if that shows."""
     right, got = exact(run.step, operands, case), result.values
     if run.step == "fused":
@@ -181,7 +181,7 @@ def _wrong(run: Run, result: Result, operands: Sequence[np.ndarray], case: Case)
 
 
 def _more(
-    run: Run, rng: np.random.Generator, first: Result, operands: Sequence[np.ndarray]
+    run: Run, rng: np.random.Generator, first: Reply, operands: Sequence[np.ndarray]
 ) -> Iterator[Said | None]:
     """What only some steps can get wrong."""
     case = CASES[run.step][0]
@@ -192,10 +192,12 @@ def _more(
         result = run.ask(case, large)
         if result.values is not None and not np.isfinite(result.values).all():
             yield said("hint-overflow", call=run.call)
-        yield result.why or _wrong(run, result, large, case)
+        # How exact attention is there depends on where its scale is applied: that is no mistake.
+        exactly = run.step == "softmax"
+        yield result.why or (_wrong(run, result, large, case) if exactly else None)
 
 
-def _mask(run: Run, first: Result, operands: Sequence[np.ndarray]) -> Iterator[Said | None]:
+def _mask(run: Run, first: Reply, operands: Sequence[np.ndarray]) -> Iterator[Said | None]:
     """What is wrong with what dropout dropped. A value near nought may have been kept."""
     case = CASES["fused"][0]
     clear = np.abs(exact("fused", operands, case)) > 0.05
@@ -222,7 +224,7 @@ def _mask(run: Run, first: Result, operands: Sequence[np.ndarray]) -> Iterator[S
     yield None
 
 
-def _shapes(run: Run, result: Result, operands: Sequence[np.ndarray], case: Case) -> Said | None:
+def _shapes(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Trial) -> Said | None:
     """What is wrong where the sizes are no multiples of the block's."""
     about: dict[str, Value] = {"call": run.call, "size": case.shown, "block": str(case.block)}
     if result.why:
@@ -241,7 +243,7 @@ def _shapes(run: Run, result: Result, operands: Sequence[np.ndarray], case: Case
 def _precision(run: Run, rng: np.random.Generator) -> Said | None:
     """Whether small addends survive beside a large sum."""
     matmul = run.step == "matmul"
-    case = Case((16, 16, 1024), (16, 16, 64)) if matmul else Case((16, 1024, 16), (16, 64))
+    case = Trial((16, 16, 1024), (16, 16, 64)) if matmul else Trial((16, 1024, 16), (16, 64))
     operands = arrays(run.step, case, rng, "absorbed")
     result = run.ask(case, operands)
     if result.why:
@@ -266,7 +268,7 @@ def _strides(run: Run, operands: Sequence[np.ndarray]) -> Said | None:
     return None
 
 
-def _overlap(run: Run, result: Result, case: Case) -> Said | None:
+def _overlap(run: Run, result: Reply, case: Trial) -> Said | None:
     for one in result.launches:
         if one.overlap:
             about = {"call": run.call, "size": case.shown, "code": one.kernel}
@@ -274,7 +276,7 @@ def _overlap(run: Run, result: Result, case: Case) -> Said | None:
     return None
 
 
-def _bytes(run: Run, result: Result, case: Case) -> Said | None:
+def _bytes(run: Run, result: Reply, case: Trial) -> Said | None:
     """Whether no more was moved than the blocks demand, in sectors that are used."""
     due = dict(zip(("loaded", "stored"), traffic(run.step, case), strict=True))
     about: dict[str, Value] = {"call": run.call, "size": case.shown}
@@ -292,7 +294,7 @@ def _bytes(run: Run, result: Result, case: Case) -> Said | None:
     return None
 
 
-def _formula(run: Run, result: Result, case: Case) -> Said | None:
+def _formula(run: Run, result: Reply, case: Trial) -> Said | None:
     """Whether the learner's count is what was counted."""
     given = run.formula(case)
     if isinstance(given, Said):

@@ -12,7 +12,7 @@ import numpy as np
 
 import course_lib
 from course_lib import CourseError
-from course_press.grading.kernels.steps import DROPPED, STEPS, Case
+from course_press.grading.kernels.steps import DROPPED, STEPS, Trial
 from course_press.grading.learner import EndedError, Failure, Warden
 from course_press.grading.verdict import Said, said
 
@@ -47,7 +47,7 @@ class Called(msgspec.Struct, frozen=True):
     line: int
 
 
-class Told(msgspec.Struct):
+class Heard(msgspec.Struct):
     """What comes from the learner's process."""
 
     op: str
@@ -60,7 +60,7 @@ class Told(msgspec.Struct):
     calls: list[Called] = []
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one call: an array, or why there is none, and what was moved."""
 
     kind: str = ""
@@ -85,8 +85,8 @@ class Run:
         """Of a kind where the file cannot even be executed."""
 
     def ask(
-        self, case: Case, operands: Sequence[np.ndarray], *, seed: int = 1, apart: bool = False
-    ) -> Result:
+        self, case: Trial, operands: Sequence[np.ndarray], *, seed: int = 1, apart: bool = False
+    ) -> Reply:
         """Call the learner's function."""
         about = [
             {"dtype": str(one.dtype), "shape": list(one.shape), "apart": apart} for one in operands
@@ -106,11 +106,11 @@ class Run:
         if told.other or tuple(told.shape) != wanted or told.dtype != str(operands[0].dtype):
             due = f"{operands[0].dtype}{list(wanted)}"
             why = said("returned-array", call=self.call, given=given, wanted=due)
-            return Result(kind="returned", why=why, **moved)
+            return Reply(kind="returned", why=why, **moved)
         values = np.frombuffer(payload, operands[0].dtype).reshape(wanted).astype(np.float64)
-        return Result(values=values, **moved)
+        return Reply(values=values, **moved)
 
-    def formula(self, case: Case) -> float | Said:
+    def formula(self, case: Trial) -> float | Said:
         """What the learner's formula gives for a case, or what is wrong with it."""
         # A vector's and a row's bytes do not depend on the block: each is passed over as often.
         named = {} if self.step in ("add", "softmax") else self._named(case)
@@ -130,19 +130,19 @@ class Run:
             return said("formula-number", call=f"{STEPS[self.step]}_bytes", given=given)
         return number
 
-    def _named(self, case: Case) -> dict[str, Any]:
+    def _named(self, case: Trial) -> dict[str, Any]:
         named: dict[str, Any] = {"block": case.block}
         return named | {"causal": case.causal} if self.step == "attention" else named
 
-    def _heard(self) -> tuple[Result, Told | None, bytes]:
+    def _heard(self) -> tuple[Reply, Heard | None, bytes]:
         try:
-            told, payload = self.learner.hear(Told)
+            told, payload = self.learner.hear(Heard)
         except EndedError as error:
-            return Result(kind="gone", why=error.said), None, b""
+            return Reply(kind="gone", why=error.said), None, b""
         if told.op == "failed":
             kind, why = told.failure.kind, told.failure.said(self.call, FAILURES)
-            return Result(kind=kind or "crash", why=why), None, b""
-        return Result(), told, payload
+            return Reply(kind=kind or "crash", why=why), None, b""
+        return Reply(), told, payload
 
 
 def needed(warden: Warden) -> None:

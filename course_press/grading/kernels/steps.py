@@ -27,7 +27,7 @@ STEPS = MappingProxyType(
 """By criterion, the function that the learner writes."""
 
 
-class Case(NamedTuple):
+class Trial(NamedTuple):
     """What one call works on: the sizes as the formula takes them, and those of a block."""
 
     sizes: tuple[int, ...]
@@ -45,67 +45,67 @@ class Case(NamedTuple):
         return " × ".join(map(str, self.sizes))
 
 
-CASES: Mapping[str, tuple[Case, ...]] = MappingProxyType(
+CASES: Mapping[str, tuple[Trial, ...]] = MappingProxyType(
     {
         "add": (
-            Case((256,), 64),
-            Case((1000,), 128),
-            Case((64,), 64),
-            Case((37,), 64),
-            Case((4099,), 512),
-            Case((1,), 64),
+            Trial((256,), 64),
+            Trial((1000,), 128),
+            Trial((64,), 64),
+            Trial((37,), 64),
+            Trial((4099,), 512),
+            Trial((1,), 64),
         ),
         "fused": (
-            Case((16, 64), (8, 32)),
-            Case((7, 50), (4, 32)),
-            Case((4, 32), (4, 32)),
-            Case((3, 300), (4, 128)),
-            Case((33, 16), (8, 16)),
-            Case((1, 5), (2, 16)),
+            Trial((16, 64), (8, 32)),
+            Trial((7, 50), (4, 32)),
+            Trial((4, 32), (4, 32)),
+            Trial((3, 300), (4, 128)),
+            Trial((33, 16), (8, 16)),
+            Trial((1, 5), (2, 16)),
         ),
         "softmax": (
-            Case((3, 256), 64),
-            Case((5, 200), 64),
-            Case((3, 64), 64),
-            Case((2, 1500), 256),
-            Case((3, 10), 32),
-            Case((1, 65), 64),
+            Trial((3, 256), 64),
+            Trial((5, 200), 64),
+            Trial((3, 64), 64),
+            Trial((2, 1500), 256),
+            Trial((3, 10), 32),
+            Trial((1, 65), 64),
         ),
         "matmul": (
-            Case((32, 64, 96), (32, 32, 32)),
-            Case((50, 70, 45), (32, 32, 16)),
-            Case((32, 32, 32), (32, 32, 32)),
-            Case((16, 32, 300), (16, 16, 64)),
-            Case((17, 16, 33), (16, 16, 16)),
-            Case((20, 100, 64), (16, 64, 32)),
+            Trial((32, 64, 96), (32, 32, 32)),
+            Trial((50, 70, 45), (32, 32, 16)),
+            Trial((32, 32, 32), (32, 32, 32)),
+            Trial((16, 32, 300), (16, 16, 64)),
+            Trial((17, 16, 33), (16, 16, 16)),
+            Trial((20, 100, 64), (16, 64, 32)),
         ),
         "attention": (
-            Case((64, 96, 16), (32, 32)),
-            Case((64, 64, 16), (16, 32), causal=True),
-            Case((50, 70, 32), (32, 16)),
-            Case((50, 50, 16), (16, 32), causal=True),
-            Case((32, 32, 16), (32, 32)),
-            Case((16, 300, 16), (16, 64)),
+            Trial((64, 96, 16), (32, 32)),
+            Trial((64, 64, 16), (16, 32), causal=True),
+            Trial((50, 70, 32), (32, 16)),
+            Trial((50, 50, 16), (16, 32), causal=True),
+            Trial((32, 32, 16), (32, 32)),
+            Trial((16, 300, 16), (16, 64)),
         ),
     }
 )
 """Six calls of each; sizes of the first are multiples of the block's, and are not alike."""
 
 
-def sides(step: str, case: Case) -> tuple[int, ...]:
+def sides(step: str, case: Trial) -> tuple[int, ...]:
     """What of each size a block holds."""
     if step == "softmax":
         return (1, *case.blocks)
     return (*case.blocks, 1) if step == "attention" else case.blocks
 
 
-def even(step: str, case: Case) -> bool:
+def even(step: str, case: Trial) -> bool:
     """Whether the sizes are multiples of the block's."""
     sizes = zip(case.sizes, sides(step, case), strict=True)
     return all(size % block == 0 for size, block in sizes)
 
 
-def arrays(step: str, case: Case, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
+def arrays(step: str, case: Trial, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
     """Operands of one call: random; `large` ones, whose exponentials no format holds; or ones that
     only a wide accumulator adds up (`absorbed`).
     """
@@ -118,8 +118,9 @@ def arrays(step: str, case: Case, rng: np.random.Generator, kind: str = "") -> l
         return [normal(*sizes).astype(np.float32) for _ in range(2)]
     if step == "fused":
         return [normal(*sizes).astype(np.float16), normal(sizes[1]).astype(np.float16)]
-    if step == "softmax":
-        return [normal(*sizes, scale=300.0 if kind == "large" else 3.0).astype(np.float32)]
+    if step == "softmax":  # rising, so that the maximum grows from block to block
+        rising = normal(*sizes, scale=3.0) + np.linspace(0, 12, sizes[1])
+        return [(100 * rising if kind == "large" else rising).astype(np.float32)]
     if step == "matmul":
         M, N, K = sizes
         if kind == "absorbed":
@@ -139,7 +140,7 @@ def arrays(step: str, case: Case, rng: np.random.Generator, kind: str = "") -> l
     return [one.astype(np.float16) for one in (q, k, v)]
 
 
-def exact(step: str, operands: Sequence[np.ndarray], case: Case) -> np.ndarray:
+def exact(step: str, operands: Sequence[np.ndarray], case: Trial) -> np.ndarray:
     """The result in float64; of dropout, what it keeps."""
     wide = [one.astype(np.float64) for one in operands]
     if step == "add":
@@ -183,7 +184,7 @@ def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         return np.asarray(~(np.abs(got - wanted) <= TOLERANCE[step] * np.abs(wanted).max()))
 
 
-def traffic(step: str, case: Case) -> tuple[float, float]:
+def traffic(step: str, case: Trial) -> tuple[float, float]:
     """Bytes that a good kernel loads and stores with these blocks, each program for itself; it may
     load all that a causal mask hides.
     """
@@ -191,12 +192,12 @@ def traffic(step: str, case: Case) -> tuple[float, float]:
     return float(work.loaded), float(work.stored)
 
 
-def once(step: str, case: Case) -> float:
+def once(step: str, case: Trial) -> float:
     """Bytes where each array is read once, however large, and the result written."""
     return float(ops.blocked(step, case.sizes).bytes)
 
 
-def padded(step: str, case: Case) -> float:
+def padded(step: str, case: Trial) -> float:
     """Bytes where blocks at the edge are counted whole."""
     sizes = zip(case.sizes, sides(step, case), strict=True)
     filled = tuple(ceil(size / block) * block for size, block in sizes)
