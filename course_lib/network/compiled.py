@@ -15,17 +15,17 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, Numbers, known, plain, shown
 from course_lib.core.links import LinkLike, as_link
-from course_lib.network.layers import SCHEMES
-from course_lib.network.nodes import seconds
-from course_lib.network.program import (
+from course_lib.network.hlo import (
     FORMATS,
-    Array,
     Computation,
+    HloArray,
+    HloProgram,
     Instruction,
-    Program,
     bits,
     program,
 )
+from course_lib.network.layers import SCHEMES
+from course_lib.network.nodes import seconds
 from course_lib.specs.provenance import DATA
 
 __all__ = ["CompiledCollective", "compiled_collectives", "compiled_example", "compiled_seconds"]
@@ -202,7 +202,7 @@ def compiled_example(scheme: str) -> str:
 
 
 def _within(
-    whole: Program, name: str, loops: tuple[int | None, ...], above: tuple[str, ...]
+    whole: HloProgram, name: str, loops: tuple[int | None, ...], above: tuple[str, ...]
 ) -> Iterator[CompiledCollective]:
     """The collectives of a computation, and of those that it calls."""
     at = whole.computations.get(name)
@@ -229,7 +229,7 @@ def _within(
 
 
 def _collective(
-    whole: Program, at: Computation, one: Instruction, kind: str, loops: tuple[int | None, ...]
+    whole: HloProgram, at: Computation, one: Instruction, kind: str, loops: tuple[int | None, ...]
 ) -> CompiledCollective:
     groups = _groups(one, whole.devices)
     count = 2 if kind == "collective-permute" else len(groups[0]) if groups else 1
@@ -254,7 +254,7 @@ def _collective(
     )
 
 
-def _result(one: Instruction, kind: str) -> tuple[Array, ...]:
+def _result(one: Instruction, kind: str) -> tuple[HloArray, ...]:
     """The arrays of the result. What a -start returns lists the operands before them, but for an
     all-reduce.
     """

@@ -42,7 +42,7 @@ from course_lib.core import (
     total,
 )
 from course_lib.measured import published
-from course_lib.network.program import program
+from course_lib.network.hlo import program
 from course_lib.specs import DATA
 from course_lib.workloads import transformer, weights
 

@@ -54,7 +54,7 @@ class Trial(NamedTuple):
     texts: Sequence[str] = ()
 
 
-class Told(msgspec.Struct):
+class Heard(msgspec.Struct):
     """What comes from the process."""
 
     op: str
@@ -95,7 +95,7 @@ def tried(
 def _all(learner: Learner, tasks: Sequence[Task]) -> list[Trial]:
     found: list[Trial] = []
     try:
-        loaded, _ = learner.hear(Told)
+        loaded, _ = learner.hear(Heard)
         if loaded.op != "loaded":
             return [Trial(tasks[0], failure=_failure(loaded, tasks[0]))]
         rng = np.random.default_rng(secrets.randbits(128))
@@ -117,7 +117,7 @@ def _one(learner: Learner, task: Task, rng: np.random.Generator) -> Trial:
         else [],
     }
     learner.tell(about, b"".join(operand.tobytes() for operand in operands))
-    told, payload = learner.hear(Told)
+    told, payload = learner.hear(Heard)
     if told.op != "done" or told.failure.kind:
         return Trial(task, operands, _failure(told, task))
     try:
@@ -127,11 +127,11 @@ def _one(learner: Learner, task: Task, rng: np.random.Generator) -> Trial:
     return Trial(task, operands, None, told.inputs, told.outputs, shards, texts)
 
 
-def _failure(told: Told, task: Task) -> Said:
+def _failure(told: Heard, task: Task) -> Said:
     return told.failure.said(f"{task.name}()", FAILURES)
 
 
-def _unpacked(told: Told, payload: bytes) -> tuple[list[str], list[Shard]]:
+def _unpacked(told: Heard, payload: bytes) -> tuple[list[str], list[Shard]]:
     """The texts and the numbers that a frame carries, one behind the other."""
     texts, place = [], 0
     for length in told.texts:

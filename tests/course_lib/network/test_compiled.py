@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError, network
-from course_lib.network.program import program
+from course_lib.network.hlo import program
 
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 HEAD = "HloModule m, is_scheduled=true, num_partitions=8\n\n"

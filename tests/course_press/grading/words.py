@@ -30,7 +30,7 @@ CODE = frozenset(
 SAME = {
     "es": frozenset(
         """
-        array arrays bytes divide error factor final matrices no token tokens
+        bytes divide error factor final matrices no token tokens
         """.split()  # noqa: SIM905
     ),
     "ko": frozenset(),

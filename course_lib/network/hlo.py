@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from course_lib.core.checks import CourseError, shown
 
-__all__ = ["Array", "Computation", "Instruction", "Program", "program"]
+__all__ = ["Computation", "HloArray", "HloProgram", "Instruction", "program"]
 
 HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.+)$")
@@ -25,7 +25,7 @@ FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "s8": "int8", "s4": "int
 """Formats by XLA's names for them, where the course has one of its own."""
 
 
-class Array(NamedTuple):
+class HloArray(NamedTuple):
     """An array as one chip has it: its format, as XLA writes it, and its sizes."""
 
     dtype: str
@@ -46,7 +46,7 @@ class Instruction(NamedTuple):
 
     name: str
     opcode: str
-    arrays: tuple[Array, ...]
+    arrays: tuple[HloArray, ...]
     operands: tuple[str, ...]
     more: str
     root: bool = False
@@ -108,7 +108,7 @@ class Computation(NamedTuple):
             self.add(fusion._replace(opcode="copy"))
 
 
-class Program(NamedTuple):
+class HloProgram(NamedTuple):
     """A compiled program: its computations by name, where it begins, and on how many devices."""
 
     computations: dict[str, Computation]
@@ -122,7 +122,7 @@ def bits(dtype: str) -> int:
     return int(found[0]) if found else 8 if dtype == "pred" else 0
 
 
-def program(text: str) -> Program:
+def program(text: str) -> HloProgram:
     r"""Read a compiled program.
 
     Parameters
@@ -164,7 +164,7 @@ def program(text: str) -> Program:
         raise CourseError("text must hold an ENTRY computation: pass all of compiled.as_text()")
     head = text.lstrip().partition("\n")[0]
     counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", head)
-    return Program(computations, entry, prod(map(int, counts)))
+    return HloProgram(computations, entry, prod(map(int, counts)))
 
 
 def _instruction(name: str, line: str, root: bool) -> Instruction:
@@ -174,7 +174,7 @@ def _instruction(name: str, line: str, root: bool) -> Instruction:
     close = _closed(f"({rest}", 0) - 1
     operands = tuple(re.findall(r"%([\w.\-]+)", rest[: max(close, 0)]))
     arrays = tuple(
-        Array(dtype, tuple(int(size) for size in sizes.split(",") if size))
+        HloArray(dtype, tuple(int(size) for size in sizes.split(",") if size))
         for dtype, sizes in ARRAY.findall(line[:end])
     )
     more = rest if opcode == "parameter" else rest[close:]
