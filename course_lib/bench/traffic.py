@@ -15,7 +15,7 @@ import numpy as np
 __all__ = ["SECTOR", "Launch", "counted"]
 
 SECTOR = 32
-"""Bytes that an NVIDIA GPU's memory hands out at least, aligned alike: [nvidia-cuda-practices]."""
+"""Bytes that an NVIDIA GPU's memory hands out at least, aligned alike."""
 _ABSENT = object()
 
 

@@ -77,8 +77,8 @@ def both():
     Rows are cut over "data" as in task 2, weights over "model" as in task 1, and gradients as their
     weights.
     """
-    # TODO 3: three all-reduces, one in groups of four devices and two in groups of two. Say before
-    #         you run it which is which.
+    # TODO 3: all-reduces in groups of four devices and in groups of two. Say before you run it
+    #         which is which.
     raise NotImplementedError
 
 

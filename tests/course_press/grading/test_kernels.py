@@ -329,6 +329,27 @@ PLANTED = {
         r"line \d+: 'tl.store\(out \+ at, total \+ nowhere.*NameError",
     ),
 }  # fmt: skip
+ROW = "row = tl.program_id(0) * BM"
+COLUMN = "column = tl.program_id(1) * BN"
+OTHERWISE = {
+    "fused": {
+        "return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))": "return 0.5 * x * "
+        "(1 + tl.erf(x * 0.7071067811865476))"
+    },
+    "matmul": {
+        ROW: ROW.replace("tl.program_id(0)", "(tl.program_id(0) % tl.cdiv(M, BM))"),
+        COLUMN: COLUMN.replace("tl.program_id(1)", "(tl.program_id(0) // tl.cdiv(M, BM))"),
+        "grid = (triton.cdiv(M, block[0]), triton.cdiv(N, block[1]))": "grid = (triton.cdiv(M, block[0]) "
+        "* triton.cdiv(N, block[1]),)",
+    },
+    "attention": {
+        "end = tl.minimum(keys, (tl.program_id(0) + 1) * QUERIES)": "end = keys",
+        "end = min(keys, start + block[0]) if causal else keys": "end = keys",
+        "tl.load(q + row * q_row + lane * q_column, mask=row < queries, other=0.0)": "(tl.load(q + row "
+        "* q_row + lane * q_column, mask=row < queries, other=0.0) * scale).to(tl.float16)",
+        "tl.dot(query, key) * scale": "tl.dot(query, key)",
+    },
+}
 REPRESENTATIVE = (
     "no mask on load", "wrong stride", "assumes contiguous", "fp16 accumulation",
     "softmax without rescale", "two programs for one place", "tile reloaded", "dropout not scaled",
@@ -435,3 +456,11 @@ def test_without_torch_or_triton_it_is_refused_in_the_readers_language(missing, 
 def test_a_missing_file():
     with pytest.raises(CourseError, match=r"path 'nowhere\.py' is not a file"):
         grade(Path("nowhere.py"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", OTHERWISE)
+def test_another_way_is_as_good(step, tmp_path, interpreting):
+    """GELU by erf; a grid of one dimension; all keys loaded, and the queries scaled."""
+    file = written(tmp_path, edited(LAB / "reference.py", OTHERWISE[step]))
+    assert failures(grade(file, steps=[step], warden=interpreting)) == {}
