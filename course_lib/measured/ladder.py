@@ -10,13 +10,13 @@ import msgspec
 from course_lib.core import attainable
 from course_lib.measured.rows import Row
 
-__all__ = ["RUNGS", "Step", "steps"]
+__all__ = ["RUNGS", "Rung", "steps"]
 
 RUNGS = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
 """Operator and format of each rung, from slow to fast."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
     """One step from a rung of `RUNGS` to the next.
 
     Attributes
@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return self.measured / self.predicted - 1 if self.measured and self.predicted else None
 
 
-def steps(rows: Sequence[Row]) -> list[Step]:
+def steps(rows: Sequence[Row]) -> list[Rung]:
     """The steps of which a device has rows on both sides.
 
     Parameters
@@ -79,14 +79,14 @@ def _rung(rows: Sequence[Row], op: str, dtype: str) -> list[Row]:
     return sorted(found, key=lambda row: -(row.achieved_tflops or 0))
 
 
-def _step(before: Sequence[Row], after: Sequence[Row], bandwidth: float) -> Step:
+def _step(before: Sequence[Row], after: Sequence[Row], bandwidth: float) -> Rung:
     shapes = {row.shape for row in before if row.achieved_tflops}
     alike = [row for row in after if row.shape in shapes and row.achieved_tflops]
     new = (alike or after)[0]
     old = next((row for row in before if row.shape == new.shape), before[0])
     most_old, most_new = _allowed(old, bandwidth), _allowed(new, bandwidth)
     was, now = old.achieved_tflops, new.achieved_tflops
-    return Step(
+    return Rung(
         before=old,
         after=new,
         predicted=most_new / most_old if most_old and most_new else None,

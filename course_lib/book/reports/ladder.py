@@ -9,7 +9,7 @@ from course_lib import ops
 from course_lib.book.reports.frame import said
 from course_lib.book.text import Table, n, plain, t, table
 from course_lib.core import attainable
-from course_lib.measured.ladder import RUNGS, Step, steps
+from course_lib.measured.ladder import RUNGS, Rung, steps
 from course_lib.measured.rows import Row
 from course_lib.specs import Accelerator, chip
 
@@ -52,7 +52,7 @@ def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:
     return table(header, cells, "llrrr")
 
 
-def _measured(device: str, step: Step) -> list[str]:
+def _measured(device: str, step: Rung) -> list[str]:
     missing = next((one for one in (step.after, step.before) if one.status != "ok"), None)
     return [
         plain(device),

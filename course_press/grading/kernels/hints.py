@@ -10,7 +10,7 @@ import numpy as np
 from course_press.grading.kernels.steps import (
     DROPPED,
     TOLERANCE,
-    Trial,
+    Given,
     exact,
     gelu,
     scores,
@@ -27,7 +27,7 @@ and beyond what it explains nothing may be known.
 """
 
 
-def hint(step: str, got: np.ndarray, operands: Arrays, case: Trial) -> Said | None:
+def hint(step: str, got: np.ndarray, operands: Arrays, case: Given) -> Said | None:
     """The mistake that gives this result, if it is one of the usual ones."""
     wide = [one.astype(np.float64) for one in operands]
     right = exact(step, operands, case)
@@ -56,7 +56,7 @@ def shown(value: float) -> Value:
     return Amount(float(value), digits=4) if np.isfinite(value) else str(float(value))
 
 
-def _of_add(wide: Arrays, _: Trial) -> Readings:
+def _of_add(wide: Arrays, _: Given) -> Readings:
     x, y = wide
     yield "hint-add-one", x
     yield "hint-add-one", y
@@ -64,7 +64,7 @@ def _of_add(wide: Arrays, _: Trial) -> Readings:
     yield "hint-add-other", x * y
 
 
-def _of_fused(wide: Arrays, _: Trial) -> Readings:
+def _of_fused(wide: Arrays, _: Given) -> Readings:
     x, bias = wide
     kept = gelu(x + bias)
     for scale in (1 / (1 - DROPPED), 1.0, 1 / DROPPED, 1 - DROPPED):
@@ -74,7 +74,7 @@ def _of_fused(wide: Arrays, _: Trial) -> Readings:
         yield "hint-dropout-scale", scale * kept
 
 
-def _of_softmax(wide: Arrays, case: Trial) -> Readings:
+def _of_softmax(wide: Arrays, case: Given) -> Readings:
     (x,) = wide
     yield "hint-rescale", _one_pass(x, case.blocks[0], last=False)
     yield "hint-rescale", _one_pass(x, case.blocks[0], last=True)
@@ -92,7 +92,7 @@ def _one_pass(x: np.ndarray, block: int, *, last: bool) -> np.ndarray:
     return np.asarray(np.exp(x - top) / total)
 
 
-def _of_matmul(wide: Arrays, case: Trial) -> Readings:
+def _of_matmul(wide: Arrays, case: Given) -> Readings:
     a, b = wide
     M, N, K = case.sizes
     along = K // case.blocks[2] * case.blocks[2]
@@ -114,7 +114,7 @@ def _misread(x: np.ndarray, stride: int) -> np.ndarray:
     return np.asarray(flat[np.minimum(at, x.size)])
 
 
-def _of_attention(wide: Arrays, case: Trial) -> Readings:
+def _of_attention(wide: Arrays, case: Given) -> Readings:
     q, k, v = wide
     root = np.sqrt(q.shape[1])
     found = scores(q, k, causal=case.causal)
@@ -155,7 +155,7 @@ def _online(found: np.ndarray, v: np.ndarray, block: int, forgets: str) -> np.nd
     return np.asarray(result / total)
 
 
-READINGS: dict[str, Callable[[Arrays, Trial], Readings]] = {
+READINGS: dict[str, Callable[[Arrays, Given], Readings]] = {
     "add": _of_add,
     "fused": _of_fused,
     "softmax": _of_softmax,

@@ -19,7 +19,7 @@ from course_press.grading.kernels.steps import (
     CASES,
     DROPPED,
     STEPS,
-    Trial,
+    Given,
     arrays,
     even,
     exact,
@@ -167,7 +167,7 @@ def _own(run: Run, result: Reply) -> Said | None:
     return None
 
 
-def _wrong(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Trial) -> Said | None:
+def _wrong(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Given) -> Said | None:
     """What is wrong with the values, and why if that shows."""
     right, got = exact(run.step, operands, case), result.values
     if run.step == "fused":
@@ -224,7 +224,7 @@ def _mask(run: Run, first: Reply, operands: Sequence[np.ndarray]) -> Iterator[Sa
     yield None
 
 
-def _shapes(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Trial) -> Said | None:
+def _shapes(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Given) -> Said | None:
     """What is wrong where the sizes are no multiples of the block's."""
     about: dict[str, Value] = {"call": run.call, "size": case.shown, "block": str(case.block)}
     if result.why:
@@ -243,7 +243,7 @@ def _shapes(run: Run, result: Reply, operands: Sequence[np.ndarray], case: Trial
 def _precision(run: Run, rng: np.random.Generator) -> Said | None:
     """Whether small addends survive beside a large sum."""
     matmul = run.step == "matmul"
-    case = Trial((16, 16, 1024), (16, 16, 64)) if matmul else Trial((16, 1024, 16), (16, 64))
+    case = Given((16, 16, 1024), (16, 16, 64)) if matmul else Given((16, 1024, 16), (16, 64))
     operands = arrays(run.step, case, rng, "absorbed")
     result = run.ask(case, operands)
     if result.why:
@@ -268,7 +268,7 @@ def _strides(run: Run, operands: Sequence[np.ndarray]) -> Said | None:
     return None
 
 
-def _overlap(run: Run, result: Reply, case: Trial) -> Said | None:
+def _overlap(run: Run, result: Reply, case: Given) -> Said | None:
     for one in result.launches:
         if one.overlap:
             about = {"call": run.call, "size": case.shown, "code": one.kernel}
@@ -276,7 +276,7 @@ def _overlap(run: Run, result: Reply, case: Trial) -> Said | None:
     return None
 
 
-def _bytes(run: Run, result: Reply, case: Trial) -> Said | None:
+def _bytes(run: Run, result: Reply, case: Given) -> Said | None:
     """Whether no more was moved than the blocks demand, in sectors that are used."""
     due = dict(zip(("loaded", "stored"), traffic(run.step, case), strict=True))
     about: dict[str, Value] = {"call": run.call, "size": case.shown}
@@ -294,7 +294,7 @@ def _bytes(run: Run, result: Reply, case: Trial) -> Said | None:
     return None
 
 
-def _formula(run: Run, result: Reply, case: Trial) -> Said | None:
+def _formula(run: Run, result: Reply, case: Given) -> Said | None:
     """Whether the learner's count is what was counted."""
     given = run.formula(case)
     if isinstance(given, Said):

@@ -12,7 +12,7 @@ import numpy as np
 
 import course_lib
 from course_lib import CourseError
-from course_press.grading.kernels.steps import DROPPED, STEPS, Trial
+from course_press.grading.kernels.steps import DROPPED, STEPS, Given
 from course_press.grading.learner import EndedError, Failure, Warden
 from course_press.grading.verdict import Said, said
 
@@ -47,7 +47,7 @@ class Called(msgspec.Struct, frozen=True):
     line: int
 
 
-class Heard(msgspec.Struct):
+class Returned(msgspec.Struct):
     """What comes from the learner's process."""
 
     op: str
@@ -85,7 +85,7 @@ class Run:
         """Of a kind where the file cannot even be executed."""
 
     def ask(
-        self, case: Trial, operands: Sequence[np.ndarray], *, seed: int = 1, apart: bool = False
+        self, case: Given, operands: Sequence[np.ndarray], *, seed: int = 1, apart: bool = False
     ) -> Reply:
         """Call the learner's function."""
         about = [
@@ -110,7 +110,7 @@ class Run:
         values = np.frombuffer(payload, operands[0].dtype).reshape(wanted).astype(np.float64)
         return Reply(values=values, **moved)
 
-    def formula(self, case: Trial) -> float | Said:
+    def formula(self, case: Given) -> float | Said:
         """What the learner's formula gives for a case, or what is wrong with it."""
         # A vector's and a row's bytes do not depend on the block: each is passed over as often.
         named = {} if self.step in ("add", "softmax") else self._named(case)
@@ -130,13 +130,13 @@ class Run:
             return said("formula-number", call=f"{STEPS[self.step]}_bytes", given=given)
         return number
 
-    def _named(self, case: Trial) -> dict[str, Any]:
+    def _named(self, case: Given) -> dict[str, Any]:
         named: dict[str, Any] = {"block": case.block}
         return named | {"causal": case.causal} if self.step == "attention" else named
 
-    def _heard(self) -> tuple[Reply, Heard | None, bytes]:
+    def _heard(self) -> tuple[Reply, Returned | None, bytes]:
         try:
-            told, payload = self.learner.hear(Heard)
+            told, payload = self.learner.hear(Returned)
         except EndedError as error:
             return Reply(kind="gone", why=error.said), None, b""
         if told.op == "failed":

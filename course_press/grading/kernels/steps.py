@@ -27,7 +27,7 @@ STEPS = MappingProxyType(
 """By criterion, the function that the learner writes."""
 
 
-class Trial(NamedTuple):
+class Given(NamedTuple):
     """What one call works on: the sizes as the formula takes them, and those of a block."""
 
     sizes: tuple[int, ...]
@@ -45,67 +45,67 @@ class Trial(NamedTuple):
         return " × ".join(map(str, self.sizes))
 
 
-CASES: Mapping[str, tuple[Trial, ...]] = MappingProxyType(
+CASES: Mapping[str, tuple[Given, ...]] = MappingProxyType(
     {
         "add": (
-            Trial((256,), 64),
-            Trial((1000,), 128),
-            Trial((64,), 64),
-            Trial((37,), 64),
-            Trial((4099,), 512),
-            Trial((1,), 64),
+            Given((256,), 64),
+            Given((1000,), 128),
+            Given((64,), 64),
+            Given((37,), 64),
+            Given((4099,), 512),
+            Given((1,), 64),
         ),
         "fused": (
-            Trial((16, 64), (8, 32)),
-            Trial((7, 50), (4, 32)),
-            Trial((4, 32), (4, 32)),
-            Trial((3, 300), (4, 128)),
-            Trial((33, 16), (8, 16)),
-            Trial((1, 5), (2, 16)),
+            Given((16, 64), (8, 32)),
+            Given((7, 50), (4, 32)),
+            Given((4, 32), (4, 32)),
+            Given((3, 300), (4, 128)),
+            Given((33, 16), (8, 16)),
+            Given((1, 5), (2, 16)),
         ),
         "softmax": (
-            Trial((3, 256), 64),
-            Trial((5, 200), 64),
-            Trial((3, 64), 64),
-            Trial((2, 1500), 256),
-            Trial((3, 10), 32),
-            Trial((1, 65), 64),
+            Given((3, 256), 64),
+            Given((5, 200), 64),
+            Given((3, 64), 64),
+            Given((2, 1500), 256),
+            Given((3, 10), 32),
+            Given((1, 65), 64),
         ),
         "matmul": (
-            Trial((32, 64, 96), (32, 32, 32)),
-            Trial((50, 70, 45), (32, 32, 16)),
-            Trial((32, 32, 32), (32, 32, 32)),
-            Trial((16, 32, 300), (16, 16, 64)),
-            Trial((17, 16, 33), (16, 16, 16)),
-            Trial((20, 100, 64), (16, 64, 32)),
+            Given((32, 64, 96), (32, 32, 32)),
+            Given((50, 70, 45), (32, 32, 16)),
+            Given((32, 32, 32), (32, 32, 32)),
+            Given((16, 32, 300), (16, 16, 64)),
+            Given((17, 16, 33), (16, 16, 16)),
+            Given((20, 100, 64), (16, 64, 32)),
         ),
         "attention": (
-            Trial((64, 96, 16), (32, 32)),
-            Trial((64, 64, 16), (16, 32), causal=True),
-            Trial((50, 70, 32), (32, 16)),
-            Trial((50, 50, 16), (16, 32), causal=True),
-            Trial((32, 32, 16), (32, 32)),
-            Trial((16, 300, 16), (16, 64)),
+            Given((64, 96, 16), (32, 32)),
+            Given((64, 64, 16), (16, 32), causal=True),
+            Given((50, 70, 32), (32, 16)),
+            Given((50, 50, 16), (16, 32), causal=True),
+            Given((32, 32, 16), (32, 32)),
+            Given((16, 300, 16), (16, 64)),
         ),
     }
 )
 """Six calls of each; sizes of the first are multiples of the block's, and are not alike."""
 
 
-def sides(step: str, case: Trial) -> tuple[int, ...]:
+def sides(step: str, case: Given) -> tuple[int, ...]:
     """What of each size a block holds."""
     if step == "softmax":
         return (1, *case.blocks)
     return (*case.blocks, 1) if step == "attention" else case.blocks
 
 
-def even(step: str, case: Trial) -> bool:
+def even(step: str, case: Given) -> bool:
     """Whether the sizes are multiples of the block's."""
     sizes = zip(case.sizes, sides(step, case), strict=True)
     return all(size % block == 0 for size, block in sizes)
 
 
-def arrays(step: str, case: Trial, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
+def arrays(step: str, case: Given, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
     """Operands of one call: random; `large` ones, whose exponentials no format holds; or ones that
     only a wide accumulator adds up (`absorbed`).
     """
@@ -140,7 +140,7 @@ def arrays(step: str, case: Trial, rng: np.random.Generator, kind: str = "") -> 
     return [one.astype(np.float16) for one in (q, k, v)]
 
 
-def exact(step: str, operands: Sequence[np.ndarray], case: Trial) -> np.ndarray:
+def exact(step: str, operands: Sequence[np.ndarray], case: Given) -> np.ndarray:
     """The result in float64; of dropout, what it keeps."""
     wide = [one.astype(np.float64) for one in operands]
     if step == "add":
@@ -184,7 +184,7 @@ def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         return np.asarray(~(np.abs(got - wanted) <= TOLERANCE[step] * np.abs(wanted).max()))
 
 
-def traffic(step: str, case: Trial) -> tuple[float, float]:
+def traffic(step: str, case: Given) -> tuple[float, float]:
     """Bytes that a good kernel loads and stores with these blocks, each program for itself; it may
     load all that a causal mask hides.
     """
@@ -192,12 +192,12 @@ def traffic(step: str, case: Trial) -> tuple[float, float]:
     return float(work.loaded), float(work.stored)
 
 
-def once(step: str, case: Trial) -> float:
+def once(step: str, case: Given) -> float:
     """Bytes where each array is read once, however large, and the result written."""
     return float(ops.blocked(step, case.sizes).bytes)
 
 
-def padded(step: str, case: Trial) -> float:
+def padded(step: str, case: Given) -> float:
     """Bytes where blocks at the edge are counted whole."""
     sizes = zip(case.sizes, sides(step, case), strict=True)
     filled = tuple(ceil(size / block) * block for size, block in sizes)
