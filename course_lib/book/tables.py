@@ -16,6 +16,7 @@ from course_lib.specs import (
     prices,
     sources,
 )
+from course_lib.specs.parts import PARTS
 
 __all__ = [
     "DISPUTED",
@@ -276,7 +277,7 @@ def figure_name(name: str) -> str:
     """
     first, _, rest = name.partition(".")
     ways = {"per_direction": t("one-direction"), "bidirectional": t("both-directions")}
-    shown = t(first.replace("_", "-")) if first in _NAMED.split() else first
+    shown = t(first.replace("_", "-")) if first in {*_NAMED.split(), *PARTS} else first
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()
 
 

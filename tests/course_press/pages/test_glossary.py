@@ -13,6 +13,13 @@ from course_lib.book.text import languages, words
 ROOT = Path(__file__).parents[3]
 NAMES = {
     *(
+        "H800",
+        "JAX",
+        "L1",
+        "L2",
+        "MIG",
+        "WSL",
+        "XLA",
         "AMD",
         "AWS",
         "CC",

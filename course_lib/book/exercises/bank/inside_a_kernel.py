@@ -128,7 +128,7 @@ EXERCISES = (
         {
             "chip": ("h100-sxm", "a100-sxm-80", "h100-pcie", "l40s"),
             "latency": (450 * _NS, 400 * _NS, 500 * _NS, 550 * _NS),
-            "each": (8, 16),
+            "each": (16, 8),
         },
         answer=lambda chip, latency, each: _in_flight(chip, latency, each, chip.multiprocessors),
         misconceptions={

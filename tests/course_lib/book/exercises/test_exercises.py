@@ -203,7 +203,7 @@ def test_translations_differ_from_the_english():
         ("kernel-sectors", 1 / 4),
         ("kernel-occupancy", 16 / 64),
         ("kernel-stages", 425e-9),
-        ("kernel-warps", 45),
+        ("kernel-warps", 23),
         ("kernel-depth", 112),
         ("measured-clock", 0.88),
         ("measured-stream", 15e9 / 2.039e12 / 0.8),
