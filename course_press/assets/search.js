@@ -7,7 +7,7 @@
   var hits = document.getElementById("hits");
   var count = dialog.querySelector(".count");
   var MOST = 12;
-  var FEW = 4;
+  var FEW = 6;
   var GAP = "[\\s\\-\u2010-\u2015/·_]*";
 
   function make(tag, properties, parent) {

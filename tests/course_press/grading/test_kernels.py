@@ -444,7 +444,7 @@ def test_a_kernel_that_never_ends_is_ended(tmp_path, interpreting):
     ("missing", "told"),
     [
         ({"torch": "ModuleNotFoundError: No module named 'torch'"}, "hace falta torch: make labs"),
-        ({"triton": "ModuleNotFoundError: No module named 'triton'"}, "solo se instala en Linux"),
+        ({"triton": "ModuleNotFoundError: No module named 'triton'"}, "paquetes son para Linux"),
         ({"triton": "OSError: libtriton.so"}, "triton, y no se puede importar: OSError"),
     ],
 )

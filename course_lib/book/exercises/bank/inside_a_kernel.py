@@ -126,7 +126,7 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "h100-pcie", "l40s"),
+            "chip": ("h100-sxm", "a100-sxm-80", "l40s"),
             "latency": (450 * _NS, 400 * _NS, 500 * _NS, 550 * _NS),
             "each": (16, 8),
         },
