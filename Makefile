@@ -45,7 +45,7 @@ calibrate: $(VENV)/press
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test
-	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra test \
+	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra models --extra test \
 	  --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file constraints.txt
 
 $(VENV)/bin/uv:
@@ -67,7 +67,7 @@ $(VENV)/labs: $(VENV)/press
 	@touch $@
 
 $(VENV)/test: $(VENV)/labs
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,test]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,models,test]'
 	@touch $@
 
 clean:
