@@ -5,6 +5,9 @@ RUN := $(VENV)/bin
 # Where this is set, every kernel and every test process compiles each library anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Notebooks that `make test` runs again: prose with explorers, links, and a lab. `make exhaustive` runs all.
+NBVAL := $(addprefix notebooks/en/,hello-roofline.ipynb network-rooflines.ipynb lab-02.ipynb)
+
 .PHONY: book lint check test exhaustive labs bench calibrate serve pins clean
 
 book: $(VENV)/press
@@ -26,7 +29,7 @@ check: lint
 
 test: lint
 	$(RUN)/pytest
-	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval notebooks/en
+	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval $(NBVAL)
 
 # The whole matrices: every page, width, scheme and language, and all fuzz cases.
 exhaustive: $(VENV)/test

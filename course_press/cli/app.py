@@ -19,9 +19,6 @@ from course_press.check.rules import check_book
 from course_press.cli import build, exercises, labs, predict, specs
 from course_press.cli.build import known_languages
 from course_press.cli.console import err_console, out_console
-from course_press.exports import book as export
-from course_press.pages import about, quarto
-from course_press.pages.pandoc import pandoc_version
 from course_press.source.book import languages, read_book
 from course_press.source.errors import MissingError
 from course_press.source.install import address
@@ -92,6 +89,9 @@ def doctor() -> None:
 
     Example: `course doctor`
     """
+    from course_press.exports import book as export  # what prints takes long to import
+    from course_press.pages import about, quarto
+
     needs = [
         *(
             Need(name, _installed(name), "course_lib", "run make book", True)
@@ -142,6 +142,8 @@ class Need(NamedTuple):
 
 
 def _pandoc() -> str | None:
+    from course_press.pages.pandoc import pandoc_version
+
     try:
         return pandoc_version()
     except MissingError:

@@ -1,5 +1,5 @@
 """The commands that print: `course build`, `course notebooks`, `course export`; and `course serve`,
-which shows what was built.
+which shows what was built. What prints takes long to import: only the commands that print wait.
 """
 
 import contextlib
@@ -15,9 +15,6 @@ import typer
 
 from course_lib import CourseError
 from course_press.cli.console import out_console, progress
-from course_press.exports.book import export_book
-from course_press.exports.notebooks import write_notebooks
-from course_press.pages import about, quarto, site
 from course_press.source.book import languages
 
 app = typer.Typer()
@@ -59,6 +56,8 @@ def build(
     """
     root = Path.cwd()
     langs = known_languages(root, lang)
+    from course_press.pages import quarto, site
+
     use_quarto = engine is Engine.quarto or (
         engine is Engine.auto and quarto.executable() is not None
     )
@@ -86,6 +85,8 @@ def notebooks_command(
     """
     root = Path.cwd()
     langs = known_languages(root, lang)
+    from course_press.exports.notebooks import write_notebooks
+
     with progress("reading the book") as say:
         files = write_notebooks(root, langs, say=say)
     out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
@@ -107,6 +108,9 @@ def export_command(
 
     Example: `course export --lang es --to epub`
     """
+    from course_press.exports.book import export_book
+    from course_press.pages import about
+
     root = Path.cwd()
     for code in known_languages(root, lang):
         with progress("reading the book") as say:

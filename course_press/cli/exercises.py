@@ -1,16 +1,14 @@
 """The command `course exercises`: a sheet of exercises with other chips and sizes, and its key."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from course_lib import CourseError, n, t
+from course_lib import CourseError
 from course_lib.book import exercises
-from course_lib.book.text import in_language, languages, plain
+from course_lib.book.text import in_language, languages
 from course_press.cli.console import out_console
-from course_press.exports.notebooks import code_cell, notebook_text, text_cell
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -59,53 +57,15 @@ def sheet(
                 f"{option} {str(file)!r} is there already: choose another name, or add "
                 f"--force to replace it"
             )
+    from course_press.exports import sheets  # what prints takes long to import
+
     chosen = [one for one in exercises.all() if not chapter or one.chapter in chapter]
     with in_language(lang):
         variants = [one.variant(seed) for one in chosen]
-        _write(out, _notebook(lang, *_questions(variants, seed)))
-        _write(keys, _notebook(lang, *_answers(variants, seed)))
+        _write(out, sheets.questions(variants, seed, lang))
+        _write(keys, sheets.answers(variants, seed, lang))
     out_console.print(
         f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True
-    )
-
-
-def _questions(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:
-    said = exercises.phrases()
-    yield text_cell("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
-    yield code_cell("setup", "from course_lib.book.exercises import check")
-    for number, one in enumerate(variants, 1):
-        unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
-        yield text_cell(
-            one.exercise.id,
-            f"## {number}. {plain(one.text('title'))}\n\n{plain(one.text('question'), unit)}",
-        )
-        yield code_cell(
-            f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})'
-        )
-
-
-def _answers(variants: Sequence[exercises.Variant], seed: int) -> Iterator[dict[str, Any]]:
-    said = exercises.phrases()
-    yield text_cell("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
-    for number, one in enumerate(variants, 1):
-        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {plain(one.text('solution'))}"
-        wrong = [
-            f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}"
-            for group in one.groups
-        ]
-        parts = [
-            f"## {number}. {plain(one.text('title'))}",
-            plain(one.text("question")),
-            ours,
-            "\n".join(wrong),
-        ]
-        yield text_cell(one.exercise.id, "\n\n".join(parts))
-
-
-def _notebook(lang: str, title: dict[str, Any], *cells: dict[str, Any]) -> str:
-    # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
-    return notebook_text(
-        [title, code_cell("language", f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'), *cells]
     )
 
 

@@ -7,7 +7,6 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError, n, t
-from course_lib.book.reports.frame import said
 from course_lib.book.text import in_language, language, languages
 from course_lib.measured import results
 from course_press import grading
@@ -84,6 +83,8 @@ def lab_compare(
     for file in (before, after):
         if not file.is_file():
             raise CourseError(f"{str(file)!r} does not exist: give two results.csv")
+    from course_lib.book.reports.frame import said  # draws too, and takes long to import
+
     differences = results.compare(results.read(before), results.read(after))
     with in_language(_chosen(lang)):
         header = [t("operator"), t("format"), said("shape"), said("timing")]

@@ -10,8 +10,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
-
 from course_lib import CourseError
 from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
@@ -188,6 +186,8 @@ def _without_paths(notebook: Path, root: Path) -> None:
     """Take this machine's folders out of an executed notebook: an error's traceback names them, and
     with them a user.
     """
+    import nbformat
+
     if not notebook.is_file():
         return
     try:

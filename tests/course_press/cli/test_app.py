@@ -2,13 +2,16 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from course_lib import chips
 from course_press.cli import specs as cli_specs
+from course_press.cli.app import app
 from tests.course_press.conftest import SHEBANG, course
 
 HERE = Path(sys.executable).parent
@@ -76,21 +79,24 @@ def test_what_is_wrong_is_said_with_its_exit_code(book, arguments, code, message
 
 
 def test_every_command_has_help_with_an_example(book):
-    for command in (
-        "build",
-        "check",
-        "chips",
-        "chip",
-        "compare",
-        "notebooks",
-        "stamp",
-        "serve",
-        "doctor",
-    ):
-        done = course(book.root, command, "--help")
-        assert done.returncode == 0
+    runner = CliRunner()
+    every = [app, *(group.typer_instance for group in app.registered_groups)]
+    commands = [
+        one.name or one.callback.__name__ for each in every for one in each.registered_commands
+    ]
+    assert {"build", "predict", "exercises"} <= set(commands)
+    for command in commands:
+        done = runner.invoke(app, [command, "--help"])
+        assert done.exit_code == 0
         assert f"Example: course {command}" in done.stdout
     assert course(book.root, "--version").stdout.strip() == "0.1.0"
+
+
+def test_a_command_that_prints_nothing_waits_for_nothing_that_prints():
+    code = "import sys, course_press.cli.app; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"matplotlib", "jupyter_client", "nbformat", "lxml", "jinja2", "torch", "transformers"}
+    assert not heavy & set(run.stdout.split())
 
 
 def test_doctor_says_which_engine_runs_and_how_to_get_the_other(book, tmp_path):

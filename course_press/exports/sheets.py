@@ -1,0 +1,61 @@
+"""A sheet of exercises, and its key, as notebooks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from course_lib import n, t
+from course_lib.book.exercises import Variant, phrases
+from course_lib.book.text import plain
+from course_press.exports.notebooks import code_cell, notebook_text, text_cell
+
+__all__ = ["answers", "questions"]
+
+
+def questions(variants: Sequence[Variant], seed: int, lang: str) -> str:
+    """The notebook that learners get: each question, and a cell that checks an answer."""
+    return _notebook(lang, *_questions(variants, seed))
+
+
+def answers(variants: Sequence[Variant], seed: int, lang: str) -> str:
+    """The notebook with each answer, and what a wrong one tells."""
+    return _notebook(lang, *_answers(variants, seed))
+
+
+def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]:
+    said = phrases()
+    yield text_cell("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
+    yield code_cell("setup", "from course_lib.book.exercises import check")
+    for number, one in enumerate(variants, 1):
+        unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
+        yield text_cell(
+            one.exercise.id,
+            f"## {number}. {plain(one.text('title'))}\n\n{plain(one.text('question'), unit)}",
+        )
+        yield code_cell(
+            f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})'
+        )
+
+
+def _answers(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]:
+    said = phrases()
+    yield text_cell("title", f"# {said['key']}\n\n{said['key-note'].format(seed=seed)}")
+    for number, one in enumerate(variants, 1):
+        ours = f"**{t('answer').capitalize()}: {one.shown_answer}.** {plain(one.text('solution'))}"
+        wrong = [
+            f"- {n(group.value, one.exercise.unit, digits=4)}: {plain(one.explained(group))}"
+            for group in one.groups
+        ]
+        parts = [
+            f"## {number}. {plain(one.text('title'))}",
+            plain(one.text("question")),
+            ours,
+            "\n".join(wrong),
+        ]
+        yield text_cell(one.exercise.id, "\n\n".join(parts))
+
+
+def _notebook(lang: str, title: dict[str, Any], *cells: dict[str, Any]) -> str:
+    # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
+    return notebook_text(
+        [title, code_cell("language", f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'), *cells]
+    )
