@@ -5,6 +5,7 @@ from course_lib.book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
 from course_lib.book.plot.diagram import Diagram, flow
 from course_lib.book.plot.figure import GRID, INK, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
+from course_lib.book.plot.shares import bars
 
 __all__ = [
     "GRID",
@@ -18,6 +19,7 @@ __all__ = [
     "WIDE",
     "Diagram",
     "Plot",
+    "bars",
     "flow",
     "own_tone",
     "parity",
