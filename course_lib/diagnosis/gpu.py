@@ -31,7 +31,7 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
     for device in every:
         _kernels(found, rows, device, chip, multiprocessors, bandwidth, graphs)
         _copies(found, rows, device)
-        host.gaps(found, device.busy.gaps(first, last))
+        host.gaps(found, device.busy.gaps(first, last), len(device.places))
     share = {cause: 1 / len(every) for cause in found.lost}
     found.scale(share)
     found.roof, found.slow, found.unplaced = (
@@ -160,12 +160,9 @@ def _chained(
     lane = rows.lane[mine].astype(np.int64)
     order = np.lexsort((rows.ts[mine], lane))
     simple = np.array([one.kind in kernels.CHAINED for one in judged])
-    size = np.array(
-        [one.amount.bytes / max(one.narrow, 1) if one.amount else 0.0 for one in judged]
-    )
     saved = np.zeros(len(mine))
     of = which[order]
-    saved[order] = kernels.chains(simple[of], of, seconds[order], lane[order], size[of])
+    saved[order] = kernels.chains(simple[of], of, seconds[order], lane[order])
     return saved
 
 

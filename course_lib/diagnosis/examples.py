@@ -1,7 +1,7 @@
 """The twelve seeded traces: one for each cause, recorded on a CPU where it can be made there, else
 constructed.
 
-``python -m course_lib.diagnosis.seeded`` writes them anew; recording needs torch.
+``python -m course_lib.diagnosis.examples`` writes them anew; recording needs torch.
 """
 
 import gzip
