@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import ops
-from course_lib.bench.traffic import Launch, counted
+from course_lib.bench.traffic import SECTOR, Launch, counted
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "labs" / "04-kernels"
@@ -165,6 +165,10 @@ def one(found, name, *fields):
 def test_what_a_mask_leaves_out_moves_nothing(found):
     assert one(found, "copy", "kernel", "programs", "loaded", "stored") == ("copy", 4, 400, 400)
     assert one(found, "half", "loaded", "stored") == (64, 64)
+
+
+def test_the_counter_and_the_model_know_one_sector():
+    assert SECTOR == ops.SECTOR  # the counter imports nothing of the library
 
 
 def test_a_stride_shows_in_sectors(found):
