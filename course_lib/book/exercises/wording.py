@@ -19,6 +19,7 @@ CHAPTERS = (
     "bandwidth-and-profiling",
     "inside-a-kernel",
     "network-rooflines",
+    "transformer-arithmetic",
     "measured-predicted",
 )
 """The chapters that have exercises, in the book's order."""

@@ -4,7 +4,7 @@ from course_lib.book.moving.anatomy import journey, systolic
 from course_lib.book.moving.caches import roofs
 from course_lib.book.moving.collectives import all_reduce
 from course_lib.book.moving.gradients import backward_pass
-from course_lib.book.moving.memory import fill, hierarchy
+from course_lib.book.moving.memory import fill, heads, hierarchy
 from course_lib.book.moving.multiprocessors import coalescing, stages, waves
 from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
 from course_lib.book.moving.sharding import sharded_matmul
@@ -26,6 +26,7 @@ __all__ = [
     "fill",
     "flash_attention",
     "fuse",
+    "heads",
     "hierarchy",
     "journey",
     "machine",

@@ -1,15 +1,20 @@
-"""Memory: how far each path out of a chip is, drawn to scale, and how a chip's own fills up."""
+"""Memory: how far each path out of a chip is, drawn to scale, how a chip's own fills up, and what
+a token leaves in it.
+"""
 
 from collections.abc import Sequence
 from math import ceil, log10, sqrt
+
+import msgspec
 
 from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import CourseError, ridge
 from course_lib.specs import Accelerator, Transformer
 from course_lib.workloads import llm
+from course_lib.workloads.transformer import operators
 
-__all__ = ["fill", "hierarchy"]
+__all__ = ["fill", "heads", "hierarchy"]
 
 GIB = 2.0**30
 VIEWED = 1.85
@@ -294,3 +299,90 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
             )
             text.to(text="—" if over else n(round(value) if not unit else value, unit))
     return scene
+
+
+def heads(own: Transformer, latent: Transformer) -> Moving:
+    """The heads of attention, and what a token leaves in the cache of a model: with keys and values
+    for each head, with those that the model shares, with one for all, and with a latent vector.
+
+    Parameters
+    ----------
+    own : a model whose heads share keys and values.
+    latent : a model with latent attention, whose vector takes their place at last.
+
+    Raises
+    ------
+    CourseError
+        If the heads of `own` share nothing, or `latent` has no latent attention.
+
+    Examples
+    --------
+    >>> from course_lib import model
+    >>> picture = heads(model("llama-3-8b"), model("deepseek-v3"))
+    >>> picture.scenes[""][0].says[1][:56]
+    'Groups of 4 query heads share one key and one value each'
+    """
+    if not 1 < own.kv_heads < own.heads or latent.latent is None:
+        raise CourseError(
+            f"own must share keys and values, and latent have latent attention (got {own.key!r}, "
+            f"{latent.key!r})"
+        )
+    return Moving("heads", {"": (_heads(WIDE, own, latent), _heads(NARROW, own, latent))}, still=1)
+
+
+def _heads(width: float, own: Transformer, other: Transformer) -> Scene:
+    at = other.latent
+    assert at is not None
+    replace = msgspec.structs.replace
+    kinds = {
+        f"moving-heads-{name}": replace(own, kv_heads=many, latent=at if name == "mla" else None)
+        for name, many in (("mha", own.heads), ("gqa", own.kv_heads), ("mqa", 1), ("mla", 1))
+    }
+    left = float(llm.cache_bytes(kinds["moving-heads-mha"], llm.formats()))
+    pitch = (width - 16) / own.heads
+    side, scene = pitch * 0.8, Scene(width, 262, seconds=1.6)
+    name = scene.text(8, 24, "", bold=True, size=18)
+    scene.text(8, 52, t("moving-heads-queries").replace("{h}", n(own.heads)), tone="muted")
+    places = [8 + pitch * (i + 0.5) for i in range(own.heads)]
+    for x in places:
+        scene.rect(x - side / 2, 62, side, 18, tone="math", round=2)
+    lines = [scene.line(x, 80, x, 118, thick=1) for x in places]
+    kept = [scene.rect(x - side / 2, 118, side, 24, tone="cache", round=2) for x in places]
+    scene.text(8, 160, t("moving-heads-kept"), tone="muted")
+    scene.text(8, 190, t("cache-per-token"), tone="muted")
+    bytes_ = scene.text(width - 8, 190, "", anchor="end", bold=True)
+    scene.rect(8, 198, width - 16, 16, tone="grid", opacity=0.4)
+    bar = scene.rect(8, 198, 0, 16, tone="cache")
+    scene.text(8, 244, t("moving-heads-intensity"), tone="muted")
+    intensity = scene.text(width - 8, 244, "", anchor="end", bold=True)
+    for step, (key, one) in enumerate(kinds.items()):
+        cached = float(llm.cache_bytes(one, llm.formats()))
+        said = {"{q}": n(cached, "B"), "{h}": n(own.heads),
+                "{g}": n(own.heads // one.kv_heads), "{c}": n(at.kv_rank),
+                "{r}": n(at.rope)}  # fmt: skip
+        text = t(f"{key}-said")
+        for mark, value in said.items():
+            text = text.replace(mark, value)
+        if step:
+            scene.step(text, 1.6)
+        scene.says[step] = text
+        name.to(text=t(key))
+        bytes_.to(text=n(cached, "B"))
+        bar.to(width=(width - 16) * cached / left)
+        intensity.to(text=n(_each(one), "FLOP/B"))
+        # A head's key and value are as wide as a head, and a latent vector is to their scale.
+        wide = side * (at.kv_rank + at.rope) / (2 * own.head_dim) if one.latent else side
+        group = own.heads // one.kv_heads
+        for i, (line, kv) in enumerate(zip(lines, kept, strict=True)):
+            first = i // group * group
+            x = (places[first] + places[first + group - 1]) / 2
+            line.to(x2=x)
+            kv.to(x=x - wide / 2, width=wide)
+    return scene
+
+
+def _each(model: Transformer) -> float:
+    """FLOP for each byte of one more token in the cache."""
+    one, two = (operators(model, 1, 1, tokens, llm.formats())["attention"]["attention"]
+                for tokens in (1024, 2048))  # fmt: skip
+    return float((two.flops - one.flops) / (two.bytes - one.bytes))

@@ -1,5 +1,6 @@
 """Figures, one function a kind."""
 
+from course_lib.book.plot.bars import bars
 from course_lib.book.plot.charts import parity, roofline, sweep
 from course_lib.book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
 from course_lib.book.plot.diagram import Diagram, flow
@@ -18,6 +19,7 @@ __all__ = [
     "WIDE",
     "Diagram",
     "Plot",
+    "bars",
     "flow",
     "own_tone",
     "parity",

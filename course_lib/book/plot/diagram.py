@@ -13,7 +13,7 @@ from course_lib.book.plot.labels import MUTED
 from course_lib.book.text import Shown
 from course_lib.core.checks import CourseError
 
-__all__ = ["Diagram", "flow"]
+__all__ = ["Diagram", "flow", "svg", "wide_as"]
 
 WIDTH, LEFT, RIGHT = 580, 275, 225
 """Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at
@@ -91,12 +91,19 @@ def flow(
         [start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end]
     )
     return Diagram(
-        _svg(*_side_by_side(start, forks, end, again), title, says, "wide", WIDTH),
-        _svg(*_one_below_another(start, forks, end, again), title, says, "narrow", NARROW),
+        svg(*_side_by_side(start, forks, end, again), title, says, "wide", WIDTH),
+        svg(*_one_below_another(start, forks, end, again), title, says, "narrow", NARROW),
     )
 
 
-def _svg(body: str, height: float, title: str, says: str, size: str, width: float) -> str:
+def svg(body: str, height: float, title: str, says: str, size: str, width: float) -> str:
+    """A drawing as an `<svg>` element that is labelled by its title and its description.
+
+    Examples
+    --------
+    >>> svg("", 10, "A bar", "All of it.", "wide", 20)[-30:]
+    '-desc">All of it.</desc></svg>'
+    """
     own = (
         "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]
     )  # an id begins with a letter
@@ -180,7 +187,14 @@ def _color(token: tuple[str, str]) -> str:
     return f"var(--fig-{token[0]}, {token[1]})"
 
 
-def _em(text: str) -> float:
+def wide_as(text: str) -> float:
+    """How wide a text is, about, in sizes of its font.
+
+    Examples
+    --------
+    >>> wide_as("ab"), wide_as("합")
+    (1.06, 1.0)
+    """
     return sum(_WIDE if east_asian_width(letter) in "WF" else _NARROW for letter in text)
 
 
@@ -190,7 +204,7 @@ def _wrapped(text: str, width: float) -> list[str]:
     """
     lines: list[str] = []
     for word in text.split():
-        if lines and _em(f"{lines[-1]} {word}") * _FONT <= width - 2 * _PAD:
+        if lines and wide_as(f"{lines[-1]} {word}") * _FONT <= width - 2 * _PAD:
             lines[-1] += f" {word}"
         else:
             lines.append(word)

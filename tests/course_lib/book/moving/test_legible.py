@@ -12,6 +12,7 @@ PICTURES = [
     moving.machine(H100),
     moving.hierarchy([H100, chip("h200-sxm"), chip("b200-sxm")]),
     moving.fill(H100, CASES),
+    moving.heads(model("llama-3-8b"), model("deepseek-v3")),
 ]
 
 

@@ -86,3 +86,31 @@ def test_the_memory_holds_what_the_library_says_until_it_does_not_fit(case, size
     assert f"{n(most * llm.fits(network, H100, 1, context, w=w).memory.kv / GIB, digits=3)}" in str(
         [one.tracks["text"] for one in scene.shapes if one.tag == "text"]
     )
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_what_a_token_leaves_is_to_scale_and_every_head_reaches_what_it_reads(size):
+    scene = moving.heads(model("llama-3-8b"), model("deepseek-v3")).scenes[""][size]
+    cached = [32 * 2 * kv * 128 * 2 for kv in (32, 8, 1)] + [32 * 576 * 2]
+    intensity = [1.0, 4.0, 32.0, 32 * (512 + 576) / 576]
+    boxes = [one for one in scene.shapes if one.tag == "rect" and one.at("tone", 0) == "cache"]
+    lines = [one for one in scene.shapes if one.tag == "line"]
+    assert (len(boxes), len(lines), len(scene.says)) == (33, 32, 4)
+    *kept, bar = boxes
+    for step, (left, each) in enumerate(zip(cached, intensity, strict=True)):
+        told = [one.at("text", step) for one in scene.shapes if one.tag == "text"]
+        assert {n(left, "B"), n(each, "FLOP/B")} <= set(told)
+        assert n(left, "B") in scene.says[step]
+        share = left / cached[0]
+        assert bar.at("width", step) == pytest.approx(bar.at("width", 0) * share, abs=0.06)
+        apart = {box.at("x", step): box.at("width", step) for box in kept}
+        drawn = sum(apart.values()) / sum(box.at("width", 0) for box in kept)
+        assert drawn == pytest.approx(share, rel=0.02)
+        for line, box in zip(lines, kept, strict=True):
+            middle = box.at("x", step) + box.at("width", step) / 2
+            assert line.at("x2", step) == pytest.approx(middle, abs=0.11)
+
+
+def test_heads_that_share_nothing_are_refused():
+    with pytest.raises(CourseError, match="must share"):
+        moving.heads(model("llama-2-7b"), model("deepseek-v3"))

@@ -1,0 +1,126 @@
+"""Bars to scale: wholes side by side in their parts, each part as wide as its share. Its words come
+from `t`, in the page's language.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from course_lib.book.plot.colors import LINES
+from course_lib.book.plot.diagram import NARROW, WIDTH, Diagram, svg, wide_as
+from course_lib.book.plot.figure import INK, SHADES
+from course_lib.book.plot.labels import MUTED
+from course_lib.book.text import n
+from course_lib.core.checks import CourseError, positive
+
+__all__ = ["bars"]
+
+_TALL, _ROW, _FONT, _EDGE = 34.0, 74.0, 14, 4.0
+"""Heights of a bar and of a row with its label, the letters' size, and what is kept at the sides,
+px."""
+_EDGES = (2, 4, 5)
+"""Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
+
+
+def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) -> Diagram:
+    """Wholes in their parts, to scale: every bar is as long, and a part as wide as its share.
+
+    Parameters
+    ----------
+    rows : by label, the parts of a whole in their order: the kind of each, its name, which stands
+        in it where there is room, and its size. Kinds have a colour each, the fourth has none.
+    title : of the figure, for those who hear it.
+
+    Returns
+    -------
+    Diagram
+
+    Raises
+    ------
+    CourseError
+        If there is no row, a row has no part, there are more than four kinds, or a size is not
+        positive.
+
+    Examples
+    --------
+    >>> svg = bars({"block": [("attention", "q", 1.0), ("MLP", "up", 3.0)]}, title="A block").markup
+    >>> "block: q 25%, up 75%" in svg
+    True
+    """
+    if not rows or not all(rows.values()):
+        raise CourseError("rows must hold at least one label with parts: (kind, name, size)")
+    kinds = list(dict.fromkeys(kind for parts in rows.values() for kind, _, _ in parts))
+    if len(kinds) > len(SHADES) + 1:
+        raise CourseError(f"rows must have at most {len(SHADES) + 1} kinds (got {len(kinds)})")
+    sizes = {
+        label: [float(positive(f"rows[{label!r}]", size)) for _, _, size in parts]
+        for label, parts in rows.items()
+    }
+    says = ". ".join(
+        f"{label}: "
+        + ", ".join(
+            f"{name or kind} {n(size / sum(sizes[label]), '%', digits=2)}"
+            for (kind, name, _), size in zip(parts, sizes[label], strict=True)
+        )
+        for label, parts in rows.items()
+    )
+    drawn = (_drawn(rows, sizes, kinds, width) for width in (WIDTH, NARROW))
+    wide, narrow = (
+        svg(body, height, title, f"{says}.", size, width)
+        for (body, height), size, width in zip(
+            drawn, ("wide", "narrow"), (WIDTH, NARROW), strict=True
+        )
+    )
+    return Diagram(wide, narrow)
+
+
+def _drawn(
+    rows: Mapping[str, Sequence[tuple[str, str, float]]],
+    sizes: Mapping[str, Sequence[float]],
+    kinds: Sequence[str],
+    width: int,
+) -> tuple[str, float]:
+    """The drawing and its height."""
+    parts: list[str] = []
+    x, y = _EDGE, 22.0
+    for place, kind in enumerate(kinds):
+        needs = 22 + _FONT * wide_as(kind) + 18
+        if x > _EDGE and x + needs > width:
+            x, y = _EDGE, y + 22
+        parts.append(_box(x, y - 12, 14, 14, place))
+        parts.append(_text(x + 21, y, kind))
+        x += needs
+    full = width - 2 * _EDGE
+    top = y + 18
+    for label, of in rows.items():
+        parts.append(_text(_EDGE, top + 20, label, bold=True))
+        x, scale = _EDGE, full / sum(sizes[label])
+        for (kind, name, _), size in zip(of, sizes[label], strict=True):
+            wide = size * scale
+            parts.append(_box(x, top + 28, wide, _TALL, kinds.index(kind)))
+            if _FONT * wide_as(name) + 4 <= wide:
+                parts.append(_text(x + wide / 2, top + 28 + _TALL / 2 + 5, name, anchor="middle"))
+            x += wide
+        top += _ROW
+    return "".join(parts), top + 4
+
+
+def _box(x: float, y: float, width: float, height: float, place: int) -> str:
+    filled = place < len(SHADES)
+    fill = f"var(--fig-shade-{place + 1}, {SHADES[place]})" if filled else "none"
+    edge = (
+        f"var(--fig-{_EDGES[place]}, {LINES[_EDGES[place] - 1]})"
+        if filled
+        else f"var(--fig-muted, {MUTED}); stroke-dasharray: 4 3"
+    )
+    return (
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:g}" '
+        f'style="fill: {fill}; stroke: {edge}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False) -> str:
+    weight = "; font-weight: 600" if bold else ""
+    return (
+        f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" '
+        f'style="fill: var(--fig-ink, {INK}){weight}">{escape(text)}</text>'
+    )
