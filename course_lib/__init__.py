@@ -26,7 +26,7 @@ from course_lib.core import (
 from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, models
 
 if TYPE_CHECKING:
-    from course_lib import bench, calibrate, measured, network
+    from course_lib import bench, calibrate, diagnosis, measured, network
     from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
@@ -36,6 +36,7 @@ ROOMS = {
     "bench": "bench",
     "block": "workloads.block",
     "calibrate": "calibrate",
+    "diagnosis": "diagnosis",
     "exercises": "book.exercises",
     "explore": "book.explore",
     "llm": "workloads.llm",
@@ -74,6 +75,7 @@ __all__ = [
     "chip_of_device",
     "chips",
     "critical_batch",
+    "diagnosis",
     "exercises",
     "explore",
     "glossary",

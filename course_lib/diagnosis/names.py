@@ -1,0 +1,148 @@
+"""What names tell: which kernel does what, in which format; which calls of the host wait, and which
+launch.
+
+Names are those that libraries give their kernels; none of them is documented, so each pattern says
+where it was seen.
+"""
+
+import re
+from typing import NamedTuple
+
+LOADER = re.compile(r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz", re.I)
+"""Annotations that wrap the loading of data: torch's own is enumerate(DataLoader)#….__next__."""
+SYNC = re.compile(r"(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^(cuda|hip)Free$")
+"""Calls that return when the device is done."""
+MAYBE_SYNC = re.compile(r"^(cuda|hip|cu)Memcpy\w*Async")
+"""Copies that return at once, unless the host's memory is pageable."""
+WAITS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|equal)$")
+"""Operators that need a result on the host."""
+LAUNCH = re.compile(r"Launch(Kernel|CooperativeKernel|KernelEx|Graph)|GraphLaunch")
+GRAPH_LAUNCH = re.compile(r"GraphLaunch", re.I)
+GRAPH_ROW = re.compile(r"graph", re.I)
+"""A row of the device for a whole replayed graph; kernels have other names."""
+CONVERTING = re.compile(r"^aten::(to|_to_copy|copy_|type_as|float|double|half|bfloat16)$")
+COPYING = re.compile(r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat|_reshape_copy)$")
+
+_KINDS = (
+    # ncclDevKernel_AllReduce_Sum_bf16_RING_LL, ncclKernel_…, vLLM's cross_device_reduce_1stage
+    (
+        "collective",
+        r"nccl|rccl|cross_device_reduce|(all|reduce)_?(gather|scatter|reduce|to_?all)_?k",
+    ),
+    ("layout", r"nchwTo|nhwcTo|transpose|permute"),
+    (
+        "convert",
+        r"(bfloat16|float16|float8\w*|half)_copy_kernel|_to_copy(?!\w*(mul|add))|cast_kernel",
+    ),
+    ("copy", r"direct_copy_kernel|CatArrayBatchedCopy|copy_kernel|memcpy"),
+    ("attention", r"flash|fmha|attention|attn|paged|sdpa|mha_"),
+    (
+        "product",
+        r"gemm|gemv|cutlass|cublas|xmma|nvjet|wgmma|splitk|matmul|convolve|conv[123]d|wgrad|"
+        r"dgrad|winograd|marlin|Cijk_|triton_tem|tensorop|_mm_|::mm\b",
+    ),
+    (
+        "reduce",
+        r"reduce_kernel|softmax|layer_?norm|rms_?norm|group_?norm|batch_norm|triton_(red|per)|"
+        r"GammaBeta|RowwiseMoments",
+    ),
+    (
+        "gather",
+        r"index|gather|scatter|embedding|sort|topk|cumsum|reshape_and_cache|multi_tensor|"
+        r"multi_tensor_apply|adam",
+    ),
+    (
+        "elementwise",
+        r"elementwise|triton_poi|pointwise|Functor|dropout|gelu|silu|relu|act_and_mul|"
+        r"rotary|sigmoid|tanh|fill",
+    ),
+)
+_PATTERNS = [(kind, re.compile(pattern, re.I)) for kind, pattern in _KINDS]
+_OPERATORS = (
+    (
+        "product",
+        r"^aten::(mm|addmm|bmm|baddbmm|linear|matmul|_scaled_mm|convolution|_convolution|"
+        r"conv\w*|mkldnn_convolution|mkldnn_linear|cudnn_convolution\w*|addmv|mv|dot|einsum)$",
+    ),
+    ("attention", r"attention|attn"),
+    ("copy", r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat)$"),
+    (
+        "reduce",
+        r"^aten::(sum|mean|var|std|norm|amax|max|min|argmax|_?softmax|_?log_softmax|"
+        r"native_layer_norm|layer_norm|linalg_vector_norm|var_mean|native_group_norm|rms_norm|"
+        r"_fused_rms_norm|native_batch_norm)$",
+    ),
+    (
+        "gather",
+        r"^aten::(index\w*|gather|scatter\w*|embedding\w*|sort|topk|cumsum|nonzero|_foreach\w*|"
+        r"_fused_adam\w*|multinomial|native_dropout|normal_|uniform_|random_|randn|rand|bernoulli_)$",
+    ),
+    (
+        "elementwise",
+        r"^aten::(add|sub|mul|div|pow|tanh|exp|log|sqrt|rsqrt|neg|abs|sigmoid|silu|gelu|"
+        r"relu|erf|sin|cos|where|masked_fill|clamp\w*|reciprocal|square|add_|sub_|mul_|div_|relu_|rsub|"
+        r"threshold\w*|maximum|minimum|lerp|addcmul|addcdiv|fill_|zero_|eq|ne|gt|lt|ge|le|tanh_|exp_|"
+        r"bitwise\w*|logical\w*|gelu_backward|silu_backward|tanh_backward|hardtanh|leaky_relu|softplus|"
+        r"mish|elu|sigmoid_|pow_|expm1|log1p|erfc|floor|round|sign|logit|atan2?|sinh|cosh|tan|masked_fill_)$",
+    ),
+)
+_OPS = [(kind, re.compile(pattern)) for kind, pattern in _OPERATORS]
+_FORMATS = (
+    ("fp64", r"dgemm|d884|_f64|f64f64|double"),
+    ("tf32", r"tf32|s1688gemm(?!_(bf16|fp?16))"),
+    ("fp8", r"e4m3|e5m2|fp8|f8f6"),
+    ("int8", r"i8816|i16832|int8|_s8_|imma"),
+    ("bf16", r"bf16|bfloat16|nvjet_t[so]t"),
+    ("fp16", r"h(gemm|884|1688|16816)|f16|half|nvjet_h[sho][hst]"),
+    ("fp32", r"sgemm|f32f32|ffma|simt|fp32|nvjet_s[so]s|\bfloat\b"),
+)
+_BY_NAME = [(name, re.compile(pattern, re.I)) for name, pattern in _FORMATS]
+_TYPES = {
+    "float": "fp32", "float32": "fp32", "fp32": "fp32",
+    "double": "fp64", "float64": "fp64", "fp64": "fp64",
+    "half": "fp16", "float16": "fp16", "fp16": "fp16",
+    "bfloat16": "bf16", "bf16": "bf16",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8",
+    "int": "int32", "int32": "int32", "long int": "int64", "long": "int64", "int64": "int64",
+    "bool": "bool", "signed char": "int8", "int8": "int8", "unsigned char": "uint8",
+}  # fmt: skip
+BYTES = {
+    "fp64": 8, "int64": 8, "fp32": 4, "int32": 4, "tf32": 4,
+    "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+WIDE = ("fp32", "tf32", "fp64")
+"""Formats for which a tensor core has a narrower and faster one."""
+
+
+class Said(NamedTuple):
+    """What a name says: what the row does, and in which format a product is computed."""
+
+    kind: str
+    dtype: str | None
+
+
+def kernel(name: str, operator: str = "") -> Said:
+    """What a kernel does, by its name, and by that of the operator that launched it where its own
+    says nothing.
+    """
+    kind = next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "")
+    launched = operator_kind(operator)
+    if kind in ("", "elementwise", "gather") and launched in ("product", "attention", "reduce"):
+        kind = launched
+    if kind in ("", "gather") and launched == "elementwise":
+        kind = launched
+    if kind == "elementwise" and launched == "copy":
+        kind = "copy"
+    kind = kind or launched or "other"
+    dtype = next((dtype for dtype, pattern in _BY_NAME if pattern.search(name)), None)
+    return Said(kind, dtype)
+
+
+def operator_kind(name: str) -> str:
+    """What an operator does, by its name; nothing where that is not known."""
+    return next((kind for kind, pattern in _OPS if pattern.search(name)), "")
+
+
+def dtype(written: str) -> str | None:
+    """The format that a trace calls so: ``"c10::BFloat16"``, ``"float"``, ``"torch.float16"``."""
+    return _TYPES.get(written.lower().removeprefix("c10::").removeprefix("torch.").strip())

@@ -1,0 +1,278 @@
+"""Reads a trace piece by piece, however long it is: an object with traceEvents, or a bare list,
+gzipped or not.
+
+Pieces of the file are decoded whole by msgspec where they end at the end of an event; what it does
+not take is read event by event with the standard library, which says exactly where it stumbles.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from course_lib.core.checks import CourseError, shown
+
+PIECE = 1 << 20
+"""Bytes read at a time."""
+LONGEST = 1 << 24
+"""Bytes of one event, or of one value beside the events, beyond which the file is no trace."""
+LAST = 1 << 16
+"""Bytes at the end of a piece in which the last whole event is looked for."""
+WINDOW = 1 << 14
+"""Bytes that are looked at first where events are read one by one."""
+HEAD = ("deviceProperties", "distributedInfo", "constructed", "note", "record_shapes")
+"""What is kept of what stands beside the events."""
+_BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_GZIP = b"\x1f\x8b"
+_JSON = json.JSONDecoder()
+
+
+class Args(msgspec.Struct):
+    """What matters of an event's `args`; shapes stay as written until somebody asks for them."""
+
+    external: Any = msgspec.field(default=None, name="External id")
+    external_lower: Any = msgspec.field(default=None, name="external id")
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    dims_lower: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Strides")
+    bytes: Any = None
+    grid: msgspec.Raw = msgspec.Raw()
+    block: msgspec.Raw = msgspec.Raw()
+    blocks_each: Any = msgspec.field(default=None, name="blocks per SM")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    dtype: Any = None
+    sent: Any = msgspec.field(default=None, name="In msg nelems")
+    got: Any = msgspec.field(default=None, name="Out msg nelems")
+    group: Any = msgspec.field(default=None, name="Group size")
+    graph_node: Any = msgspec.field(default=None, name="graph node id")
+
+
+class Event(msgspec.Struct):
+    """One event as written: any field may be missing or of another type."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EVENT = msgspec.json.Decoder(Event)
+
+
+class Stream:
+    """The events of a file, once, and what stands beside them when all have been read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.head, self.count = path, dict[str, Any](), 0
+        self.keys: list[str] = []
+        # What was read of the file, from its byte `_start` in line `_line`; `_at` is where we are.
+        self._buffer, self._at, self._start, self._line = b"", 0, 0, 1
+        self._ended, self._distrusted = False, 0
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            with self.path.open("rb") as plain:
+                packed = plain.read(2) == _GZIP
+                plain.seek(0)
+                with gzip.open(plain) if packed else plain as file:
+                    self._file: IO[bytes] = file  # type: ignore[assignment]
+                    yield from self._everything()
+        except EOFError:
+            raise self._error(
+                "is cut off inside its compression", self._start + len(self._buffer)
+            ) from None
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise self._error(
+                f"is not well compressed ({error})", self._start + len(self._buffer)
+            ) from None
+        except OSError as error:
+            raise CourseError(
+                f"path {shown(str(self.path))} cannot be read: {error.strerror}"
+            ) from None
+
+    def _everything(self) -> Iterator[Event]:
+        self._more()
+        self._at = 3 if self._buffer.startswith(b"\xef\xbb\xbf") else 0
+        first = self._peek()
+        if first == "":
+            raise self._error("is empty", 0)
+        if first == "[":
+            self._at += 1
+            yield from self._events()
+        elif first == "{":
+            self._at += 1
+            yield from self._members()
+        else:
+            raise self._error("does not begin as JSON does", self._here)
+        if self._peek():
+            raise self._error("goes on after its end", self._here)
+
+    def _members(self) -> Iterator[Event]:
+        found = False
+        while (mark := self._peek()) != "}":
+            if mark == ",":
+                self._at += 1
+                mark = self._peek()
+            if mark != '"':
+                raise self._cut_or("a key in double quotes was expected")
+            key = self._value()
+            if self._peek() != ":":
+                raise self._cut_or("a colon was expected")
+            self._at += 1
+            if key == "traceEvents" and self._peek() == "[":
+                found = True
+                self._at += 1
+                yield from self._events()
+                continue
+            value = self._value()
+            self.keys.append(str(key))
+            if key in HEAD:
+                self.head[key] = value
+        self._at += 1
+        if not found:
+            keys = ", ".join(map(repr, self.keys[:6])) or "none"
+            raise CourseError(
+                f"{self.path.name} is JSON without a list traceEvents (its keys: {keys}): it is "
+                f"no trace of torch.profiler; export one with export_chrome_trace"
+            )
+
+    def _events(self) -> Iterator[Event]:
+        """The events of a list whose bracket has been read, and its end."""
+        while True:
+            mark = self._peek()
+            if mark == ",":
+                self._at += 1
+                mark = self._peek()
+            if mark == "]":
+                self._at += 1
+                return
+            if mark != "{":
+                raise self._cut_or("an event was expected")
+            if piece := self._piece():
+                self.count += len(piece)
+                yield from piece
+            else:
+                self.count += 1
+                yield _event(self._value())
+
+    def _piece(self) -> list[Event]:
+        """Events up to the last that ends in the buffer, where that end is found at once."""
+        if not self._ended and len(self._buffer) - self._at < PIECE:
+            self._more()
+        if self._start + self._at < self._distrusted:
+            return []
+        tail = max(len(self._buffer) - LAST, self._at)
+        for end in reversed(list(_BETWEEN.finditer(self._buffer, tail))[-8:]):
+            try:
+                found = _EVENTS.decode(b"[" + self._buffer[self._at : end.start() + 1] + b"]")
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # the end of something inside an event, or an event of another kind
+            self._at = end.end()
+            return found
+        self._distrusted = self._start + len(self._buffer)  # event by event, up to here
+        return []
+
+    def _value(self) -> Any:
+        """The JSON value at which the buffer stands."""
+        window = WINDOW
+        self._peek()
+        while True:
+            text = self._text(window)
+            try:
+                value, end = _JSON.raw_decode(text)
+            except (json.JSONDecodeError, RecursionError) as error:
+                if self._wider(window):
+                    window *= 4
+                    continue
+                raise self._stumbled(text, error) from None
+            if end == len(text) and self._wider(window):  # a number might go on
+                window *= 4
+                continue
+            self._at += len(text[:end].encode())
+            return value
+
+    def _wider(self, window: int) -> bool:
+        """Whether there is more to look at than a window of the buffer, read now if need be."""
+        held = len(self._buffer) - self._at
+        if window >= held and not self._ended:
+            self._more()
+            return window < LONGEST
+        return window < min(held, LONGEST)
+
+    def _stumbled(self, text: str, error: Exception) -> CourseError:
+        at, said = getattr(error, "pos", 0), getattr(error, "msg", "too deeply nested")
+        if self._ended and (not text[at:].strip() or "Unterminated" in said):
+            return self._cut()
+        return self._error(f"is no valid JSON ({said})", self._here + len(text[:at].encode()))
+
+    def _text(self, window: int) -> str:
+        piece = self._buffer[self._at : self._at + window]
+        try:
+            return piece.decode()
+        except UnicodeDecodeError as error:
+            whole = self._at + len(piece) == len(self._buffer) and self._ended
+            if error.start >= len(piece) - 3 and not whole:  # a character cut in two
+                return piece[: error.start].decode()
+            raise self._error("is not text in UTF-8", self._here + error.start) from None
+
+    def _peek(self) -> str:
+        """The next character that is no space; nothing at the end of the file."""
+        while True:
+            space = _SPACE.match(self._buffer, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._buffer):
+                return chr(self._buffer[self._at])
+            if self._ended:
+                return ""
+            self._more()
+
+    def _more(self) -> None:
+        """Read on, and forget what has been used."""
+        got = self._file.read(PIECE)
+        self._ended = not got
+        self._line += self._buffer.count(b"\n", 0, self._at)
+        self._start, self._buffer = self._here, self._buffer[self._at :] + got
+        self._at = 0
+
+    @property
+    def _here(self) -> int:
+        """The byte of the file at which we are."""
+        return self._start + self._at
+
+    def _cut_or(self, said: str) -> CourseError:
+        return self._cut() if self._peek() == "" else self._error(f"({said})", self._here)
+
+    def _cut(self) -> CourseError:
+        return self._error(f"is cut off after {self.count} events", self._start + len(self._buffer))
+
+    def _error(self, said: str, at: int) -> CourseError:
+        line = self._line + self._buffer.count(b"\n", 0, max(at - self._start, 0))
+        return CourseError(
+            f"{self.path.name} {said} at byte {at}, line {line}: record or copy the trace again"
+        )
+
+
+def _event(value: Any) -> Event:
+    """An event by itself: one with a number that JSON does not have, or of another shape."""
+    # msgspec writes NaN and infinity, which the standard library reads, as null.
+    for one in (value, {**value, "args": None}):
+        try:
+            return _EVENT.decode(msgspec.json.encode(one))
+        except msgspec.DecodeError:  # args that are no object
+            continue
+    return Event()

@@ -1,0 +1,266 @@
+"""From a trace to one cause: what takes most of the time, how sure that is, and what it would gain.
+
+Each cause is a rule over where the seconds went (`gpu`, `host`); the verdict ranks them by the
+seconds that they explain, and says ``unknown`` where none explains enough.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from course_lib.core.checks import CourseError, shown
+from course_lib.diagnosis import gpu, host
+from course_lib.diagnosis.account import Account
+from course_lib.diagnosis.causes import path_to
+from course_lib.diagnosis.kernels import NEAR
+from course_lib.diagnosis.rows import ON_DEVICE, OP, Rows, gather
+from course_lib.specs import Accelerator, chip_of_device, chips
+from course_lib.specs import chip as chip_by_key
+from course_lib.specs.catalog import accelerator
+
+__all__ = ["Diagnosis", "Evidence", "Operator", "diagnose"]
+
+ENOUGH = 0.12
+"""Share of the time that a cause must explain to be named at all."""
+NEAR_ROOF = 0.55
+"""Share of the time spent near a bound from which that is the verdict, where no cause explains
+more than `LITTLE`.
+"""
+LITTLE = 0.2
+TOP = 10
+"""Operators that are listed."""
+
+
+class Evidence(NamedTuple):
+    """What shows a cause.
+
+    Attributes
+    ----------
+    what : name of an operator, a kernel or a call of the host.
+    rows : of the trace.
+    seconds : that they lose.
+    share : of the whole time.
+    """
+
+    what: str
+    rows: int
+    seconds: float
+    share: float
+
+
+class Operator(NamedTuple):
+    """One of the operators or kernels that take most time.
+
+    Attributes
+    ----------
+    name, calls, seconds, share : all its calls together.
+    bound : s that they take at least on the chip; `None` where that is not known.
+    flops, bytes : by the shapes; 0 where these do not tell.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    share: float
+    bound: float | None
+    flops: float
+    bytes: float
+
+    @property
+    def distance(self) -> float | None:
+        """Times its bound that it takes; `None` where that is not known."""
+        return self.seconds / self.bound if self.bound else None
+
+
+class Diagnosis(NamedTuple):
+    """Why a recorded step is slow.
+
+    Attributes
+    ----------
+    cause : one of `CAUSES`.
+    confidence : 0 to 1: below a half, do not act on it before you have recorded more.
+    seconds : what would go if the cause did: at most that is gained; of ``at-roof``, what is near
+        its bound.
+    share : of the whole time.
+    window : the whole time, s.
+    evidence : what shows it, the most first.
+    alternatives : the other causes with what they explain, as pairs of a key and a share.
+    operators : those that take most time.
+    chip : key of the chip that they were compared with, or `None`.
+    taken_for : the device's name, where it is none that the spec table lists and its
+        multiprocessors told which chip it is.
+    cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
+        ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``.
+    path : the answers to the questions of the flow that lead here.
+    constructed : whether the file says that it was constructed, not recorded.
+    """
+
+    cause: str
+    confidence: float
+    seconds: float
+    share: float
+    window: float
+    evidence: tuple[Evidence, ...]
+    alternatives: tuple[tuple[str, float], ...]
+    operators: tuple[Operator, ...]
+    chip: str | None
+    taken_for: str | None
+    cannot_tell: tuple[str, ...]
+    path: tuple[tuple[str, str], ...]
+    constructed: bool
+
+
+def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnosis:
+    """Find the cause of a slow step in a trace of torch.profiler.
+
+    Parameters
+    ----------
+    path : a trace as `export_chrome_trace` writes it, of torch or vLLM, also gzipped, of any
+        length: it is read in pieces.
+    chip : that it was recorded on; the one that the trace names when not given.
+
+    Raises
+    ------
+    CourseError
+        If the file cannot be read, is cut off, or is no such trace; it says where.
+
+    Examples
+    --------
+    >>> from course_lib.diagnosis import seeded
+    >>> found = diagnose(seeded("launch-bound"))
+    >>> found.cause, found.confidence > 0.5, found.path
+    ('launch-bound', True, (('busy', 'no'),))
+    """
+    if not isinstance(path, Path | str):
+        raise CourseError(f"path must be the path of a trace (got {shown(path)})")
+    given = accelerator(chip) if chip is not None else None
+    rows = gather(Path(path))
+    device = any(int(kind) in ON_DEVICE for kind in set(rows.kind.tolist()))
+    named, multiprocessors = _properties(rows)
+    on, taken_for = given, None
+    if given is None and device:
+        on, taken_for = _chip(named, multiprocessors)
+    if device:
+        units = multiprocessors or int(on.multiprocessors or 0 if on else 0)
+        found = gpu.account(rows, on, units)
+    elif (rows.kind == OP).any():
+        found = host.account(rows, on)
+        if "device" in found.lacks:
+            return _verdict(found, rows, on, taken_for, blind=True)
+    else:
+        raise CourseError(
+            f"{Path(path).name} holds neither operators nor kernels, only calls of the runtime: "
+            f"record it with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+        )
+    return _verdict(found, rows, on, taken_for)
+
+
+def _properties(rows: Rows) -> tuple[str | None, int]:
+    """What the trace says of its device: name and multiprocessors."""
+    held = rows.head.get("deviceProperties")
+    if not isinstance(held, list) or not held or not isinstance(held[0], dict):
+        return None, 0
+    named, units = held[0].get("name"), held[0].get("numSms")
+    whole = units if isinstance(units, int) and not isinstance(units, bool) and units > 0 else 0
+    return (named if isinstance(named, str) else None), whole
+
+
+def _chip(named: str | None, multiprocessors: int) -> tuple[Accelerator | None, str | None]:
+    """The chip that a trace names: by the exact name, else by a part of it and the number of
+    multiprocessors, where only one fits.
+    """
+    if not named:
+        return None, None
+    if (found := chip_of_device(named)) is not None:
+        return found, None
+    words = named.upper().replace("-", " ").split()
+    every = [chip_by_key(key) for key in chips()]
+    fits = [
+        one
+        for one in every
+        if one.short.upper().split()[0] in words and one.multiprocessors == multiprocessors
+    ]
+    if not fits:
+        return None, None
+    alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
+    return (fits[0], named) if alike else (None, None)
+
+
+def _verdict(
+    found: Account,
+    rows: Rows,
+    on: Accelerator | None,
+    taken_for: str | None,
+    *,
+    blind: bool = False,
+) -> Diagnosis:
+    window = found.window or 1e-9
+    ranked = sorted(found.lost.items(), key=lambda one: -one[1])
+    top, most = ranked[0] if ranked else ("unknown", 0.0)
+    second = ranked[1][1] / window if len(ranked) > 1 else 0.0
+    share, roof = most / window, found.roof / window
+    hidden = found.unplaced / window
+    if roof >= NEAR_ROOF and share < LITTLE:
+        cause, seconds = "at-roof", found.roof
+        confidence = _sure(found, "at-roof", roof - share, roof)
+    elif share < ENOUGH or (hidden > 0.5 and share < 2 * ENOUGH):
+        cause, seconds, confidence = "unknown", 0.0, 0.0
+    else:
+        cause, seconds = top, most
+        rival = max(second, hidden * 0.5 if hidden > share else 0.0)
+        confidence = _sure(found, top, share - rival, share)
+    if ("graph" in found.lacks and hidden > max(share, 0.4)) or blind:
+        cause, seconds, confidence = "unknown", 0.0, 0.0
+    products = any(one in found.rows.get(cause, {}) for one in _PRODUCTS)
+    return Diagnosis(
+        cause=cause,
+        confidence=round(confidence, 3),
+        seconds=seconds,
+        share=seconds / window,
+        window=window,
+        evidence=_evidence(found, cause, window),
+        alternatives=tuple((one, lost / window) for one, lost in ranked if one != cause),
+        operators=_operators(found, window),
+        chip=on.key if on else None,
+        taken_for=taken_for,
+        cannot_tell=tuple(found.lacks),
+        path=path_to(cause, products=products),
+        constructed=bool(rows.head.get("constructed")),
+    )
+
+
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::linear", "aten::matmul")
+
+
+def _sure(found: Account, cause: str, margin: float, share: float) -> float:
+    """How sure a cause is: by what it explains, by how far the next one is behind, and by how well
+    its rows show it.
+    """
+    doubt = found.doubt.get(cause, 0.0)
+    of = found.roof if cause == "at-roof" else found.lost.get(cause, 0.0)
+    shown_ = 1 - min(doubt / of, 1.0) if of else 1.0
+    return max(min(0.35 + 0.6 * share + 0.9 * margin, 0.97), 0.05) * shown_
+
+
+def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:
+    held: Sequence[tuple[str, list[float]]]
+    if cause == "at-roof":
+        near = [
+            (name, [calls, seconds])
+            for name, (calls, seconds, bound, *_) in found.operators.items()
+            if bound and seconds * NEAR <= bound
+        ]
+        held = near or [(name, one[:2]) for name, one in found.operators.items()]
+    else:
+        held = list(found.rows.get(cause, {}).items())
+    top = sorted(held, key=lambda one: -one[1][1])[:5]
+    return tuple(Evidence(name, int(n), s, s / window) for name, (n, s) in top if s > 0)
+
+
+def _operators(found: Account, window: float) -> tuple[Operator, ...]:
+    top = sorted(found.operators.items(), key=lambda one: -one[1][1])[:TOP]
+    return tuple(
+        Operator(name, int(calls), seconds, seconds / window, bound or None, flops, moved)
+        for name, (calls, seconds, bound, flops, moved) in top
+        if seconds > 0
+    )
