@@ -11,6 +11,11 @@ def _over(chip: Accelerator, moved: float, speed: float) -> float:
     return chip.bandwidth / (moved * speed)
 
 
+def _launches(chip: Accelerator, moved: float, launch: float) -> float:
+    """Kernels that a host launches while a step streams so many bytes."""
+    return moved / chip.bandwidth / launch
+
+
 def _two(gone: float, share: float, factor: float) -> float:
     return 1 / (1 - gone - share + share / factor)
 
@@ -69,23 +74,20 @@ EXERCISES = (
             "launch": (5e-6, 6e-6, 8e-6),
             "layers": (32, 48),
         },
-        answer=lambda chip, moved, launch, layers: moved / chip.bandwidth / launch / layers,
+        answer=lambda chip, moved, launch, layers: _launches(chip, moved, launch) // layers,
         misconceptions={
-            "all-layers": lambda chip, moved, launch: moved / chip.bandwidth / launch,
+            "all-layers": lambda chip, moved, launch: _launches(chip, moved, launch) // 1,
             "elements": lambda chip, moved, launch, layers: (
-                2 * moved / chip.bandwidth / launch / layers
-            ),
-            "power-of-ten": lambda chip, moved, launch, layers: (
-                1e-3 * moved / chip.bandwidth / launch / layers
+                2 * _launches(chip, moved, launch) // layers
             ),
         },
         units={"moved": "B", "launch": "s"},
         facts=lambda chip, moved, launch: {
             "bandwidth": (chip.bandwidth, "B/s", 4),
             "bound": (moved / chip.bandwidth, "s"),
-            "fit": (moved / chip.bandwidth / launch, ""),
+            "fit": (_launches(chip, moved, launch) // 1, ""),
         },
-        tolerance=0.05,
+        whole=True,
     ),
     Exercise(
         "step-met",

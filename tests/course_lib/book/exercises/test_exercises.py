@@ -219,7 +219,7 @@ def test_translations_differ_from_the_english():
         ("measured-claim", 600 * 68.714504192e9 * 2 / 3.35e12),
         ("step-ratio", 1 / 127 / (15e9 / 3.35e12)),
         ("step-busy", 240 * 1.7e-6 / 2.6e-3),
-        ("step-launches", 15e9 / 3.35e12 / 5e-6 / 32),
+        ("step-launches", 15e9 / 3.35e12 / 5e-6 // 32),
         ("step-met", 2 * 3.35e9 / 3.35e12),
         ("step-gain", 1 / 0.4),
         ("step-two", 1 / (1 - 0.4 - 0.3 + 0.1)),
