@@ -86,7 +86,7 @@ def operators(
                 tokens, model.width, tables=2 if model.positions else 1, w=tied, x=fm.x
             )
         },
-        "norms": _norms(model, tokens, fm),
+        "norms": _norms(model, tokens, fm, tp),
         "projections": {},
         "attention": _attention(model, sequences, each, seen, fm, tp, decoding, causal),
     }
@@ -97,11 +97,17 @@ def operators(
     return found
 
 
-def _norms(model: Transformer, tokens: ArrayLike, fm: Formats) -> dict[str, Work]:
+def _norms(model: Transformer, tokens: Any, fm: Formats, tp: int) -> dict[str, Work]:
     count = 2 * model.layers + model.final_norm + model.embedding_norm
     found = {"blocks": count * ops.norm(tokens, model.width, kind=model.norm, x=fm.x)}
-    if model.latent:
+    if model.qk_norm:
+        for name, heads in {"q": share("heads", model.heads, tp), "k": kv_heads(model, tp)}.items():
+            rows, width = (heads, 1) if model.qk_norm == "head" else (1, heads)
+            each = ops.norm(rows * tokens, width * model.head_dim, x=fm.x)
+            found[name] = model.layers * each
+    if model.latent and model.latent.q_rank:
         found["q"] = model.layers * ops.norm(tokens, model.latent.q_rank, x=fm.x)
+    if model.latent:
         found["kv"] = model.layers * ops.norm(tokens, model.latent.kv_rank, x=fm.x)
     return found
 

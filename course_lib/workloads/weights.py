@@ -218,12 +218,9 @@ def _plain(model: Transformer, heads: int, tp: int) -> list[Matrix]:
 def _latent(model: Transformer, heads: int, absorbed: bool) -> list[Matrix]:
     at, d = model.latent, model.width
     assert at is not None
-    sizes = {
-        "q_down": (d, at.q_rank),
-        "q_up": (at.q_rank, heads * (at.nope + at.rope)),
-        "kv_down": (d, at.kv_rank + at.rope),
-        "out": (heads * at.value, d),
-    }
+    q = heads * (at.nope + at.rope)
+    queries = {"q_down": (d, at.q_rank), "q_up": (at.q_rank, q)} if at.q_rank else {"q": (d, q)}
+    sizes = {**queries, "kv_down": (d, at.kv_rank + at.rope), "out": (heads * at.value, d)}
     found = [Matrix("projections", name, *size, model.layers) for name, size in sizes.items()]
     if not absorbed:
         outputs = heads * (at.nope + at.value)

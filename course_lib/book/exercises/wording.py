@@ -21,6 +21,7 @@ CHAPTERS = (
     "network-rooflines",
     "transformer-arithmetic",
     "measured-predicted",
+    "your-own-step",
 )
 """The chapters that have exercises, in the book's order."""
 FOLDER = DATA / "exercises"

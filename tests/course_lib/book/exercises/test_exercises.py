@@ -217,6 +217,12 @@ def test_translations_differ_from_the_english():
         ("measured-gaps", 15e9 / 3.35e12 / 0.8 + 250 * 6e-6),
         ("measured-mfu", (6 * 8030261248 + 12 * 32 * 4096 * 8192) * 9000 / 989.4e12),
         ("measured-claim", 600 * 68.714504192e9 * 2 / 3.35e12),
+        ("step-ratio", 1 / 127 / (15e9 / 3.35e12)),
+        ("step-busy", 240 * 1.7e-6 / 2.6e-3),
+        ("step-launches", 15e9 / 3.35e12 / 5e-6 // 32),
+        ("step-met", 2 * 3.35e9 / 3.35e12),
+        ("step-gain", 1 / 0.4),
+        ("step-two", 1 / (1 - 0.4 - 0.3 + 0.1)),
     ],
 )
 def test_answers_counted_by_hand(id_, answer):
