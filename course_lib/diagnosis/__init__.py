@@ -1,7 +1,7 @@
 """Finds why a recorded step is slow: reads a trace of torch.profiler and names one cause."""
 
 from course_lib.diagnosis.causes import CAUSES, FLOW, Fork, path_to
-from course_lib.diagnosis.seeded import SEEDED, seeded
+from course_lib.diagnosis.examples import SEEDED, seeded
 from course_lib.diagnosis.verdict import Diagnosis, Evidence, Operator, diagnose
 
 __all__ = [

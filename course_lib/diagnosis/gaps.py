@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import names
 from course_lib.diagnosis.account import Account
-from course_lib.diagnosis.intervals import Spans, union
-from course_lib.diagnosis.rows import CALL, LOAD, OP, STEP, Rows
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.intervals import Spans, union
+from course_lib.diagnosis.reading.rows import CALL, LOAD, OP, STEP, Rows
 
 SHORT = 150.0
 """µs that dispatching and launching one kernel may take; the host that is silent for longer does
@@ -18,6 +18,8 @@ RESTART = 200.0
 """µs after a synchronization in which the host gets the next kernel going."""
 BLOCKING = 30.0
 """µs from which a copy that should return at once has waited for the device."""
+OFTEN = 0.25
+"""Synchronizations for each row of the device from which every gap with one counts as theirs."""
 _SECOND = 1e-6
 
 
@@ -79,6 +81,7 @@ class Host:
         self.waiting = np.flatnonzero(
             (call & (sync[rows.sort] | blocked)) | (op & waits[rows.sort])
         )
+        self.synchronizing = int((call & sync[rows.sort]).sum())
         self.launching = np.flatnonzero(call & launch[rows.sort])
         self.loading = np.flatnonzero(rows.kind == LOAD)
         self.wait, self.load = self._spans(self.waiting), self._spans(self.loading)
@@ -88,7 +91,7 @@ class Host:
     def _spans(self, which: NDArray[np.intp]) -> Spans:
         return union(self._all.ts[which], self._all.dur[which])
 
-    def gaps(self, found: Account, open_: Spans) -> None:
+    def gaps(self, found: Account, open_: Spans, device_rows: int) -> None:
         """Share out the stretches in which a device did nothing."""
         start, end = open_
         length = end - start
@@ -100,7 +103,8 @@ class Host:
         # The device ran dry while the host waited for it: it had nothing else queued.
         dry = self.wait.covered(start - 1.0, start + 0.5) > 0
         after = length - waited
-        synchronized = (dry & (waited > 0.0)) | (waited > 0.4 * length)
+        often = self.synchronizing >= OFTEN * device_rows
+        synchronized = (dry & (waited > 0.0)) | (waited > 0.4 * length) | (often & (waited > 0.0))
         brief = (after <= RESTART) | (inside - waited > 0.5 * after) & (after <= LONG)
         loading = loaded > 0.3 * length
         busy = inside > 0.5 * length

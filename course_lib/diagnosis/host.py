@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from course_lib.diagnosis import gaps, kernels
 from course_lib.diagnosis.account import Account
-from course_lib.diagnosis.intervals import Spans, union
-from course_lib.diagnosis.rows import LOAD, OP, Rows, Sort
-from course_lib.diagnosis.work import disagree, tensors
+from course_lib.diagnosis.amounts import disagree, tensors
+from course_lib.diagnosis.reading.intervals import Spans, union
+from course_lib.diagnosis.reading.rows import LOAD, OP, Rows, Sort
 from course_lib.measured.trace import WRAPPER
 from course_lib.specs import Accelerator
 
@@ -152,7 +152,9 @@ def _operator(
     moved = one.amount.bytes if one.amount else 0.0
     least = moved / bandwidth
     cause, gone, sure = "", 0.0, 1.0
-    if one.kind == "convert":
+    if one.kind in ("convert", "copy") and not inputs:
+        cause, gone = "launch-bound", total  # of single numbers: the call is all there is
+    elif one.kind == "convert":
         cause, gone = "wrong-format", total
     elif one.kind == "copy":
         cause, gone = ("strided" if across else "copies"), total
@@ -224,11 +226,8 @@ def _chained(
     order = real[np.lexsort((rows.ts[places[real]], lane))]
     of = which[order]
     simple = np.array([one.kind in kernels.CHAINED for one in judged] or [False])
-    size = np.array(
-        [one.amount.bytes / max(one.narrow, 1) if one.amount else 0.0 for one in judged] or [0.0]
-    )
     lanes = rows.lane[places[order]].astype(np.int64)
-    saved[order] = kernels.chains(simple[of], of, seconds[order], lanes, size[of])
+    saved[order] = kernels.chains(simple[of], of, seconds[order], lanes)
     return saved
 
 

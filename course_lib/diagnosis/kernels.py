@@ -10,9 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import names
-from course_lib.diagnosis.rows import Sort
-from course_lib.diagnosis.work import Amount, bound, disagree, fastest, peak, sizes, tensors, work
+from course_lib.diagnosis.amounts import (
+    Counts,
+    bound,
+    disagree,
+    fastest,
+    peak,
+    sizes,
+    tensors,
+    work,
+)
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.rows import Sort
 from course_lib.specs import Accelerator
 
 NEAR = 0.55
@@ -45,7 +54,7 @@ class Judged(NamedTuple):
 
     kind: str
     dtype: str | None
-    amount: Amount | None
+    amount: Counts | None
     bound: float
     name: str
     narrow: int
@@ -69,7 +78,7 @@ def judge(kernel: Sort, operator: Sort | None, chip: Accelerator | None) -> Judg
         found,
         bound(found, chip, kind, dtype),
         operator.name if operator else short(kernel.name),
-        names.BYTES[largest.dtype] if largest else 0,
+        names.BYTES.get(largest.dtype, 0) if largest else 0,
     )
 
 
@@ -107,9 +116,7 @@ def loss(
     if one.kind == "layout" or (one.kind == "copy" and across):
         return "strided", seconds, 1.0
     if one.kind == "copy":
-        if inputs or "direct_copy" not in kernel.name:
-            return "copies", seconds, 1.0
-        return "copies", seconds, 0.6  # without strides, a copy that transposes looks the same
+        return _copy(kernel, seconds, bool(inputs))
     candidates: list[tuple[str, NDArray[np.float64], float]] = []
     if one.kind == "product":
         candidates += _product(one, kernel, operator, seconds, excess, chip)
@@ -123,6 +130,19 @@ def loss(
             candidates.append(("strided", np.where(slow, seconds - least, 0.0), 1.0))
     candidates += _waves(one, kernel, seconds, excess, multiprocessors)
     return max(candidates, key=lambda of: float(of[1].sum()), default=("", none, 1.0))
+
+
+def _copy(
+    kernel: Sort, seconds: NDArray[np.float64], shapes: bool
+) -> tuple[str, NDArray[np.float64], float]:
+    """What a copy on the device is for. Torch copies what lies alike by a memcpy, so that without
+    shapes its own kernel tells of another format or layout.
+    """
+    if shapes or "direct_copy" not in kernel.name:
+        return "copies", seconds, 1.0
+    if re.search("unrolled|WithCast", kernel.name):
+        return "wrong-format", seconds, 0.6
+    return "strided", seconds, 0.6
 
 
 def _product(
@@ -186,7 +206,6 @@ def chains(
     which: NDArray[np.intp],
     seconds: NDArray[np.float64],
     lane: NDArray[np.int64],
-    size: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """What fusing saves of each kernel: in a run of kernels that only pass arrays on, all but the
     longest.
@@ -196,16 +215,12 @@ def chains(
     kinds : whether each kernel, in the order of its stream, is such a one.
     which : what it does; the same over and over may be no chain, and counts half.
     seconds, lane : of each.
-    size : elements of its largest operand, 0 where not known: others than the neighbor's by far
-        do not belong to its chain.
     """
     saved = np.zeros(len(seconds))
     if not len(seconds):
         return saved
     new = np.ones(len(seconds), bool)
-    known = (size[1:] > 0) & (size[:-1] > 0)
-    alike = ~known | (np.maximum(size[1:], size[:-1]) <= 8 * np.minimum(size[1:], size[:-1]))
-    new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]) & alike)
+    new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
     run = np.cumsum(new) - 1
     count = np.bincount(run)
     longest = np.zeros(len(count))

@@ -13,7 +13,7 @@ from course_lib.diagnosis import gpu, host
 from course_lib.diagnosis.account import Account
 from course_lib.diagnosis.causes import path_to
 from course_lib.diagnosis.kernels import NEAR
-from course_lib.diagnosis.rows import ON_DEVICE, OP, Rows, gather
+from course_lib.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
 from course_lib.specs import Accelerator, chip_of_device, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator
@@ -27,6 +27,8 @@ NEAR_ROOF = 0.55
 more than `LITTLE`.
 """
 LITTLE = 0.2
+OUTWEIGHS = 2.5
+"""Times what a cause explains that is spent near a bound, from which the cause is doubtful."""
 TOP = 10
 """Operators that are listed."""
 
@@ -202,13 +204,15 @@ def _verdict(
     hidden = found.unplaced / window
     if roof >= NEAR_ROOF and share < LITTLE:
         cause, seconds = "at-roof", found.roof
-        confidence = _sure(found, "at-roof", roof - share, roof)
+        confidence = min(1.1 * roof - 2 * share, 0.97) * _shown(found, "at-roof", found.roof)
     elif share < ENOUGH or (hidden > 0.5 and share < 2 * ENOUGH):
         cause, seconds, confidence = "unknown", 0.0, 0.0
     else:
         cause, seconds = top, most
         rival = max(second, hidden * 0.5 if hidden > share else 0.0)
         confidence = _sure(found, top, share - rival, share)
+        if roof > OUTWEIGHS * share:
+            confidence = min(confidence, 0.45)
     if ("graph" in found.lacks and hidden > max(share, 0.4)) or blind:
         cause, seconds, confidence = "unknown", 0.0, 0.0
     products = any(one in found.rows.get(cause, {}) for one in _PRODUCTS)
@@ -236,10 +240,13 @@ def _sure(found: Account, cause: str, margin: float, share: float) -> float:
     """How sure a cause is: by what it explains, by how far the next one is behind, and by how well
     its rows show it.
     """
-    doubt = found.doubt.get(cause, 0.0)
-    of = found.roof if cause == "at-roof" else found.lost.get(cause, 0.0)
-    shown_ = 1 - min(doubt / of, 1.0) if of else 1.0
-    return max(min(0.35 + 0.6 * share + 0.9 * margin, 0.97), 0.05) * shown_
+    sure = max(min(0.35 + 0.6 * share + 0.9 * margin, 0.97), 0.05)
+    return sure * _shown(found, cause, found.lost.get(cause, 0.0))
+
+
+def _shown(found: Account, cause: str, seconds: float) -> float:
+    """How well the rows of a cause show it."""
+    return 1 - min(found.doubt.get(cause, 0.0) / seconds, 1.0) if seconds else 1.0
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:

@@ -570,7 +570,7 @@ ROOMS = {
     "book.plot.charts": "draws",
     "book.plot.diagram": "draws",
     "book.tables": "prints the spec tables",
-    "diagnosis.seeded": "takes a cause of the fixed list",
+    "diagnosis.examples": "takes a cause of the fixed list",
     "diagnosis.verdict": "reads a trace; see tests/course_lib/diagnosis",
     "calibrate.evidence": "takes the library's own tables",
     "calibrate.fit": "writes the library's own files",

@@ -48,7 +48,6 @@ class Args(msgspec.Struct):
     bytes: Any = None
     grid: msgspec.Raw = msgspec.Raw()
     block: msgspec.Raw = msgspec.Raw()
-    blocks_each: Any = msgspec.field(default=None, name="blocks per SM")
     collective: Any = msgspec.field(default=None, name="Collective name")
     dtype: Any = None
     sent: Any = msgspec.field(default=None, name="In msg nelems")
@@ -196,23 +195,27 @@ class Stream:
             try:
                 value, end = _JSON.raw_decode(text)
             except (json.JSONDecodeError, RecursionError) as error:
-                if self._wider(window):
-                    window *= 4
+                if wider := self._wider(window):
+                    window = wider
                     continue
                 raise self._stumbled(text, error) from None
-            if end == len(text) and self._wider(window):  # a number might go on
-                window *= 4
+            if end == len(text) and (wider := self._wider(window)):  # a number might go on
+                window = wider
                 continue
             self._at += len(text[:end].encode())
             return value
 
-    def _wider(self, window: int) -> bool:
-        """Whether there is more to look at than a window of the buffer, read now if need be."""
+    def _wider(self, window: int) -> int:
+        """A window to look at instead, with more of the file in it; 0 where there is no more."""
         held = len(self._buffer) - self._at
-        if window >= held and not self._ended:
-            self._more()
-            return window < LONGEST
-        return window < min(held, LONGEST)
+        if min(window, held) >= LONGEST:
+            return 0
+        if window < held:
+            return 4 * window
+        if self._ended:
+            return 0
+        self._more()
+        return window
 
     def _stumbled(self, text: str, error: Exception) -> CourseError:
         at, said = getattr(error, "pos", 0), getattr(error, "msg", "too deeply nested")
