@@ -566,7 +566,7 @@ ROOMS = {
     "book.moving.gradients": "draws",
     "book.moving.schedules": "takes nothing",
     "book.moving.sharding": "draws",
-    "book.plot.bars": "draws",
+    "book.plot.shares": "draws",
     "book.plot.charts": "draws",
     "book.plot.diagram": "draws",
     "book.tables": "prints the spec tables",

@@ -1,11 +1,11 @@
 """Figures, one function a kind."""
 
-from course_lib.book.plot.bars import bars
 from course_lib.book.plot.charts import parity, roofline, sweep
 from course_lib.book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
 from course_lib.book.plot.diagram import Diagram, flow
 from course_lib.book.plot.figure import GRID, INK, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
+from course_lib.book.plot.shares import bars
 
 __all__ = [
     "GRID",

@@ -58,7 +58,7 @@ EXERCISES = (
             "no-gate": lambda width, heads, kv, size, ffn: (
                 _attention(width, heads, kv, size) + 2 * width * ffn
             ),
-            "own-keys": lambda width, heads, kv, size, ffn: _block(width, heads, heads, size, ffn),
+            "own-keys": lambda width, heads, size, ffn: _block(width, heads, heads, size, ffn),
             "rule-of-twelve": lambda width: 12 * width**2,
             "mlp-only": lambda width, ffn: 3 * width * ffn,
         },
@@ -138,7 +138,7 @@ EXERCISES = (
         misconceptions={
             "elements": lambda heads, c, rho: 2 * _latent(heads, c, rho),
             "values-again": lambda heads: heads,
-            "one-head": lambda heads, c, rho: _latent(1, c, rho),
+            "one-head": lambda c, rho: _latent(1, c, rho),
         },
         facts=lambda heads, c, rho: {
             "work": (2 * heads * (2 * c + rho), "FLOP", 6),
@@ -176,8 +176,8 @@ EXERCISES = (
         CHAPTER,
         "",
         {"outside layers width ffn count active": _MIXTURES},
-        answer=lambda outside, layers, width, ffn, active: _experts(
-            outside, layers, width, ffn, active
+        answer=lambda outside, layers, width, ffn, active: (
+            outside + _experts(0, layers, width, ffn, active)
         ),
         misconceptions={
             "all-held": _experts,

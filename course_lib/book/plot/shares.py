@@ -17,7 +17,7 @@ __all__ = ["bars"]
 _TALL, _ROW, _FONT, _EDGE = 34.0, 74.0, 14, 4.0
 """Heights of a bar and of a row with its label, the letters' size, and what is kept at the sides,
 px."""
-_EDGES = (2, 4, 5)
+_EDGES = (2, 5, 3)
 """Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
 
 
@@ -97,7 +97,7 @@ def _drawn(
         for (kind, name, _), size in zip(of, sizes[label], strict=True):
             wide = size * scale
             parts.append(_box(x, top + 28, wide, _TALL, kinds.index(kind)))
-            if _FONT * wide_as(name) + 4 <= wide:
+            if _FONT * wide_as(name) + 3 <= wide:
                 parts.append(_text(x + wide / 2, top + 28 + _TALL / 2 + 5, name, anchor="middle"))
             x += wide
         top += _ROW
