@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.diagnosis.account import Account
-from course_lib.diagnosis.devices import Device
-from course_lib.diagnosis.rows import Rows
+from course_lib.diagnosis.devices import OnDevice
+from course_lib.diagnosis.reading.rows import Rows
 
 UNEQUAL = 1.15
 """Work of the busiest device over the mean, from which the others' waiting has a name."""
@@ -18,7 +18,7 @@ FEW = 4
 _SECOND = 1e-6
 
 
-def imbalance(found: Account, rows: Rows, devices: list[Device]) -> None:
+def imbalance(found: Account, rows: Rows, devices: list[OnDevice]) -> None:
     """Share out exposed collectives, between carrying and waiting, and idle time of devices that
     have less to do than the busiest.
     """
@@ -41,7 +41,7 @@ def imbalance(found: Account, rows: Rows, devices: list[Device]) -> None:
         _unequal(found, devices)
 
 
-def _waits(rows: Rows, devices: list[Device]) -> list[NDArray[np.float64]]:
+def _waits(rows: Rows, devices: list[OnDevice]) -> list[NDArray[np.float64]]:
     """Of each collective of each device, the part of its time that it waits for another rank, µs.
 
     Of several ranks in one file, whoever comes last waits least: its time is that of the
@@ -56,7 +56,7 @@ def _waits(rows: Rows, devices: list[Device]) -> list[NDArray[np.float64]]:
     return [_spread(rows, device, mine) for device, mine in zip(devices, own, strict=True)]
 
 
-def _spread(rows: Rows, device: Device, mine: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(rows: Rows, device: OnDevice, mine: NDArray[np.float64]) -> NDArray[np.float64]:
     waited = np.zeros(len(mine))
     sorts = rows.sort[device.places[device.comm]]
     for one in np.unique(sorts):
@@ -69,7 +69,7 @@ def _spread(rows: Rows, device: Device, mine: NDArray[np.float64]) -> NDArray[np
     return waited
 
 
-def _unequal(found: Account, devices: list[Device]) -> None:
+def _unequal(found: Account, devices: list[OnDevice]) -> None:
     """Idle time of devices that have less to do than the busiest counts as waiting for it."""
     work = np.array([device.compute.total for device in devices]) * _SECOND
     if work.max() < UNEQUAL * work.mean():

@@ -34,7 +34,7 @@ PRODUCTS = {
 }
 
 
-class Scene:
+class Sketch:
     """A trace that is being written: what the host does moves its clock, and what it launches
     queues up on a stream.
 
@@ -269,7 +269,7 @@ class Scene:
         self.events.append(row)
 
 
-def whole(*scenes: Scene) -> dict[str, Any]:
+def whole(*scenes: Sketch) -> dict[str, Any]:
     """A trace of one or several devices, as Kineto writes it, that says that it is constructed."""
     chip = scenes[0].chip
     device = {

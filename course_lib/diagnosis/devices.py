@@ -3,12 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import gaps, names
-from course_lib.diagnosis.intervals import Spans, union
-from course_lib.diagnosis.rows import COPY, KERNEL, ON_DEVICE, OP, Rows
+from course_lib.diagnosis import gaps
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.intervals import Spans, union
+from course_lib.diagnosis.reading.rows import COPY, KERNEL, ON_DEVICE, OP, Rows
 
 
-class Device:
+class OnDevice:
     """One device's rows of a trace, in time."""
 
     def __init__(self, rows: Rows, name: str, places: NDArray[np.intp]) -> None:
@@ -35,14 +36,14 @@ class Device:
         return mine.total - float(over.covered(mine.start, mine.end).sum())
 
 
-def devices(rows: Rows) -> list[Device]:
+def every_device(rows: Rows) -> list[OnDevice]:
     """The devices of a trace, by where their rows stand."""
     places = rows.of(*ON_DEVICE)
     if not len(places):
         return []
     named = [name for name, _ in rows.lanes]
     which = np.array([named[lane] for lane in rows.lane[places]])
-    return [Device(rows, str(name), places[which == name]) for name in sorted(set(which))]
+    return [OnDevice(rows, str(name), places[which == name]) for name in sorted(set(which))]
 
 
 def launched_by(rows: Rows, places: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from course_lib.core.checks import known
 from course_lib.diagnosis.causes import CAUSES
-from course_lib.diagnosis.constructed import Scene, whole
+from course_lib.diagnosis.constructed import Sketch, whole
 from course_lib.specs import DATA
 
 __all__ = ["SEEDED", "seeded"]
@@ -41,7 +41,7 @@ def seeded(cause: str) -> Path:
     return FOLDER / f"{known('cause', cause, SEEDED)}.json.gz"
 
 
-def _layers(scene: Scene, times: int, tokens: int = 4096, width: int = 4096) -> None:
+def _layers(scene: Sketch, times: int, tokens: int = 4096, width: int = 4096) -> None:
     for _ in range(times):
         scene.product(tokens, width, width)
         scene.pointwise("gelu", (tokens, width))
@@ -49,7 +49,7 @@ def _layers(scene: Scene, times: int, tokens: int = 4096, width: int = 4096) -> 
 
 def launch_bound() -> dict[str, Any]:
     """A decoding step of many kernels, each shorter than its launch."""
-    scene = Scene("h100-sxm", 1)
+    scene = Sketch("h100-sxm", 1)
     for _ in range(60):
         scene.product(1, 1024, 1024)
         for name in ("add", "mul", "silu"):
@@ -60,7 +60,7 @@ def launch_bound() -> dict[str, Any]:
 
 def synchronisation() -> dict[str, Any]:
     """A loop that asks for a number after every few kernels."""
-    scene = Scene("a100-sxm-80", 3)
+    scene = Sketch("a100-sxm-80", 3)
     for _ in range(90):
         scene.product(1024, 1024, 1024)
         scene.pointwise("abs", (1024, 1024))
@@ -71,7 +71,7 @@ def synchronisation() -> dict[str, Any]:
 
 def copies() -> dict[str, Any]:
     """Activations that go to the host and back."""
-    scene = Scene("h100-sxm", 4)
+    scene = Sketch("h100-sxm", 4)
     for _ in range(25):
         _layers(scene, 2)
         scene.copy("DtoH", 2.0 * 4096 * 4096, rate=11e9)
@@ -81,7 +81,7 @@ def copies() -> dict[str, Any]:
 
 def ragged_waves() -> dict[str, Any]:
     """Products of so few rows that most multiprocessors have no block."""
-    scene = Scene("h100-sxm", 8)
+    scene = Sketch("h100-sxm", 8)
     for _ in range(60):
         # Each block multiplies as fast as one multiprocessor does, and there are 8 of them.
         one = 2.0 * 256 * 16384 * 512 / (scene.chip.peak("bf16") * 8 / 132) / 0.8
@@ -93,7 +93,7 @@ def ragged_waves() -> dict[str, Any]:
 
 def exposed_collectives() -> dict[str, Any]:
     """All-reduces after each layer, while nothing else runs."""
-    scene = Scene("h100-sxm", 9)
+    scene = Sketch("h100-sxm", 9)
     for _ in range(50):
         _layers(scene, 1, tokens=2048)
         elements = 2048 * 4096 * 8
@@ -105,7 +105,7 @@ def exposed_collectives() -> dict[str, Any]:
 
 def load_imbalance() -> dict[str, Any]:
     """Four ranks in one file; the last has three times the tokens of the others."""
-    scenes = [Scene("h100-sxm", 10 + rank, device=rank) for rank in range(4)]
+    scenes = [Sketch("h100-sxm", 10 + rank, device=rank) for rank in range(4)]
     elements = 2048 * 4096
     for _ in range(20):
         for scene in scenes:
@@ -120,7 +120,7 @@ def load_imbalance() -> dict[str, Any]:
 
 def at_roof() -> dict[str, Any]:
     """Large products in bf16, one after the other."""
-    scene = Scene("h100-sxm", 11)
+    scene = Sketch("h100-sxm", 11)
     for _ in range(40):
         _layers(scene, 1, tokens=8192, width=8192)
     scene.wait()
@@ -129,7 +129,7 @@ def at_roof() -> dict[str, Any]:
 
 def unknown() -> dict[str, Any]:
     """A CUDA graph that is replayed, of which the trace shows one row each time."""
-    scene = Scene("h100-sxm", 12)
+    scene = Sketch("h100-sxm", 12)
     for _ in range(40):
         start = max(scene.now + 8.0, scene.free.get(7, 0.0))
         scene._call("cudaGraphLaunch", scene.now, 9.0, scene._next)

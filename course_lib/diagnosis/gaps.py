@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import names
 from course_lib.diagnosis.account import Account
-from course_lib.diagnosis.intervals import Spans, union
-from course_lib.diagnosis.rows import CALL, LOAD, OP, STEP, Rows
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.intervals import Spans, union
+from course_lib.diagnosis.reading.rows import CALL, LOAD, OP, STEP, Rows
 
 SHORT = 150.0
 """µs that dispatching and launching one kernel may take; the host that is silent for longer does

@@ -5,11 +5,12 @@ waits for in between.
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import gaps, kernels, names
+from course_lib.diagnosis import gaps, kernels
 from course_lib.diagnosis.account import Account
 from course_lib.diagnosis.collectives import imbalance
-from course_lib.diagnosis.devices import Device, devices, launched_by
-from course_lib.diagnosis.rows import KERNEL, OP, Rows, Sort
+from course_lib.diagnosis.devices import OnDevice, every_device, launched_by
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.rows import KERNEL, OP, Rows, Sort
 from course_lib.specs import Accelerator
 
 LEAST_BANDWIDTH = 3e11
@@ -22,7 +23,7 @@ SECOND = 1e-6
 
 def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Account:
     """Where the time of a trace with a GPU went, for each device on average."""
-    every = devices(rows)
+    every = every_device(rows)
     host = gaps.Host(rows)
     first, last = gaps.window(rows)
     found = Account((last - first) * SECOND)
@@ -50,7 +51,7 @@ def _is_graph(one: Sort) -> bool:
 def _kernels(
     found: Account,
     rows: Rows,
-    device: Device,
+    device: OnDevice,
     chip: Accelerator | None,
     multiprocessors: int,
     bandwidth: float,
@@ -151,7 +152,7 @@ def _best(
 
 def _chained(
     rows: Rows,
-    device: Device,
+    device: OnDevice,
     judged: list[kernels.Judged],
     which: NDArray[np.intp],
     seconds: NDArray[np.float64],
@@ -166,7 +167,7 @@ def _chained(
     return saved
 
 
-def _copies(found: Account, rows: Rows, device: Device) -> None:
+def _copies(found: Account, rows: Rows, device: OnDevice) -> None:
     """Copies that no kernel hides."""
     if not len(device.copy):
         return
@@ -184,7 +185,7 @@ def _copies(found: Account, rows: Rows, device: Device) -> None:
 
 
 def _lacking(
-    found: Account, rows: Rows, host: gaps.Host, chip: Accelerator | None, every: list[Device]
+    found: Account, rows: Rows, host: gaps.Host, chip: Accelerator | None, every: list[OnDevice]
 ) -> None:
     """What the trace cannot tell."""
     shapes = any(one.dims for one in rows.sorts if one.kind == OP)

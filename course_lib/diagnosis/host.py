@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from course_lib.diagnosis import gaps, kernels
 from course_lib.diagnosis.account import Account
-from course_lib.diagnosis.intervals import Spans, union
-from course_lib.diagnosis.rows import LOAD, OP, Rows, Sort
-from course_lib.diagnosis.work import disagree, tensors
+from course_lib.diagnosis.amounts import disagree, tensors
+from course_lib.diagnosis.reading.intervals import Spans, union
+from course_lib.diagnosis.reading.rows import LOAD, OP, Rows, Sort
 from course_lib.measured.trace import WRAPPER
 from course_lib.specs import Accelerator
 

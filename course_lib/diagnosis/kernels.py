@@ -10,9 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.diagnosis import names
-from course_lib.diagnosis.rows import Sort
-from course_lib.diagnosis.work import Amount, bound, disagree, fastest, peak, sizes, tensors, work
+from course_lib.diagnosis.amounts import (
+    Counts,
+    bound,
+    disagree,
+    fastest,
+    peak,
+    sizes,
+    tensors,
+    work,
+)
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.rows import Sort
 from course_lib.specs import Accelerator
 
 NEAR = 0.55
@@ -45,7 +54,7 @@ class Judged(NamedTuple):
 
     kind: str
     dtype: str | None
-    amount: Amount | None
+    amount: Counts | None
     bound: float
     name: str
     narrow: int
@@ -69,7 +78,7 @@ def judge(kernel: Sort, operator: Sort | None, chip: Accelerator | None) -> Judg
         found,
         bound(found, chip, kind, dtype),
         operator.name if operator else short(kernel.name),
-        names.BYTES[largest.dtype] if largest else 0,
+        names.BYTES.get(largest.dtype, 0) if largest else 0,
     )
 
 

@@ -13,7 +13,7 @@ from course_lib.diagnosis import gpu, host
 from course_lib.diagnosis.account import Account
 from course_lib.diagnosis.causes import path_to
 from course_lib.diagnosis.kernels import NEAR
-from course_lib.diagnosis.rows import ON_DEVICE, OP, Rows, gather
+from course_lib.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
 from course_lib.specs import Accelerator, chip_of_device, chips
 from course_lib.specs import chip as chip_by_key
 from course_lib.specs.catalog import accelerator

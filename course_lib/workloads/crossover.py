@@ -105,15 +105,15 @@ def first_compute_bound_batch(
     limit = _further(one, on, fm, tokens)
     comes = limit.t_math > limit.t_memory
     batch = (
-        _first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
+        first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
     )
     most = None
     if tokens and (room or on.memory):
         most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=room).max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
     intensity = float(limit.intensity)
-    reason, rule = _reason(batch, intensity, ridge, most), _weights_only(one, on, fm)
-    return Crossover(batch, reason, intensity, ridge, rule, _max_context(one, on, fm), most)
+    why, rule = reason(batch, intensity, ridge, most), _weights_only(one, on, fm)
+    return Crossover(batch, why, intensity, ridge, rule, _max_context(one, on, fm), most)
 
 
 def _step(
@@ -147,7 +147,7 @@ def _weights_only(model: Transformer, chip: Accelerator, fm: Formats) -> int:
         step = _step(model, chip, fm, count, 0)
         return bool(step.t_math >= streamed_bytes(model, count, fm) / chip.bandwidth)
 
-    return _first(enough)
+    return first(enough)
 
 
 def _max_context(model: Transformer, chip: Accelerator, fm: Formats) -> float:
@@ -157,10 +157,10 @@ def _max_context(model: Transformer, chip: Accelerator, fm: Formats) -> float:
 
     if comes(_FAR):
         return math.inf
-    return _first(lambda context: not comes(context)) - 1.0
+    return first(lambda context: not comes(context)) - 1.0
 
 
-def _first(true: Callable[[int], bool]) -> int:
+def first(true: Callable[[int], bool]) -> int:
     """The smallest whole number for which a condition holds that, once it holds, goes
     on to hold.
     """
@@ -174,7 +174,8 @@ def _first(true: Callable[[int], bool]) -> int:
     return high
 
 
-def _reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+def reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+    """Why there is such a batch, or none, in a sentence."""
     if batch is None:
         return (
             f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "

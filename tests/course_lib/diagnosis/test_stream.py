@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib import CourseError, diagnosis
-from course_lib.diagnosis import rows, stream
-from course_lib.diagnosis.intervals import union
+from course_lib.diagnosis.reading import rows, stream
+from course_lib.diagnosis.reading.intervals import union
 from tests.course_lib.diagnosis.test_verdicts import drawn
 
 ROW = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}

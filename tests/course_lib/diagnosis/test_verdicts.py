@@ -279,7 +279,7 @@ def test_every_cause_has_its_place_in_the_flow():
         fork = next(one for one in diagnosis.FLOW if one.key == key)
         assert (answer, cause in fork.causes) == (fork.answer, True)
     assert diagnosis.path_to("wrong-format", products=True)[-1] == ("fast-unit", "no")
-    with pytest.raises(CourseError, match="unknown cause .slow."):
+    with pytest.raises(CourseError, match="unknown cause"):
         diagnosis.path_to("slow")
 
 
@@ -291,7 +291,7 @@ def test_each_recorded_trace_can_be_recorded_anew(tmp_path, cause):
 
 
 def test_the_models_kernels_take_what_their_bounds_allow():
-    scene = constructed.Scene("h100-sxm", 0)
+    scene = constructed.Sketch("h100-sxm", 0)
     scene.product(8192, 8192, 8192)
     row = next(one for one in scene.events if one["cat"] == "kernel")
     least = 2 * 8192**3 / scene.chip.peak("bf16") * 1e6

@@ -26,12 +26,7 @@ EXERCISES = (
         CHAPTER,
         "×",
         {
-            "chip speed": (
-                ("h100-sxm", 127),
-                ("a100-sxm-80", 96),
-                ("h200-sxm", 180),
-                ("l40s", 41),
-            ),
+            "chip speed": (("h100-sxm", 127), ("a100-sxm-80", 96), ("h200-sxm", 180), ("l40s", 41)),
             "moved": (15e9, 13.5e9, 16e9),
         },
         answer=_over,
@@ -62,7 +57,7 @@ EXERCISES = (
             "inverted": lambda window, kernels, each: window / (kernels * each),
         },
         units={"window": "s", "each": "s"},
-        facts=lambda window, kernels, each: {"worked": (kernels * each, "s")},
+        facts=lambda kernels, each: {"worked": (kernels * each, "s")},
     ),
     Exercise(
         "step-launches",
@@ -104,10 +99,7 @@ EXERCISES = (
             "four-bytes": lambda chip, met: 4 * met / chip.bandwidth,
         },
         units={"held": "", "met": ""},
-        facts=lambda chip, met: {
-            "bandwidth": (chip.bandwidth, "B/s", 4),
-            "moved": (2 * met, "B"),
-        },
+        facts=lambda chip, met: {"bandwidth": (chip.bandwidth, "B/s", 4), "moved": (2 * met, "B")},
     ),
     Exercise(
         "step-gain",

@@ -114,14 +114,14 @@ WIDE = ("fp32", "tf32", "fp64")
 """Formats for which a tensor core has a narrower and faster one."""
 
 
-class Said(NamedTuple):
+class Meant(NamedTuple):
     """What a name says: what the row does, and in which format a product is computed."""
 
     kind: str
     dtype: str | None
 
 
-def kernel(name: str, operator: str = "") -> Said:
+def kernel(name: str, operator: str = "") -> Meant:
     """What a kernel does, by its name, and by that of the operator that launched it where its own
     says nothing.
     """
@@ -135,7 +135,7 @@ def kernel(name: str, operator: str = "") -> Said:
         kind = "copy"
     kind = kind or launched or "other"
     dtype = next((dtype for dtype, pattern in _BY_NAME if pattern.search(name)), None)
-    return Said(kind, dtype)
+    return Meant(kind, dtype)
 
 
 def operator_kind(name: str) -> str:

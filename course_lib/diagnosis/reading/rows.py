@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError
-from course_lib.diagnosis.names import LOADER
-from course_lib.diagnosis.stream import Args, Event, Stream
+from course_lib.diagnosis.reading.names import LOADER
+from course_lib.diagnosis.reading.stream import Args, Event, Stream
 
 MOST = 2_000_000
 """Rows that are kept; each takes 48 bytes."""
@@ -104,19 +104,19 @@ class Rows(NamedTuple):
 
 def gather(path: Path, most: int = MOST) -> Rows:
     """Read a trace, and keep what a diagnosis needs."""
-    found = _Pass(path, None, most)
+    found = _OncePass(path, None, most)
     found.read()
     if found.counted > most:
         # Host rows stand before those of the device: only a stretch of time has both.
         half = (found.until - found.since) * most / found.counted / 2
         middle = (found.until + found.since) / 2
-        second = _Pass(path, (middle - half, middle + half), 2 * most)
+        second = _OncePass(path, (middle - half, middle + half), 2 * most)
         second.read()
         return second.rows()
     return found.rows()
 
 
-class _Pass:
+class _OncePass:
     """One reading of the file."""
 
     def __init__(self, path: Path, window: tuple[float, float] | None, most: int) -> None:

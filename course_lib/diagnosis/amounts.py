@@ -4,8 +4,8 @@ import math
 from typing import Any, NamedTuple
 
 from course_lib.core.checks import CourseError
-from course_lib.diagnosis import names
-from course_lib.diagnosis.rows import Sort
+from course_lib.diagnosis.reading import names
+from course_lib.diagnosis.reading.rows import Sort
 from course_lib.measured.trace import TraceEvent, amount
 from course_lib.specs import Accelerator
 
@@ -26,7 +26,7 @@ _TORCH = {
 }
 
 
-class Tensor(NamedTuple):
+class Operand(NamedTuple):
     """An input of an operator."""
 
     dims: tuple[int, ...]
@@ -51,11 +51,11 @@ class Tensor(NamedTuple):
         """Whether neighbors of the last dimension lie apart, beyond a sector."""
         for size, step in zip(reversed(self.dims), reversed(self.strides), strict=False):
             if size > 1:
-                return abs(step) * names.BYTES[self.dtype] >= SECTOR
+                return abs(step) * names.BYTES.get(self.dtype, 1) >= SECTOR
         return False
 
 
-class Amount(NamedTuple):
+class Counts(NamedTuple):
     """What a row does: FLOPs and bytes, `None` where the shapes do not tell; the format that it
     computes in; and whether all is known.
     """
@@ -65,9 +65,11 @@ class Amount(NamedTuple):
     dtype: str
 
 
-def tensors(sort: Sort) -> list[Tensor]:
-    """The inputs of an operator that are tensors with dimensions; in a list of tensors, each."""
-    found: list[Tensor] = []
+def tensors(sort: Sort) -> list[Operand]:
+    """The inputs of an operator that are tensors with dimensions; in a list of tensors, whose
+    format is not written, each.
+    """
+    found: list[Operand] = []
     strides: list[Any] = list(sort.strides) + [[]] * len(sort.dims)
     types: list[str] = list(sort.types) + [""] * len(sort.dims)
     for dims, steps, written in zip(sort.dims, strides, types, strict=False):
@@ -78,14 +80,14 @@ def tensors(sort: Sort) -> list[Tensor]:
         steps_of = steps if several and isinstance(steps, list) else [steps]
         for i, one in enumerate(each):
             step = steps_of[i] if i < len(steps_of) and isinstance(steps_of[i], list) else []
-            dtype = names.dtype(written) or ("fp32" if written.startswith("Tensor") else None)
+            dtype = names.dtype(written) or ("" if written.startswith("Tensor") else None)
             whole = all(isinstance(size, int) and size >= 0 for size in one)
             if one and whole and dtype is not None:
-                found.append(Tensor(tuple(one), tuple(map(int, step)), dtype))
+                found.append(Operand(tuple(one), tuple(map(int, step)), dtype))
     return found
 
 
-def work(sort: Sort, kind: str) -> Amount | None:
+def work(sort: Sort, kind: str) -> Counts | None:
     """What an operator of this kind does, by the shapes of its inputs; nothing where they do not
     tell.
     """
@@ -110,10 +112,10 @@ def work(sort: Sort, kind: str) -> Amount | None:
         flops, moved = amount(event)
     except (ValueError, IndexError, KeyError, CourseError):
         return None
-    return Amount(flops, moved, dtype) if moved else None
+    return Counts(flops, moved, dtype) if moved else None
 
 
-def _product(inputs: list[Tensor]) -> Amount | None:
+def _product(inputs: list[Operand]) -> Counts | None:
     """A matrix product by the two operands whose inner sizes agree; of a convolution, nothing."""
     large = [one for one in inputs if len(one.dims) >= 2]
     if len(large) < 2 or len(large[-1].dims) > 3:
@@ -125,10 +127,11 @@ def _product(inputs: list[Tensor]) -> Amount | None:
         columns = b.dims[0]
     else:
         return None
-    size = names.BYTES[a.dtype]
+    if (size := names.BYTES.get(a.dtype)) is None:
+        return None
     result = math.prod(a.dims[:-1]) * columns
     moved = (a.elements + b.elements + result) * size
-    return Amount(2.0 * a.elements * columns, float(moved), a.dtype)
+    return Counts(2.0 * a.elements * columns, float(moved), a.dtype)
 
 
 def sizes(sort: Sort) -> tuple[int, int, int] | None:
@@ -145,14 +148,14 @@ def _dense(dims: tuple[int, ...]) -> list[int]:
     return [math.prod(dims[i + 1 :]) for i in range(len(dims))]
 
 
-def disagree(inputs: list[Tensor]) -> bool:
+def disagree(inputs: list[Operand]) -> bool:
     """Whether operands of one size run along different dimensions: one at least is read across."""
     largest = max((one.elements for one in inputs), default=0)
     units = {one.unit for one in inputs if one.elements == largest and one.unit is not None}
     return len(units) > 1
 
 
-def bound(found: Amount | None, chip: Accelerator | None, kind: str, dtype: str | None) -> float:
+def bound(found: Counts | None, chip: Accelerator | None, kind: str, dtype: str | None) -> float:
     """Seconds that a row takes at least on a chip; 0 where that is not known."""
     if found is None or chip is None:
         return 0.0

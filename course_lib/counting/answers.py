@@ -1,0 +1,308 @@
+"""What a model costs on a chip, whichever way it was counted: from its sizes, or traced."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from course_lib.core import Estimate
+from course_lib.core.checks import CourseError, count
+from course_lib.counting import building, passes
+from course_lib.counting.estimates import estimate, first_batch, footprint
+from course_lib.counting.sources import Named
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.workloads import block, llm
+from course_lib.workloads.crossover import Crossover
+from course_lib.workloads.footprint import MemoryFit
+from course_lib.workloads.precision import Formats, formats
+
+__all__ = ["Answer", "Fused", "ask"]
+
+_NEVER = (
+    "sampling, tokenizing, and the host's own time",
+    "memory that a runtime keeps for itself",
+)
+_DESCRIBED = (
+    "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
+    "their neighbors",
+)
+_EVEN = "uneven routing: tokens are taken to choose their experts evenly"
+_APART = (
+    "fusion into products: what passes between a product and its neighbors goes through memory"
+)
+_QUANTIZED = "formats of the config's quantization_config: those of the options count"
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What fusing neighbors saves: the pass as each operator would run by itself.
+
+    Attributes
+    ----------
+    bytes, kernels, lower : of the unfused pass, byte, launches and s.
+    saved_bytes, saved : what fusing saves of bytes and of the lower bound, s.
+    """
+
+    bytes: float
+    kernels: float
+    lower: float
+    saved_bytes: float
+    saved: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model costs on a chip.
+
+    Attributes
+    ----------
+    name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
+    traced : whether it was traced rather than computed from its sizes.
+    parameters, active : all, and those that one token meets; `None` where nobody counted these.
+    step, headline : the pass that was asked for, and which it is.
+    decode, prefill : both passes; `None` where there is none, and `missing` says why.
+    fused : what fusing saves in the step; `None` where it is not known.
+    fit, crossover : memory, and the first compute-bound batch of decode; `None` where there is no
+        such question.
+    uncounted : operators of which FLOPs are not counted.
+    not_modelled : what the numbers leave out.
+    assumed : sizes that a configuration leaves to transformers.
+    formats : of the step.
+    batch, context : sequences, and tokens of each.
+    """
+
+    name: str
+    architecture: str
+    traced: bool
+    parameters: int
+    active: int | None
+    step: Estimate
+    headline: str
+    decode: Estimate | None
+    prefill: Estimate | None
+    fit: MemoryFit
+    formats: Formats
+    batch: int
+    context: int
+    crossover: Crossover | None = None
+    fused: Fused | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    uncounted: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+    assumed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ask(
+    named: Named,
+    chip: Accelerator | str,
+    batch: int = 1,
+    context: int | None = None,
+    *,
+    w: str = "bf16",
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    tp: int = 1,
+    link: Any = None,
+    prefill: bool = False,
+    trace: bool = False,
+) -> Answer:
+    """What a model costs on a chip.
+
+    A model of the table, and a configuration that a `Transformer` describes to the last parameter,
+    is computed from its sizes. Anything else is traced: its own code runs on tensors without
+    memory, and each operator is counted or named.
+
+    Parameters
+    ----------
+    named : from `sources.named`.
+    chip : an accelerator or its key.
+    batch, context : sequences, and tokens in each; 1024 where not given, or fewer where the model
+        was made for fewer.
+    w, x, kv, compute, tp, link : as in `course_lib.llm.decode`.
+    prefill : ask for the pass over the prompt; a model that does not decode has no other.
+    trace : trace a configuration all the same.
+
+    Raises
+    ------
+    CourseError
+        If a model can be counted in neither way, or is asked for what it does not have.
+
+    Examples
+    --------
+    >>> from course_lib.counting import named
+    >>> answer = ask(named("llama-3-8b"), "h100-sxm", 1, 1024)
+    >>> answer.parameters, answer.headline, answer.step.bound
+    (8030261248, 'decode', 'memory-bound')
+    """
+    if not isinstance(named, Named):
+        raise CourseError(f"named must be from counting.named (got {named!r})")
+    on, fm, many = accelerator(chip), formats(w, x, kv, compute), count("batch", batch)
+    limit = named.limit
+    length = min(1024, limit or 1024) if context is None else count("context", context)
+    if limit is not None and named.config is not None and length > limit:
+        raise CourseError(
+            f"context must be at most the {limit} tokens that {named.name!r} was made for (got "
+            f"{length}): to ask what more would cost, raise that number in its config"
+        )
+    one = named.model
+    if isinstance(one, Transformer) and not trace and (named.config is None or length <= one.context):
+        return _described(named, one, on, many, length, fm, tp, link, prefill)
+    if named.config is None and not named.function:
+        llm.decode(named.name, on, many, length)  # says what is wrong with it
+    if tp != 1 or link is not None:
+        raise CourseError(
+            f"tp must be 1 for a model that is traced (got {tp}): how its layers would be split is "
+            f"not known"
+        )
+    return _traced(named, on, many, length, fm, prefill)
+
+
+def _described(
+    named: Named,
+    one: Transformer,
+    chip: Accelerator,
+    batch: int,
+    context: int,
+    fm: Formats,
+    tp: int,
+    link: Any,
+    prefill: bool,
+) -> Answer:
+    kept: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp}
+    more = {**kept, "compute": fm.matmul, "link": link}
+    both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
+    missing, crossover = {}, None
+    if one.kind == "decoder":
+        both["decode"] = llm.decode(one, chip, batch, context, **more)
+        if tp == 1:
+            sizes = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
+            crossover = llm.first_compute_bound_batch(one, chip, context, **sizes)
+        else:
+            missing["crossover"] = "it is of one chip: tp is more"
+    else:
+        both["decode"] = None
+        missing["decode"] = "its only pass is a prefill"
+        missing["crossover"] = missing["decode"]
+    headline = "prefill" if prefill or one.kind != "decoder" else "decode"
+    step = both[headline]
+    assert step is not None
+    fused = None
+    if one.experts or one.latent or one.qk_norm or tp > 1 or fm.w != fm.x:
+        missing["fused"] = "known of one chip's dense blocks in one format only"
+    else:
+        fused = _fused_blocks(one, chip, batch, context if headline == "prefill" else 1, context, fm)
+    return Answer(
+        name=named.name,
+        architecture=f"{one.kind} of {one.layers} layers",
+        traced=False,
+        parameters=one.parameters,
+        active=one.active_parameters,
+        step=step,
+        headline=headline,
+        decode=both["decode"],
+        prefill=both["prefill"],
+        fit=llm.fits(one, chip, batch, context, **kept),
+        formats=fm,
+        batch=batch,
+        context=context,
+        crossover=crossover,
+        fused=fused,
+        missing=missing,
+        not_modelled=(*_DESCRIBED, *((_EVEN,) if one.experts else ()), *_NEVER),
+    )
+
+
+def _fused_blocks(
+    one: Transformer, chip: Accelerator, batch: int, new: int, context: int, fm: Formats
+) -> Fused:
+    plain, joined = (
+        block.estimate(
+            block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip
+        )
+        for fused in (False, True)
+    )
+    return _saved(plain, joined, one.layers)
+
+
+def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
+    return Fused(
+        float(times * plain.bytes),
+        float(times * plain.kernels),
+        float(times * plain.lower),
+        float(times * (plain.bytes - joined.bytes)),
+        float(times * (plain.lower - joined.lower)),
+    )
+
+
+def _traced(
+    named: Named, chip: Accelerator, batch: int, context: int, fm: Formats, prefill: bool
+) -> Answer:
+    if named.function:
+        built = building.from_function(named.function)
+    else:
+        assert named.config is not None
+        built = building.from_transformers(named.config)
+    ran = passes.run(built, batch, context)
+    headline = "decode" if ran.step is not None and not prefill else "prefill"
+    trace = ran.prompt if ran.step is None or prefill else ran.step
+    step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
+    fit = footprint(built, trace, ran.cache, chip, fm, batch)
+    step = replace(step, room=lambda: fit.fits)
+    missing: dict[str, str] = {}
+    decode = crossover = None
+    if ran.step is None:
+        missing = {"decode": ran.why, "crossover": ran.why}
+    else:
+        decode = step if trace is ran.step else estimate(ran.step, chip, fm)
+        crossover = first_batch(ran.step, chip, fm, batch, float(fit.max_batch))
+    uncounted = dict.fromkeys((*ran.prompt.uncounted, *(ran.step.uncounted if ran.step else ())))
+    return Answer(
+        name=named.name,
+        architecture=built.name,
+        traced=True,
+        parameters=built.parameters,
+        active=None,
+        step=step,
+        headline=headline,
+        decode=decode,
+        prefill=step if trace is ran.prompt else estimate(ran.prompt, chip, fm),
+        fit=fit,
+        formats=fm,
+        batch=batch,
+        context=context,
+        crossover=crossover,
+        fused=_saved(plain, step),
+        missing=missing,
+        uncounted=tuple(uncounted),
+        not_modelled=_left_out(named, built, ran),
+        assumed=built.assumed,
+    )
+
+
+def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:
+    said = [_APART]
+    every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
+    if any(one.routing is not None for one in every):
+        said.append(_EVEN)
+    config = named.config or {}
+    if "quantization_config" in config:
+        said.append(_QUANTIZED)
+    if "auto_map" in config:
+        said.append("the code that auto_map names: transformers' own architecture is counted")
+    if not any(one.kind == "attention" for one in every) and any(
+        one.name in ("_softmax", "_safe_softmax") for one in every
+    ):
+        said.append(
+            "attention as one kernel: this architecture writes its scores out, masked ones too"
+        )
+    if any(isinstance(config.get(name), dict) for name in ("vision_config", "audio_config")):
+        said.append("pictures and sound: the pass is over text")
+    if any("kv_lora_rank" in str(key) for key in config):
+        said.append(
+            "absorbed latent attention: keys and values are expanded from the cache, as its code "
+            "does"
+        )
+    if built.kind == "module":
+        said.append("a cache: the module runs once over what it is given")
+    return (*said, *_NEVER)

@@ -1,0 +1,254 @@
+"""Modules without memory: from a config.json by the installed transformers, or from the reader's
+own function.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from course_lib.core.checks import CourseError, shown
+
+__all__ = ["REMEDY", "Built", "from_function", "from_transformers", "without_memory"]
+
+REMEDY = "install what builds it, pip install 'course-lib[models,torch]'"
+_LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
+"""What a configuration says of files, and of formats, which the step has of its own."""
+_SIZES = (
+    ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "d_embed"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
+    ("vocab_size",),
+)
+"""What a configuration must say itself, by any of these names: transformers would take the size of
+another model for it.
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module without memory, and how to run it.
+
+    Attributes
+    ----------
+    module, kind : the module; ``"decoder"``, ``"encoder"``, ``"encoder-decoder"`` or ``"module"``.
+    name : of its class.
+    dtype : of most of its parameters.
+    config : transformers' own, where it has one.
+    inputs : the reader's own example, where there is one.
+    assumed : sizes that the configuration leaves to transformers, with what it took.
+    mode : in which its tensors were made.
+    """
+
+    module: Any
+    kind: str
+    name: str
+    dtype: Any
+    mode: Any
+    config: Any = None
+    inputs: Any = None
+    assumed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters, a tied one once."""
+        return sum(one.numel() for one in self.module.parameters())
+
+
+def without_memory() -> Any:
+    """The mode in which torch makes tensors without memory; raise where torch is missing."""
+    try:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+    except ImportError:
+        raise CourseError(f"tracing a model needs torch: {REMEDY}") from None
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _transformers() -> Any:
+    # Before its first import: nothing is ever asked of a hub.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        import transformers
+    except ImportError:
+        raise CourseError(
+            f"a configuration that no Transformer describes needs transformers: {REMEDY}"
+        ) from None
+    transformers.utils.logging.set_verbosity_error()
+    return transformers
+
+
+@contextmanager
+def said(what: str) -> Iterator[None]:
+    """Errors of other people's code, as one line that says where."""
+    try:
+        yield
+    except CourseError:
+        raise
+    except Exception as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise CourseError(f"{what}: {type(error).__name__}: {first.strip()}") from error
+
+
+def from_transformers(config: Mapping[str, Any]) -> Built:
+    """The architecture that a configuration names, as the installed transformers builds it.
+
+    Code that the configuration names is never run, and no hub is asked.
+
+    Raises
+    ------
+    CourseError
+        If transformers is not installed, does not know the architecture, or a size is missing.
+    """
+    mode, transformers = without_memory(), _transformers()
+    import torch
+
+    kind = config.get("model_type")
+    if kind not in transformers.CONFIG_MAPPING:
+        named = "its own code (auto_map) is not run" if "auto_map" in config else "a newer one may"
+        raise CourseError(
+            f"model_type {shown(kind)} is not an architecture of transformers "
+            f"{transformers.__version__}: {named}; pass module:function that builds it"
+        )
+    of = transformers.CONFIG_MAPPING[kind]
+    given = {key: value for key, value in config.items() if key not in _LEFT_OUT}
+    with said(f"config of {kind!r}"):
+        read = of.from_dict(given)
+    assumed = _assumed(of, given)
+    architecture = _class(transformers, read, config)
+    _register(transformers)
+    unset = importlib.import_module("transformers.initialization").no_init_weights
+    with mode, unset():
+        module = _instance(architecture, read, torch.bfloat16)
+    with mode:
+        module.tie_weights()  # building without weights leaves it out
+    module.eval()
+    family = "encoder"
+    if getattr(read, "is_encoder_decoder", False):
+        family = "encoder-decoder"
+    elif "CausalLM" in architecture.__name__ or module.can_generate():
+        family = "decoder"
+    return Built(
+        module, family, architecture.__name__, torch.bfloat16, mode, config=read, assumed=assumed
+    )
+
+
+def _assumed(of: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes that transformers took because the configuration is silent; raise for one without
+    which it is another model.
+    """
+    usual = of().to_dict()
+    aliases = {name: key for key, name in of.attribute_map.items()}
+    aliases |= dict(of.attribute_map)
+    found = {
+        key: value
+        for key, value in usual.items()
+        if isinstance(value, int)
+        and not isinstance(value, bool)
+        and key not in given
+        and aliases.get(key) not in given
+        and not key.endswith("_id")
+    }
+    nested = any(isinstance(value, dict) for value in given.values())
+    for names in () if nested else _SIZES:
+        if not any(name in given or aliases.get(name) in given for name in names):
+            missing = [name for name in names if name in usual]
+            if missing:
+                raise CourseError(
+                    f"config lacks {missing[0]!r}: add it, as the model's config.json on the hub "
+                    f"has it"
+                )
+    return found
+
+
+def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
+    """The class that the configuration names where transformers has it, else the one with a head
+    for text, else the bare model.
+    """
+    for name in config.get("architectures") or ():
+        found = getattr(transformers, str(name), None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    for auto in _autos(transformers, read):
+        if type(read) in auto._model_mapping:
+            found = auto._model_mapping[type(read)]
+            return found[0] if isinstance(found, tuple) else found
+    raise CourseError(
+        f"transformers has no model for the configuration of {read.model_type!r}: pass "
+        f"module:function that builds it"
+    )
+
+
+def _autos(transformers: Any, read: Any) -> Iterator[Any]:
+    if getattr(read, "is_encoder_decoder", False):
+        yield transformers.AutoModelForSeq2SeqLM
+        yield transformers.AutoModelForSpeechSeq2Seq
+    elif type(read) not in transformers.AutoModelForMaskedLM._model_mapping:
+        yield transformers.AutoModelForCausalLM
+        yield transformers.AutoModelForImageTextToText
+    yield transformers.AutoModel
+
+
+def _register(transformers: Any) -> None:
+    from course_lib.counting import passes
+
+    passes.register(transformers)
+
+
+def _instance(architecture: Any, read: Any, dtype: Any) -> Any:
+    """The module, with attention as one kernel where its code lets others provide it."""
+    more = {}
+    if architecture._can_set_experts_implementation():
+        more["experts_implementation"] = "grouped_mm"
+    error: Exception | None = None
+    for attention in ("counted", "sdpa", "eager"):
+        if attention == "counted" and not architecture._supports_attention_backend:
+            continue
+        try:
+            return architecture._from_config(
+                read, attn_implementation=attention, dtype=dtype, **more
+            )
+        except Exception as failed:  # noqa: BLE001 - the next way of attention, or said below
+            error = failed
+    with said(f"{architecture.__name__} cannot be built from this config"):
+        assert error is not None
+        raise error
+    return None
+
+
+def from_function(named: str) -> Built:
+    """What the reader's own function returns: a module, or a module and an example of its inputs.
+
+    Parameters
+    ----------
+    named : ``package.module:function``, looked for in the working folder too.
+    """
+    mode = without_memory()
+    import torch
+
+    file, _, name = named.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    with said(f"{file!r} cannot be imported"):
+        module = importlib.import_module(file)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise CourseError(f"{file} has no function {name!r}: name one that returns a module")
+    with said(f"{named} failed"), mode:
+        made = function()
+    built, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(built, torch.nn.Module):
+        raise CourseError(
+            f"{named} must return a torch.nn.Module, or one and its inputs (got {shown(made)})"
+        )
+    built.eval()
+    counts: dict[Any, int] = {}
+    for one in built.parameters():
+        counts[one.dtype] = counts.get(one.dtype, 0) + one.numel()
+    floats = {dtype: count for dtype, count in counts.items() if dtype.is_floating_point}
+    dtype = max(floats, key=lambda one: floats[one], default=torch.float32)
+    return Built(built, "module", type(built).__name__, dtype, mode, inputs=inputs)

@@ -1,0 +1,255 @@
+"""Runs a module without memory: over a prompt, and for one more token."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from course_lib.core.checks import CourseError
+from course_lib.counting.building import Built, said
+from course_lib.counting.layers import shared
+from course_lib.counting.records import Trace
+from course_lib.counting.tracing import Recorder
+
+__all__ = ["Passes", "register", "run"]
+
+_CURRENT: list[Recorder] = []
+"""The recorder that attention reports to: transformers calls it by its name only."""
+NAME = "counted"
+
+
+class Passes:
+    """The traces of a model at one batch and context.
+
+    Attributes
+    ----------
+    prompt, step : over all tokens at once, and of one token with the others in a cache; `None`
+        where the module has no such step, and `why` says so.
+    cache : what the cache holds then: elements by format, as `Access` has them.
+    """
+
+    def __init__(self, prompt: Trace) -> None:
+        self.prompt = prompt
+        self.step: Trace | None = None
+        self.why = ""
+        self.cache: dict[str, float] = {}
+
+
+def register(transformers: Any) -> None:
+    """Give transformers an attention that is noted as one kernel and needs no mask."""
+    transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
+
+
+def _attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **how: Any
+) -> tuple[Any, None]:
+    recorder = _CURRENT[-1]
+    causal = how.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    window = how.get("sliding_window")
+    if isinstance(window, tuple):  # to the left and to the right
+        window = window[0] + window[1] if not causal else window[0] + 1
+    out = recorder.attention(
+        query,
+        key,
+        value,
+        causal=bool(causal) and query.shape[2] > 1,
+        window=window if isinstance(window, int) and window > 0 else None,
+        besides=(how.get("position_bias"), how.get("s_aux")),
+    )
+    return out.transpose(1, 2), None
+
+
+def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
+    """Trace a model over `context` tokens of `batch` sequences, and for the last of them alone.
+
+    Parameters
+    ----------
+    share : run layers of one kind once, and note it for all.
+    step : whether to trace the last token alone too.
+    """
+    with built.mode, said(f"{built.name} cannot be traced"):
+        prompt = _Pass(built, batch, context, share)
+        found = Passes(prompt.record())
+        if built.kind in ("module", "encoder"):
+            found.why = (
+                "its only pass is a prefill"
+                if built.kind == "encoder"
+                else "a module of the reader's own has one pass"
+            )
+            return found
+        if not step:
+            return found
+        try:
+            with said("its step of one token cannot be traced"):
+                before = _Pass(built, batch, max(context - 1, 1), share)
+                out = before.run()
+                cache = _cache_of(out)
+                if cache is None:
+                    raise CourseError("it returns no cache")
+                found.step, found.cache = before.further(out, cache)
+        except CourseError as error:
+            found.why = str(error)
+        return found
+
+
+class _Pass:
+    def __init__(self, built: Built, batch: int, tokens: int, share: bool) -> None:
+        self.built, self.batch, self.tokens, self.share = built, batch, tokens, share
+        self.recorder = Recorder(built.module, built.dtype, causal=built.kind == "decoder")
+        self.takes = inspect.signature(built.module.forward).parameters
+
+    def record(self) -> Trace:
+        with self.recorder.recording(), self._around():
+            out = self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
+        self.recorder.keep(*_arrays(_cache_of(out)))
+        return self.recorder.trace(_results(out), self.tokens)
+
+    def run(self) -> Any:
+        with self.recorder.recording(), self._around(), self.recorder.silence():
+            return self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
+
+    def further(self, out: Any, cache: Any) -> tuple[Trace, dict[str, float]]:
+        """One more token, with what a pass left."""
+        import torch
+
+        recorder = Recorder(self.built.module, self.built.dtype, causal=True)
+        recorder.keep(*_arrays(cache))
+        self.recorder = recorder
+        one = torch.zeros(self.batch, 1, dtype=torch.long)
+        given = {"use_cache": True}
+        for name in ("past_key_values", "cache_params", "state"):
+            if name in self.takes:
+                given[name] = cache
+        if self.built.kind == "encoder-decoder":
+            encoded = getattr(out, "encoder_last_hidden_state", None)
+            given |= {"encoder_outputs": (encoded,), "decoder_input_ids": one}
+        else:
+            given["input_ids"] = one
+        with recorder.recording(), self._around():
+            after = self._forward(**given)
+        arrays = _arrays(_cache_of(after))
+        recorder.keep(*arrays)
+        held: dict[str, float] = {}
+        unique = {recorder.storage(array): array for array in arrays}
+        for array in unique.values():
+            found = recorder.access(array)
+            held[found.format] = held.get(found.format, 0.0) + found.elements
+        return recorder.trace(_results(after), 1), held
+
+    def _forward(self, **given: Any) -> Any:
+        if "args" in given and self.built.kind == "module":
+            return self.built.module(*given["args"], **given["kwargs"])
+        return self.built.module(**given)
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        _CURRENT.append(self.recorder)
+        try:
+            with _caching(self.recorder), shared(self.recorder) if self.share else nullcontext():
+                yield
+        finally:
+            _CURRENT.pop()
+
+
+@contextmanager
+def _caching(recorder: Recorder) -> Iterator[None]:
+    """What goes through a cache of keys and values is noted with attention, not by itself."""
+    try:
+        from transformers.cache_utils import Cache
+    except ImportError:  # a module of the reader's own
+        yield
+        return
+    original = Cache.update
+
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with recorder.silence():
+            found = original(self, *args, **kwargs)
+        recorder.keep(*found)
+        return found
+
+    Cache.update = update
+    try:
+        yield
+    finally:
+        Cache.update = original
+
+
+def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]:
+    """What a module is given for so many tokens, or for so many pictures or recordings."""
+    import torch
+
+    if built.kind == "module":
+        if built.inputs is None:
+            return {"args": (torch.zeros(batch, tokens, dtype=torch.long),), "kwargs": {}}
+        if isinstance(built.inputs, dict):
+            return {"args": (), "kwargs": built.inputs}
+        args = built.inputs if isinstance(built.inputs, tuple | list) else (built.inputs,)
+        return {"args": tuple(args), "kwargs": {}}
+    ids = torch.zeros(batch, tokens, dtype=torch.long)
+    main = getattr(built.module, "main_input_name", "input_ids")
+    given: dict[str, Any] = {}
+    config = built.config
+    if main == "pixel_values" and "input_ids" not in takes:
+        side = _side(config)
+        channels = getattr(config, "num_channels", 3)
+        given["pixel_values"] = torch.empty(batch, channels, *side, dtype=built.dtype)
+    elif main == "input_features":
+        given["input_features"] = torch.empty(
+            batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=built.dtype
+        )
+    elif main == "input_values":
+        given["input_values"] = torch.empty(batch, tokens, dtype=built.dtype)
+    else:
+        given["input_ids"] = ids
+        if "pixel_values" in takes and built.kind == "encoder":
+            given["pixel_values"] = torch.empty(batch, 3, *_side(config), dtype=built.dtype)
+    if built.kind == "encoder-decoder":
+        given["decoder_input_ids"] = ids
+    if built.kind != "encoder":
+        given["use_cache"] = True
+        if "logits_to_keep" in takes:
+            given["logits_to_keep"] = 1
+    return given
+
+
+def _side(config: Any) -> tuple[int, int]:
+    """Height and width of a picture."""
+    for one in (config, getattr(config, "vision_config", None)):
+        size = getattr(one, "image_size", None)
+        if isinstance(size, int):
+            return size, size
+        if isinstance(size, list | tuple):
+            return int(size[0]), int(size[1])
+    return 224, 224
+
+
+def _cache_of(out: Any) -> Any:
+    for name in ("past_key_values", "cache_params", "state"):
+        if (found := getattr(out, name, None)) is not None:
+            return found
+    return None
+
+
+def _arrays(cache: Any, depth: int = 0) -> list[Any]:
+    """Every tensor that a cache holds, however it keeps them."""
+    import torch
+
+    if isinstance(cache, torch.Tensor):
+        return [cache]
+    if cache is None or depth > 6 or isinstance(cache, str | int | float | type):
+        return []
+    inside: Any = ()
+    if isinstance(cache, dict):
+        inside = cache.values()
+    elif isinstance(cache, list | tuple):
+        inside = cache
+    elif hasattr(cache, "__dict__"):
+        inside = vars(cache).values()
+    return [one for thing in inside for one in _arrays(thing, depth + 1)]
+
+
+def _results(out: Any) -> Any:
+    if isinstance(out, dict):
+        return [value for key, value in out.items() if key != "past_key_values"]
+    return out

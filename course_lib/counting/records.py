@@ -1,0 +1,83 @@
+"""What is noted of each operator that a model runs: its arithmetic, and what it reads and writes."""
+
+from dataclasses import dataclass
+
+from course_lib.core import Kind, Unit
+
+__all__ = ["Access", "Operation", "Routing", "Trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An array that an operator reads or writes.
+
+    Attributes
+    ----------
+    storage : a number that arrays share which are views of the same memory.
+    elements : how many of its elements pass.
+    format : ``"w"``, ``"x"`` or ``"kv"`` where it is in the format that a step has for weights,
+        activations and cache; a format of `course_lib.core.dtypes` where the model's code says so
+        whatever the step's formats are; or bits, ``"64"`` say, of what is no such number.
+    """
+
+    storage: int
+    elements: float
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How many experts there are, how many a token visits, and how many tokens choose."""
+
+    experts: int
+    active: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator as it ran.
+
+    Attributes
+    ----------
+    name, where : what torch calls it, and the module that ran it.
+    kind, unit : as of `course_lib.core.Work`.
+    flops : FLOP, of a multiply-accumulate two.
+    arithmetic : ``"matmul"`` or ``"attention"``, in the format that a step has for it, or a format.
+    reads, writes : arrays.
+    shape : the sizes of a product or of attention, as of `course_lib.core.Work`.
+    routing : of a product with experts, which come first in `reads`.
+    alone : whether it is a kernel of its own, which takes in no neighbour.
+    """
+
+    name: str
+    where: str
+    kind: Kind
+    unit: Unit
+    flops: float
+    arithmetic: str
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    shape: tuple[float, ...] | None = None
+    routing: Routing | None = None
+    alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A pass through a model.
+
+    Attributes
+    ----------
+    operations : in the order in which they ran.
+    own : storages of parameters.
+    kept : storages that outlive the pass: these, caches, results.
+    uncounted : operators of which only the bytes are counted, and in which module.
+    tokens : new tokens of each sequence.
+    """
+
+    operations: tuple[Operation, ...]
+    own: frozenset[int]
+    kept: frozenset[int]
+    uncounted: tuple[str, ...]
+    tokens: int

@@ -1,0 +1,1 @@
+"""Reads a trace in bounded memory, and what its names say."""
