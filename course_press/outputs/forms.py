@@ -15,6 +15,7 @@ from course_lib.book.moving import Moving
 from course_lib.book.plot import Diagram, Plot
 from course_lib.book.tables import ChipTables, Downloads
 from course_lib.book.text import Shown, Table
+from course_lib.book.walk import Walk
 from course_press.outputs import exercise, explorer, figure, moving, prediction, tables
 
 FORMS = "application/vnd.course.forms+json"
@@ -43,6 +44,8 @@ def site(shown: Shown) -> dict[str, Any]:
             return html_block(prediction.parity_html(shown))
         case Plot() | Diagram():
             return html_block(figure.html(shown))
+        case Walk():
+            return html_block(shown.html())
         case Table() | ChipTables() | Downloads():
             return {"text/markdown": tables.markdown(shown)}
     return notebook(shown)
