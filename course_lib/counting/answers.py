@@ -18,13 +18,18 @@ from course_lib.workloads.precision import Formats, formats
 
 __all__ = ["Answer", "Fused", "ask"]
 
-_NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
+_NEVER = (
+    "sampling, tokenizing, and the host's own time",
+    "memory that a runtime keeps for itself",
+)
 _DESCRIBED = (
     "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
     "their neighbors",
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
-_APART = "fusion into products: what passes between a product and its neighbors goes through memory"
+_APART = (
+    "fusion into products: what passes between a product and its neighbors goes through memory"
+)
 _QUANTIZED = "formats of the config's quantization_config: those of the options count"
 
 
@@ -141,11 +146,7 @@ def ask(
             f"{length}): to ask what more would cost, raise that number in its config"
         )
     one = named.model
-    if (
-        isinstance(one, Transformer)
-        and not trace
-        and (named.config is None or length <= one.context)
-    ):
+    if isinstance(one, Transformer) and not trace and (named.config is None or length <= one.context):
         return _described(named, one, on, many, length, fm, tp, link, prefill)
     if named.config is None and not named.function:
         llm.decode(named.name, on, many, length)  # says what is wrong with it
@@ -190,9 +191,7 @@ def _described(
     if one.experts or one.latent or one.qk_norm or tp > 1 or fm.w != fm.x:
         missing["fused"] = "known of one chip's dense blocks in one format only"
     else:
-        fused = _fused_blocks(
-            one, chip, batch, context if headline == "prefill" else 1, context, fm
-        )
+        fused = _fused_blocks(one, chip, batch, context if headline == "prefill" else 1, context, fm)
     return Answer(
         name=named.name,
         architecture=f"{one.kind} of {one.layers} layers",
@@ -218,7 +217,9 @@ def _fused_blocks(
     one: Transformer, chip: Accelerator, batch: int, new: int, context: int, fm: Formats
 ) -> Fused:
     plain, joined = (
-        block.estimate(block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip)
+        block.estimate(
+            block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip
+        )
         for fused in (False, True)
     )
     return _saved(plain, joined, one.layers)

@@ -62,12 +62,15 @@ def _bounded(work: Work, chip: Accelerator) -> Estimate:
 
 
 def footprint(
-    built: Built, trace: Trace, cache: dict[str, float], chip: Accelerator, fm: Formats, batch: int
+    built: Built,
+    trace: Trace,
+    cache: dict[str, float],
+    chip: Accelerator,
+    fm: Formats,
+    batch: int,
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
-    multiplied = {
-        each.storage for one in trace.operations for each in one.reads if each.format == "w"
-    }
+    multiplied = {each.storage for one in trace.operations for each in one.reads if each.format == "w"}
     weights = 0.0
     seen = set()
     for one in built.module.parameters():
@@ -85,7 +88,9 @@ def footprint(
     left = chip.memory - weights - flying
     most = float(int(left // (kept / batch))) if kept else float("inf")
     needed = Memory(weights, kept, flying)
-    return MemoryFit(needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed)
+    return MemoryFit(
+        needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed
+    )
 
 
 def _elements(count: float, kind: str) -> Any:

@@ -103,9 +103,7 @@ def config_of(content: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise CourseError(f"{where}: nested too deeply for a configuration") from None
     if not isinstance(found, dict):
-        raise CourseError(
-            f"{where} must hold an object, as a config.json does (got {shown(found)})"
-        )
+        raise CourseError(f"{where} must hold an object, as a config.json does (got {shown(found)})")
     return found
 
 

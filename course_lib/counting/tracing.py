@@ -8,7 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.counting.records import Access, Operation, Routing, Trace
-from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
+from course_lib.counting.rules import (
+    FREE,
+    GATHERED,
+    PRODUCTS,
+    SCATTERED,
+    flops_of,
+    pairs,
+    product,
+)
 
 __all__ = ["Recorder"]
 
@@ -72,7 +80,9 @@ class Recorder:
         memory = self.storage(tensor)
         if elements is None:
             held = tensor.untyped_storage().nbytes() / tensor.element_size()
-            shown = [size for size, step in zip(tensor.shape, tensor.stride(), strict=True) if step]
+            shown = [
+                size for size, step in zip(tensor.shape, tensor.stride(), strict=True) if step
+            ]
             elements = min(math.prod(shown), held) if tensor.numel() else 0
         kind = self.formats.get(tensor.dtype) or str(8 * tensor.element_size())
         if kind == "x" and memory in self.own and weight:
