@@ -110,8 +110,7 @@ def held(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
         found = _plain(model, model.heads // tp, kv_share(model, tp))
     else:
         found = _latent(model, model.latent, model.heads // tp, absorbed)
-    for one in _mlp_or_experts(model, tp):
-        found.append(one)  # noqa: PERF402 - JavaScript adds no lists
+    found.extend(_mlp_or_experts(model, tp))
     if model.head != "none":
         found.append(Matrix("head", "head", model.width, -(-model.vocab // tp), 1))
     return found
