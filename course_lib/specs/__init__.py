@@ -11,6 +11,7 @@ from course_lib.specs.configurations import (
     Transformer,
     cited_by,
 )
+from course_lib.specs.foreign import from_config
 from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import (
     DATA,
@@ -59,6 +60,7 @@ __all__ = [
     "cited",
     "cited_by",
     "figure_rows",
+    "from_config",
     "load_toml",
     "model",
     "model_rows",

@@ -41,7 +41,8 @@ class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     Attributes
     ----------
-    q_rank, kv_rank : of the latent vectors of queries, and of keys and values together.
+    q_rank, kv_rank : of the latent vectors of queries, and of keys and values together; a `q_rank`
+        of 0 where queries are projected at once.
     nope, rope : parts of a head's query and key without and with rotary position; `rope` is shared
         by all heads of a key.
     value : of a head's value.
@@ -70,6 +71,8 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     norm : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias); two in each block.
     final_norm, embedding_norm : whether one follows the last block, or the embedding.
     biases : which of ``"qkv"``, ``"out"`` and ``"mlp"`` have one.
+    qk_norm : whether queries and keys have a norm of their own, a scale each: ``"head"`` one that
+        all heads share, ``"all"`` one over all heads together, ``""`` none.
     context : tokens it was released for.
     other : parameters beside these, by what they are.
     experts, latent : a mixture of experts, latent attention.
@@ -98,6 +101,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     final_norm: bool = True
     embedding_norm: bool = False
     biases: tuple[Literal["qkv", "out", "mlp"], ...] = ()
+    qk_norm: Literal["", "head", "all"] = ""
     other: dict[str, int] = {}
     experts: Experts | None = None
     latent: Latent | None = None
@@ -112,7 +116,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "embedding": (self.vocab + self.positions) * self.width,
             "attention": self.layers * self.attention_parameters,
             "mlp": self._mlp_layers,
-            "norms": norms * scale,
+            "norms": norms * scale + self.layers * self.qk_norm_parameters,
             "head": self.vocab * self.width if self.head == "own" else 0,
             **self.other,
         }
@@ -145,10 +149,17 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.parameters - idle * self._mlp(self.ffn)
 
     @property
+    def qk_norm_parameters(self) -> int:
+        """Parameters of the norms of one block's queries and keys."""
+        heads = {"": 0, "head": 2, "all": self.heads + self.kv_heads}[self.qk_norm]
+        return heads * self.head_dim
+
+    @property
     def attention_parameters(self) -> int:
         """Parameters of one block's attention."""
         if at := self.latent:
-            query = at.q_rank * (self.width + 1 + self.heads * (at.nope + at.rope))
+            of_queries = self.heads * (at.nope + at.rope)
+            query = at.q_rank * (self.width + 1 + of_queries) or self.width * of_queries
             latent = self.width * (at.kv_rank + at.rope) + at.kv_rank
             keys_values = at.kv_rank * self.heads * (at.nope + at.value)
             return query + latent + keys_values + self.heads * at.value * self.width
@@ -201,7 +212,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for name, parameters in self.other.items():
             count(f"other.{name}", parameters, 0)
         if self.latent:
-            _sizes("latent.", self.latent, ("q_rank", "kv_rank", "nope", "rope", "value"))
+            _sizes("latent.", self.latent, ("kv_rank", "nope", "rope", "value"), ("q_rank",))
         if e := self.experts:
             _sizes("experts.", e, ("count", "active"), ("shared", "dense_layers"))
             if e.active > e.count:

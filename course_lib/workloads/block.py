@@ -85,8 +85,8 @@ def operators(
     Raises
     ------
     CourseError
-        If the model has experts or latent attention, whose blocks have other operators, or a size
-        is not valid.
+        If the model has experts, latent attention or norms of queries and keys, whose blocks have
+        other operators, or a size is not valid.
 
     References
     ----------
@@ -102,9 +102,10 @@ def operators(
     True
     """
     one = transformer(model)
-    if one.experts or one.latent:
+    if one.experts or one.latent or one.qk_norm:
         raise CourseError(
-            f"model must be a transformer without experts and latent attention (got "
+            f"model must be a transformer without experts, latent attention and norms of its "
+            f"queries and keys (got "
             f"{one.key!r}): try 'llama-3-8b'"
         )
     fused, dropout = flag("fused", fused), flag("dropout", dropout)

@@ -157,13 +157,15 @@ def _plain(model: Any, heads: int, shared: int) -> list[Matrix]:
 
 
 def _latent(model: Any, at: Any, heads: int, absorbed: bool) -> list[Matrix]:
-    d, n = model.width, model.layers
-    found = [
-        Matrix("projections", "q_down", d, at.q_rank, n),
-        Matrix("projections", "q_up", at.q_rank, heads * (at.nope + at.rope), n),
-        Matrix("projections", "kv_down", d, at.kv_rank + at.rope, n),
-        Matrix("projections", "out", heads * at.value, d, n),
-    ]
+    d, n, q = model.width, model.layers, heads * (at.nope + at.rope)
+    found = []
+    if at.q_rank > 0:
+        found.append(Matrix("projections", "q_down", d, at.q_rank, n))
+        found.append(Matrix("projections", "q_up", at.q_rank, q, n))
+    else:
+        found.append(Matrix("projections", "q", d, q, n))
+    found.append(Matrix("projections", "kv_down", d, at.kv_rank + at.rope, n))
+    found.append(Matrix("projections", "out", heads * at.value, d, n))
     if absorbed:
         found.append(
             Matrix("projections", "absorb_k", at.nope, at.kv_rank, n, copies=heads, visits=heads)
@@ -228,6 +230,8 @@ def norms_of(model: Any) -> int:
     """`norm_parameters`, unchecked."""
     arrays = 2 if model.norm == "layer" else 1
     found = (2 * model.layers + model.final_norm + model.embedding_norm) * model.width * arrays
+    normed = {"": 0, "head": 2, "all": model.heads + model.kv_heads}[model.qk_norm]
+    found = found + model.layers * normed * model.head_dim
     if model.latent is not None:
         found = found + model.layers * (model.latent.q_rank + model.latent.kv_rank)
     return found

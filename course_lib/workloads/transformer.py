@@ -94,7 +94,7 @@ def works_of(
     tied = fm.w if model.head == "tied" else fm.x
     found = {
         "embedding": {"gather": _gathered(model, tokens, itemsize(tied), itemsize(fm.x))},
-        "norms": _norms(model, tokens, itemsize(fm.x)),
+        "norms": _norms(model, tokens, itemsize(fm.x), tp),
         "projections": {},
         "attention": _attention(model, batch, new, seen, fm, tp, decoding, causal),
     }
@@ -117,12 +117,18 @@ def _gathered(model: Any, tokens: Any, w: float, x: float) -> Work:
     )
 
 
-def _norms(model: Any, tokens: Any, x: float) -> dict[str, Work]:
-    count = 2 * model.layers + model.final_norm + model.embedding_norm
+def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
+    count, n = 2 * model.layers + model.final_norm + model.embedding_norm, model.layers
     found = {"blocks": _norm(count, tokens, model.width, model.norm, x)}
+    for name, heads in {"q": model.heads // tp, "k": kv_share(model, tp)}.items():
+        if model.qk_norm == "head":
+            found[name] = _norm(n, heads * tokens, model.head_dim, "rms", x)
+        if model.qk_norm == "all":
+            found[name] = _norm(n, tokens, heads * model.head_dim, "rms", x)
     if model.latent is not None:
-        found["q"] = _norm(model.layers, tokens, model.latent.q_rank, "rms", x)
-        found["kv"] = _norm(model.layers, tokens, model.latent.kv_rank, "rms", x)
+        if model.latent.q_rank > 0:
+            found["q"] = _norm(n, tokens, model.latent.q_rank, "rms", x)
+        found["kv"] = _norm(n, tokens, model.latent.kv_rank, "rms", x)
     return found
 
 

@@ -99,6 +99,20 @@ def ways(tp: int) -> dict[str, Any]:
 
 CALLS = [
     Call(roofline, {"work": MATMUL, "chip": H100, "comms": 1e-6}),
+    Call(
+        specs.from_config,
+        {
+            "config": {
+                "model_type": "gpt2",
+                "n_layer": 2,
+                "n_embd": 64,
+                "n_head": 4,
+                "vocab_size": 128,
+                "n_positions": 96,
+            },
+            "name": "mine",
+        },
+    ),
     Call(total, {"up": ESTIMATE, "down": ESTIMATE}),
     Call(sensitivity, {"estimate": ESTIMATE}),
     Call(ridge, {"peak": 989.4e12, "bandwidth": 3.35e12}),
@@ -568,6 +582,7 @@ ROOMS = {
     "measured.operators": "takes rows of results.csv",
     "measured.trace": "reads records of one program",
     "specs.provenance": "reads the library's own files",
+    "specs.huggingface": "answers in words a page can translate; from_config checks",
     "bench.collectives": "starts processes",
     "bench.profiling": "measures",
     "bench.pages": "takes nothing",

@@ -1,0 +1,215 @@
+"""A config.json read as a `Transformer`: its parameters are those of transformers' own class, and
+what it cannot describe is refused by name.
+"""
+
+import json
+
+import pytest
+
+from course_lib import CourseError, model
+from course_lib.specs import from_config
+from course_lib.specs.huggingface import sizes
+
+S = {
+    "num_hidden_layers": 3,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 96,
+}
+GPT = {"n_layer": 3, "n_embd": 64, "n_head": 4, "vocab_size": 128, "n_positions": 96}
+ROUTED = {**S, "moe_intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 2}
+DEEP = {
+    **{name: size for name, size in S.items() if name != "num_key_value_heads"},
+    "moe_intermediate_size": 48,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 32,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "num_key_value_heads": 4,
+    "n_group": 1,
+    "topk_group": 1,
+}
+OPT = {**S, "ffn_dim": 128, "word_embed_proj_dim": 64}
+BIASED = {"attention_bias": True, "mlp_bias": True}
+TINY = [
+    ("llama", {**S}),
+    ("llama", {**S, **BIASED, "tie_word_embeddings": True, "head_dim": 32}),
+    ("mistral", {**S, "head_dim": 8, "sliding_window": None}),
+    ("qwen2", {**S, "tie_word_embeddings": True}),
+    ("qwen3", {**S, "head_dim": 32}),
+    ("qwen3", {**S, "head_dim": 32, "attention_bias": True}),
+    ("gemma", {**S, "head_dim": 32}),
+    ("phi3", {**S, "pad_token_id": 0}),
+    ("granite", {**S, **BIASED}),
+    ("smollm3", {**S, "pad_token_id": 0}),
+    ("arcee", {**S, **BIASED, "head_dim": 16}),
+    ("seed_oss", {**S, "head_dim": 16}),
+    ("seed_oss", {**S, **BIASED, "head_dim": 16, "attention_out_bias": True}),
+    ("olmo2", {**S, "attention_bias": True}),
+    ("mixtral", {**S, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("qwen3_moe", {**ROUTED, "head_dim": 32}),
+    ("olmoe", ROUTED),
+    ("glm4_moe", {**DEEP, "head_dim": 32, "num_key_value_heads": 2, "use_qk_norm": True}),
+    ("glm4_moe", {**DEEP, "head_dim": 32, "attention_bias": True, "first_k_dense_replace": 0}),
+    ("deepseek_v2", {**DEEP, "q_lora_rank": None}),
+    ("deepseek_v3", DEEP),
+    ("gpt2", {**GPT, "n_inner": 100, "tie_word_embeddings": False}),
+    ("gpt_bigcode", GPT),
+    ("gpt_bigcode", {**GPT, "multi_query": False}),
+    ("gpt_neox", S),
+    ("gpt_neox", {**S, "attention_bias": False}),
+    ("opt", OPT),
+    ("opt", {**OPT, "do_layer_norm_before": False}),
+    ("opt", {**OPT, "_remove_final_layer_norm": True}),
+    ("bloom", {"n_layer": 3, "n_embed": 64, "num_attention_heads": 4, "vocab_size": 128}),
+    ("falcon", {**S, "num_kv_heads": 2, "new_decoder_architecture": True}),
+    ("falcon", {**S, "parallel_attn": False, "bias": True}),
+    ("falcon", {**S, "parallel_attn": False, "multi_query": False}),
+    ("starcoder2", S),
+    ("starcoder2", {**S, "use_bias": False, "tie_word_embeddings": False}),
+    ("stablelm", {**S, "use_qkv_bias": True}),
+    ("nemotron", {**S, **BIASED, "head_dim": 16}),
+]
+"""Every architecture that is read, with every switch that adds parameters."""
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(("kind", "config"), TINY, ids=[kind for kind, _ in TINY])
+def test_parameters_are_those_of_transformers_own_class(kind, config):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    with torch.device("meta"):
+        built = transformers.AutoModelForCausalLM.from_config(
+            transformers.CONFIG_MAPPING[kind](**config)
+        )
+    count = sum(one.numel() for one in built.parameters())  # a tied matrix once
+    assert from_config({"model_type": kind, **config}).parameters == count
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [
+        ("llama-3-8b", LLAMA),
+        (
+            "gpt2-xl",
+            {
+                "model_type": "gpt2",
+                "n_layer": 48,
+                "n_embd": 1600,
+                "n_head": 25,
+                "vocab_size": 50257,
+                "n_positions": 1024,
+            },
+        ),
+        (
+            "mixtral-8x7b",
+            {
+                **LLAMA,
+                "model_type": "mixtral",
+                "vocab_size": 32000,
+                "num_local_experts": 8,
+                "num_experts_per_tok": 2,
+                "sliding_window": None,
+                "max_position_embeddings": 32768,
+            },
+        ),
+    ],
+)
+def test_a_model_of_the_table_comes_out_the_same(key, config):
+    known, read = model(key), from_config(json.loads(json.dumps(config)))
+    for name in ("parts", "layers", "width", "kv_heads", "head", "norm", "biases", "experts"):
+        assert getattr(read, name) == getattr(known, name), name
+    assert read.active_parameters == known.active_parameters
+
+
+def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
+    config = {
+        "model_type": "deepseek_v3",
+        "num_hidden_layers": 61,
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_attention_heads": 128,
+        "num_key_value_heads": 128,
+        "n_shared_experts": 1,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "vocab_size": 129280,
+        "max_position_embeddings": 163840,
+    }
+    assert model("deepseek-v3").parameters - from_config(config).parameters == 58 * 256
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": None}, "config lacks 'num_hidden_layers'"),
+        ({"model_type": None}, "config lacks 'model_type'"),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not one"),
+        ({"model_type": ["llama"]}, "'model_type' must be text"),
+        ({"hidden_size": "4096"}, "config's 'hidden_size' is '4096'"),
+        ({"hidden_size": -1}, "config's 'hidden_size' is -1"),
+        ({"hidden_size": 4097}, "config's 'num_attention_heads' is 32"),
+        ({"num_key_value_heads": 7}, "kv_heads 7 does not divide heads 32"),
+        ({"head_dim": 1.5}, "config's 'head_dim' is 1.5"),
+        ({"tie_word_embeddings": "no"}, "config's 'tie_word_embeddings' is 'no'"),
+        ({"layer_types": ["mamba"]}, "config's 'layer_types'"),
+        ({"layer_types": "full"}, "'layer_types' must be a list"),
+        ({"model_type": "stablelm", "use_parallel_residual": True}, "'use_parallel_residual'"),
+        ({"model_type": "falcon"}, "'parallel_attn'"),
+        ({"model_type": "mixtral", "num_local_experts": 8}, "lacks 'num_experts_per_tok'"),
+        (
+            {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3},
+            "experts.active must lie between 1 and 2",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(change, said):
+    with pytest.raises(CourseError) as refused:
+        from_config({**LLAMA, **change})
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [None, [], "llama", {1: 2}])
+def test_what_is_no_config_is_refused(given):
+    with pytest.raises(CourseError, match="config must be"):
+        from_config(given)
+
+
+def test_a_sliding_window_ends_the_context_that_is_described():
+    assert from_config({**LLAMA, "model_type": "mistral"}).context == 4096
+    assert from_config({**LLAMA, "model_type": "mistral", "sliding_window": None}).context == 8192
+    asked = {**LLAMA, "model_type": "qwen2", "sliding_window": 512}
+    assert from_config(asked).context == 8192
+    assert from_config({**asked, "use_sliding_window": True}).context == 512
+
+
+def test_sizes_say_what_stands_in_the_way_without_raising():
+    assert sizes({}) == {"refused": "key", "name": "model_type", "value": None}
+    assert sizes({**LLAMA, "vocab_size": 0})["name"] == "vocab_size"
+    assert sizes(LLAMA)["refused"] == ""
