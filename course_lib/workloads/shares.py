@@ -61,10 +61,7 @@ class Matrix:
 
     def read(self, tokens: ArrayLike, fm: Formats) -> Numbers:
         """Bytes of weights that a step of so many tokens reads, biases included."""
-        touched = touched_of(self, whole("tokens", tokens))
-        return self.layers * touched * self.inputs * self.outputs * itemsize(
-            fm.w
-        ) + self.biases * itemsize(fm.x)
+        return read_of(self, whole("tokens", tokens), fm)
 
     def work(self, tokens: ArrayLike, fm: Formats) -> Work:
         """The product of all layers for so many tokens."""
@@ -83,6 +80,12 @@ def touched_of(one: Any, tokens: Any) -> Any:
     if one.routed:
         return formulas.distinct_of(tokens, one.copies, one.visits)
     return one.copies
+
+
+def read_of(one: Any, tokens: Any, fm: Any) -> Any:
+    """Bytes of a matrix's weights that a step reads, unchecked."""
+    weights = one.layers * touched_of(one, tokens) * one.inputs * one.outputs
+    return weights * itemsize(fm.w) + biases_of(one) * itemsize(fm.x)
 
 
 def product_of(one: Any, tokens: Any, fm: Any) -> Work:
@@ -237,13 +240,23 @@ def norms_of(model: Any) -> int:
     return found
 
 
+def streamed(model: Any, tokens: Any, fm: Any, tp: int) -> Any:
+    """`streamed_bytes`, unchecked."""
+    found = norms_of(model) * itemsize(fm.x)
+    for one in held(model, tp, True):
+        found = found + read_of(one, tokens, fm)
+    return found
+
+
 def weights_of(model: Any, fm: Any, tp: int) -> float:
     """`weight_bytes`, unchecked."""
     products = 0
     others = (
         model.positions + (0 if model.head == "tied" else -(-model.vocab // tp))
     ) * model.width
-    others = others + norms_of(model) + sum(model.other.values())
+    others = others + norms_of(model)
+    for parameters in model.other.values():
+        others = others + parameters
     for one in held(model, tp, True):
         products = products + one.layers * one.copies * one.inputs * one.outputs
         others = others + biases_of(one)

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from course_lib.core import formulas
 from course_lib.core.checks import CourseError, Numbers, count, flag, plain, shown, whole, wholes
-from course_lib.core.dtypes import itemsize
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.shares import (
@@ -18,6 +17,7 @@ from course_lib.workloads.shares import (
     kept_bytes,
     kv_share,
     norms_of,
+    streamed,
     token_bytes,
     undivided,
     weights_of,
@@ -167,8 +167,7 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     15009849344.0
     """
     require(model, fm)
-    rows, norms = whole("tokens", tokens), norms_of(model) * itemsize(fm.x)
-    return norms + sum(one.read(rows, fm) for one in matrices(model, tp=tp))
+    return streamed(model, whole("tokens", tokens), fm, split(model, tp))
 
 
 def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
