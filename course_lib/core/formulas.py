@@ -18,7 +18,6 @@ __all__ = [
     "arithmetic",
     "attention_bytes",
     "attention_flops",
-    "distinct_of",
     "dollars",
     "gathered_bytes",
     "idle",
@@ -265,17 +264,6 @@ def product_bytes(
     47.0
     """
     return rows * inputs * x + groups * inputs * outputs * w + rows * outputs * out
-
-
-def distinct_of(tokens: Any, experts: Any, active: Any) -> Any:
-    """Experts that so many tokens are expected to meet, if each visits `active` of them evenly.
-
-    Examples
-    --------
-    >>> distinct_of(1, 8, 2), distinct_of(4, 8, 2)
-    (2.0, 5.46875)
-    """
-    return experts * (1 - (1 - active / experts) ** tokens)
 
 
 def pairs(new: Any, seen: Any, causal: Any) -> Any:

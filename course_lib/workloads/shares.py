@@ -78,7 +78,7 @@ def touched_of(one: Any, tokens: Any) -> Any:
     routed.
     """
     if one.routed:
-        return formulas.distinct_of(tokens, one.copies, one.visits)
+        return distinct_of(tokens, one.copies, one.visits)
     return one.copies
 
 
@@ -86,6 +86,17 @@ def read_of(one: Any, tokens: Any, fm: Any) -> Any:
     """Bytes of a matrix's weights that a step reads, unchecked."""
     weights = one.layers * touched_of(one, tokens) * one.inputs * one.outputs
     return weights * itemsize(fm.w) + biases_of(one) * itemsize(fm.x)
+
+
+def distinct_of(tokens: Any, experts: Any, active: Any) -> Any:
+    """Experts that so many tokens are expected to meet, if each visits `active` of them evenly.
+
+    Examples
+    --------
+    >>> distinct_of(1, 8, 2), distinct_of(4, 8, 2)
+    (2.0, 5.46875)
+    """
+    return experts * (1 - (1 - active / experts) ** tokens)
 
 
 def product_of(one: Any, tokens: Any, fm: Any) -> Work:
@@ -141,6 +152,18 @@ def undivided(model: Any, tp: int) -> list[Any]:
     if one is not None and model.ffn % tp > 0:
         return ["the hidden size", model.ffn]
     return []
+
+
+def crooked(model: Any) -> str:
+    """The first size of a model that contradicts another; nothing where all agree."""
+    one = model.experts
+    if model.heads % model.kv_heads > 0:
+        return "kv_heads"
+    if one is not None and one.active > one.count:
+        return "experts.active"
+    if one is not None and one.dense_layers >= model.layers:
+        return "experts.dense_layers"
+    return ""
 
 
 def kv_share(model: Any, tp: int) -> int:

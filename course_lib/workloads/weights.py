@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import formulas
 from course_lib.core.checks import CourseError, Numbers, count, flag, plain, shown, whole, wholes
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.shares import (
     Matrix,
+    distinct_of,
     held,
     kept_bytes,
     kv_share,
@@ -61,7 +61,7 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
             f"active must be at most experts {shown(experts)} (got {shown(active)}): a "
             f"token visits each once"
         )
-    return plain(formulas.distinct_of(np.asarray(rows), every, visited))
+    return plain(distinct_of(np.asarray(rows), every, visited))
 
 
 def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple[Matrix, ...]:

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
+from course_lib.book.explore import serving
 from course_lib.calibrate import kernels, timing
 from course_lib.core import dtypes, formulas
 from course_lib.ops import Convention
 from course_lib.specs import catalog, huggingface
-from course_lib.workloads import crossover, precision, shares, transformer
+from course_lib.workloads import crossover, llm, precision, shares, transformer
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -35,6 +36,7 @@ ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
         huggingface.sizes,
         precision.chosen,
         shares.undivided,
+        shares.crooked,
         shares.weights_of,
         shares.kept_bytes,
         shares.token_bytes,
@@ -45,6 +47,9 @@ ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
         crossover.first_batch,
         kernels.kernels_of,
         timing.likely,
+        llm.shared_sums,
+        serving.limits,
+        serving.advice,
     ),
 }
 """What pages call, by the name of what has it there."""
@@ -158,7 +163,9 @@ class _Translated:
         """What the functions need beside each other."""
         if self.numpy:
             yield "var np = {"
-            yield ",\n".join(f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy))
+            yield ",\n".join(
+                f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy)
+            )
             yield "};"
         if self.math:
             yield "var math = Math;"
@@ -220,9 +227,11 @@ class _Plain(ast.NodeTransformer):
         if called is bool:
             return self.visit(node.args[0])
         if inspect.isclass(called) and _fields(called):
-            kept = [name for name in _fields(called)]
+            kept = list(_fields(called))
             arguments = _in_order(node, kept)
-            return ast.Call(ast.Name(self.into.record(called), ast.Load()), self._all(arguments), [])
+            return ast.Call(
+                ast.Name(self.into.record(called), ast.Load()), self._all(arguments), []
+            )
         if isinstance(called, FunctionType):
             arguments = _in_order(node, list(inspect.signature(called).parameters))
             return ast.Call(self.visit(node.func), self._all(arguments), [])
@@ -259,12 +268,14 @@ def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
 
 
 def _fields(kind: type) -> dict[str, Any]:
-    """A record's fields with what they are where nothing is given; `...` where something must be."""
+    """A record's fields and what they are if not given; `...` where something must be."""
     if dataclasses.is_dataclass(kind):
         return {
             one.name: {}
             if one.default_factory is dict
-            else ... if one.default is dataclasses.MISSING else one.default
+            else ...
+            if one.default is dataclasses.MISSING
+            else one.default
             for one in dataclasses.fields(kind)
         }
     defaults = getattr(kind, "_field_defaults", {})
