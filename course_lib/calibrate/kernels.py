@@ -131,7 +131,8 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
     marked: dict[str, list[Estimate]] = {}
     alone: list[Estimate] = []
     found: list[Kernel] = []
-    for part in estimate.parts.values():
+    parts_of = list(estimate.parts.values())
+    for part in parts_of:
         mark = part.work.fuses_with if part.work is not None else ""
         if mark != "":
             marked.setdefault(mark, []).append(part)
@@ -145,7 +146,7 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
             alone.extend(parts)
     for part in alone:
         found.extend(kernels_of(part))
-    if len(estimate.parts) == 0:
+    if len(parts_of) == 0:
         found.append(Kernel(estimate, estimate.work))
     return found
 

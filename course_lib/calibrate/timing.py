@@ -212,11 +212,12 @@ def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
     Examples
     --------
     >>> from course_lib.calibrate import calibration
-    >>> unfamiliar([], calibration("a100-sxm-80", "bf16"), step=True)
-    Doubts(by=0.0, outside=[], unlike=[])
+    >>> float(unfamiliar([], calibration("a100-sxm-80", "bf16"), step=True).by)
+    0.0
     """
     decades: dict[str, Any] = {}
-    experts, shared_cache = False, False
+    experts: Any = 0.0
+    shared_cache: Any = 0.0
     for kernel in every:
         work = kernel.work
         if work is None or work.shape is None:
@@ -225,13 +226,13 @@ def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
         if sizes is not None:
             if not step:
                 decades["product"] = _out(2 * sizes.B * sizes.D * sizes.F, "product", found)
-            experts = experts or np.any(sizes.groups > 1)
+            experts = np.where(sizes.groups > 1, 1.0, experts)
         elif _attends(work):
             batch, tokens = np.asarray(work.shape[0]), np.asarray(work.shape[2])
             heads, shared = np.asarray(work.shape[3]), np.asarray(work.shape[4])
             for name, value in {"batch": batch, "context": tokens}.items():
                 decades[name] = np.maximum(decades.get(name, 0.0), _out(value, name, found))
-            shared_cache = shared_cache or np.any((shared == 1) & (heads > 1))
+            shared_cache = np.where((shared == 1) & (heads > 1), 1.0, shared_cache)
     total: Any = 0.0
     outside: list[str] = []
     for name, by in decades.items():
@@ -239,12 +240,12 @@ def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
         if np.any(by > 0):
             outside.append(name)
     unlike: list[str] = []
-    if experts:
+    if np.any(experts > 0):
         unlike.append("experts")
-    if shared_cache:
+    if np.any(shared_cache > 0):
         unlike.append("one cache for all heads")
-    doubt = found.chips * total
-    return Doubts(np.hypot(doubt, found.chips) if len(unlike) > 0 else doubt, outside, unlike)
+    doubt = np.hypot(found.chips * total, found.chips * np.maximum(experts, shared_cache))
+    return Doubts(doubt, outside, unlike)
 
 
 def _out(value: Any, name: str, found: Any) -> Any:

@@ -193,17 +193,17 @@ def _max_context(model: Transformer, chip: Accelerator, fm: Formats, tp: int) ->
     return _first(lambda context: not comes(context)) - 1.0
 
 
-def _first(true: Callable[[float], bool]) -> float:
+def _first(holds: Callable[[float], bool]) -> float:
     """The smallest whole number for which a condition holds that, once it holds, goes
     on to hold.
     """
     high = 1.0
-    while not true(high):
+    while not holds(high):
         high = high * 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        if true(middle):
+        if holds(middle):
             high = middle
         else:
             low = middle

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ WORDS = (
     *("config-architecture", "config-key", "config-value", "config-json", "config-paste"),
     *("config-read", "tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
-    *("again", "at-least", "at-most", "card", "automatic", "copies", "title", "not-likely"),
+    *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
 )
 """What the page says, beside the names of quantities."""
 
@@ -83,21 +83,24 @@ def payload(one: serving.Calculator) -> dict[str, Any]:
     >>> payload(serving.calculator())["chips"]["l4"]["short"]
     'L4'
     """
-    constants: dict[str, int] = {}
+    held = _Held({}, {})
     words = {name: t(f"calc-{name}") for name in WORDS} | tool_words()
     words |= {name: t(name) for name in ("batch", "context", "never", "decode", "prefill")}
+    sizes = {"heads": "heads", "kv_heads": "kv", "the hidden size": "hidden"}
+    words |= {name: t(f"calc-size-{word}") for name, word in sizes.items()}
     return {
         "models": {key: _sizes(model(key)) for key in one.models},
         "optional": _optional(),
-        "chips": {key: _chip(key, constants) for key in one.chips},
-        "calibrations": [json.loads(text) for text in constants],
+        "chips": {key: _chip(key, held) for key in one.chips},
+        "calibrations": list(map(json.loads, held.calibrations)),
+        "laws": list(map(json.loads, held.laws)),
         "start": one.start,
         "most": serving.MOST,
         "own": serving.OWN,
         "rows": serving.ROWS,
         "tiles": TILES,
         "parts": PARTS,
-        "words": words | {"no-format": t("live-no-format"), "memory": t("memory")},
+        "words": words | {"no-format": t("live-no-format")},
         "x": {"label": "I (FLOP/B)", "unit": "FLOP/B"},
         "y": {"label": "P (FLOP/s)", "unit": "FLOP/s"},
         **number_marks(),
@@ -119,7 +122,19 @@ def _optional() -> dict[str, Any]:
     }
 
 
-def _chip(key: str, constants: dict[str, int]) -> dict[str, Any]:
+class _Held(NamedTuple):
+    """What several chips share, each once."""
+
+    calibrations: dict[str, int]
+    laws: dict[str, int]
+
+
+def _once(held: dict[str, int], one: Mapping[str, Any]) -> int:
+    """Its place among what is held."""
+    return held.setdefault(json.dumps(one), len(held))
+
+
+def _chip(key: str, held: _Held) -> dict[str, Any]:
     on = chip(key)
     return {
         "short": on.short,
@@ -137,8 +152,7 @@ def _chip(key: str, constants: dict[str, int]) -> dict[str, Any]:
             for tp in serving.COUNTS
         },
         "calibrations": {
-            dtype: constants.setdefault(json.dumps(_constants(on, dtype)), len(constants))
-            for dtype in DTYPES
+            dtype: _once(held.calibrations, _constants(on, dtype, held)) for dtype in DTYPES
         },
         "offers": [
             {
@@ -152,12 +166,11 @@ def _chip(key: str, constants: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _constants(on: Accelerator, dtype: str) -> dict[str, Any]:
+def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
     """What is expected of a chip in a format, and whose constants these are."""
     found = calibration(on, dtype)
     whose = "lent" if found.lender != on.key else "part" if found.widen else "own"
-    return {
-        "constants": msgspec.to_builtins(found.constants),
+    law = {
         "ranges": {name: _range(one) for name, one in found.ranges.items()},
         "links": {
             name: {
@@ -170,6 +183,10 @@ def _constants(on: Accelerator, dtype: str) -> dict[str, Any]:
         },
         "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack")},
         "region": found.region,
+    }
+    return {
+        "law": _once(held.laws, law),
+        "constants": msgspec.to_builtins(found.constants),
         "widen": found.widen,
         "chips": found.chips,
         "whose": whose,

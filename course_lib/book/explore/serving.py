@@ -68,7 +68,9 @@ ROWS = {
     "prefill": "s",
     "prefill_likely": "s",
     "user": "",
+    "user_likely": "",
     "all": "",
+    "all_likely": "",
     "usd_least": "",
     "usd": "",
     "usd_prompt": "",
@@ -96,7 +98,7 @@ class Answer(NamedTuple):
     decode_low, decode_likely, decode_high, prefill_low, prefill_likely, prefill_high : the expected
         time and its range.
     user, all : tokens a second of one sequence and of all, at most.
-    user_low, user_likely, user_high, all_likely : as expected.
+    user_low, user_likely, user_high, all_low, all_likely, all_high : as expected.
     usd, usd_least : for a million tokens that are written, as expected and at least.
     usd_prompt : for a million tokens that are read, as expected.
     first : the first compute-bound batch; `None` where no batch is.
@@ -127,7 +129,9 @@ class Answer(NamedTuple):
     user_low: float | None = None
     user_likely: float | None = None
     user_high: float | None = None
+    all_low: float | None = None
     all_likely: float | None = None
+    all_high: float | None = None
     usd: float | None = None
     usd_least: float | None = None
     usd_prompt: float | None = None
@@ -149,8 +153,8 @@ def limits(step: Any) -> dict[str, float]:
     """
     found = {"compute": 0.0, "weights": 0.0, "cache": 0.0, "network": 0.0}
     for name, part in step.parts.items():
-        every = [part] if len(part.parts) == 0 else part.parts.values()
-        for one in every:
+        every = list(part.parts.values())
+        for one in every if len(every) > 0 else [part]:
             longest = formulas.slowest(one.t_math, one.t_memory, one.t_network)
             kind = "cache" if name == "attention" else "weights"
             if one.t_math >= longest:
@@ -221,7 +225,7 @@ class Calculator(Shown):
             return Answer("tp", str(bad[0]))
         if tp > 1 and not link:
             return Answer("link", on.short)
-        return _answer(at, one.extended(at["context"]), on, link)
+        return _answer(at, one, on, link)
 
     def table(self) -> Table:
         """What it says of its first state."""
@@ -311,6 +315,7 @@ def offers(key: str) -> tuple[Price, ...]:
 
 def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Answer:
     tp, batch, context = at["tp"], at["batch"], at["context"]
+    parameters, one = one.parameters, one.extended(context)
     how = {
         "w": at["weights"],
         "x": at["activations"] or None,
@@ -340,7 +345,7 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     most = formulas.throughput(batch * copies, step.lower)
     found = Answer(
         "",
-        parameters=one.parameters,
+        parameters=parameters,
         weights=room.memory.weights,
         cache=room.memory.kv,
         activations=room.memory.activations,
@@ -361,7 +366,9 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         user_likely=formulas.throughput(1, likely.expected),
         user_low=formulas.throughput(1, likely.high),
         user_high=formulas.throughput(1, likely.low),
+        all_low=formulas.throughput(batch * copies, likely.high),
         all_likely=speed,
+        all_high=formulas.throughput(batch * copies, likely.low),
         usd=rent and formulas.dollars(rent, speed),
         usd_least=rent and formulas.dollars(rent, most),
         usd_prompt=rent
