@@ -127,7 +127,7 @@ def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> 
     return _seconds(kernel, chip, found, unpack) + apart * count_of(kernel) * launched
 
 
-def _attends(work: Any) -> bool:
+def _attends(work: Any) -> Any:
     """Whether it is attention on the matrix unit: what reads the cache."""
     return work.kind == "attention" and work.unit == "matrix"
 

@@ -121,9 +121,8 @@ def first_compute_bound_batch(
         most = int(float(room_for.max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
     intensity = float(limit.flops / limit.bytes)
-    found = None if batch is None else int(batch)
-    reason, rule = _reason(found, intensity, ridge, most), _weights_only(one, on, fm, chips)
-    return Crossover(found, reason, intensity, ridge, rule, _max_context(one, on, fm, chips), most)
+    why, rule = reason(batch, intensity, ridge, most), _weights_only(one, on, fm, chips)
+    return Crossover(batch, why, intensity, ridge, rule, _max_context(one, on, fm, chips), most)
 
 
 class Sums(NamedTuple):
@@ -135,23 +134,26 @@ class Sums(NamedTuple):
     bytes: float
 
 
-def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> float | None:
+def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
     """The first compute-bound batch, unchecked; `None` where no batch is enough."""
     limit = _further(model, chip, fm, context, tp)
     if limit.t_math <= limit.t_memory:
         return None
-    return _first(lambda batch: _compute_bound(model, chip, fm, batch, context, tp))
+    return first(lambda batch: _compute_bound(model, chip, fm, batch, context, tp))
 
 
 def _compute_bound(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> bool:
-    step = _step(model, chip, fm, batch, context, tp)
+    step = _step(model, chip, fm, 1.0 * batch, context, tp)
     return bool(step.t_math - step.t_memory >= 0)
 
 
 def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
     """The matrix unit's operators of one step, as one sum."""
     works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
-    t_math, t_memory, flops, moved = 0.0, 0.0, 0.0, 0.0
+    t_math: Any = 0.0
+    t_memory: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
     for part in MATRIX_PARTS:
         if part in works and (context > 0 or part != "attention"):
             for work in works[part].values():
@@ -176,28 +178,28 @@ def _further(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
 
 
 def _weights_only(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> int:
-    def enough(batch: float) -> bool:
-        step = _step(model, chip, fm, batch, 0, tp)
-        return bool(step.t_math >= streamed(model, batch, fm, tp) / chip.bandwidth)
+    def enough(batch: int) -> bool:
+        step = _step(model, chip, fm, 1.0 * batch, 0, tp)
+        return bool(step.t_math >= streamed(model, 1.0 * batch, fm, tp) / chip.bandwidth)
 
-    return int(_first(enough))
+    return first(enough)
 
 
 def _max_context(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> float:
-    def comes(context: float) -> bool:
-        further = _further(model, chip, fm, context, tp)
+    def comes(context: int) -> bool:
+        further = _further(model, chip, fm, 1.0 * context, tp)
         return bool(further.t_math > further.t_memory)
 
     if comes(_FAR):
         return math.inf
-    return _first(lambda context: not comes(context)) - 1.0
+    return first(lambda context: not comes(context)) - 1.0
 
 
-def _first(holds: Callable[[float], bool]) -> float:
+def first(holds: Callable[[int], bool]) -> int:
     """The smallest whole number for which a condition holds that, once it holds, goes
     on to hold.
     """
-    high = 1.0
+    high = 1
     while not holds(high):
         high = high * 2
     low = high // 2
@@ -210,7 +212,8 @@ def _first(holds: Callable[[float], bool]) -> float:
     return high
 
 
-def _reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+def reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+    """Why there is such a batch, or none, in a sentence."""
     if batch is None:
         return (
             f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "

@@ -46,7 +46,7 @@ class Matrix:
     @property
     def biases(self) -> int:
         """Parameters of the biases."""
-        return biases_of(self)
+        return int(biases_of(self))
 
     @property
     def parameters(self) -> int:
@@ -61,7 +61,8 @@ class Matrix:
 
     def read(self, tokens: ArrayLike, fm: Formats) -> Numbers:
         """Bytes of weights that a step of so many tokens reads, biases included."""
-        return read_of(self, whole("tokens", tokens), fm)
+        found: Numbers = read_of(self, whole("tokens", tokens), fm)
+        return found
 
     def work(self, tokens: ArrayLike, fm: Formats) -> Work:
         """The product of all layers for so many tokens."""
@@ -184,7 +185,7 @@ def _plain(model: Any, heads: int, shared: int) -> list[Matrix]:
 
 def _latent(model: Any, at: Any, heads: int, absorbed: bool) -> list[Matrix]:
     d, n, q = model.width, model.layers, heads * (at.nope + at.rope)
-    found = []
+    found: list[Matrix] = []
     if at.q_rank > 0:
         found.append(Matrix("projections", "q_down", d, at.q_rank, n))
         found.append(Matrix("projections", "q_up", at.q_rank, q, n))
@@ -205,7 +206,8 @@ def _latent(model: Any, at: Any, heads: int, absorbed: bool) -> list[Matrix]:
 
 
 def _mlp_or_experts(model: Any, tp: int) -> list[Matrix]:
-    e, found = model.experts, []
+    e = model.experts
+    found: list[Matrix] = []
     if e is None:
         _block(found, model, model.ffn // tp, "mlp", "", model.layers, 1, False)
         return found
@@ -252,7 +254,7 @@ def _block(
         )
 
 
-def norms_of(model: Any) -> int:
+def norms_of(model: Any) -> Any:
     """`norm_parameters`, unchecked."""
     arrays = 2 if model.norm == "layer" else 1
     found = (2 * model.layers + model.final_norm + model.embedding_norm) * model.width * arrays
@@ -271,7 +273,7 @@ def streamed(model: Any, tokens: Any, fm: Any, tp: int) -> Any:
     return found
 
 
-def weights_of(model: Any, fm: Any, tp: int) -> float:
+def weights_of(model: Any, fm: Any, tp: int) -> Any:
     """`weight_bytes`, unchecked."""
     products = 0
     others = (
@@ -286,14 +288,14 @@ def weights_of(model: Any, fm: Any, tp: int) -> float:
     return products * itemsize(fm.w) + others * itemsize(fm.x)
 
 
-def kept_bytes(model: Any, fm: Any, tp: int) -> float:
+def kept_bytes(model: Any, fm: Any, tp: int) -> Any:
     """`cache_bytes`, unchecked."""
     if model.latent is not None:
         return model.layers * (model.latent.kv_rank + model.latent.rope) * itemsize(fm.kv)
     return model.layers * 2 * kv_share(model, tp) * model.head_dim * itemsize(fm.kv)
 
 
-def token_bytes(model: Any, fm: Any, tp: int) -> float:
+def token_bytes(model: Any, fm: Any, tp: int) -> Any:
     """`activation_bytes` of one token, unchecked."""
     results: dict[str, int] = {}
     widest = 0

@@ -20,6 +20,7 @@ from course_lib.workloads.weights import require, split
 
 __all__ = ["MATRIX_PARTS", "operators"]
 
+_NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
 """The parts of a step that run on the matrix unit."""
 
@@ -135,7 +136,7 @@ def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
 def _norm(times: Any, tokens: Any, width: Any, kind: str, x: float) -> Work:
     arrays = 2 if kind == "layer" else 1
     return Work(
-        flops=times * (tokens * width * CONVENTIONS[kind].flops),
+        flops=times * (tokens * width * _NORM_FLOPS[kind]),
         bytes=times * formulas.norm_bytes(tokens, width, arrays, x, x),
         dtype="fp32",
         unit="vector",

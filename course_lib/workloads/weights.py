@@ -150,7 +150,7 @@ def norm_parameters(model: Transformer) -> int:
     266240
     """
     require(model)
-    return norms_of(model)
+    return int(norms_of(model))
 
 
 def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
@@ -167,7 +167,8 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     15009849344.0
     """
     require(model, fm)
-    return streamed(model, whole("tokens", tokens), fm, split(model, tp))
+    found: Numbers = streamed(model, whole("tokens", tokens), fm, split(model, tp))
+    return found
 
 
 def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
@@ -181,7 +182,7 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     True
     """
     require(model, fm)
-    return weights_of(model, fm, split(model, tp))
+    return float(weights_of(model, fm, split(model, tp)))
 
 
 def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
@@ -199,7 +200,7 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     require(model, fm)
     if not model.latent:
         kv_heads(model, tp)
-    return kept_bytes(model, fm, count("tp", tp))
+    return float(kept_bytes(model, fm, count("tp", tp)))
 
 
 def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: int = 1) -> Numbers:
@@ -218,4 +219,5 @@ def activation_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: 
     True
     """
     require(model, fm)
-    return whole("tokens", tokens) * token_bytes(model, fm, split(model, tp))
+    found: Numbers = whole("tokens", tokens) * token_bytes(model, fm, split(model, tp))
+    return found

@@ -17,12 +17,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
-from course_lib.book.explore import serving
-from course_lib.calibrate import kernels, timing
+from course_lib.book.explore import page
 from course_lib.core import dtypes, formulas
-from course_lib.ops import Convention
-from course_lib.specs import catalog, huggingface
-from course_lib.workloads import crossover, llm, precision, shares, transformer
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -32,27 +28,10 @@ STEPS = ASSETS / "steps.html"
 """The file for pages that count whole steps."""
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": tuple(getattr(formulas, name) for name in formulas.__all__),
-    "courseSteps": (
-        huggingface.sizes,
-        precision.chosen,
-        shares.undivided,
-        shares.crooked,
-        shares.weights_of,
-        shares.kept_bytes,
-        shares.token_bytes,
-        transformer.works_of,
-        catalog.met,
-        catalog.peak_met,
-        catalog.suited_to,
-        crossover.first_batch,
-        kernels.kernels_of,
-        timing.likely,
-        llm.shared_sums,
-        serving.limits,
-        serving.advice,
-    ),
+    "courseSteps": page.EVALUATED,
 }
 """What pages call, by the name of what has it there."""
+_TOLD = {"coursePhysics": "course_lib.core.formulas", "courseSteps": "course_lib's steps"}
 SIZES = {name: dtypes.itemsize(name) for name in (*dtypes.BITS, "int4/32", "int4/128")}
 """Bytes of an element, of the formats that pages offer."""
 _FRAME = """<script>
@@ -98,8 +77,7 @@ def javascript(name: str = "coursePhysics") -> str:
     script: str = py2js(source, inline_stdlib=True)
     names = ", ".join(f"{found.names[one]}: {found.names[one]}" for one in ROOTS[name])
     return _FRAME.format(
-        comment="course_lib's functions, translated by course_press.outputs.translate: change "
-        "them there.",
+        comment=f"{_TOLD[name]}, translated by course_press.outputs.translate: change them there.",
         name=name,
         given="\n".join(found.given()),
         functions=script.strip().replace("flx_", ""),
@@ -288,8 +266,6 @@ def _json(value: Any) -> Any:
         return {name: _json(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_json(one) for one in value]
-    if isinstance(value, Convention):
-        return {"flops": value.flops}
     return value
 
 

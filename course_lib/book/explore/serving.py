@@ -30,7 +30,7 @@ from course_lib.specs import (
     quotes,
 )
 from course_lib.workloads import llm
-from course_lib.workloads.weights import undivided
+from course_lib.workloads.shares import undivided
 
 __all__ = ["Answer", "Calculator", "advice", "calculator", "limits"]
 
@@ -108,36 +108,36 @@ class Answer(NamedTuple):
 
     refused: str
     about: str = ""
-    parameters: float | None = None
-    weights: float | None = None
-    cache: float | None = None
-    activations: float | None = None
-    needed: float | None = None
-    available: float | None = None
-    fits: bool | None = None
-    most: float | None = None
-    decode: float | None = None
-    decode_low: float | None = None
-    decode_likely: float | None = None
-    decode_high: float | None = None
-    prefill: float | None = None
-    prefill_low: float | None = None
-    prefill_likely: float | None = None
-    prefill_high: float | None = None
-    user: float | None = None
-    all: float | None = None
-    user_low: float | None = None
-    user_likely: float | None = None
-    user_high: float | None = None
-    all_low: float | None = None
-    all_likely: float | None = None
-    all_high: float | None = None
-    usd: float | None = None
-    usd_least: float | None = None
-    usd_prompt: float | None = None
-    first: float | None = None
+    parameters: Any = None
+    weights: Any = None
+    cache: Any = None
+    activations: Any = None
+    needed: Any = None
+    available: Any = None
+    fits: Any = None
+    most: Any = None
+    decode: Any = None
+    decode_low: Any = None
+    decode_likely: Any = None
+    decode_high: Any = None
+    prefill: Any = None
+    prefill_low: Any = None
+    prefill_likely: Any = None
+    prefill_high: Any = None
+    user: Any = None
+    all: Any = None
+    user_low: Any = None
+    user_likely: Any = None
+    user_high: Any = None
+    all_low: Any = None
+    all_likely: Any = None
+    all_high: Any = None
+    usd: Any = None
+    usd_least: Any = None
+    usd_prompt: Any = None
+    first: Any = None
     binds: str = ""
-    share: float | None = None
+    share: Any = None
     advice: str = ""
 
 
