@@ -100,6 +100,8 @@ def test_all_that_is_live_on_our_pages_is_on_quartos(visit, built):
     for name in ("drag", "table"):
         page.locator(f"#fig-{name}").scroll_into_view_if_needed()
         page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=plot]", timeout=30_000)
+    page.locator(".calculator").scroll_into_view_if_needed()
+    page.wait_for_selector(".calculator.live")
     page.locator(".calc-figure").scroll_into_view_if_needed()
     page.wait_for_selector(".calculator[data-drawn=plot]")
     page.locator("#fig-ring").scroll_into_view_if_needed()
