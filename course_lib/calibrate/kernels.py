@@ -1,9 +1,10 @@
 """How long operators take with given constants: what `course_lib.calibrate` predicts and what its
 fit compares.
+
+The functions keep to what `course_press.outputs.translate` can say in JavaScript: pages expect a
+step's time by them.
 """
 
-import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -108,69 +109,106 @@ class Kernel:
     @property
     def count(self) -> Any:
         """How many of it there are."""
-        return np.maximum(np.asarray(self.bound.kernels, dtype=float), 1)
+        return count_of(self)
 
 
-class _Product(NamedTuple):
+def count_of(kernel: Any) -> Any:
+    """How many kernels of a kind there are."""
+    return np.maximum(np.asarray(kernel.bound.kernels, dtype=float), 1)
+
+
+class Product(NamedTuple):
     B: Any
     D: Any
     F: Any
     groups: Any
 
 
-def kernels_of(estimate: Estimate) -> Iterator[Kernel]:
+def kernels_of(estimate: Estimate) -> list[Kernel]:
     """The kernels of an estimate, however deep its parts; products that engines fuse
     come as one.
     """
     marked: dict[str, list[Estimate]] = {}
     alone: list[Estimate] = []
-    for part in estimate.parts.values():
+    found: list[Kernel] = []
+    parts_of = list(estimate.parts.values())
+    for part in parts_of:
         mark = part.work.fuses_with if part.work is not None else ""
-        (marked.setdefault(mark, []) if mark else alone).append(part)
-    for parts in marked.values():
-        if (together := _fused(parts)) is not None:
-            yield together
+        if mark != "":
+            marked.setdefault(mark, []).append(part)
         else:
-            alone += parts
+            alone.append(part)
+    for parts in marked.values():
+        together = _fused(parts)
+        if together is not None:
+            found.append(together)
+        else:
+            alone.extend(parts)
     for part in alone:
-        yield from kernels_of(part)
-    if not estimate.parts:
-        yield Kernel(estimate, estimate.work)
+        found.extend(kernels_of(part))
+    if len(parts_of) == 0:
+        found.append(Kernel(estimate, estimate.work))
+    return found
 
 
 def _fused(parts: list[Estimate]) -> Kernel | None:
     """One product of several that multiply the same rows, or `None` where they are not that."""
-    found = [one for part in parts if (one := product(part.work)) is not None]
-    work = parts[0].work
-    if work is None or len(found) < len(parts):
+    work, first = parts[0].work, product(parts[0].work)
+    t_math: Any = 0
+    t_memory: Any = 0
+    t_network: Any = 0
+    flops: Any = 0
+    moved: Any = 0
+    columns: Any = 0
+    for part in parts:
+        one = product(part.work)
+        if one is None or first is None or not _same_rows(one, first):
+            return None
+        t_math, t_memory = t_math + part.t_math, t_memory + part.t_memory
+        t_network = t_network + part.t_network
+        flops, moved, columns = flops + part.flops, moved + part.bytes, columns + one.F
+    if work is None or first is None:
         return None
-    if not all(_same_rows(one, found[0]) for one in found):
-        return None
-    fields = ("t_math", "t_memory", "t_network", "flops", "bytes")
-    sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in fields}
-    shape = (found[0].B, found[0].D, sum(one.F for one in found), found[0].groups)
-    whole = dataclasses.replace(work, flops=sums["flops"], bytes=sums["bytes"], shape=shape)
-    return Kernel(Estimate(**sums, kernels=work.kernels, work=whole, chip=parts[0].chip), whole)
+    whole = Work(
+        flops=flops,
+        bytes=moved,
+        dtype=work.dtype,
+        unit=work.unit,
+        kernels=work.kernels,
+        shape=(first.B, first.D, columns, first.groups),
+        kind=work.kind,
+        fuses_with=work.fuses_with,
+    )
+    bound = Estimate(
+        t_math, t_memory, t_network, flops, moved, work.kernels, work=whole, chip=parts[0].chip
+    )
+    return Kernel(bound, whole)
 
 
-def _same_rows(one: "_Product", other: "_Product") -> bool:
-    return all(
-        np.array_equal(mine, its)
-        for mine, its in ((one.B, other.B), (one.D, other.D), (one.groups, other.groups))
+def _same_rows(one: Any, other: Any) -> bool:
+    return (
+        np.array_equal(one.B, other.B)
+        and np.array_equal(one.D, other.D)
+        and np.array_equal(one.groups, other.groups)
     )
 
 
-def product(work: Work | None) -> _Product | None:
+def product(work: Work | None) -> Product | None:
     """The sizes of a product on the matrix unit, or `None`."""
     if work is None or work.kind != "matmul" or work.unit != "matrix" or work.shape is None:
         return None
-    b, d, f, *groups = (np.asarray(size, dtype=float) for size in work.shape)
-    return _Product(b, d, f, *(groups or [np.asarray(1.0)]))
+    sizes = work.shape
+    return Product(
+        np.asarray(sizes[0], dtype=float),
+        np.asarray(sizes[1], dtype=float),
+        np.asarray(sizes[2], dtype=float),
+        np.asarray(sizes[3] if len(sizes) > 3 else 1.0, dtype=float),
+    )
 
 
 def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: float = 0.0) -> Any:
     """Time of all the kernels of a kind, without what a network takes; `unpack` is an engine's."""
-    c, count, bound = constants, kernel.count, kernel.bound
+    c, count, bound = constants, count_of(kernel), kernel.bound
     t_math, t_memory = bound.t_math / count / c.compute, bound.t_memory / count / c.bandwidth
     sizes = product(kernel.work)
     if sizes is None or kernel.work is None:
@@ -180,18 +218,16 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
     best: Any = np.inf
     for tile in TILES:
         for split in SPLITS:
-            spilled = (
-                0 if split == 1 else 8 * split * sizes.B * sizes.F
-            )  # parts are kept in four bytes: written and read
+            # Parts are kept in four bytes: written and read.
+            spilled = 0 if split == 1 else 8 * split * sizes.B * sizes.F
             moved = t_memory * (1 + spilled / (bound.bytes / count))
             factor = tiled(sizes, tile, split, chip.multiprocessors, c.reload)
-            best = np.minimum(
-                best, _norm(_norm(t_math * factor, moved, c.overlap), unpacked, c.overlap)
-            )
+            time = _norm(_norm(t_math * factor, moved, c.overlap), unpacked, c.overlap)
+            best = np.minimum(best, time)
     return count * (c.overhead + best)
 
 
-def _norm(one: Any, other: Any, order: float) -> Any:
+def _norm(one: Any, other: Any, order: Any) -> Any:
     longer = np.maximum(one, other)
     return longer * (1 + (np.minimum(one, other) / longer) ** order) ** (1 / order)
 
@@ -205,29 +241,29 @@ def tiled(
     Examples
     --------
     >>> # the last tile has a wave of its own
-    >>> float(tiled((256, 4096, 128 * 109, 1), (256, 128), 1, 108, reload=0).round(2))
+    >>> sizes = Product(256, 4096, 128 * 109, 1)
+    >>> float(tiled(sizes, (256, 128), 1, 108, reload=0).round(2))
     1.98
     """
-    b, _, f, groups = sizes
     rows, columns = tile
     units = multiprocessors or 1
-    tiles = groups * np.ceil(b / groups / rows) * np.ceil(f / columns) * split
-    done = np.ceil(tiles / units) * units * rows * columns / split
-    largest, intensity = (_intensity(*one) for one in (TILES[0], tile))
-    return done / (b * f) * (1 + reload / intensity) / (1 + reload / largest)
+    tiles = sizes.groups * np.ceil(sizes.B / sizes.groups / rows) * np.ceil(sizes.F / columns)
+    done = np.ceil(tiles * split / units) * units * rows * columns / split
+    best, own = _intensity(TILES[0]), _intensity(tile)
+    return done / (sizes.B * sizes.F) * (1 + reload / own) / (1 + reload / best)
 
 
-def _intensity(rows: int, columns: int) -> float:
-    return rows * columns / (rows + columns)
+def _intensity(tile: tuple[int, int]) -> float:
+    return tile[0] * tile[1] / (tile[0] + tile[1])
 
 
-def _aligned(sizes: Any, work: Work, constants: Constants) -> Any:
+def _aligned(sizes: Any, work: Any, constants: Any) -> Any:
     step = ALIGNMENT / min(itemsize(work.dtype), ALIGNMENT)
     crooked = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
     return np.where(crooked, constants.misaligned, 1.0)
 
 
-def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, unpack: float) -> Any:
+def _unpacking(sizes: Any, kernel: Any, chip: Any, unpack: float) -> Any:
     """Weights narrower than the arithmetic are widened by integer instructions, each
     element once.
     """
@@ -236,6 +272,6 @@ def _unpacking(sizes: Any, kernel: Kernel, chip: Accelerator, unpack: float) -> 
         return 0.0
     wide = itemsize(kernel.work.dtype)
     elements = sizes.groups * sizes.D * sizes.F
-    weights = kernel.bound.bytes / kernel.count - wide * sizes.B * (sizes.D + sizes.F)
+    weights = kernel.bound.bytes / count_of(kernel) - wide * sizes.B * (sizes.D + sizes.F)
     narrow = weights < 0.99 * wide * elements
     return np.where(narrow, unpack * elements / (chip.multiprocessors * clock), 0.0)

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core.checks import nonnegative
-from course_lib.network.costs import cost
+from course_lib.network.costs import cost, reduces
 
 __all__ = ["LARGE_MESSAGE", "InSwitch", "LinkConstants", "Range"]
 
 LARGE_MESSAGE = 2**20
 """Bytes: what smaller messages take, published sweeps do not agree on."""
+SOME = 1e-9
+"""Less than any share of a message that a chip can have to pass on."""
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -34,8 +36,8 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
         >>> Range(1.0, 1.0).factors(math.log(1.25))
         (0.8, 1.25)
         """
-        low, high = (math.hypot(math.log(factor), widen) for factor in (self.low, self.high))
-        return math.exp(-low), math.exp(high)
+        low, high = factors_of(self, widen)
+        return low, high
 
 
 class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,17 +103,13 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         9e-06
         """
         takes, lasts = cost(kind, chips, algorithm), np.asarray(nonnegative("bound", bound))
-        ring = self._carried(lasts / self.bandwidth, takes.hops)
         way = self.in_switch
         if kind != "all-reduce" or way is None or in_switch is False:
-            return ring
+            return _pieces(self, lasts / self.bandwidth, takes.hops)
         adds = cost(kind, chips, "in-switch")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            less = np.where(np.asarray(takes.share) > 0, adds.share / np.asarray(takes.share), 1.0)
-        switched = self._carried(lasts * less / way.bandwidth, adds.hops)
         if in_switch:
-            return switched
-        return np.where(np.asarray(chips) >= way.chips, np.minimum(ring, switched), ring)
+            return _switched(self, lasts, takes, adds)
+        return _reduced(self, lasts, takes, adds, np.asarray(chips))
 
     def factors(self, bytes: ArrayLike, widen: float = 0.0) -> tuple[Any, Any]:
         """The range of messages of so many bytes, as factors on the expected time.
@@ -124,10 +122,43 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         >>> low.tolist(), high.tolist()
         ([0.5, 1.0], [4.0, 1.0])
         """
-        small, large = self.small.factors(widen), self.range.factors(widen)
-        is_large = np.asarray(nonnegative("bytes", bytes)) > LARGE_MESSAGE
-        low, high = (np.where(is_large, large[end], small[end]) for end in (0, 1))
+        low, high = message_factors(self, np.asarray(nonnegative("bytes", bytes)), widen)
         return low, high
 
-    def _carried(self, bytes_take: Any, hops: Any) -> Any:
-        return (np.sqrt(self.latency + self.hop * np.asarray(hops)) + np.sqrt(bytes_take)) ** 2
+
+def factors_of(one: Any, widen: Any) -> list[Any]:
+    """`Range.factors`, as pages evaluate it."""
+    low, high = math.hypot(math.log(one.low), widen), math.hypot(math.log(one.high), widen)
+    return [math.exp(-low), math.exp(high)]
+
+
+def message_factors(link: Any, size: Any, widen: Any) -> list[Any]:
+    """`LinkConstants.factors`, as pages evaluate it."""
+    small, large = factors_of(link.small, widen), factors_of(link.range, widen)
+    is_large = size > LARGE_MESSAGE
+    return [np.where(is_large, large[0], small[0]), np.where(is_large, large[1], small[1])]
+
+
+def reduce_seconds(link: Any, bound: Any, chips: Any) -> Any:
+    """`LinkConstants.seconds` of an all-reduce as the library chooses its way, as pages evaluate
+    it.
+    """
+    ring = reduces(chips, False)
+    if link.in_switch is None:
+        return _pieces(link, bound / link.bandwidth, ring.hops)
+    return _reduced(link, bound, ring, reduces(chips, True), chips)
+
+
+def _reduced(link: Any, lasts: Any, ring: Any, adds: Any, chips: Any) -> Any:
+    around = _pieces(link, lasts / link.bandwidth, ring.hops)
+    quicker = np.minimum(around, _switched(link, lasts, ring, adds))
+    return np.where(chips >= link.in_switch.chips, quicker, around)
+
+
+def _switched(link: Any, lasts: Any, ring: Any, adds: Any) -> Any:
+    less = np.where(ring.share > 0, adds.share / np.maximum(ring.share, SOME), 1.0)
+    return _pieces(link, lasts * less / link.in_switch.bandwidth, adds.hops)
+
+
+def _pieces(link: Any, bytes_take: Any, hops: Any) -> Any:
+    return (np.sqrt(link.latency + link.hop * hops) + np.sqrt(bytes_take)) ** 2

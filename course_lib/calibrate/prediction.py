@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from course_lib.calibrate.constants import TYPICAL, Calibration, calibration, from_file
 from course_lib.calibrate.kernels import Constants, Kernel, kernels_of
-from course_lib.calibrate.timing import apart, doubted, otherwise, sums, unfamiliar
+from course_lib.calibrate.timing import Likely, likely, sums
 from course_lib.core import Estimate
 from course_lib.core.checks import (
     MADE,
@@ -152,32 +152,42 @@ def predict(
             f"chip) or llm.decode(...)"
         )
     on = accelerator(chip)
-    every = list(kernels_of(estimate))
+    every = kernels_of(estimate)
     for kernel in every:
         _same(kernel.bound.chip, on)
     known_of = constants_of(on, _format(every, dtype), constants, engine)
     step = bool(estimate.parts)
     in_state = _state(state, step)
     found = _in(known_of, in_state)
-    between = apart(every, found.engine) if step else 0.0
-    expected, low, high = sums(every, on, found, between, step)
-    doubt, strange = unfamiliar(every, found, step)
-    if strange:
-        low, high = (doubted(expected, end, doubt) for end in (low, high))
-    low, high, said = otherwise(
-        every, on, found, between, (expected, low, high), seen=not known_of.widen
-    )
-    expected = np.maximum(expected, estimate.lower)
-    low, high = np.clip(low, estimate.lower, expected), np.maximum(high, expected)
+    one = likely(every, on, found, step, not known_of.widen, estimate.lower)
     return Prediction(
-        plain(expected),
-        plain(low),
-        plain(high),
-        found.source + strange + said,
+        plain(one.expected),
+        plain(one.low),
+        plain(one.high),
+        found.source + _told(one),
         state=in_state,
         engine=found.engine_name if step else "",
         lender=found.lender,
     )
+
+
+def _told(one: Likely) -> str:
+    """What a range allows for, in words."""
+    said = f"; {', '.join(one.outside)} outside what was fitted" if one.outside else ""
+    if one.unlike:
+        said += f"; no step with {' or '.join(sorted(one.unlike))} was measured"
+    if said:
+        said += ": wider range"
+    if one.narrow:
+        said += (
+            "; narrow weights as one engine's kernels widen them, and the range allows for "
+            "one that hides it"
+        )
+    if one.again:
+        said += (
+            "; the range allows for an engine that reads shared keys and values again for each head"
+        )
+    return said
 
 
 def _state(given: str | None, step: bool) -> str:
@@ -234,7 +244,7 @@ def breakdown(
     """
     whole = predict(estimate, chip, dtype=dtype, constants=constants, engine=engine)
     on = accelerator(chip)
-    every = list(kernels_of(estimate))
+    every = kernels_of(estimate)
     found = _in(constants_of(on, _format(every, dtype), constants, engine), whole.state)
     real = found.constants
     spent: dict[str, Any] = {"bound": estimate.lower}

@@ -3,7 +3,8 @@
 The functions of this library that check what they are given end in these; a page evaluates the
 same ones, translated to JavaScript by `course_press.outputs.translate`. So they keep to what that
 can translate: scalars, the operators, loops over lists, and `np.minimum`, `np.maximum`, `np.ceil`,
-`np.floor` and `np.log2`.
+`np.floor` and `np.log2`. What pages evaluate of larger things, a transformer's step say, stands
+where those are, in functions that keep to the same.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,18 @@ __all__ = [
     "alone",
     "amount",
     "arithmetic",
+    "attention_bytes",
+    "attention_flops",
+    "dollars",
+    "gathered_bytes",
     "idle",
     "intensity",
     "largest",
     "most",
+    "norm_bytes",
+    "pairs",
+    "product_bytes",
+    "product_flops",
     "reached",
     "seconds",
     "slope",
@@ -213,3 +222,112 @@ def throughput(batch: Any, whole: Any) -> Any:
     4.0
     """
     return batch / whole
+
+
+def dollars(rent: Any, tokens: Any) -> Any:
+    """USD for a million tokens, where all chips together cost `rent` USD an hour and give so many
+    `tokens` a second.
+
+    Examples
+    --------
+    >>> dollars(3.6, 1000.0)
+    1.0
+    """
+    return 1e6 / tokens * rent / 3600
+
+
+def product_flops(rows: Any, inputs: Any, outputs: Any) -> Any:
+    """FLOP of a matrix product: a product and a sum for each of its multiply-accumulates.
+
+    Examples
+    --------
+    >>> product_flops(2, 3, 5)
+    60
+    """
+    return 2 * rows * inputs * outputs
+
+
+def product_bytes(
+    rows: Any, inputs: Any, outputs: Any, groups: Any, x: Any, w: Any, out: Any
+) -> Any:
+    """Bytes of a product of rows with one of `groups` matrices each: operands read, result written
+    once.
+
+    Parameters
+    ----------
+    rows, inputs, outputs, groups : rows of all groups, the size contracted, columns, and matrices.
+    x, w, out : bytes of an element of the rows, of the matrices and of the result.
+
+    Examples
+    --------
+    >>> product_bytes(2, 3, 5, 1, 2.0, 1.0, 2.0)
+    47.0
+    """
+    return rows * inputs * x + groups * inputs * outputs * w + rows * outputs * out
+
+
+def pairs(new: Any, seen: Any, causal: Any) -> Any:
+    """Pairs of a new token and one that it looks at: all `seen`, or those before it and itself.
+
+    Examples
+    --------
+    >>> pairs(3, 3, causal=False), pairs(3, 3, causal=True), pairs(1, 5, causal=True)
+    (9.0, 6.0, 5.0)
+    """
+    return new * seen - causal * (new * (new - 1) / 2)
+
+
+def attention_flops(batch: Any, heads: Any, width: Any, paired: Any) -> Any:
+    """FLOP of attention: a score and a value for each of the `paired` tokens; `width` is that of a
+    key and a value together.
+
+    Examples
+    --------
+    >>> attention_flops(1, 2, 8, 5.0)
+    160.0
+    """
+    return 2 * batch * heads * width * paired
+
+
+def attention_bytes(
+    batch: Any, new: Any, seen: Any, queries: Any, kept: Any, x: Any, kv: Any, cached: Any
+) -> Any:
+    """Bytes of attention in one kernel.
+
+    Parameters
+    ----------
+    batch, new, seen : sequences, new tokens in each, and tokens looked at, the new ones included.
+    queries, kept : elements of a token's queries and result, and of its keys and values.
+    x, kv : bytes of an element of what passes through, and of the cache.
+    cached : whether there is a cache: old keys and values are read from it, new ones written.
+
+    Examples
+    --------
+    >>> attention_bytes(1, 1, 5, 16, 4, 2.0, 1.0, True), attention_bytes(1, 5, 5, 16, 4, 2.0, 0,
+    ...     False)
+    (60.0, 200.0)
+    """
+    keys = (seen - new) * kv + new * (x + kv) if cached else seen * x
+    return batch * (new * queries * x + kept * keys)
+
+
+def norm_bytes(tokens: Any, width: Any, arrays: Any, x: Any, w: Any) -> Any:
+    """Bytes of a normalisation: each token's vector read and written, and `arrays` of parameters.
+
+    Examples
+    --------
+    >>> norm_bytes(1, 4096, 1, 2.0, 2.0)
+    24576.0
+    """
+    return 2 * tokens * width * x + width * arrays * w
+
+
+def gathered_bytes(tokens: Any, width: Any, tables: Any, w: Any, x: Any) -> Any:
+    """Bytes of rows gathered from so many tables and written as their sum.
+
+    Examples
+    --------
+    >>> gathered_bytes(1, 4096, 1, 2.0, 2.0)
+    16384.0
+    """
+    return tokens * width * (tables * w + x)

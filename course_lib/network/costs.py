@@ -84,12 +84,26 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
         return Cost(hops, np.minimum(hops, 1) if algorithm == "cut-through" else hops)
     if collective == "all-to-all" and algorithm == "ring":
         return Cost(chips - 1, (chips - 1) / 2)
+    if collective == "all-reduce" and algorithm in ("ring", "in-switch"):
+        return reduces(chips, algorithm == "in-switch")
     several = np.minimum(chips - 1, 1)
     hops = {"ring": chips - 1, "tree": np.ceil(np.log2(chips))}.get(algorithm, several)
     share = 1 - 1 / chips
     if collective != "all-reduce":
         return Cost(hops, share)
-    return Cost(2 * hops, several if algorithm == "in-switch" else 2 * share)
+    return Cost(2 * hops, 2 * share)
+
+
+def reduces(chips: Any, switched: Any) -> Cost:
+    """What an all-reduce takes around a ring, or where the switch adds, as pages evaluate it.
+
+    Examples
+    --------
+    >>> float(reduces(8, False).share), float(reduces(8, True).share)
+    (1.75, 1.0)
+    """
+    several = np.minimum(chips - 1, 1)
+    return Cost(2 * several, several) if switched else Cost(2 * (chips - 1), 2 * (1 - 1 / chips))
 
 
 def _torus(collective: str, sizes: list[Any]) -> Cost:

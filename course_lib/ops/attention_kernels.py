@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
+from course_lib.core import Work, formulas
 from course_lib.core.checks import (
     EXACT,
     CourseError,
@@ -106,21 +106,20 @@ def attention(
     key, value = wholes(head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim)
     width = key + value
     together(batch=b, q_len=q, kv_len=t, head_dim=width)
-    pairs = q * t - q * (q - 1) / 2 if flag("causal", causal) else q * t
+    pairs = formulas.pairs(q, t, flag("causal", causal))
     token = shared * (key if flag("values_in_keys", values_in_keys) else width)
     # The new keys and values come from the projections as activations and go to the cache: t - q
     # are read from it, q written.
-    size = itemsize(x, "x")
-    keys_values = (
-        t * size if kv is None else (t - q) * itemsize(kv, "kv") + q * (size + itemsize(kv, "kv"))
-    )
-    moved = b * (q * many * width * size + token * keys_values)
+    size, kept = itemsize(x, "x"), 0.0 if kv is None else itemsize(kv, "kv")
+    moved = formulas.attention_bytes(b, q, t, many * width, token, size, kept, kv is not None)
     dtype = (
         _wider(x, x if kv is None else kv)
         if compute is None
         else known("dtype", compute, BITS, "argument compute")
     )
-    return _one_kernel(2 * b * many * width * pairs, moved, dtype, (b, q, t, many, shared))
+    return _one_kernel(
+        formulas.attention_flops(b, many, width, pairs), moved, dtype, (b, q, t, many, shared)
+    )
 
 
 def _wider(x: str, kv: str) -> str:

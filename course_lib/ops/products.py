@@ -7,7 +7,7 @@ not known, is a `CourseError`; so are operands whose arithmetic has no natural f
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
+from course_lib.core import Work, formulas
 from course_lib.core.checks import Numbers, known, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import BITS, itemsize, widest
 from course_lib.ops.vector import quantize
@@ -61,7 +61,7 @@ def _product(
 ) -> Work:
     dtype = widest(x, w) if compute is None else known("dtype", compute, BITS, "argument compute")
     B, D, F = shape[:3]
-    return Work(2 * B * D * F, plain(moved), dtype, shape=shape, kind="matmul")
+    return Work(formulas.product_flops(B, D, F), plain(moved), dtype, shape=shape, kind="matmul")
 
 
 def matmul(
@@ -99,7 +99,7 @@ def matmul(
     """
     b, d, f = wholes(B=B, D=D, F=F)
     size = itemsize(x, "x")
-    moved = b * d * size + d * f * itemsize(w, "w") + b * f * _size("out", out, size)
+    moved = formulas.product_bytes(b, d, f, 1, size, itemsize(w, "w"), _size("out", out, size))
     return _product((b, d, f), moved, x, w, compute)
 
 
@@ -231,5 +231,5 @@ def grouped_matmul(
     """
     (b, d, f), g, size = wholes(B=B, D=D, F=F), positive("groups", groups), itemsize(x, "x")
     together(B=b, D=d, F=f, groups=g)
-    moved = b * d * size + g * d * f * itemsize(w, "w") + b * f * _size("out", out, size)
+    moved = formulas.product_bytes(b, d, f, g, size, itemsize(w, "w"), _size("out", out, size))
     return _product((b, d, f, g), moved, x, w, compute)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
+from course_lib.core import Work, formulas
 from course_lib.core.checks import (
     LARGEST,
     CourseError,
@@ -145,7 +145,8 @@ def norm(
     """
     rows, each = wholes(tokens=tokens, width=width)
     arrays = 2 if known("kind", kind, ("rms", "layer")) == "layer" else 1
-    return _simple(kind, (rows, each), x, each * arrays * _parameters(w, x))
+    moved = formulas.norm_bytes(rows, each, arrays, itemsize(x, "x"), _parameters(w, x))
+    return replace(_simple(kind, (rows, each), x), bytes=moved)
 
 
 def quantize(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16", out: str = "fp8") -> Work:
@@ -299,5 +300,5 @@ def embedding(
     """
     rows, each = wholes(tokens=tokens, width=width)
     elements, many = rows * each, count("tables", tables)
-    moved = elements * (many * itemsize(w, "w") + itemsize(x, "x"))
+    moved = formulas.gathered_bytes(rows, each, many, itemsize(w, "w"), itemsize(x, "x"))
     return Work(elements * (many - 1), moved, "fp32", "vector", shape=(rows, each), kind="vector")

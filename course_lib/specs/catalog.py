@@ -7,14 +7,14 @@ chips.
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate, Work, roofline
+from course_lib.core import Estimate, Work, formulas, roofline
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer
@@ -190,16 +190,65 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
     missing peak stays an error.
     """
-    if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks and not _has_matrix(chip):
-        work = replace(work, unit="vector")
-    elif work.unit == "vector" and f"vector.{work.dtype}" not in chip.peaks:
-        times = (0.0 * work.flops, work.bytes / chip.bandwidth, nonnegative("comms", comms))
-        return Estimate(*times, work.flops, work.bytes, work.kernels, work=work, chip=chip)
-    return roofline(work, chip, comms=comms)
+    suited = suited_to(work, chip)
+    if peak_met(chip.peaks, suited.unit, suited.dtype) is None:
+        return roofline(suited, chip, comms=comms)  # which says what is missing
+    return met(work, chip, nonnegative("comms", comms))
 
 
-def _has_matrix(chip: Accelerator) -> bool:
-    return any(name.startswith("matrix.") for name in chip.peaks)
+def met(work: Any, chip: Any, comms: Any) -> Estimate:
+    """`bounded`, unchecked, for arithmetic that the chip has a peak for: pages bound operators by
+    it, translated to JavaScript.
+    """
+    suited = suited_to(work, chip)
+    peak = peak_met(chip.peaks, suited.unit, suited.dtype)
+    return Estimate(
+        formulas.seconds(suited.flops, peak),
+        formulas.seconds(suited.bytes, chip.bandwidth),
+        comms,
+        suited.flops,
+        suited.bytes,
+        suited.kernels,
+        work=suited,
+        chip=chip,
+    )
+
+
+def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
+    """FLOP/s that arithmetic meets on a chip of these peaks: `inf` on the vector unit where none is
+    published, `None` on the matrix unit.
+
+    Examples
+    --------
+    >>> peak_met({"matrix.bf16": 8.0}, "vector", "fp32"), peak_met({"vector.fp32": 2.0}, "matrix",
+    ...     "fp32")
+    (inf, None)
+    """
+    own = unit + "." + dtype
+    if own in peaks:
+        found: float = peaks[own]
+        return found
+    return np.inf if unit == "vector" else None
+
+
+def suited_to(work: Any, chip: Any) -> Any:
+    """A product as work of the vector unit, where a chip has no other."""
+    if work.unit != "matrix" or _has_matrix(chip.peaks):
+        return work
+    return Work(
+        flops=work.flops,
+        bytes=work.bytes,
+        dtype=work.dtype,
+        unit="vector",
+        kernels=work.kernels,
+        shape=work.shape,
+        kind=work.kind,
+        fuses_with=work.fuses_with,
+    )
+
+
+def _has_matrix(peaks: Any) -> bool:
+    return len([name for name in peaks if name.startswith("matrix.")]) > 0
 
 
 def models() -> tuple[str, ...]:

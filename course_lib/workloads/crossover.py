@@ -1,18 +1,22 @@
-"""Where decode turns from memory-bound to compute-bound, or why it never does."""
+"""Where decode turns from memory-bound to compute-bound, or why it never does.
+
+`first_batch` and what it calls keep to what `course_press.outputs.translate` can say in
+JavaScript.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from course_lib.core import Estimate, summed
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded, decoder
+from course_lib.specs.catalog import accelerator, bounded, decoder, met
 from course_lib.workloads.footprint import fits
 from course_lib.workloads.precision import Formats, formats
-from course_lib.workloads.transformer import MATRIX_PARTS, operators
-from course_lib.workloads.weights import streamed_bytes
+from course_lib.workloads.shares import streamed
+from course_lib.workloads.transformer import MATRIX_PARTS, operators, works_of
+from course_lib.workloads.weights import split
 
 __all__ = ["Crossover", "first_compute_bound_batch"]
 
@@ -59,6 +63,7 @@ def first_compute_bound_batch(
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
+    tp: int = 1,
     capacity: float | None = None,
 ) -> Crossover:
     """The first batch at which a decode step computes for longer than it moves bytes.
@@ -78,6 +83,8 @@ def first_compute_bound_batch(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
     w, x, kv, compute : formats, as in `formats`.
+    tp : chips that share the model. What their links take is left out, as every other unit than the
+        matrix unit and the memory is.
     capacity : byte of the chip's memory, as in `fits`.
 
     References
@@ -102,55 +109,85 @@ def first_compute_bound_batch(
         )
     room = None if capacity is None else single("capacity", positive("capacity", capacity))
 
-    limit = _further(one, on, fm, tokens)
-    comes = limit.t_math > limit.t_memory
-    batch = first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
+    chips = split(one, tp)
+    for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
+        for work in part.values():
+            bounded(work, on)  # which refuses arithmetic that the chip does not have
+    limit = _further(one, on, fm, tokens, chips)
+    batch = first_batch(one, on, fm, tokens, chips)
     most = None
     if tokens and (room or on.memory):
-        most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=room).max_batch))
+        room_for = fits(one, on, 1, tokens, w=w, x=x, kv=kv, tp=chips, capacity=room)
+        most = int(float(room_for.max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
-    intensity = float(limit.intensity)
-    why, rule = reason(batch, intensity, ridge, most), _weights_only(one, on, fm)
-    return Crossover(batch, why, intensity, ridge, rule, _max_context(one, on, fm), most)
+    intensity = float(limit.flops / limit.bytes)
+    why, rule = reason(batch, intensity, ridge, most), _weights_only(one, on, fm, chips)
+    return Crossover(batch, why, intensity, ridge, rule, _max_context(one, on, fm, chips), most)
 
 
-def _step(
-    model: Transformer, chip: Accelerator, fm: Formats, batch: float, context: float
-) -> Estimate:
+class Sums(NamedTuple):
+    """Of all operators of the matrix unit in a step."""
+
+    t_math: float
+    t_memory: float
+    flops: float
+    bytes: float
+
+
+def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
+    """The first compute-bound batch, unchecked; `None` where no batch is enough."""
+    limit = _further(model, chip, fm, context, tp)
+    if limit.t_math <= limit.t_memory:
+        return None
+    return first(lambda batch: _compute_bound(model, chip, fm, batch, context, tp))
+
+
+def _compute_bound(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> bool:
+    step = _step(model, chip, fm, 1.0 * batch, context, tp)
+    return bool(step.t_math - step.t_memory >= 0)
+
+
+def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
     """The matrix unit's operators of one step, as one sum."""
-    parts = operators(model, batch, 1, max(context, 1), fm)
-    wanted = [part for part in MATRIX_PARTS if part in parts and (context or part != "attention")]
-    works = [(part, name, work) for part in wanted for name, work in parts[part].items()]
-    return summed({f"{part}_{name}": bounded(work, chip) for part, name, work in works})
+    works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
+    t_math: Any = 0.0
+    t_memory: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for part in MATRIX_PARTS:
+        if part in works and (context > 0 or part != "attention"):
+            for work in works[part].values():
+                one = met(work, chip, 0.0)
+                t_math, t_memory = t_math + one.t_math, t_memory + one.t_memory
+                flops, moved = flops + one.flops, moved + one.bytes
+    return Sums(t_math, t_memory, flops, moved)
 
 
-def _surplus(step: Estimate) -> Any:
-    return step.t_math - step.t_memory
-
-
-def _further(model: Transformer, chip: Accelerator, fm: Formats, context: float) -> Estimate:
+def _further(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
     """What further sequences add to a batch so large that it touches every expert already: no
     weights.
     """
-    one, two = (_step(model, chip, fm, count, context) for count in (_LARGE, 2 * _LARGE))
-    more = {
-        name: getattr(two, name) - getattr(one, name)
-        for name in ("t_math", "t_memory", "t_network", "flops", "bytes")
-    }
-    return Estimate(**more)
+    one = _step(model, chip, fm, _LARGE, context, tp)
+    two = _step(model, chip, fm, 2 * _LARGE, context, tp)
+    return Sums(
+        two.t_math - one.t_math,
+        two.t_memory - one.t_memory,
+        two.flops - one.flops,
+        two.bytes - one.bytes,
+    )
 
 
-def _weights_only(model: Transformer, chip: Accelerator, fm: Formats) -> int:
-    def enough(count: int) -> bool:
-        step = _step(model, chip, fm, count, 0)
-        return bool(step.t_math >= streamed_bytes(model, count, fm) / chip.bandwidth)
+def _weights_only(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> int:
+    def enough(batch: int) -> bool:
+        step = _step(model, chip, fm, 1.0 * batch, 0, tp)
+        return bool(step.t_math >= streamed(model, 1.0 * batch, fm, tp) / chip.bandwidth)
 
     return first(enough)
 
 
-def _max_context(model: Transformer, chip: Accelerator, fm: Formats) -> float:
+def _max_context(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> float:
     def comes(context: int) -> bool:
-        further = _further(model, chip, fm, context)
+        further = _further(model, chip, fm, 1.0 * context, tp)
         return bool(further.t_math > further.t_memory)
 
     if comes(_FAR):
@@ -158,17 +195,20 @@ def _max_context(model: Transformer, chip: Accelerator, fm: Formats) -> float:
     return first(lambda context: not comes(context)) - 1.0
 
 
-def first(true: Callable[[int], bool]) -> int:
+def first(holds: Callable[[int], bool]) -> int:
     """The smallest whole number for which a condition holds that, once it holds, goes
     on to hold.
     """
     high = 1
-    while not true(high):
-        high *= 2
+    while not holds(high):
+        high = high * 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if true(middle) else (middle, high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 

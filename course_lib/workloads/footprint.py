@@ -92,7 +92,8 @@ def memory(
     >>> memory("llama-3-8b", 16, 4096).kv / 2**30
     8.0
     """
-    one, fm, chips = transformer(model), formats(w, x, kv), count("tp", tp)
+    # Nothing is computed here: formats that leave the arithmetic open are as good as others.
+    one, fm, chips = transformer(model), formats(w, x, kv, "fp32"), count("tp", tp)
     sequences, length = wholes(batch=batch, context=context)
     flying = nonnegative("tokens", tokens)
     together(batch=sequences, context=length, tokens=flying)

@@ -5,15 +5,15 @@ One model for all of them: `course_lib.workloads.transformer` says what a step d
 operator, and every function here sets that against a chip.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib import network, ops
-from course_lib.core import BOUNDS, Estimate, summed
+from course_lib import network
+from course_lib.core import BOUNDS, Estimate, Work, itemsize, summed
 from course_lib.core.checks import (
     EXACT,
     CourseError,
@@ -257,11 +257,24 @@ def _all_reduce(
             f"{chip.key} by its name"
         )
     joins = network.joining(chip, link, tp, name="tp") if isinstance(link, str) else link
-    shared = ops.elementwise((tokens, model.width), flops=1, dtype=fm.x)
-    seconds = network.all_reduce(shared.bytes / 2, joins, tp)
-    shared = replace(shared, kind="collective", shape=(shared.bytes / 2, tp))
+    shared = shared_sums(model, tokens, fm, tp)
     times = 2 * model.layers
-    return bounded(times * shared, chip, comms=times * seconds)
+    seconds = times * network.all_reduce(shared.shape[0], joins, tp)
+    return bounded(shared, chip, comms=seconds)
+
+
+def shared_sums(model: Any, tokens: Any, fm: Any, tp: int) -> Any:
+    """The two all-reduces of each layer as work of one chip, as pages evaluate it."""
+    times, elements = 2 * model.layers, tokens * model.width
+    return Work(
+        flops=times * elements,
+        bytes=times * (2 * elements * itemsize(fm.x)),
+        dtype="fp32",
+        unit="vector",
+        kernels=times,
+        shape=(elements * itemsize(fm.x), tp),
+        kind="collective",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

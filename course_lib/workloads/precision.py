@@ -1,6 +1,7 @@
 """The formats of a step: of weights, activations and cache, and of the arithmetic."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from course_lib import ops
 from course_lib.core.checks import known
@@ -50,13 +51,47 @@ def formats(
     >>> formats("int8", x="bf16", compute="int8").attention
     'bf16'
     """
-    narrow = BITS[element(w, "w")] < 16
-    x = ("bf16" if narrow else w) if x is None else x
+    element(w, "w")
+    for name, dtype in (("x", x), ("kv", kv)):
+        if dtype is not None:
+            element(dtype, name)
+    if compute is not None:
+        known("compute", compute, BITS)
+    found = chosen(w, x, kv, compute)
+    if found.matmul == "":
+        ops.matmul(1, 1, 1, x=found.x, w=w)  # which says what is not clear
+    return found
+
+
+def chosen(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
+    """`formats`, unchecked, as pages evaluate it; `matmul` is ``""`` where operands of two formats
+    of one width leave it open.
+
+    Examples
+    --------
+    >>> chosen("fp16", "bf16", None, None).matmul
+    ''
+    """
+    if x is None:
+        x = "bf16" if bits_of(w) < 16 else w
     kv = x if kv is None else kv
-    widths = [
-        element(x, "x"),
-        element(kv, "kv"),
-        *([] if compute is None else [known("compute", compute, BITS)]),
-    ]
-    product = ops.matmul(1, 1, 1, x=x, w=w).dtype if compute is None else compute
-    return Formats(w=w, x=x, kv=kv, matmul=product, attention=max(widths, key=BITS.__getitem__))
+    product, attention = compute, bare(x)
+    if compute is None:
+        product = bare(w) if bits_of(w) > bits_of(x) else bare(x)
+        if bits_of(w) == bits_of(x) and bare(w) != bare(x):
+            product = ""
+    if bits_of(kv) > bits_of(attention):
+        attention = bare(kv)
+    if compute is not None and bits_of(compute) > bits_of(attention):
+        attention = compute
+    return Formats(w, x, kv, product, attention)
+
+
+def bare(dtype: str) -> str:
+    """A format without the group that shares a scale."""
+    return dtype.split("/")[0]
+
+
+def bits_of(dtype: str) -> int:
+    """Bits of an element."""
+    return BITS[bare(dtype)]

@@ -1,20 +1,26 @@
-"""What a transformer does in a step, operator by operator. Knows no hardware."""
+"""What a transformer does in a step, operator by operator. Knows no hardware.
+
+`works_of` and what it calls keep to what `course_press.outputs.translate` can say in JavaScript:
+pages count a step by them.
+"""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib import ops
-from course_lib.core import Work
+from course_lib.core import Work, formulas
 from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, wholes
 from course_lib.core.dtypes import itemsize
+from course_lib.ops import CONVENTIONS
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
-from course_lib.workloads.weights import kv_heads, matrices, require, share
+from course_lib.workloads.shares import held, kv_share, product_of
+from course_lib.workloads.weights import require, split
 
 __all__ = ["MATRIX_PARTS", "operators"]
 
+_NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
 """The parts of a step that run on the matrix unit."""
 
@@ -76,71 +82,112 @@ def operators(
     """
     require(model, fm)
     sequences, each, seen = passed(batch, new, context)
-    tokens = sequences * each
     decoding = flag("decoding", decoding)
-    causal = None if causal is None else flag("causal", causal)
+    masked = model.kind == "decoder" if causal is None else flag("causal", causal)
+    return works_of(model, sequences, each, seen, fm, split(model, tp), decoding, masked)
+
+
+def works_of(
+    model: Any, batch: Any, new: Any, seen: Any, fm: Any, tp: Any, decoding: Any, causal: Any
+) -> dict[str, dict[str, Work]]:
+    """`operators`, unchecked."""
+    tokens = batch * new
     tied = fm.w if model.head == "tied" else fm.x
-    found: dict[str, dict[str, Work]] = {
-        "embedding": {
-            "gather": ops.embedding(
-                tokens, model.width, tables=2 if model.positions else 1, w=tied, x=fm.x
-            )
-        },
-        "norms": _norms(model, tokens, fm, tp),
+    found = {
+        "embedding": {"gather": _gathered(model, tokens, itemsize(tied), itemsize(fm.x))},
+        "norms": _norms(model, tokens, itemsize(fm.x), tp),
         "projections": {},
-        "attention": _attention(model, sequences, each, seen, fm, tp, decoding, causal),
+        "attention": _attention(model, batch, new, seen, fm, tp, decoding, causal),
     }
-    for one in matrices(model, tp=tp, absorbed=decoding):
-        found.setdefault(one.part, {})[one.name] = one.work(
-            sequences if one.part == "head" else tokens, fm
-        )
+    for one in held(model, tp, decoding):
+        if one.part not in found:
+            found[one.part] = {}
+        found[one.part][one.name] = product_of(one, batch if one.part == "head" else tokens, fm)
     return found
 
 
-def _norms(model: Transformer, tokens: Any, fm: Formats, tp: int) -> dict[str, Work]:
-    count = 2 * model.layers + model.final_norm + model.embedding_norm
-    found = {"blocks": count * ops.norm(tokens, model.width, kind=model.norm, x=fm.x)}
-    if model.qk_norm:
-        for name, heads in {"q": share("heads", model.heads, tp), "k": kv_heads(model, tp)}.items():
-            rows, width = (heads, 1) if model.qk_norm == "head" else (1, heads)
-            each = ops.norm(rows * tokens, width * model.head_dim, x=fm.x)
-            found[name] = model.layers * each
-    if model.latent and model.latent.q_rank:
-        found["q"] = model.layers * ops.norm(tokens, model.latent.q_rank, x=fm.x)
-    if model.latent:
-        found["kv"] = model.layers * ops.norm(tokens, model.latent.kv_rank, x=fm.x)
+def _gathered(model: Any, tokens: Any, w: float, x: float) -> Work:
+    tables = 2 if model.positions > 0 else 1
+    return Work(
+        flops=tokens * model.width * (tables - 1),
+        bytes=formulas.gathered_bytes(tokens, model.width, tables, w, x),
+        dtype="fp32",
+        unit="vector",
+        shape=(tokens, model.width),
+        kind="vector",
+    )
+
+
+def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
+    count, n = 2 * model.layers + model.final_norm + model.embedding_norm, model.layers
+    found = {"blocks": _norm(count, tokens, model.width, model.norm, x)}
+    for name, heads in {"q": model.heads // tp, "k": kv_share(model, tp)}.items():
+        if model.qk_norm == "head":
+            found[name] = _norm(n, heads * tokens, model.head_dim, "rms", x)
+        if model.qk_norm == "all":
+            found[name] = _norm(n, tokens, heads * model.head_dim, "rms", x)
+    if model.latent is not None:
+        if model.latent.q_rank > 0:
+            found["q"] = _norm(n, tokens, model.latent.q_rank, "rms", x)
+        found["kv"] = _norm(n, tokens, model.latent.kv_rank, "rms", x)
     return found
+
+
+def _norm(times: Any, tokens: Any, width: Any, kind: str, x: float) -> Work:
+    arrays = 2 if kind == "layer" else 1
+    return Work(
+        flops=times * (tokens * width * _NORM_FLOPS[kind]),
+        bytes=times * formulas.norm_bytes(tokens, width, arrays, x, x),
+        dtype="fp32",
+        unit="vector",
+        kernels=times,
+        shape=(tokens, width),
+        kind="vector",
+    )
 
 
 def _attention(
-    model: Transformer,
-    batch: Any,
-    new: Any,
-    context: Any,
-    fm: Formats,
-    tp: int,
-    decoding: bool,
-    causal: bool | None,
+    model: Any, batch: Any, new: Any, seen: Any, fm: Any, tp: Any, decoding: Any, causal: Any
 ) -> dict[str, Work]:
-    heads, at = share("heads", model.heads, tp), model.latent
-    masked = model.kind == "decoder" if causal is None else causal
-    more: dict[str, Any] = {"causal": masked, "x": fm.x, "compute": fm.attention}
-    cache = fm.kv if model.kind == "decoder" else None
-    if at is None:
-        sizes = (heads, kv_heads(model, tp), model.head_dim)
-        return {
-            "attention": model.layers * ops.attention(batch, new, context, *sizes, kv=cache, **more)
-        }
-    latent = at.kv_rank + at.rope
-    if decoding:
-        more |= {"value_dim": at.kv_rank, "values_in_keys": True, "kv": cache}
-        return {
-            "attention": model.layers * ops.attention(batch, new, context, heads, 1, latent, **more)
-        }
-    full = ops.attention(
-        batch, new, context, heads, heads, at.nope + at.rope, value_dim=at.value, **more
+    heads, shared = model.heads // tp, kv_share(model, tp)
+    width = 2 * model.head_dim
+    token, at = shared * width, model.latent
+    if at is not None and decoding:
+        # Values are a part of the latent keys, which all heads share.
+        shared, token, width = 1, at.kv_rank + at.rope, 2 * at.kv_rank + at.rope
+    elif at is not None:
+        shared, width = heads, at.nope + at.rope + at.value
+        token = shared * width
+    # Keys and values expanded from latent vectors are read as activations: what is kept are these.
+    cached = model.kind == "decoder" and (at is None or decoding)
+    moved = formulas.attention_bytes(
+        batch, new, seen, heads * width, token, itemsize(fm.x), itemsize(fm.kv), cached
     )
-    kept = ops.elementwise(
-        (batch, new, latent), flops=0, dtype=fm.x, reads=1, writes=itemsize(fm.kv) / itemsize(fm.x)
+    done = formulas.attention_flops(batch, heads, width, formulas.pairs(new, seen, causal))
+    found = {
+        "attention": Work(
+            flops=model.layers * done,
+            bytes=model.layers * moved,
+            dtype=fm.attention,
+            unit="matrix",
+            kernels=model.layers,
+            shape=(batch, new, seen, heads, shared),
+            kind="attention",
+        )
+    }
+    if at is not None and not decoding:
+        found["keep"] = _kept(model, batch * new * (at.kv_rank + at.rope), fm)
+    return found
+
+
+def _kept(model: Any, elements: Any, fm: Any) -> Work:
+    """Latent vectors that go to the cache."""
+    return Work(
+        flops=0.0 * elements,
+        bytes=model.layers * (elements * (itemsize(fm.x) + itemsize(fm.kv))),
+        dtype="fp32",
+        unit="vector",
+        kernels=model.layers,
+        shape=(elements,),
+        kind="vector",
     )
-    return {"attention": model.layers * full, "keep": model.layers * kept}

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from course_lib.book.exercises import Form, Parity, Question
-from course_lib.book.explore import Explorer
+from course_lib.book.explore import Calculator, Explorer
 from course_lib.book.moving import Moving
 from course_lib.book.plot import Diagram, Plot
 from course_lib.book.tables import ChipTables, Downloads
 from course_lib.book.text import Shown, Table
 from course_lib.book.walk import Walk
-from course_press.outputs import exercise, explorer, figure, moving, prediction, tables
+from course_press.outputs import calculator, exercise, explorer, figure, moving, prediction, tables
 
 FORMS = "application/vnd.course.forms+json"
 """The MIME type of a bundle of bundles, one for each form."""
@@ -34,6 +34,8 @@ def site(shown: Shown) -> dict[str, Any]:
     match shown:
         case Explorer():
             return html_block(explorer.html(shown))
+        case Calculator():
+            return html_block(calculator.html(shown))
         case Moving():
             return html_block(moving.html(shown))
         case Form():

@@ -1,31 +1,67 @@
 """Translates the book's arithmetic to JavaScript, so that a page evaluates the functions that the
 library has and no formula is typed twice: ``python -m course_press.outputs.translate`` writes them.
+
+What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
+records, and a few functions of NumPy. `ROOTS` names what pages call; what these call comes with
+them, whatever module it stands in.
 """
 
 import ast
+import dataclasses
 import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, TypeGuard
 
-from course_lib.core import formulas
+from course_lib.book.explore import page
+from course_lib.core import dtypes, formulas
 from course_press.source.files import swap_in
 
-PHYSICS = Path(__file__).parent.parent / "assets" / "physics.html"
-"""The file that both engines put on pages."""
+ASSETS = Path(__file__).parent.parent / "assets"
+PHYSICS = ASSETS / "physics.html"
+"""The file that both engines put on every page."""
+STEPS = ASSETS / "steps.html"
+"""The file for pages that count whole steps."""
+ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
+    "coursePhysics": tuple(getattr(formulas, name) for name in formulas.__all__),
+    "courseSteps": page.EVALUATED,
+}
+"""What pages call, by the name of what has it there."""
+_TOLD = {"coursePhysics": "course_lib.core.formulas", "courseSteps": "course_lib's steps"}
+SIZES = {name: dtypes.itemsize(name) for name in (*dtypes.BITS, "int4/32", "int4/128")}
+"""Bytes of an element, of the formats that pages offer."""
 _FRAME = """<script>
-// course_lib.core.formulas, translated by course_press.outputs.translate: change them there.
-window.coursePhysics = (function () {{
+// {comment}
+window.{name} = (function () {{
 "use strict";
-var np = {{ minimum: Math.min, maximum: Math.max, ceil: Math.ceil, floor: Math.floor,
-  log2: Math.log2 }};
+{given}
 {functions}
 return {{ {names} }};
 }})();
 </script>
 """
+_NUMPY = {
+    "any": "function (value) { return value; }",
+    "all": "function (value) { return value; }",
+    "asarray": "function (value) { return value; }",
+    "array_equal": "function (one, other) { return one === other; }",
+    "mod": "function (one, other) { return one % other; }",
+    "where": "function (test, one, other) { return test ? one : other; }",
+    "minimum": "Math.min",
+    "maximum": "Math.max",
+    "inf": "Infinity",
+}
+"""What stands for NumPy's functions of one number; others are those of `Math`."""
+_RESERVED = {"new": "added"}
+"""Names that JavaScript keeps to itself."""
 
 
-def javascript() -> str:
-    """The functions of `course_lib.core.formulas` as a script that defines `coursePhysics`.
+def javascript(name: str = "coursePhysics") -> str:
+    """The functions of `ROOTS`, and what they call, as a script that defines `name`.
 
     Examples
     --------
@@ -34,17 +70,205 @@ def javascript() -> str:
     """
     from pscript import py2js
 
-    tree = ast.parse(inspect.getsource(formulas))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    # What stands for an operator of lists and texts too would hide plain arithmetic.
-    plainly = ast.parse("PSCRIPT_OVERLOAD = False").body
-    for function in functions:
-        function.body = plainly + function.body[1:]  # without its docstring
-    source = ast.unparse(ast.Module(list(functions), type_ignores=[]))
-    names = ", ".join(f"{one.name}: {one.name}" for one in functions)
-    script: str = py2js(source, inline_stdlib=False)
-    return _FRAME.format(functions=script.strip().replace("flx_", ""), names=names)
+    found = _Translated(name)
+    for root in ROOTS[name]:
+        found.function(root)
+    source = ast.unparse(ast.fix_missing_locations(ast.Module(found.functions, [])))
+    script: str = py2js(source, inline_stdlib=True)
+    names = ", ".join(f"{found.names[one]}: {found.names[one]}" for one in ROOTS[name])
+    return _FRAME.format(
+        comment=f"{_TOLD[name]}, translated by course_press.outputs.translate: change them there.",
+        name=name,
+        given="\n".join(found.given()),
+        functions=script.strip().replace("flx_", ""),
+        names=names,
+    )
+
+
+class _Translated:
+    """Functions as PScript takes them, each once, those that others call before them."""
+
+    def __init__(self, name: str) -> None:
+        self.functions: list[ast.stmt] = []
+        self.names: dict[Any, str] = {}
+        self.records: dict[str, str] = {}
+        self.constants: dict[str, Any] = {}
+        self.numpy: set[str] = set()
+        self.math: set[str] = set()
+        self.of = name
+
+    def function(self, one: Callable[..., Any]) -> str:
+        """What a function is called in the script, where it is put if it is not there."""
+        if one is dtypes.itemsize:
+            self.constants["SIZES"] = SIZES
+            return "itemsize"
+        if one in self.names:
+            return self.names[one]
+        assert isinstance(one, FunctionType)
+        name = one.__name__
+        if name in self.names.values():
+            name = f"{one.__module__.rpartition('.')[2]}_{name}"
+        self.names[one] = name
+        tree = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+        # What stands for an operator of lists and texts too would hide plain arithmetic.
+        tree.name, tree.body = name, ast.parse("PSCRIPT_OVERLOAD = False").body + body
+        local = {each.id for each in ast.walk(tree) if _is_local(each)}
+        local |= {each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)}
+        self.functions.append(_Plain(self, sys.modules[one.__module__], local).visit(tree))
+        return name
+
+    def record(self, kind: type) -> str:
+        """What makes a record in the script: its fields in their order, what is left out as it is
+        in Python.
+        """
+        name = kind.__name__
+        if name not in self.records:
+            fields = _fields(kind)
+            unset = {field: value for field, value in fields.items() if value is not ...}
+            given = "".join(
+                f"  if ({field} === undefined) {field} = {json.dumps(value)};\n"
+                for field, value in unset.items()
+            )
+            held = ", ".join(f"{field}: {field}" for field in fields)
+            self.records[name] = (
+                f"function {name}({', '.join(fields)}) {{\n{given}  return {{ {held} }};\n}}"
+            )
+        return name
+
+    def given(self) -> Iterator[str]:
+        """What the functions need beside each other."""
+        if self.numpy:
+            yield "var np = {"
+            yield ",\n".join(
+                f"  {one}: {_NUMPY.get(one, f'Math.{one}')}" for one in sorted(self.numpy)
+            )
+            yield "};"
+        if self.math:
+            yield "var math = Math;"
+        for name, value in self.constants.items():
+            yield f"var {name} = {json.dumps(value)};"
+        if "SIZES" in self.constants:
+            yield "function itemsize(dtype) { return SIZES[dtype]; }"
+        yield from self.records.values()
+
+
+class _Plain(ast.NodeTransformer):
+    """One function: names of other modules resolved, arguments in their order, no annotations."""
+
+    def __init__(self, into: _Translated, module: ModuleType, local: set[str]) -> None:
+        self.into, self.module, self.local = into, module, local
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.returns = None
+        for one in node.args.args:
+            one.annotation = None
+            one.arg = _RESERVED.get(one.arg, one.arg)
+        node.body = [self.visit(one) for one in node.body]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        assert node.value is not None
+        return ast.Assign([self.visit(node.target)], self.visit(node.value))
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id in _RESERVED:
+            return ast.Name(_RESERVED[node.id], node.ctx)
+        return self._known(self._global(node), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        owner = self._global(node.value)
+        if not isinstance(owner, ModuleType):
+            return self.generic_visit(node)
+        if owner.__name__ in ("numpy", "math"):
+            (self.into.numpy if owner.__name__ == "numpy" else self.into.math).add(node.attr)
+            return node
+        return self._known(getattr(owner, node.attr), ast.Name(node.attr, ast.Load()))
+
+    def _known(self, found: Any, node: ast.Name) -> ast.Name:
+        """A name of the module as the script has it."""
+        if isinstance(found, FunctionType):
+            name = self.into.function(found)
+            if name in self.local:
+                raise ValueError(f"{name} of {self.module.__name__} is also a function's own name")
+            return ast.Name(name, ast.Load())
+        if node.id.strip("_").isupper() and found is not None:
+            name = node.id
+            if self.into.constants.setdefault(name, _json(found)) != _json(found):
+                raise ValueError(f"{name} of {self.module.__name__} is another's too")
+            return ast.Name(name, ast.Load())
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        called = self._called(node.func)
+        if called is bool:
+            return self.visit(node.args[0])
+        if inspect.isclass(called) and _fields(called):
+            kept = list(_fields(called))
+            arguments = _in_order(node, kept)
+            return ast.Call(
+                ast.Name(self.into.record(called), ast.Load()), self._all(arguments), []
+            )
+        if isinstance(called, FunctionType):
+            arguments = _in_order(node, list(inspect.signature(called).parameters))
+            return ast.Call(self.visit(node.func), self._all(arguments), [])
+        return ast.Call(self.visit(node.func), self._all(node.args), [])
+
+    def _all(self, nodes: list[ast.expr]) -> list[ast.expr]:
+        return [self.visit(one) for one in nodes]
+
+    def _called(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = self._global(node.value)
+            return getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
+        return bool if isinstance(node, ast.Name) and node.id == "bool" else self._global(node)
+
+    def _global(self, node: ast.expr) -> Any:
+        """What a name of the module stands for; `None` for what the function calls its own."""
+        if isinstance(node, ast.Name) and node.id not in self.local:
+            return getattr(self.module, node.id, None)
+        return None
+
+
+def _is_local(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _in_order(node: ast.Call, names: list[str]) -> list[ast.expr]:
+    """A call's arguments by their place; what is left out between others is `undefined`."""
+    given = {one.arg: one.value for one in node.keywords}
+    rest = names[len(node.args) :]
+    while rest and rest[-1] not in given:
+        rest.pop()
+    left_out = ast.Name("undefined", ast.Load())
+    return [*node.args, *(given.get(name, left_out) for name in rest)]
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    """A record's fields and what they are if not given; `...` where something must be."""
+    if dataclasses.is_dataclass(kind):
+        return {
+            one.name: {}
+            if one.default_factory is dict
+            else ...
+            if one.default is dataclasses.MISSING
+            else one.default
+            for one in dataclasses.fields(kind)
+        }
+    defaults = getattr(kind, "_field_defaults", {})
+    return {name: defaults.get(name, ...) for name in getattr(kind, "_fields", ())}
+
+
+def _json(value: Any) -> Any:
+    """A constant as the script has it."""
+    if isinstance(value, Mapping):
+        return {name: _json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(one) for one in value]
+    return value
 
 
 if __name__ == "__main__":
-    swap_in(PHYSICS, javascript())
+    for name, file in (("coursePhysics", PHYSICS), ("courseSteps", STEPS)):
+        swap_in(file, javascript(name))

@@ -32,6 +32,8 @@ _COMPLETE = "data-complete"
 """On a page to which everything has been added."""
 _OWNERS = ("twitter:site", "twitter:creator")
 """What Quarto can say of a page to share and ours do not: whose it is."""
+_CALCULATOR = ("// course_lib's steps, translated", "// The calculator:")
+"""How the scripts begin that only the calculator's page needs."""
 _TITLE = "title-block-header"
 
 
@@ -114,6 +116,7 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     for chapter, page, main in pages:
         page.set(_COMPLETE, "true")
         _let_references_agree(main, book.lang)
+        _drop_unused(page)
         drawn = (folder / about.card(chapter)).is_file()
         _tell_others(page.head, str(macros.shared(about.shared(book, chapter, drawn=drawn))))
         facts = about.page_facts(book, chapter)
@@ -176,6 +179,15 @@ def _tell_others(head: Any, said: str) -> None:
             old.drop_tree()
     for new in html.fragments_fromstring(said.strip()):
         head.append(new)
+
+
+def _drop_unused(page: Any) -> None:
+    """Take the calculator's long scripts from pages without it: Quarto puts them on each."""
+    if page.find_class("calculator"):
+        return
+    for script in page.iter("script"):
+        if (script.text or "").lstrip().startswith(_CALCULATOR):
+            script.text = ""
 
 
 def _let_references_agree(main: Any, lang: str) -> None:

@@ -134,6 +134,7 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "predictions": any(f'class="{name}"' in page.body for name in ("guess", "guesses")),
             "explorers": 'class="explorer"' in page.body,
             "moving": 'class="moving"' in page.body,
+            "calculator": 'class="calculator"' in page.body,
             "folded": '<details class="cell-code">' in page.body,
             "path": page.url,
             "body": Markup(renderer.bodies[page.url]),  # noqa: S704 - pandoc's own output

@@ -16,6 +16,7 @@ LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
 LEFT_OUT_CLASSES = {
     "cell-code",
     "anchor",
+    "calculator",
     "header-section-number",
     "equation-number",
     "exercise-said",

@@ -26,6 +26,7 @@ CELLS = {
     "guess": 'predict("rooflines-trillion", 1e-3, "s", low=1e-9, high=1)',
     "ask": 'exercise("rooflines-trillion")',
     "all": "parity()",
+    "serve": "explore.calculator()",
 }
 PAGE = """---
 title: One
@@ -34,6 +35,8 @@ title: One
 ## Figures {#sec-figures}
 
 FIGURES
+{{< include ../cells/serve.qmd >}}
+
 ::: {.callout-tip .predict title="Predict"}
 How long?
 :::
@@ -97,6 +100,10 @@ def test_all_that_is_live_on_our_pages_is_on_quartos(visit, built):
     for name in ("drag", "table"):
         page.locator(f"#fig-{name}").scroll_into_view_if_needed()
         page.wait_for_selector(f"#fig-{name} .explorer[data-drawn=plot]", timeout=30_000)
+    page.locator(".calculator").scroll_into_view_if_needed()
+    page.wait_for_selector(".calculator.live")
+    page.locator(".calc-figure").scroll_into_view_if_needed()
+    page.wait_for_selector(".calculator[data-drawn=plot]")
     page.locator("#fig-ring").scroll_into_view_if_needed()
     page.wait_for_selector("#fig-ring .moving.live")
     assert page.locator("main > section > p", has_text="What follows").is_hidden()

@@ -555,6 +555,8 @@ ROOMS = {
     "book.reports.products": "takes rows of results.csv",
     "book.reports.programs": "takes what a compiler has written",
     "book.explore.inference": "draws; its controls are chosen from lists",
+    "book.explore.page": "takes the calculator of the library's own",
+    "book.explore.serving": "answers the page's form, whose controls are lists; see test_serving",
     "book.moving.anatomy": "draws",
     "book.moving.caches": "draws",
     "book.moving.collectives": "draws",

@@ -6,6 +6,7 @@ from course_lib.book.explore.choices import CHIPS
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
 from course_lib.book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
+from course_lib.book.explore.serving import Answer, Calculator, advice, calculator, limits
 from course_lib.book.explore.views import Explorer, color_of, ranges
 
 __all__ = [
@@ -15,16 +16,21 @@ __all__ = [
     "DTYPES",
     "MODELS",
     "NONE",
+    "Answer",
     "Axis",
+    "Calculator",
     "ChartLayer",
     "Decode",
     "Explorer",
     "Field",
     "Roofline",
     "TableRow",
+    "advice",
     "batch",
+    "calculator",
     "color_of",
     "decode",
+    "limits",
     "network",
     "ranges",
     "roofline",

@@ -170,14 +170,15 @@ def tiles_by_hand(b, f, rows, columns, units):
 )
 @settings(max_examples=50)
 def test_waves_against_laying_the_tiles_out(b, f, tile, units):
-    counted = achieved.tiled((b, 64, f, 1), tile, 1, units, reload=0)
+    counted = achieved.tiled(achieved.Product(b, 64, f, 1), tile, 1, units, reload=0)
     assert counted == pytest.approx(tiles_by_hand(b, f, *tile, units))
     assert counted >= 1
 
 
 def test_one_tile_more_than_a_wave_costs_a_second_one():
     one, more = (
-        achieved.tiled((256, 32_768, 128 * n, 1), (256, 128), 1, 108, reload=0) for n in (108, 109)
+        achieved.tiled(achieved.Product(256, 32_768, 128 * n, 1), (256, 128), 1, 108, reload=0)
+        for n in (108, 109)
     )
     assert (one, more * 109 / 108) == pytest.approx((1, 2))
     # A library takes smaller tiles then, or splits, and loses less; but it loses.

@@ -1,0 +1,190 @@
+"""The calculator as an element of a page: a form, the answer to its first state, and what
+`calculator.html` needs to answer any other by the library's own functions.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from course_lib import chip, model, n, t
+from course_lib.book.explore import NONE, page, serving
+from course_press.outputs.written import number_marks, tool_words
+
+TILES = {"decode": "s", "user": "", "all": "", "usd": ""}
+"""What stands in large figures as it is expected, with what it is at best below it."""
+PARTS = ("weights", "cache", "activations")
+"""What the memory bar shows."""
+WORDS = (
+    *("fits", "too-large", "too-many", "weights", "cache", "compute", "network", "launches"),
+    *("config-architecture", "config-key", "config-value", "config-json", "config-paste"),
+    *("config-read", "tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
+    *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
+    *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
+)
+"""What the page says, beside the names of quantities."""
+
+
+def html(one: serving.Calculator) -> str:
+    """The element: a form that its script fills, and the answer to its first state.
+
+    Examples
+    --------
+    >>> 'class="calculator"' in html(serving.calculator())
+    True
+    """
+    answer, at = one.answer(), one.start
+    body = json.dumps(payload(one), ensure_ascii=False, separators=(",", ":"))
+    lines = "".join(
+        f'<tr data-row="{name}"><th scope="row">{escape(t(f"calc-{name}"))}</th>'
+        f"<td>{escape(serving.shown(answer, name))}</td></tr>"
+        for name in serving.ROWS
+    )
+    return "\n".join(
+        [
+            '<div id="calculate"><div class="calculator">',
+            _fields("first", _first(one)),
+            f'<div class="calc-answer" data-fits="{str(answer.fits).lower()}">',
+            f'<p class="calc-verdict">{escape(serving.verdict(answer))}</p>',
+            _bar(answer),
+            f'<dl class="calc-tiles">{"".join(_tile(answer, name) for name in TILES)}</dl>',
+            f'<p class="calc-advice">{escape(serving.counsel(answer, at["batch"]))}</p>',
+            "</div>",
+            _fields("more", _more(one)),
+            '<div class="calc-figure"></div>',
+            '<div class="calc-rows"><table data-quarto-disable-processing="true">'
+            f"<tbody>{lines}</tbody></table></div>",
+            '<p class="calc-small"></p>',
+            *map(_copied, ("python", "command")),
+            '<p class="calc-said" role="status"></p>',
+            '<script type="application/json">' + body.replace("</", "<\\/") + "</script>",
+            "</div></div>",
+        ]
+    )
+
+
+def payload(one: serving.Calculator) -> dict[str, Any]:
+    """What stands on the page for its script: sizes of models, rates of chips, constants, prices,
+    and words.
+
+    Examples
+    --------
+    >>> payload(serving.calculator())["chips"]["l4"]["short"]
+    'L4'
+    """
+    words = {name: t(f"calc-{name}") for name in WORDS} | tool_words()
+    words |= {name: t(name) for name in ("batch", "context", "never", "decode", "prefill")}
+    sizes = {"heads": "heads", "kv_heads": "kv", "the hidden size": "hidden"}
+    words |= {name: t(f"calc-size-{word}") for name, word in sizes.items()}
+    return {
+        **page.given(one),
+        "start": one.start,
+        "most": serving.MOST,
+        "own": serving.OWN,
+        "rows": serving.ROWS,
+        "tiles": TILES,
+        "parts": PARTS,
+        "words": words | {"no-format": t("live-no-format")},
+        "x": {"label": "I (FLOP/B)", "unit": "FLOP/B"},
+        "y": {"label": "P (FLOP/s)", "unit": "FLOP/s"},
+        **number_marks(),
+    }
+
+
+def _fields(name: str, controls: Sequence[str]) -> str:
+    legend = f'<legend class="calc-hidden">{escape(t(f"calc-set-{name}"))}</legend>'
+    return f'<fieldset class="calc-controls calc-{name}">{legend}{"".join(controls)}</fieldset>'
+
+
+def _first(one: serving.Calculator) -> list[str]:
+    keys = {key: model(key).name for key in one.models}
+    by_vendor = sorted(one.chips, key=lambda key: (chip(key).vendor != "NVIDIA", chip(key).vendor))
+    groups = [
+        (vendor, {key: chip(key).short for key in of})
+        for vendor, of in groupby(by_vendor, key=lambda key: chip(key).vendor)
+    ]
+    own = {serving.OWN: t("calc-own")}
+    paste = (
+        f'<div class="calc-paste" hidden><label for="calc-config">{escape(t("calc-config"))}'
+        '</label><textarea id="calc-config" rows="6" spellcheck="false" autocomplete="off">'
+        '</textarea><p class="calc-pasted" role="status"></p></div>'
+    )
+    return [
+        _select("model", one.start["model"], [("", {**own, **keys})]),
+        _select("chip", one.start["chip"], groups),
+        paste,
+    ]
+
+
+def _more(one: serving.Calculator) -> list[str]:
+    at = one.start
+    found = [
+        f'<div class="calc-control"><label for="calc-{name}">{escape(t(f"calc-name-{name}"))}'
+        f'</label><input id="calc-{name}" data-state="{name}" type="number" inputmode="numeric" '
+        f'min="1" max="{serving.MOST}" step="1" value="{at[name]}"></div>'
+        for name in ("batch", "context")
+    ]
+    counts = {str(count): n(count) for count in serving.COUNTS}
+    found += [_select(name, str(at[name]), [("", counts)]) for name in ("count", "tp")]
+    found.append(_select("link", "", [("", {"": t("calc-automatic")})]))
+    for name, offered in serving.FORMATS.items():
+        texts = {one: one or t("calc-automatic") for one in offered}
+        found.append(_select(name, at[name], [("", texts)]))
+    found.append(_select("offer", "", [("", {"0": NONE})]))
+    return found
+
+
+def _select(name: str, at: str, groups: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+    options = ""
+    for group, texts in groups:
+        inside = "".join(
+            f'<option value="{escape(key)}"{" selected" if key == at else ""}>{escape(text)}'
+            "</option>"
+            for key, text in texts.items()
+        )
+        options += f'<optgroup label="{escape(group)}">{inside}</optgroup>' if group else inside
+    return (
+        f'<div class="calc-control"><label for="calc-{name}">{escape(t(f"calc-name-{name}"))}'
+        f'</label><select id="calc-{name}" data-state="{name}">{options}</select></div>'
+    )
+
+
+def _bar(of: serving.Answer) -> str:
+    """What lies in a chip's memory, as a bar and in words."""
+    whole = max(of.needed or 0, of.available or 0)
+    shares = {name: 100 * (getattr(of, name) or 0) / whole for name in PARTS}
+    bars = "".join(
+        f'<i class="tone-{i + 1}" data-part="{name}" style="width: {shares[name]:.2f}%"></i>'
+        for i, name in enumerate(PARTS)
+    )
+    keys = "".join(
+        f'<span><i class="tone-{i + 1}"></i>{escape(t(f"calc-part-{name}"))} '
+        f'<output data-part="{name}">{escape(n(getattr(of, name), "B"))}</output></span>'
+        for i, name in enumerate(PARTS)
+    )
+    end = 100 * (of.available or math.inf) / whole
+    return (
+        f'<div class="calc-bar" aria-hidden="true">{bars}<b style="left: {end:.2f}%"></b></div>'
+        f'<p class="calc-legend">{keys}</p>'
+    )
+
+
+def _tile(of: serving.Answer, name: str) -> str:
+    likely, best = ("usd", "usd_least") if name == "usd" else (f"{name}_likely", name)
+    bound = "at-least" if name in ("decode", "usd") else "at-most"
+    value, least = (n(getattr(of, one), TILES[name]) for one in (likely, best))
+    return (
+        f'<div data-tile="{name}"><dt>{escape(t(f"calc-tile-{name}"))}</dt>'
+        f"<dd><b>{escape(value)}</b> "
+        f"<small>{escape(t(f'calc-{bound}').format(value=least))}</small></dd></div>"
+    )
+
+
+def _copied(name: str) -> str:
+    """What a reader may copy: filled by the script."""
+    return (
+        f'<details class="calc-copied" hidden><summary>{escape(t(f"calc-{name}"))}</summary>'
+        f'<pre tabindex="0"><code data-copied="{name}"></code></pre></details>'
+    )

@@ -1,0 +1,354 @@
+"""The calculator in a real browser, from files, with the network cut off: what it answers is what
+`course_lib` answers, for any model, chip and format, and for a pasted configuration.
+"""
+
+import json
+import random
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+
+from course_lib import CourseError, calibrate, chip, explore, llm, model
+from course_lib.book.explore import serving
+from course_lib.specs import from_config
+from course_lib.specs.huggingface import sizes
+from course_press.outputs import translate
+from course_press.pages import site
+from tests.browser.conftest import wait_for
+from tests.browser.test_explore import BOOK, LANGS, language
+from tests.course_lib.specs.test_foreign import LLAMA, TINY
+
+pytestmark = pytest.mark.browser
+BOX = ".calculator"
+OFFERED = explore.calculator()
+FIELDS = ("weights", "cache", "activations", "most", "decode", "decode_low", "decode_likely")
+FIELDS += ("decode_high", "prefill", "prefill_low", "prefill_likely", "prefill_high")
+PAGE = """---
+title: Calculator
+---
+
+{{< include ../cells/form.qmd >}}
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    root = tmp_path_factory.mktemp("calculator")
+    (root / "_quarto.yml").write_text(BOOK)
+    (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
+    (root / "chapters" / "cells").mkdir(parents=True)
+    (root / "chapters" / "cells" / "form.qmd").write_text(
+        "```{python}\n#| echo: false\nfrom course_lib import explore\n\nexplore.calculator()\n```\n"
+    )
+    for lang in LANGS:
+        (root / "chapters" / lang).mkdir(parents=True)
+        (root / f"_quarto-{lang}.yml").write_text(
+            f"lang: {lang}\nproject: {{output-dir: _site/{lang}}}\n"
+            f"book:\n  title: A book\n  chapters: [index.qmd, chapters/{lang}/one.qmd]\n"
+        )
+        (root / "chapters" / lang / "one.qmd").write_text(PAGE)
+    site.build(root, LANGS, root / "_site")
+    return root / "_site"
+
+
+def opened(visit, lang="en", query="", **options):
+    page = visit(f"{lang}/chapters/{lang}/one.html{query}", **options)
+    page.wait_for_selector(f"{BOX}[data-drawn=plot]", timeout=30_000)
+    return page
+
+
+def texts(page):
+    found = page.eval_on_selector_all(
+        f"{BOX} :is(.calc-verdict, .calc-advice, [data-tile] b, [data-tile] small, "
+        ".calc-legend output, [data-row] td)",
+        "all => all.map(one => one.textContent)",
+    )
+    return [text.replace("\u00a0", " ") for text in found]
+
+
+def test_the_pages_functions_are_the_librarys():
+    """Whoever changes one translates it: `python -m course_press.outputs.translate`."""
+    given = translate.STEPS.read_text(encoding="utf-8")
+    assert given == translate.javascript("courseSteps")
+
+
+def drawn(pick, own=False):
+    """A state without its batch and context; not every one can be answered."""
+    tp = pick.choice([1, 1, 1, 2, 4, 8, 16])
+    at = {**serving.START, "tp": tp, "count": tp * pick.choice([1, 2, 4])}
+    at |= {"model": pick.choice(OFFERED.models), "chip": pick.choice(OFFERED.chips)}
+    for name, offered in serving.FORMATS.items():
+        at[name] = pick.choice(offered) if pick.random() < 0.5 else at[name]
+    at["link"] = pick.choice(["", "nvlink", "host", "nodes"])
+    return {**at, "model": serving.OWN} if own else at
+
+
+def points(pick, count):
+    """Batches and contexts."""
+    batches = [pick.choice([1, pick.randint(1, 64), pick.randint(1, 20_000)]) for _ in range(count)]
+    contexts = [pick.choice([1, pick.randint(1, 4096), pick.randint(1, 200_000)]) for _ in batches]
+    return np.array(batches), np.array(contexts)
+
+
+def of_library(at, one, batches, contexts):
+    """What the library says of many batches and contexts at once."""
+    on = chip(at["chip"])
+    link = serving.link_of(on, at["tp"], at["link"]) or None
+    how = {"w": at["weights"], "x": at["activations"] or None, "kv": at["cache"] or None}
+    more = {**how, "compute": at["compute"] or None, "tp": at["tp"], "link": link}
+    if not one.positions:
+        one = one.extended(max(contexts))
+    step = llm.decode(one, on, batches, contexts, **more)
+    read = llm.prefill(one, on, 1, contexts, **more)
+    likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
+    room = llm.fits(one, on, batches, contexts, tokens=batches, tp=at["tp"], **how)
+    return (
+        *(room.memory.weights, room.memory.kv, room.memory.activations, room.max_batch),
+        *(step.lower, likely.low, likely.expected, likely.high),
+        *(read.lower, soon.low, soon.expected, soon.high),
+    )
+
+
+def of_page(page, states):
+    """What the page says of states."""
+    return page.evaluate(
+        "states => { const ask = courseCalculator(courseApart); return states.map(state => {"
+        "const found = ask.answer(state); return Object.fromEntries(Object.entries(found).filter("
+        "([, one]) => one === null || typeof one !== 'object')); }); }",
+        states,
+    )
+
+
+def compare(page, pick, groups, each):
+    """So many random states, of the table's models and of every family's configuration."""
+    wanted, states = [], []
+    while len(states) < groups * each:
+        own = pick.choice(TINY) if pick.random() < 0.3 else None
+        config = {"model_type": own[0], **own[1]} if own else None
+        at = drawn(pick, own=bool(own))
+        one = from_config(config) if config else model(at["model"])
+        batches, contexts = points(pick, each)
+        if one.positions:  # a table of positions grows with each context
+            contexts[:] = min(contexts[0], one.context)
+        try:
+            found = np.broadcast_arrays(*of_library(at, one, batches, contexts))
+        except CourseError:  # what cannot be had, another test asks for
+            continue
+        wanted += np.stack(found, axis=-1).tolist()
+        states += [
+            {**at, "batch": batch, "context": context, "config": json.dumps(config)}
+            for batch, context in zip(batches.tolist(), contexts.tolist(), strict=True)
+        ]
+    answers = of_page(page, states)
+    for state, answer, many in zip(states, answers, wanted, strict=True):
+        assert answer["refused"] == "", state
+        shown = [answer[name] for name in FIELDS]
+        row = many
+        if shown != pytest.approx(many, rel=1e-9):  # many at once have one format's constants
+            config = json.loads(state["config"])
+            one = from_config(config) if config else model(state["model"])
+            row = of_library(state, one, state["batch"], np.array([state["context"]]))
+        assert shown == pytest.approx([float(np.squeeze(one)) for one in row], rel=1e-9), state
+    return len(states)
+
+
+def test_a_thousand_states_are_what_the_library_says(visit):
+    assert compare(opened(visit), random.Random(22), 21, 48) >= 1000
+
+
+@pytest.mark.exhaustive
+def test_ten_thousand_states_are_what_the_library_says(visit):
+    assert compare(opened(visit), random.Random(23), 210, 48) >= 10_000
+
+
+def whole_answers(page, pick, count):
+    """So many answers of the library with all that follows from them, and what it refuses."""
+    while count:
+        at = {**drawn(pick), "batch": pick.randint(1, 2000), "context": pick.randint(1, 20_000)}
+        at["chip"] = pick.choice([at["chip"], "h100-sxm", "a100-sxm-80"])
+        answer = of_page(page, [{**at, "config": ""}])[0]
+        wanted = OFFERED.answer(**at)
+        refused = {"no-format": "format"}.get(answer["refused"], answer["refused"])
+        assert refused == wanted.refused, at
+        count -= not refused
+        for name, value in wanted._asdict().items() if not refused else ():
+            if name in ("refused", "about"):
+                continue
+            same = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+            assert answer.get(name) == same, (name, at)
+
+
+def test_costs_crossovers_and_advice_are_the_librarys(visit):
+    whole_answers(opened(visit), random.Random(5), 6)
+
+
+@pytest.mark.exhaustive
+def test_costs_crossovers_and_advice_are_the_librarys_for_many(visit):
+    whole_answers(opened(visit), random.Random(6), 300)
+
+
+def test_what_the_library_refuses_the_page_refuses(visit):
+    page = opened(visit)
+    broken = []
+    for kind, config in TINY:
+        given = {"model_type": kind, **config}
+        broken += [{**given, "model_type": "mamba"}, {"vocab_size": 7}]
+        broken += [{name: size for name, size in given.items() if name != left} for left in given]
+        broken += [{**given, name: wrong} for name in list(given)[1:] for wrong in ("4", 0, -1)]
+    states = [{**OFFERED.start, "model": "own", "config": json.dumps(one)} for one in broken]
+    for config, answer in zip(broken, of_page(page, states), strict=True):
+        try:
+            from_config(config)
+            refused = ""
+        except CourseError:
+            refused = sizes(config)["refused"]
+            refused = f"config-{refused or 'value'}"
+        assert answer["refused"] == refused, config
+    for text in ("", "{", "[]", "3", "null", '{"model_type": 3}', '{"model_type": "llama"}'):
+        page.evaluate(
+            "text => { const box = document.querySelector('#calc-config'); box.value = text;"
+            "box.dispatchEvent(new Event('input')); }",
+            text,
+        )
+    assert page.locator(".calc-answer").get_attribute("data-fits") == "true"
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_the_first_state_is_the_same_with_and_without_javascript(visit, lang):
+    still = visit(f"{lang}/chapters/{lang}/one.html", java_script_enabled=False)
+    first = texts(still)
+    assert not still.locator(".calc-controls").first.is_visible()
+    assert still.locator(".calc-verdict").is_visible()
+    assert texts(opened(visit, lang)) == first
+    with language(lang):
+        rows = [row[1].replace("\u00a0", " ") for row in serving.rows(OFFERED.answer())]
+    assert first[-len(rows) :] == rows
+    assert not re.search(r"[{}]", " ".join(first))
+
+
+def test_a_choice_is_shown_said_and_kept_in_the_address_and_the_languages(visit):
+    page = opened(visit)
+    assert page.inner_text(".calc-said") == ""
+    page.locator("#calc-model").focus()
+    page.keyboard.type("Llama-3-70B")  # by the keyboard alone
+    page.keyboard.press("Tab")
+    assert page.locator("#calc-chip").evaluate("one => one === document.activeElement")
+    assert "does not fit" in page.inner_text(".calc-verdict")
+    assert "does not fit" in page.inner_text(".calc-said")
+    page.select_option("#calc-count", "8")
+    page.select_option("#calc-tp", "4")
+    page.fill("#calc-batch", "32")
+    page.locator("#calc-batch").press("Tab")
+    wanted = OFFERED.answer(model="llama-3-70b", count=8, tp=4, batch=32)
+    answer = page.evaluate(f"document.querySelector('{BOX}').answer.usd")
+    assert answer == pytest.approx(wanted.usd)
+    assert "calculate.tp=4" in page.url
+    query = "?" + page.url.partition("?")[2]
+    for lang in LANGS[1:]:
+        other = opened(visit, lang, query)
+        again = other.evaluate(f"document.querySelector('{BOX}').answer.usd")
+        assert again == pytest.approx(wanted.usd)
+    assert query in page.evaluate("document.querySelector('.languages a[hreflang=es]').href")
+    page.click("[data-tool=reset]")
+    assert page.evaluate("location.search") == ""
+
+
+def test_an_address_that_asks_for_nothing_offered_changes_nothing(visit):
+    query = "?calculate.model=gpt-9&calculate.batch=-4&calculate.tp=3&calculate.context=1e9"
+    query += "&calculate.weights=%3Cb%3E&calculate.offer=77&calculate.link=rope"
+    assert texts(opened(visit, query=query)) == texts(opened(visit))
+
+
+def test_a_pasted_configuration_is_counted_and_travels_in_the_address(visit):
+    page = opened(visit)
+    page.select_option("#calc-model", "own")
+    assert "Paste" in page.inner_text(".calc-verdict")
+    page.fill("#calc-config", json.dumps({**LLAMA, "transformers_version": "4.40"}, indent=2))
+    assert "8,030,261,248" in page.inner_text(".calc-pasted")
+    page.fill("#calc-batch", "3")
+    page.locator("#calc-batch").press("Enter")
+    assert "transformers_version" not in page.url
+    other = opened(visit, "ko", "?" + page.url.partition("?")[2])
+    answer = other.evaluate(f"document.querySelector('{BOX}').answer.decode")
+    assert answer == pytest.approx(OFFERED.answer(LLAMA, model="own", batch=3).decode)
+    code = page.text_content("[data-copied=python]")
+    assert "from_config" in code
+    page.fill("#calc-config", "{")
+    assert page.get_attribute("#calc-config", "aria-invalid") == "true"
+
+
+def test_the_same_in_python_says_the_same(visit, capsys):
+    query = "?calculate.model=mixtral-8x7b&calculate.tp=2&calculate.count=2&calculate.weights=fp8"
+    page = opened(visit, query=query + "&calculate.compute=fp8&calculate.context=40000")
+    code = page.text_content("[data-copied=python]")
+    names = {}
+    exec(code, names)
+    shown = page.evaluate(f"document.querySelector('{BOX}').answer.decode")
+    assert names["step"].lower == pytest.approx(shown)
+    command = page.text_content("[data-copied=command]")
+    assert command == (
+        "course predict mixtral-8x7b h100-sxm --batch 16 --context 40000 --weights fp8 "
+        "--compute fp8 --tp 2 --link nvlink --calibrated"
+    )
+
+
+def test_a_card_to_share_is_1200_by_630(visit):
+    page = opened(visit)
+    with page.expect_download() as saved:
+        page.click("[data-tool=card]")
+    head = saved.value.path().read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    assert [int.from_bytes(head[i : i + 4], "big") for i in (16, 20)] == [1200, 630]
+    assert saved.value.suggested_filename == "calculator.png"
+
+
+def test_the_roofline_holds_every_operator_that_computes(visit):
+    page = opened(visit)
+    dots = page.evaluate(f"document.querySelector('{BOX}').marks.dots")
+    steps = [llm.decode("llama-3-8b", "h100-sxm", 16, 4096)]
+    steps.append(llm.prefill("llama-3-8b", "h100-sxm", 1, 4096))
+    wanted = [
+        (one.intensity, one.attainable)
+        for step in steps
+        for part in step.parts.values()
+        for one in part.parts.values()
+        if one.t_math
+    ]
+    assert [(dot["x"], dot["y"]) for dot in dots] == [pytest.approx(one) for one in wanted]
+    assert page.locator(f"{BOX} .plot-dot").count() == len(wanted)
+
+
+SCHEMES = list(product(LANGS, ("light", "dark")))
+OFTEN = [("en", "dark"), ("ko", "light")]
+
+
+@pytest.mark.parametrize(
+    ("lang", "scheme"),
+    OFTEN
+    + [pytest.param(*one, marks=pytest.mark.exhaustive) for one in SCHEMES if one not in OFTEN],
+)
+def test_it_is_accessible_and_fits_a_phone(visit, accessible, lang, scheme):
+    page = opened(visit, lang, color_scheme=scheme, width=390)
+    accessible(page)
+    page.select_option("#calc-model", "own")
+    accessible(page)
+    page.select_option("#calc-model", "deepseek-v3")
+    page.eval_on_selector_all(".calc-copied", "all => all.forEach(one => { one.open = true; })")
+    wait_for(page, "document.documentElement.scrollWidth <= 390")
+    top = page.locator(".calc-tiles").bounding_box()
+    assert top["y"] + top["height"] < 900  # the verdict is on the first screen
+    assert page.evaluate(
+        f"[...document.querySelectorAll('{BOX} [data-state]')].every(one => one.labels.length == 1)"
+    )
+
+
+def test_the_page_is_light(built):
+    folder = built / "en" / "chapters" / "en"
+    files = [*folder.glob("one*"), *(built / "assets").glob("calculator.css")]
+    assert sum(file.stat().st_size for file in files) < 250_000
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert "courseSteps" not in (built / "en" / "index.html").read_text(encoding="utf-8")
