@@ -2,6 +2,7 @@
 asserted.
 """
 
+import json
 import resource
 import shutil
 import statistics
@@ -143,6 +144,33 @@ def how_steady() -> Table:
     return table
 
 
+DIAGNOSE = """
+import resource, sys
+from course_lib import diagnosis
+import course_lib.diagnosis.host
+diagnosis.diagnose(sys.argv[1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"""
+
+
+def memory_of_diagnosis(folder: Path, size: int) -> float:
+    """Most memory that reading a trace takes, over the trace's own size."""
+    file = folder / "trace.json"
+    row = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 8.0, "name": "aten::mul"}
+    args = {"Input Dims": [[64, 4096], []], "Input type": ["float", "Scalar"], "External id": 1}
+    with file.open("w") as out:
+        out.write('{"traceEvents": [')
+        at = 0
+        while out.tell() < size:
+            rows = [{**row, "ts": 10.0 * (at + i), "args": args} for i in range(1000)]
+            out.write(",".join(json.dumps(one, indent=2) for one in rows) + ",")
+            at += 1000
+        out.write(json.dumps({**row, "ts": 10.0 * at}) + "]}")
+    run = subprocess.run(
+        [sys.executable, "-c", DIAGNOSE, file], capture_output=True, text=True, check=True
+    )
+    return float(run.stdout) / file.stat().st_size
+
+
 def main() -> None:
     """Measure and print."""
     Console().print(as_text(calibrate_report()), highlight=False, soft_wrap=True)
@@ -160,6 +188,10 @@ def main() -> None:
         timed(lambda: roofline(ops.matmul(batches, 8192, 8192), machine).lower) for _ in range(21)
     )
     table.add_row("sweep of 10,000 batches", f"{sweep * 1e3:.2f} ms", "< 10 ms")
+
+    with tempfile.TemporaryDirectory() as folder:
+        part = memory_of_diagnosis(Path(folder), 500_000_000)
+        table.add_row("memory of course diagnose over its trace of 500 MB", f"{part:.2f}", "< 1")
 
     with tempfile.TemporaryDirectory() as folder:
         book = Path(folder) / "book"

@@ -31,8 +31,8 @@ and the same ones with operands of another size 0.55.
 FULL = 0.8
 """Part of a bound's rate that tuned kernels reach: what could still be gained ends there."""
 ALIGNED = 16
-"""Bytes to which the rows of a product's operands must be aligned for the fast path
-[nvidia-matmul-guide].
+"""Bytes of the widest load, which must begin at a multiple of them [nvidia-cuda-guide]: rows of
+another length are loaded in smaller pieces.
 """
 SMALL = 4
 """Blocks for each multiprocessor up to which an incomplete last wave is told apart."""

@@ -138,7 +138,7 @@ def test_of_a_long_trace_a_stretch_in_the_middle_is_kept(tmp_path):
     file.write_text(json.dumps(drawn("synchronisation", 1.0)))
     whole = rows.gather(file)
     part = rows.gather(file, most=len(whole.ts) // 3)
-    assert part.kept == pytest.approx(1 / 3, rel=0.2)
+    assert 0.15 < part.kept < 0.35
     assert {int(kind) for kind in part.kind} == {int(kind) for kind in whole.kind}
     assert whole.ts.min() < part.ts.min() < part.ts.max() < whole.ts.max()
 
