@@ -104,9 +104,7 @@ def first_compute_bound_batch(
 
     limit = _further(one, on, fm, tokens)
     comes = limit.t_math > limit.t_memory
-    batch = (
-        first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
-    )
+    batch = first(lambda count: _surplus(_step(one, on, fm, count, tokens)) >= 0) if comes else None
     most = None
     if tokens and (room or on.memory):
         most = int(float(fits(one, on, 1, tokens, w=w, x=x, kv=kv, capacity=room).max_batch))
