@@ -30,7 +30,9 @@ MAY_ASK = {
     "exports": {"core", "book.text"},
     "grading": {"core", "ops", "network", "book.text"},
     "labs": {"core", "specs", "measured", "bench"},
-    "cli": {"core", "specs", "workloads", "measured", "calibrate", "bench", "diagnosis", "book"},
+    "cli": {
+        "core", "specs", "workloads", "counting", "measured", "calibrate", "bench", "diagnosis", "book"
+    },
 }
 """Which rooms of the library a room of the press may ask: what it never sees, it cannot compute."""
 

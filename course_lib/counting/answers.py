@@ -18,18 +18,13 @@ from course_lib.workloads.precision import Formats, formats
 
 __all__ = ["Answer", "Fused", "ask"]
 
-_NEVER = (
-    "sampling, tokenizing, and the host's own time",
-    "memory that a runtime keeps for itself",
-)
+_NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
 _DESCRIBED = (
     "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
     "their neighbors",
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
-_APART = (
-    "fusion into products: what passes between a product and its neighbors goes through memory"
-)
+_APART = "fusion into products: what passes between a product and its neighbors goes through memory"
 _QUANTIZED = "formats of the config's quantization_config: those of the options count"
 
 
@@ -146,7 +141,11 @@ def ask(
             f"{length}): to ask what more would cost, raise that number in its config"
         )
     one = named.model
-    if isinstance(one, Transformer) and not trace and (named.config is None or length <= one.context):
+    if (
+        isinstance(one, Transformer)
+        and not trace
+        and (named.config is None or length <= one.context)
+    ):
         return _described(named, one, on, many, length, fm, tp, link, prefill)
     if named.config is None and not named.function:
         llm.decode(named.name, on, many, length)  # says what is wrong with it
@@ -172,12 +171,14 @@ def _described(
     kept: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp}
     more = {**kept, "compute": fm.matmul, "link": link}
     both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
-    missing, crossover = {}, None
+    missing: dict[str, str] = {}
+    crossover = None
     if one.kind == "decoder":
         both["decode"] = llm.decode(one, chip, batch, context, **more)
         if tp == 1:
-            sizes = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
-            crossover = llm.first_compute_bound_batch(one, chip, context, **sizes)
+            crossover = llm.first_compute_bound_batch(
+                one, chip, context, w=fm.w, x=fm.x, kv=fm.kv, compute=fm.matmul
+            )
         else:
             missing["crossover"] = "it is of one chip: tp is more"
     else:
@@ -191,7 +192,9 @@ def _described(
     if one.experts or one.latent or one.qk_norm or tp > 1 or fm.w != fm.x:
         missing["fused"] = "known of one chip's dense blocks in one format only"
     else:
-        fused = _fused_blocks(one, chip, batch, context if headline == "prefill" else 1, context, fm)
+        fused = _fused_blocks(
+            one, chip, batch, context if headline == "prefill" else 1, context, fm
+        )
     return Answer(
         name=named.name,
         architecture=f"{one.kind} of {one.layers} layers",
@@ -217,9 +220,7 @@ def _fused_blocks(
     one: Transformer, chip: Accelerator, batch: int, new: int, context: int, fm: Formats
 ) -> Fused:
     plain, joined = (
-        block.estimate(
-            block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip
-        )
+        block.estimate(block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip)
         for fused in (False, True)
     )
     return _saved(plain, joined, one.layers)
@@ -238,12 +239,7 @@ def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
 def _traced(
     named: Named, chip: Accelerator, batch: int, context: int, fm: Formats, prefill: bool
 ) -> Answer:
-    if named.function:
-        built = building.from_function(named.function)
-    else:
-        assert named.config is not None
-        built = building.from_transformers(named.config)
-    ran = passes.run(built, batch, context)
+    built, ran = _run(named, batch, context)
     headline = "decode" if ran.step is not None and not prefill else "prefill"
     trace = ran.prompt if ran.step is None or prefill else ran.step
     step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
@@ -278,6 +274,23 @@ def _traced(
         not_modelled=_left_out(named, built, ran),
         assumed=built.assumed,
     )
+
+
+def _run(named: Named, batch: int, context: int) -> tuple[building.Built, passes.Passes]:
+    """Build and trace it, with attention as one kernel where its code lets others provide it."""
+    if named.function:
+        built = building.from_function(named.function)
+        return built, passes.run(built, batch, context)
+    assert named.config is not None
+    said: CourseError | None = None
+    for attention in building.ATTENTIONS:
+        try:
+            built = building.from_transformers(named.config, attention)
+            return built, passes.run(built, batch, context)
+        except CourseError as error:  # code that wants a mask to look at, say
+            said = said or error
+    assert said is not None
+    raise said
 
 
 def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:

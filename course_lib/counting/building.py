@@ -72,7 +72,7 @@ def _transformers() -> Any:
     # Before its first import: nothing is ever asked of a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
-        import transformers
+        transformers: Any = importlib.import_module("transformers")
     except ImportError:
         raise CourseError(
             f"a configuration that no Transformer describes needs transformers: {REMEDY}"
@@ -89,11 +89,21 @@ def said(what: str) -> Iterator[None]:
     except CourseError:
         raise
     except Exception as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise CourseError(f"{what}: {type(error).__name__}: {first.strip()}") from error
+        raise CourseError(f"{what}: {type(error).__name__}: {_line(error)}") from error
 
 
-def from_transformers(config: Mapping[str, Any]) -> Built:
+def _line(error: Exception) -> str:
+    """The first line of a message."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+
+
+ATTENTIONS = ("counted", "sdpa", "eager")
+"""Ways in which transformers lets attention run: as one kernel that is noted, as torch's, and
+written out.
+"""
+
+
+def from_transformers(config: Mapping[str, Any], attention: str = "counted") -> Built:
     """The architecture that a configuration names, as the installed transformers builds it.
 
     Code that the configuration names is never run, and no hub is asked.
@@ -117,12 +127,12 @@ def from_transformers(config: Mapping[str, Any]) -> Built:
     given = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     with said(f"config of {kind!r}"):
         read = of.from_dict(given)
-    assumed = _assumed(of, given)
+    assumed = _assumed(of, read, given)
     architecture = _class(transformers, read, config)
     _register(transformers)
     unset = importlib.import_module("transformers.initialization").no_init_weights
     with mode, unset():
-        module = _instance(architecture, read, torch.bfloat16)
+        module = _instance(architecture, read, torch.bfloat16, attention)
     with mode:
         module.tie_weights()  # building without weights leaves it out
     module.eval()
@@ -136,20 +146,22 @@ def from_transformers(config: Mapping[str, Any]) -> Built:
     )
 
 
-def _assumed(of: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that transformers took because the configuration is silent; raise for one without
     which it is another model.
     """
     usual = of().to_dict()
+    common = set(of.__mro__[1]().to_dict()) | {"pretraining_tp"}
     aliases = {name: key for key, name in of.attribute_map.items()}
     aliases |= dict(of.attribute_map)
     found = {
-        key: value
+        key: getattr(read, key, value)
         for key, value in usual.items()
         if isinstance(value, int)
         and not isinstance(value, bool)
         and key not in given
         and aliases.get(key) not in given
+        and key not in common
         and not key.endswith("_id")
     }
     nested = any(isinstance(value, dict) for value in given.values())
@@ -187,8 +199,9 @@ def _autos(transformers: Any, read: Any) -> Iterator[Any]:
         yield transformers.AutoModelForSeq2SeqLM
         yield transformers.AutoModelForSpeechSeq2Seq
     elif type(read) not in transformers.AutoModelForMaskedLM._model_mapping:
+        if read.sub_configs:
+            yield transformers.AutoModelForImageTextToText
         yield transformers.AutoModelForCausalLM
-        yield transformers.AutoModelForImageTextToText
     yield transformers.AutoModel
 
 
@@ -198,13 +211,13 @@ def _register(transformers: Any) -> None:
     passes.register(transformers)
 
 
-def _instance(architecture: Any, read: Any, dtype: Any) -> Any:
-    """The module, with attention as one kernel where its code lets others provide it."""
+def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
+    """The module, with this way of attention or one after it."""
     more = {}
     if architecture._can_set_experts_implementation():
         more["experts_implementation"] = "grouped_mm"
     error: Exception | None = None
-    for attention in ("counted", "sdpa", "eager"):
+    for attention in ATTENTIONS[ATTENTIONS.index(first) :]:
         if attention == "counted" and not architecture._supports_attention_backend:
             continue
         try:
@@ -213,10 +226,11 @@ def _instance(architecture: Any, read: Any, dtype: Any) -> Any:
             )
         except Exception as failed:  # noqa: BLE001 - the next way of attention, or said below
             error = failed
-    with said(f"{architecture.__name__} cannot be built from this config"):
-        assert error is not None
-        raise error
-    return None
+    assert error is not None
+    raise CourseError(
+        f"{architecture.__name__} cannot be built from this config: {type(error).__name__}: "
+        f"{_line(error)}"
+    ) from error
 
 
 def from_function(named: str) -> Built:

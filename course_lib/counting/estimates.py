@@ -62,15 +62,12 @@ def _bounded(work: Work, chip: Accelerator) -> Estimate:
 
 
 def footprint(
-    built: Built,
-    trace: Trace,
-    cache: dict[str, float],
-    chip: Accelerator,
-    fm: Formats,
-    batch: int,
+    built: Built, trace: Trace, cache: dict[str, float], chip: Accelerator, fm: Formats, batch: int
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
-    multiplied = {each.storage for one in trace.operations for each in one.reads if each.format == "w"}
+    multiplied = {
+        each.storage for one in trace.operations for each in one.reads if each.format == "w"
+    }
     weights = 0.0
     seen = set()
     for one in built.module.parameters():
@@ -88,9 +85,7 @@ def footprint(
     left = chip.memory - weights - flying
     most = float(int(left // (kept / batch))) if kept else float("inf")
     needed = Memory(weights, kept, flying)
-    return MemoryFit(
-        needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed
-    )
+    return MemoryFit(needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed)
 
 
 def _elements(count: float, kind: str) -> Any:
@@ -107,12 +102,12 @@ def first_batch(
     """
     t_math = moved = flops = 0.0  # of each sequence
     weights = 0.0
-    routed: Counter[tuple[int, int, float]] = Counter()
+    routed: dict[tuple[int, int, float], float] = {}
     for one in trace.operations:
         if one.unit != "matrix":
             continue
         work = Work(one.flops, 1.0, _dtype(one.arithmetic, fm))
-        t_math += _bounded(work, chip).t_math / batch
+        t_math += float(_bounded(work, chip).t_math) / batch
         flops += one.flops / batch
         for each in (*one.reads, *one.writes):
             size = size_of(each, fm)
@@ -120,7 +115,8 @@ def first_batch(
                 moved += size / batch
             elif one.routing is not None and each is one.reads[0]:
                 of = one.routing
-                routed[of.experts, of.active, of.tokens / batch] += size
+                choice = (of.experts, of.active, of.tokens / batch)
+                routed[choice] = routed.get(choice, 0.0) + size
             else:
                 weights += size
 
@@ -133,7 +129,8 @@ def first_batch(
 
     found = first(busy) if t_math > moved / chip.bandwidth else None
     rule = first(lambda count: count * t_math >= weights / chip.bandwidth) if t_math else 0
-    ridge, intensity = flops / t_math / chip.bandwidth if t_math else 0.0, flops / moved
+    ridge = flops / t_math / chip.bandwidth if t_math else 0.0
+    intensity = flops / moved if moved else 0.0
     fit = None if most is None or most == float("inf") else int(most)
     return Crossover(
         found, reason(found, intensity, ridge, fit), intensity, ridge, rule, float("nan"), fit

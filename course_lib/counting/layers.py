@@ -2,6 +2,7 @@
 is given the same, with its own parameters and its own part of the cache.
 """
 
+import inspect
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,14 +43,20 @@ class _Run:
 
 def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
     original, kind, place = layer.forward, _kind(layer), _place(layer)
-    kinds = (recorder.torch.Tensor,)
+    kinds, names = (recorder.torch.Tensor,), list(inspect.signature(original).parameters)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         given = tensors_in((args, kwargs), kinds[0])
         caches = _caches((args, kwargs))
         mine = [one for cache in caches for one in _layer(cache, place)]
         held = tensors_in([vars(one) for one in mine], kinds[0])
-        told = _told((args, kwargs), kinds[0], caches)
+        # Its own number may be told too; what it does is the same.
+        others = {
+            key: one
+            for key, one in {**dict(zip(names, args, strict=False)), **kwargs}.items()
+            if not (_OF_PLACE.search(key) and isinstance(one, int) and one == place)
+        }
+        told = _told(others, kinds[0], caches)
         if told is None or (caches and place is None):
             return original(*args, **kwargs)
         key = (kind, told, tuple(_told(vars(one), kinds[0], []) for one in mine))
@@ -61,6 +68,9 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
             run.last = len(recorder.operations)
             run.cache = [one for cache in caches for one in _layer(cache, place)]
             return run.out
+        _extend(caches, place)
+        if sum(len(_layer(cache, place)) for cache in caches) != len(run.cache):
+            return original(*args, **kwargs)  # a cache of its own making
         return _again(run, recorder, given, caches, place, held)
 
     layer.forward = forward
@@ -71,9 +81,6 @@ def _again(
     run: _Run, recorder: Recorder, given: list[Any], caches: list[Any], place: Any, held: list[Any]
 ) -> Any:
     """The results of a layer that is not run, after its operators are noted."""
-    tensor, stand = recorder.torch.Tensor, {}
-    for theirs, mine in zip((*run.given, *run.held), (*given, *held), strict=True):
-        stand[recorder.storage(theirs)] = mine
 
     def like(one: Any) -> Any:
         memory = recorder.storage(one)
@@ -87,12 +94,9 @@ def _again(
             recorder.keep(made)
         return made
 
-    for cache in caches:
-        if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
-            cache.is_updated[place] = True
-        elif len(cache.layers) <= place:
-            lacking = range(place + 1 - len(cache.layers))
-            cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
+    tensor, stand = recorder.torch.Tensor, {}
+    for theirs, mine in zip((*run.given, *run.held), (*given, *held), strict=True):
+        stand[recorder.storage(theirs)] = mine
     mine = [one for cache in caches for one in _layer(cache, place)]
     for theirs, own in zip(run.cache, mine, strict=True):
         vars(own).update(_mapped(vars(theirs), like, tensor))
@@ -100,6 +104,16 @@ def _again(
     alike = {memory: recorder.storage(one) for memory, one in stand.items()}
     recorder.again(run.first, run.last, alike)
     return out
+
+
+def _extend(caches: list[Any], place: Any) -> None:
+    """Let caches have a part for this layer."""
+    for cache in caches:
+        if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
+            cache.is_updated[place] = True
+        elif len(cache.layers) <= place:
+            lacking = range(place + 1 - len(cache.layers))
+            cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
 
 
 def _mapped(thing: Any, function: Any, kind: type) -> Any:
@@ -168,7 +182,7 @@ def _layer(cache: Any, place: Any) -> list[Any]:
     return [layers[place]] if place is not None and place < len(layers) else []
 
 
-def _told(thing: Any, kind: type, caches: list[Any]) -> Any:
+def _told(thing: Any, kind: Any, caches: list[Any]) -> Any:
     """What an argument says, as far as it matters for what is counted; `None` where it may be a
     place in which layers leave things for one another.
     """

@@ -1,6 +1,8 @@
 """Runs a module without memory: over a prompt, and for one more token."""
 
+import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -16,6 +18,8 @@ __all__ = ["Passes", "register", "run"]
 _CURRENT: list[Recorder] = []
 """The recorder that attention reports to: transformers calls it by its name only."""
 NAME = "counted"
+SECOND = 16_000
+"""Samples of a second of sound, which models of it are given."""
 
 
 class Passes:
@@ -41,7 +45,7 @@ def register(transformers: Any) -> None:
 
 
 def _attention(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **how: Any
+    module: Any, query: Any, key: Any, value: Any, _: Any = None, **how: Any
 ) -> tuple[Any, None]:
     recorder = _CURRENT[-1]
     causal = how.get("is_causal")
@@ -96,7 +100,9 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
 class _Pass:
     def __init__(self, built: Built, batch: int, tokens: int, share: bool) -> None:
         self.built, self.batch, self.tokens, self.share = built, batch, tokens, share
-        self.recorder = Recorder(built.module, built.dtype, causal=built.kind == "decoder")
+        self.recorder = Recorder(
+            built.module, built.dtype, causal=built.kind == "decoder", tokens=batch * tokens
+        )
         self.takes = inspect.signature(built.module.forward).parameters
 
     def record(self) -> Trace:
@@ -113,11 +119,11 @@ class _Pass:
         """One more token, with what a pass left."""
         import torch
 
-        recorder = Recorder(self.built.module, self.built.dtype, causal=True)
+        recorder = Recorder(self.built.module, self.built.dtype, causal=True, tokens=self.batch)
         recorder.keep(*_arrays(cache))
         self.recorder = recorder
         one = torch.zeros(self.batch, 1, dtype=torch.long)
-        given = {"use_cache": True}
+        given: dict[str, Any] = {"use_cache": True}
         for name in ("past_key_values", "cache_params", "state"):
             if name in self.takes:
                 given[name] = cache
@@ -155,12 +161,11 @@ class _Pass:
 @contextmanager
 def _caching(recorder: Recorder) -> Iterator[None]:
     """What goes through a cache of keys and values is noted with attention, not by itself."""
-    try:
-        from transformers.cache_utils import Cache
-    except ImportError:  # a module of the reader's own
+    if "transformers" not in sys.modules:  # a module of the reader's own
         yield
         return
-    original = Cache.update
+    cache: Any = importlib.import_module("transformers.cache_utils").Cache
+    original = cache.update
 
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
         with recorder.silence():
@@ -168,11 +173,11 @@ def _caching(recorder: Recorder) -> Iterator[None]:
         recorder.keep(*found)
         return found
 
-    Cache.update = update
+    cache.update = update
     try:
         yield
     finally:
-        Cache.update = original
+        cache.update = original
 
 
 def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]:
@@ -199,14 +204,14 @@ def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]
             batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=built.dtype
         )
     elif main == "input_values":
-        given["input_values"] = torch.empty(batch, tokens, dtype=built.dtype)
+        given["input_values"] = torch.empty(batch, SECOND, dtype=built.dtype)
     else:
         given["input_ids"] = ids
         if "pixel_values" in takes and built.kind == "encoder":
             given["pixel_values"] = torch.empty(batch, 3, *_side(config), dtype=built.dtype)
     if built.kind == "encoder-decoder":
         given["decoder_input_ids"] = ids
-    if built.kind != "encoder":
+    if built.kind == "decoder":
         given["use_cache"] = True
         if "logits_to_keep" in takes:
             given["logits_to_keep"] = 1

@@ -1,4 +1,4 @@
-"""What is noted of each operator that a model runs: its arithmetic, and what it reads and writes."""
+"""What is noted of each operator that a model runs: its arithmetic, what it reads and writes."""
 
 from dataclasses import dataclass
 

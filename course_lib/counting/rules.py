@@ -7,23 +7,28 @@ from types import MappingProxyType
 
 from course_lib import ops
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 __all__ = ["FREE", "GATHERED", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
 
-FREE = frozenset(
+FREE = _words(
     "alias detach empty empty_strided empty_like new_empty new_empty_strided lift lift_fresh "
     "lift_fresh_copy _local_scalar_dense _unsafe_view _reshape_alias sym_size sym_stride "
     "sym_numel sym_storage_offset is_same_size resize_ set_ _assert_async _assert_tensor_metadata "
     "_conj _neg_view record_stream expand squeeze unsqueeze t transpose permute view slice select "
     "as_strided split split_with_sizes unbind unfold diagonal real imag view_as_real "
-    "view_as_complex _nested_tensor_size item device manual_seed is_nonzero scalar_tensor".split()
+    "view_as_complex _nested_tensor_size item device manual_seed is_nonzero scalar_tensor"
 )
 """What moves nothing: views, and memory that is only set aside."""
-PRODUCTS = frozenset("mm addmm bmm baddbmm mv addmv dot vdot addbmm _int_mm".split())
-GATHERED = frozenset("index gather embedding index_select take _unsafe_index".split())
+PRODUCTS = _words("mm addmm bmm baddbmm mv addmv dot vdot addbmm _int_mm")
+GATHERED = _words("index gather embedding index_select take _unsafe_index")
 """What reads as many elements as it writes, however large the array is that it picks from."""
-SCATTERED = frozenset(
+SCATTERED = _words(
     "index_put scatter scatter_add scatter_reduce index_add index_copy index_fill masked_scatter "
-    "_index_put_impl _unsafe_index_put put".split()
+    "_index_put_impl _unsafe_index_put put"
 )
 """What writes as many elements as it is given, however large the array is that it puts them in."""
 _COPIES = (

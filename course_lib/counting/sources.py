@@ -36,8 +36,9 @@ class Named:
         """Tokens that it was made for; `None` where nothing says so."""
         if self.config is None:
             return getattr(self.model, "context", None)
-        for of in (self.config, self.config.get("text_config")):
-            for name in _LIMITS if isinstance(of, dict) else ():
+        inside = self.config.get("text_config")
+        for of in (self.config, inside if isinstance(inside, dict) else {}):
+            for name in _LIMITS:
                 if isinstance(found := of.get(name), int) and found > 0:
                     return found
         return None
@@ -103,7 +104,9 @@ def config_of(content: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise CourseError(f"{where}: nested too deeply for a configuration") from None
     if not isinstance(found, dict):
-        raise CourseError(f"{where} must hold an object, as a config.json does (got {shown(found)})")
+        raise CourseError(
+            f"{where} must hold an object, as a config.json does (got {shown(found)})"
+        )
     return found
 
 

@@ -4,19 +4,11 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.counting.records import Access, Operation, Routing, Trace
-from course_lib.counting.rules import (
-    FREE,
-    GATHERED,
-    PRODUCTS,
-    SCATTERED,
-    flops_of,
-    pairs,
-    product,
-)
+from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
 __all__ = ["Recorder"]
 
@@ -33,6 +25,18 @@ _ATTENTION = (
 )
 
 
+@dataclass(slots=True)
+class Choice:
+    """The experts among which a module lets tokens choose: how many they are, how many a token
+    visits, how many tokens there are, and whether its code goes through them one by one.
+    """
+
+    experts: int
+    active: int
+    tokens: int
+    loops: bool = False
+
+
 class Recorder:
     """The operators of one pass.
 
@@ -41,17 +45,20 @@ class Recorder:
     module : what is run, its tensors without memory.
     dtype : of most of its parameters: what stands for the step's formats.
     causal : whether attention under a mask that cannot be looked at hides what comes later.
+    tokens : in the pass.
     """
 
-    def __init__(self, module: Any, dtype: Any, *, causal: bool) -> None:
+    def __init__(self, module: Any, dtype: Any, *, causal: bool, tokens: int) -> None:
         import torch
 
+        self.tokens = tokens
         self.torch, self.module, self.dtype, self.causal = torch, module, dtype, causal
         self.operations: list[Operation] = []
         self.uncounted: dict[str, None] = {}
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
-        self.routing: Routing | None = None
+        self.choices: list[Choice | None] = [None]
+        self.everyone = _experts_of(getattr(module, "config", None))
         self.quiet = 0
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
@@ -80,9 +87,7 @@ class Recorder:
         memory = self.storage(tensor)
         if elements is None:
             held = tensor.untyped_storage().nbytes() / tensor.element_size()
-            shown = [
-                size for size, step in zip(tensor.shape, tensor.stride(), strict=True) if step
-            ]
+            shown = [size for size, step in zip(tensor.shape, tensor.stride(), strict=True) if step]
             elements = min(math.prod(shown), held) if tensor.numel() else 0
         kind = self.formats.get(tensor.dtype) or str(8 * tensor.element_size())
         if kind == "x" and memory in self.own and weight:
@@ -129,14 +134,12 @@ class Recorder:
         def enter(module: Any, args: Any, kwargs: Any) -> None:
             self.path.append(name)
             self.modules.append(module)
-            given = [*args, *kwargs.values()]
-            if hasattr(module, "has_gate") and len(given) > 1:  # transformers' experts
-                tokens, active = math.prod(given[0].shape[:-1]), given[1].shape[-1]
-                self.routing = Routing(0, active, tokens)
+            self.choices.append(_choice([*args, *kwargs.values()], module) or self.choices[-1])
 
         def leave(*_: Any) -> None:
             self.path.pop()
             self.modules.pop()
+            self.choices.pop()
 
         return enter, leave
 
@@ -162,6 +165,23 @@ class Recorder:
         rows, inner, columns, groups = product([tuple(one.shape) for one in pair])
         weighs = any(self.storage(one) in self.own for one in pair)
         reads = tuple(self.access(one, weight=True) for one in given)
+        writes: tuple[Access, ...] = (self.access(out),)
+        routing = None
+        if weighs and (routing := self._routed(groups)) is not None:
+            # Parameters first, of all experts; where each token's row meets every expert in this
+            # code, only those rows that it chose count.
+            first = next(one for one in reads if one.storage in self.own)
+            others = tuple(one for one in reads if one is not first)
+            if groups == routing.experts > 1:
+                share = routing.active / routing.experts
+                rows = round(rows * share)
+                others, writes = (
+                    tuple(replace(one, elements=one.elements * share) for one in of)
+                    for of in (others, writes)
+                )
+            else:
+                first = replace(first, elements=first.elements * routing.experts)
+            reads = (first, *others)
         formats = {one.format for one in reads}
         wide = next((kind for kind in ("fp64", "fp32") if kind in formats), None)
         bits = any(kind.isdigit() for kind in formats)  # integers, on whichever unit
@@ -172,16 +192,27 @@ class Recorder:
             unit="matrix",
             arithmetic=wide or ("int8" if bits else "matmul" if weighs else "attention"),
             reads=reads,
-            writes=(self.access(out),),
+            writes=writes,
             shape=(float(rows), float(inner), float(columns), float(groups)),
+            routing=routing,
         )
+
+    def _routed(self, groups: int) -> Routing | None:
+        """The routing of a product with an expert that stands for all, or with all of them."""
+        choice = self.choices[-1]
+        if choice is not None and choice.loops:
+            return Routing(choice.experts, choice.active, choice.tokens)
+        if self.everyone is not None and groups == self.everyone[0] > self.everyone[1]:
+            return Routing(*self.everyone, self.tokens)
+        return None
 
     def _grouped(self, given: list[Any], out: Any) -> None:
         rows, weights = given[:2]
         experts, inner, columns = weights.shape
         many = rows.shape[0]
-        chosen = self.routing or Routing(experts, min(experts, many), 1)
-        active = max(1, min(experts, many // max(chosen.tokens, 1)))
+        choice = self.choices[-1]
+        tokens = choice.tokens if choice is not None else 1
+        active = max(1, min(experts, many // max(tokens, 1)))
         self.note(
             "grouped_mm",
             2.0 * many * inner * columns,
@@ -191,7 +222,7 @@ class Recorder:
             reads=(self.access(weights, weight=True), self.access(rows)),
             writes=(self.access(out),),
             shape=(float(many), float(inner), float(columns), float(experts)),
-            routing=Routing(experts, active, chosen.tokens),
+            routing=Routing(experts, active, tokens),
         )
 
     def _convolution(self, given: list[Any], out: Any) -> None:
@@ -345,10 +376,42 @@ def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:
     return found
 
 
-def _dispatch(recorder: Recorder) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
+def _experts_of(config: Any) -> tuple[int, int] | None:
+    """How many experts a configuration names, and how many a token visits."""
+    config = getattr(config, "text_config", config)
+    many = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
+    every = next((one for one in many if isinstance(one, int)), None)
+    active = getattr(config, "num_experts_per_tok", None)
+    return (every, active) if every and isinstance(active, int) else None
 
-    class Dispatch(TorchDispatchMode):  # type: ignore[misc]
+
+class _First(list[int]):
+    """The number of an expert, for code that asks a tensor for it."""
+
+    def item(self) -> int:
+        return self[0]
+
+
+def _choice(given: list[Any], module: Any) -> Choice | None:
+    """What a module of experts is given: rows, and for each the numbers of its experts."""
+    if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
+        return None
+    rows, numbers = given[:2]
+    if numbers.dim() != 2 or numbers.is_floating_point() or not rows.is_floating_point():
+        return None
+    if math.prod(rows.shape[:-1]) != numbers.shape[0]:
+        return None
+    experts = getattr(module, "num_experts", None)
+    many = experts if isinstance(experts, int) else len(list(module.children()))
+    return Choice(max(many, 1), numbers.shape[1], numbers.shape[0])
+
+
+def _dispatch(recorder: Recorder) -> Any:
+    import torch.utils._python_dispatch as modes
+
+    base: Any = modes.TorchDispatchMode
+
+    class Dispatch(base):  # type: ignore[misc]
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -364,13 +427,22 @@ def _functions(recorder: Recorder) -> Any:
     """Attention as a whole, before torch takes it apart."""
     import torch
 
-    class Functions(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    base: Any = torch.overrides.TorchFunctionMode
+
+    class Functions(base):  # type: ignore[misc]
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            if function is not torch.nn.functional.scaled_dot_product_attention:
-                return function(*args, **(kwargs or {}))
-            return _scaled(recorder, *args, **(kwargs or {}))
+            if function is torch.nn.functional.scaled_dot_product_attention:
+                return _scaled(recorder, *args, **(kwargs or {}))
+            choice = recorder.choices[-1]
+            if choice is not None and function in (torch.Tensor.nonzero, torch.nonzero):
+                choice.loops = True  # over experts that somebody chose: the first for all
+                return [_First([0])]
+            if choice is not None and choice.loops and function is torch.where and len(args) == 1:
+                rows = choice.tokens * choice.active
+                return tuple(args[0].new_zeros(rows, dtype=torch.long) for _ in args[0].shape)
+            return function(*args, **(kwargs or {}))
 
     return Functions()
 
@@ -381,11 +453,15 @@ def _scaled(
     key: Any,
     value: Any,
     attn_mask: Any = None,
-    dropout_p: float = 0.0,
+    _dropout: float = 0.0,
     is_causal: bool = False,
     **_: Any,
 ) -> Any:
-    hidden = attn_mask is not None and query.shape[-2] == key.shape[-2] > 1 and recorder.causal
+    # A mask cannot be looked at: a decoder's square one hides what comes later.
+    decodes = recorder.causal or getattr(recorder.modules[-1], "is_decoder", False)
+    crosses = re.search(r"cross|encoder_att|encdec", recorder.path[-1].lower())
+    square = attn_mask is not None and query.shape[-2] == key.shape[-2] > 1
+    hidden = square and decodes and not crosses
     if query.dim() == 3:
         query, key, value = (one.unsqueeze(1) for one in (query, key, value))
         return _scaled(recorder, query, key, value, attn_mask, 0.0, is_causal).squeeze(1)

@@ -55,9 +55,7 @@ def _work(one: Operation, flops: float, moved: float, fm: Formats) -> Work | Non
     shape = one.shape
     if shape is not None and one.routing is not None:
         shape = (*shape[:3], met(one))
-    return Work(
-        flops, moved, known("dtype", dtype, BITS), one.unit, shape=shape, kind=one.kind
-    )
+    return Work(flops, moved, known("dtype", dtype, BITS), one.unit, shape=shape, kind=one.kind)
 
 
 def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[tuple[str, str, Work]]:

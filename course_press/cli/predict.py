@@ -3,7 +3,7 @@
 """
 
 import json
-import math
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +13,9 @@ from rich.table import Table
 
 from course_lib import CourseError, calibrate, n, specs
 from course_lib.calibrate import own as calibrate_own
+from course_lib.counting import ask, named
 from course_lib.measured import results
-from course_lib.workloads import llm
+from course_press.cli import costs
 from course_press.cli.console import err_console, out_console
 
 app = typer.Typer()
@@ -22,12 +23,22 @@ app = typer.Typer()
 
 @app.command()
 def predict(
-    model: Annotated[str, typer.Argument(help="Key of a model: llama-3-8b.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Key of a model (llama-3-8b), a config.json, - for one on standard input, or "
+            "module:function that returns a torch.nn.Module."
+        ),
+    ],
     chip: Annotated[str, typer.Argument(help="Key of a chip; course chips lists them.")],
     batch: Annotated[int, typer.Option(help="Sequences in the batch.")] = 1,
     context: Annotated[
-        int, typer.Option(help="Tokens in the cache of each; with --prefill, in the prompt.")
-    ] = 1024,
+        int | None,
+        typer.Option(
+            help="Tokens in the cache of each; with --prefill, in the prompt. 1024, or as many as "
+            "the model was made for."
+        ),
+    ] = None,
     weights: Annotated[
         str, typer.Option(help="Format of the weights: bf16, int8, int4/32.")
     ] = "bf16",
@@ -43,6 +54,9 @@ def predict(
     prefill: Annotated[
         bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")
     ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Trace a config.json whose sizes would be enough.")
+    ] = False,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Beside the bound, a likely time and its range.")
     ] = False,
@@ -53,6 +67,7 @@ def predict(
     engine: Annotated[
         str | None, typer.Option(help="Whose gaps between kernels: gpt-fast; with --calibrated.")
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for the roofline, .svg or .png.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Everything in SI units, as JSON.")
     ] = False,
@@ -61,43 +76,55 @@ def predict(
 
     Example: `course predict llama-3-8b h100-sxm --batch 32 --context 4096 --weights int8`
     """
-    kept: dict[str, Any] = {"w": weights, "x": activations, "kv": cache, "tp": tp}
-    step = (llm.prefill if prefill else llm.decode)(
-        model, chip, batch, context, **kept, compute=compute, link=link
-    )
-    fit = llm.fits(model, chip, batch, context, **kept)
     if constants is not None and not calibrated:
         raise CourseError("--constants needs --calibrated: the bound has no constants")
     if engine is not None and not calibrated:
         raise CourseError("--engine needs --calibrated: the bound knows of no engine")
-    own = {} if engine is None else {"engine": engine}
-    likely = calibrate.predict(step, chip, constants=constants, **own) if calibrated else None
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise CourseError(f"--plot must name an .svg or a .png file (got {str(plot)!r})")
+    on = specs.chip(chip)
+    answer = ask(
+        named(model, sys.stdin.read() if model == "-" else None),
+        on,
+        batch,
+        context,
+        w=weights,
+        x=activations,
+        kv=cache,
+        compute=compute,
+        tp=tp,
+        link=link,
+        prefill=prefill,
+        trace=trace,
+    )
+    how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        expected = {} if likely is None else {"calibrated": _likely(likely)}
-        print(  # noqa: T201
-            json.dumps(
-                {**_times(step), **expected, "parts": _parts(step), "fit": _fit(fit)}, indent=1
-            )
-        )
+        print(json.dumps(costs.record(answer, on, **how), indent=1))  # noqa: T201
     else:
-        _show(
-            step, fit, f"{model} on {_layout(chip, tp, link)}, {'prefill' if prefill else 'decode'}"
-        )
-        if likely is not None:
-            span = f"{n(likely.low, 's')} to {n(likely.high, 's')}"
-            out_console.print(
-                f"likely {n(likely.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True
-            )
-            said = f"state {likely.state}, engine {likely.engine}, constants of {likely.lender}"
-            out_console.print(said, soft_wrap=True)
-            out_console.print(likely.source, soft_wrap=True, style="dim")
+        costs.show(answer, _layout(on.name, tp, link))
+        if calibrated:
+            _show_likely(calibrate.predict(answer.step, on, **how))
+    if plot is not None:
+        try:
+            plot.write_bytes(costs.picture(answer, on, plot.suffix[1:]))
+        except OSError as error:
+            raise CourseError(f"--plot {str(plot)!r} cannot be written: {error.strerror}") from None
+    fit = answer.fit
     if not fit.fits:
         said = (
-            f"{model} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} has "
-            f"{n(fit.available, 'B')}"
+            f"{answer.name} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} "
+            f"has {n(fit.available, 'B')}"
         )
         err_console.print(said, style="red", soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _show_likely(found: calibrate.Prediction) -> None:
+    span = f"{n(found.low, 's')} to {n(found.high, 's')}"
+    out_console.print(f"likely {n(found.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
+    said = f"state {found.state}, engine {found.engine}, constants of {found.lender}"
+    out_console.print(said, soft_wrap=True)
+    out_console.print(found.source, soft_wrap=True, style="dim")
 
 
 @app.command("calibrate")
@@ -148,9 +175,8 @@ def calibrate_command(
         )
 
 
-def _layout(chip: str, tp: int, link: str | None) -> str:
+def _layout(one: str, tp: int, link: str | None) -> str:
     """The chips that a bound belongs to."""
-    one = specs.chip(chip).name
     return one if tp == 1 else f"{tp} of {one}, joined by {link}"
 
 
@@ -159,74 +185,3 @@ def _are_constants(file: Path) -> bool:
         return "points" in tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-
-
-def _likely(likely: calibrate.Prediction) -> dict[str, Any]:
-    names = ("expected", "low", "high", "state", "engine", "lender", "source")
-    return {name: getattr(likely, name) for name in names}
-
-
-def _times(step: llm.Estimate) -> dict[str, Any]:
-    names = (
-        "bound",
-        "lower",
-        "upper",
-        "t_math",
-        "t_memory",
-        "t_network",
-        "flops",
-        "bytes",
-        "kernels",
-    )
-    return {name: getattr(step, name) for name in names}
-
-
-def _parts(step: llm.Estimate) -> dict[str, Any]:
-    return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
-
-
-def _fit(fit: llm.MemoryFit) -> dict[str, Any]:
-    needs = {name: getattr(fit.memory, name) for name in ("weights", "kv", "activations")}
-    most = int(fit.max_batch) if math.isfinite(fit.max_batch) else None
-    return {
-        "fits": fit.fits,
-        "needed": fit.needed,
-        "available": fit.available,
-        "max_batch": most,
-        "memory": needs,
-    }
-
-
-def _show(step: llm.Estimate, fit: llm.MemoryFit, what: str) -> None:
-    times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
-    out_console.print(f"{what}: {step.bound}, {times}", soft_wrap=True)
-    found = Table(box=None)
-    for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
-        found.add_column(
-            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
-        )
-    for name, part in step.parts.items():
-        _row(found, name, part)
-        for of, operator in part.parts.items() if len(part.parts) > 1 else ():
-            _row(found, f"  {of}", operator)
-    out_console.print(found)
-    most = (
-        f"; at most {n(fit.max_batch)} sequences of this length"
-        if math.isfinite(fit.max_batch)
-        else ""
-    )
-    out_console.print(
-        f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{most}",
-        soft_wrap=True,
-    )
-
-
-def _row(found: Table, name: str, part: llm.Estimate) -> None:
-    times = (
-        n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network)
-    )
-    counts = (
-        n(float(part.flops), "FLOP").removesuffix("FLOP"),
-        n(float(part.bytes), "B").removesuffix("B"),
-    )
-    found.add_row(name, part.bound.removesuffix("-bound"), *times, *counts)

@@ -1,0 +1,252 @@
+"""What `course predict` prints: a table for readers, and everything in SI units for programs."""
+
+import math
+from typing import Any
+
+from rich.table import Table
+
+from course_lib import CourseError, calibrate, n
+from course_lib.book import plot
+from course_lib.core import RATES, Estimate, sensitivity
+from course_lib.counting import Answer
+from course_lib.specs import Accelerator
+from course_press.cli.console import out_console
+
+_RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
+_TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
+
+
+def likely(
+    step: Estimate | None, chip: Accelerator, **how: Any
+) -> tuple[calibrate.Prediction | None, str]:
+    """The likely time of a pass, or why nobody knows it."""
+    if step is None:
+        return None, "there is no such pass"
+    try:
+        return calibrate.predict(step, chip, **how), ""
+    except CourseError as error:
+        return None, str(error)
+
+
+def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
+    """Every operator of a pass, with the part that it belongs to."""
+    found = []
+    for name, part in step.parts.items():
+        found += [(name, of, one) for of, one in part.parts.items()] or [(name, name, part)]
+    return found
+
+
+def record(answer: Answer, chip: Accelerator, **how: Any) -> dict[str, Any]:
+    """Everything that is known of a model's cost on a chip, in SI units, as JSON has it."""
+    step = answer.step
+    found, why = likely(step, chip, **how)
+    passes = {"decode": answer.decode, "prefill": answer.prefill}
+    return {
+        "model": answer.name,
+        "architecture": answer.architecture,
+        "counted_from": "a trace of its code" if answer.traced else "its sizes",
+        "chip": chip.key,
+        "pass": answer.headline,
+        "batch": answer.batch,
+        "context": answer.context,
+        "formats": {
+            name: getattr(answer.formats, name) for name in ("w", "x", "kv", "matmul", "attention")
+        },
+        "parameters": answer.parameters,
+        "active_parameters": answer.active,
+        **_times(step),
+        "flops_by_unit": _by_unit(step),
+        "uncounted": list(answer.uncounted),
+        "fits": bool(answer.fit.fits),
+        "expected_s": None if found is None else float(found.expected),
+        "expected": _likely(found) if found is not None else {"reason": why},
+        "memory": _memory(answer),
+        "crossover": _crossover(answer),
+        "share_by_bound": {_RATES[rate]: float(share) for rate, share in sensitivity(step).items()},
+        "fusing": _fusing(answer),
+        **{name: _pass(one, answer, name, chip, how) for name, one in passes.items()},
+        "not_modelled": list(answer.not_modelled),
+        "assumed": dict(answer.assumed),
+        "roofline": [_line(*one, step, chip) for one in operators(step)],
+        "parts": _parts(step),
+    }
+
+
+def _times(step: Estimate) -> dict[str, Any]:
+    """A pass as numbers: what JSON holds is never an array."""
+    times: dict[str, Any] = {"lower_s": float(step.lower), "upper_s": float(step.upper)}
+    for name in _TIMES:
+        value = getattr(step, name)
+        key = f"{name}_s" if name.startswith("t_") else name
+        times[key] = str(value) if name == "bound" else float(value)
+    return {**times, "kernels": int(times["kernels"])}
+
+
+def _parts(step: Estimate) -> dict[str, Any]:
+    return {name: {**_times(part), "parts": _parts(part)} for name, part in step.parts.items()}
+
+
+def _by_unit(step: Estimate) -> dict[str, float]:
+    found = {"matrix": 0.0, "vector": 0.0}
+    for _, _, one in operators(step):
+        if one.work is not None:
+            found[one.work.unit] += float(one.flops)
+    return found
+
+
+def _likely(found: calibrate.Prediction) -> dict[str, Any]:
+    times = {name: float(getattr(found, name)) for name in ("expected", "low", "high")}
+    said = {name: getattr(found, name) for name in ("state", "engine", "lender", "source")}
+    return {**{f"{name}_s": time for name, time in times.items()}, **said}
+
+
+def _memory(answer: Answer) -> dict[str, Any]:
+    fit = answer.fit
+    most = float(fit.max_batch)
+    return {
+        "needed": float(fit.needed),
+        "available": float(fit.available),
+        "weights": float(fit.memory.weights),
+        "cache": float(fit.memory.kv),
+        "activations": float(fit.memory.activations),
+        "largest_batch": int(most) if math.isfinite(most) else None,
+    }
+
+
+def _crossover(answer: Answer) -> dict[str, Any]:
+    if (found := answer.crossover) is None:
+        return {"batch": None, "reason": answer.missing.get("crossover", "")}
+    return {
+        "batch": found.batch,
+        "reason": found.reason,
+        "limit_intensity": found.limit_intensity,
+        "ridge": found.ridge,
+        "weights_only_batch": found.weights_only_batch,
+    }
+
+
+def _fusing(answer: Answer) -> dict[str, Any]:
+    if (found := answer.fused) is None:
+        return {"reason": answer.missing.get("fused", "")}
+    return {
+        "unfused_bytes": found.bytes,
+        "unfused_kernels": found.kernels,
+        "unfused_lower_s": found.lower,
+        "saved_bytes": found.saved_bytes,
+        "saved_s": found.saved,
+    }
+
+
+def _pass(
+    one: Estimate | None, answer: Answer, name: str, chip: Accelerator, how: dict[str, Any]
+) -> dict[str, Any] | None:
+    """One of the two passes; `None` where the model has none, and `missing` would say why."""
+    if one is None:
+        return {"reason": answer.missing.get(name, "")}
+    found, why = likely(one, chip, **how)
+    expected = {"expected_s": None if found is None else float(found.expected)}
+    return {**_times(one), **expected, **({"reason": why} if why else {})}
+
+
+def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
+    work = one.work
+    known = work is not None and f"{work.unit}.{work.dtype}" in chip.peaks
+    return {
+        "part": part,
+        "operator": name,
+        "unit": work.unit if work is not None else None,
+        "dtype": work.dtype if work is not None else None,
+        "kernels": int(float(one.kernels)),
+        "flops": float(one.flops),
+        "bytes": float(one.bytes),
+        "intensity": float(one.intensity),
+        "ridge": chip.ridge(work.dtype, work.unit) if work is not None and known else None,
+        "bound": str(one.bound),
+        "seconds": float(one.lower),
+        "share": float(one.lower / step.lower),
+    }
+
+
+def show(answer: Answer, layout: str) -> None:
+    """The table of a pass, and what else there is to say of it."""
+    step, fit = answer.step, answer.fit
+    times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
+    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}")
+    of = "traced, " if answer.traced else ""
+    active = (
+        f", {n(answer.active)} of them active"
+        if answer.active not in (None, answer.parameters)
+        else ""
+    )
+    _say(
+        f"{of}{answer.architecture}: {n(answer.parameters)} parameters{active}; batch "
+        f"{n(answer.batch)}, {n(answer.context)} tokens, weights in {answer.formats.w}"
+    )
+    found = Table(box=None)
+    for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
+        found.add_column(
+            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
+        )
+    for name, part in step.parts.items():
+        _row(found, name, part)
+        for label, operator in part.parts.items() if len(part.parts) > 1 else ():
+            _row(found, f"  {label}", operator)
+    # A pipe is narrow, and names of modules are long: lines may be longer than it.
+    out_console.print(found, width=max(out_console.width, 120), crop=False, soft_wrap=True)
+    most = float(fit.max_batch)
+    room = f"; at most {n(most)} sequences of this length" if math.isfinite(most) else ""
+    _say(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
+    shares = {_RATES[rate]: share for rate, share in sensitivity(step).items() if share}
+    _say("time: " + ", ".join(f"{n(float(share), '%')} {name}" for name, share in shares.items()))
+    if (crossover := answer.crossover) is not None:
+        _say(f"decode compute-bound: {crossover.reason}")
+    if (fused := answer.fused) is not None:
+        _say(
+            f"fusing neighbors saves {n(fused.saved, 's')} and {n(fused.saved_bytes, 'B')} of "
+            f"{n(fused.bytes, 'B')}"
+        )
+    for name in ("decode", "prefill"):
+        one = getattr(answer, name)
+        if one is not None and name != answer.headline:
+            _say(f"{name} of the same: {one.bound}, {n(one.lower, 's')} at least")
+        elif name in answer.missing:
+            _say(f"no {name}: {answer.missing[name]}")
+    if answer.assumed:
+        sizes = ", ".join(f"{name} {size}" for name, size in answer.assumed.items())
+        _say(f"the config leaves to transformers: {sizes}")
+    if answer.uncounted:
+        _say(f"FLOPs not counted: {', '.join(answer.uncounted)}")
+    _say(f"not modeled: {'; '.join(answer.not_modelled)}")
+
+
+def _say(text: str) -> None:
+    out_console.print(text, soft_wrap=True)
+
+
+def _row(found: Table, name: str, part: Estimate) -> None:
+    times = (
+        n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network)
+    )
+    counts = (
+        n(float(part.flops), "FLOP").removesuffix("FLOP"),
+        n(float(part.bytes), "B").removesuffix("B"),
+    )
+    found.add_row(name, part.bound.removesuffix("-bound"), *times, *counts)
+
+
+def picture(answer: Answer, chip: Accelerator, form: str) -> bytes:
+    """The roofline with every operator on it; those of one intensity, to a digit, share a mark."""
+    together: dict[str, list[tuple[str, float]]] = {}
+    for _, name, one in operators(answer.step):
+        if (intensity := float(one.intensity)) > 0:
+            together.setdefault(f"{intensity:.0e}", []).append((name, intensity))
+    marks = {}
+    for of in together.values():
+        names = list(dict.fromkeys(name for name, _ in of))
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        marks[f"{names[0]}{more}"] = of[0][1]
+    peak = chip.peak(answer.formats.matmul)
+    widest = max([*marks.values(), chip.ridge(answer.formats.matmul)])
+    span = (min([0.1, *marks.values()]) / 2, 4 * widest)
+    drawn = plot.roofline({chip.short: (peak, chip.bandwidth)}, marks, intensity=span)
+    return drawn.png() if form == "png" else drawn.svg().encode()
