@@ -31,7 +31,15 @@ MAY_ASK = {
     "grading": {"core", "ops", "network", "book.text"},
     "labs": {"core", "specs", "measured", "bench"},
     "cli": {
-        "core", "specs", "workloads", "counting", "measured", "calibrate", "bench", "diagnosis", "book"
+        "core",
+        "specs",
+        "workloads",
+        "counting",
+        "measured",
+        "calibrate",
+        "bench",
+        "diagnosis",
+        "book",
     },
 }
 """Which rooms of the library a room of the press may ask: what it never sees, it cannot compute."""
