@@ -151,19 +151,9 @@ def is_plain(kind: str) -> bool:
     >>> is_plain("llama")
     True
     """
-    return kind in [
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "gemma",
-        "phi3",
-        "granite",
-        "smollm3",
-        "arcee",
-        "seed_oss",
-        "olmo2",
-    ]
+    if kind in ["llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "granite"]:
+        return True
+    return kind in ["smollm3", "arcee", "seed_oss", "olmo2"]
 
 
 def is_routed(kind: str) -> bool:
@@ -185,17 +175,9 @@ def is_layered(kind: str) -> bool:
     >>> is_layered("gpt2")
     True
     """
-    return kind in [
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neox",
-        "opt",
-        "bloom",
-        "falcon",
-        "starcoder2",
-        "stablelm",
-        "nemotron",
-    ]
+    if kind in ["gpt2", "gpt_bigcode", "gpt_neox", "opt", "bloom"]:
+        return True
+    return kind in ["falcon", "starcoder2", "stablelm", "nemotron"]
 
 
 def size_names(kind: str) -> dict[str, list[str]]:
