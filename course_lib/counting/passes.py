@@ -18,6 +18,13 @@ __all__ = ["Passes", "register", "run"]
 _CURRENT: list[Recorder] = []
 """The recorder that attention reports to: transformers calls it by its name only."""
 NAME = "counted"
+_KNOWN = (
+    "DynamicLayer",
+    "DynamicSlidingWindowLayer",
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+)
+"""Kinds of a cache's layers of which the last token can be taken away again."""
 SECOND = 16_000
 """Samples of a second of sound, which models of it are given."""
 
@@ -57,7 +64,7 @@ def _attention(
         query,
         key,
         value,
-        causal=bool(causal) and query.shape[2] > 1,
+        causal=bool(causal),
         window=window if isinstance(window, int) and window > 0 else None,
         besides=(how.get("position_bias"), how.get("s_aux")),
     )
@@ -74,7 +81,8 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
     """
     with built.mode, said(f"{built.name} cannot be traced"):
         prompt = _Pass(built, batch, context, share)
-        found = Passes(prompt.record())
+        trace, out = prompt.record()
+        found = Passes(trace)
         if built.kind in ("module", "encoder"):
             found.why = (
                 "its only pass is a prefill"
@@ -86,12 +94,11 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
             return found
         try:
             with said("its step of one token cannot be traced"):
-                before = _Pass(built, batch, max(context - 1, 1), share)
-                out = before.run()
-                cache = _cache_of(out)
-                if cache is None:
+                if _cache_of(out) is None:
                     raise CourseError("it returns no cache")
-                found.step, found.cache = before.further(out, cache)
+                if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
+                    out = _Pass(built, batch, max(context - 1, 1), share).run()
+                found.step, found.cache = prompt.further(out, _cache_of(out))
         except CourseError as error:
             found.why = str(error)
         return found
@@ -105,11 +112,11 @@ class _Pass:
         )
         self.takes = inspect.signature(built.module.forward).parameters
 
-    def record(self) -> Trace:
+    def record(self) -> tuple[Trace, Any]:
         with self.recorder.recording(), self._around():
             out = self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
         self.recorder.keep(*_arrays(_cache_of(out)))
-        return self.recorder.trace(_results(out), self.tokens)
+        return self.recorder.trace(_results(out), self.tokens), out
 
     def run(self) -> Any:
         with self.recorder.recording(), self._around(), self.recorder.silence():
@@ -234,6 +241,24 @@ def _cache_of(out: Any) -> Any:
         if (found := getattr(out, name, None)) is not None:
             return found
     return None
+
+
+def _shortened(cache: Any) -> bool:
+    """Take the last token from a cache; `False` where its kind is not known."""
+    cache = getattr(cache, "self_attention_cache", cache)
+    layers = getattr(cache, "layers", [])
+    if not layers or not all(type(one).__name__ in _KNOWN for one in layers):
+        return False
+    for one in layers:
+        if type(one).__name__ == "LinearAttentionLayer":
+            continue  # a state is as large after any number of tokens
+        if (seen := getattr(one, "cumulative_length", None)) is not None:
+            one.cumulative_length = seen - 1
+            if seen >= one.sliding_window:
+                continue  # it keeps no more than the window
+        if one.keys is not None:
+            one.keys, one.values = one.keys[..., :-1, :], one.values[..., :-1, :]
+    return True
 
 
 def _arrays(cache: Any, depth: int = 0) -> list[Any]:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from course_lib.counting.modes import modes
 from course_lib.counting.records import Access, Operation, Routing, Trace
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
@@ -126,8 +127,8 @@ class Recorder:
                 stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(leave, always_call=True).remove)
             stack.enter_context(self.torch.no_grad())
-            stack.enter_context(_dispatch(self))
-            stack.enter_context(_functions(self))
+            for mode in modes(self):
+                stack.enter_context(mode)
             yield
 
     def _hooks(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -385,13 +386,6 @@ def _experts_of(config: Any) -> tuple[int, int] | None:
     return (every, active) if every and isinstance(active, int) else None
 
 
-class _First(list[int]):
-    """The number of an expert, for code that asks a tensor for it."""
-
-    def item(self) -> int:
-        return self[0]
-
-
 def _choice(given: list[Any], module: Any) -> Choice | None:
     """What a module of experts is given: rows, and for each the numbers of its experts."""
     if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
@@ -404,65 +398,3 @@ def _choice(given: list[Any], module: Any) -> Choice | None:
     experts = getattr(module, "num_experts", None)
     many = experts if isinstance(experts, int) else len(list(module.children()))
     return Choice(max(many, 1), numbers.shape[1], numbers.shape[0])
-
-
-def _dispatch(recorder: Recorder) -> Any:
-    import torch.utils._python_dispatch as modes
-
-    base: Any = modes.TorchDispatchMode
-
-    class Dispatch(base):  # type: ignore[misc]
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            out = function(*args, **(kwargs or {}))
-            if not recorder.quiet:
-                recorder.see(function, args, kwargs or {}, out)
-            return out
-
-    return Dispatch()
-
-
-def _functions(recorder: Recorder) -> Any:
-    """Attention as a whole, before torch takes it apart."""
-    import torch
-
-    base: Any = torch.overrides.TorchFunctionMode
-
-    class Functions(base):  # type: ignore[misc]
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if function is torch.nn.functional.scaled_dot_product_attention:
-                return _scaled(recorder, *args, **(kwargs or {}))
-            choice = recorder.choices[-1]
-            if choice is not None and function in (torch.Tensor.nonzero, torch.nonzero):
-                choice.loops = True  # over experts that somebody chose: the first for all
-                return [_First([0])]
-            if choice is not None and choice.loops and function is torch.where and len(args) == 1:
-                rows = choice.tokens * choice.active
-                return tuple(args[0].new_zeros(rows, dtype=torch.long) for _ in args[0].shape)
-            return function(*args, **(kwargs or {}))
-
-    return Functions()
-
-
-def _scaled(
-    recorder: Recorder,
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    _dropout: float = 0.0,
-    is_causal: bool = False,
-    **_: Any,
-) -> Any:
-    # A mask cannot be looked at: a decoder's square one hides what comes later.
-    decodes = recorder.causal or getattr(recorder.modules[-1], "is_decoder", False)
-    crosses = re.search(r"cross|encoder_att|encdec", recorder.path[-1].lower())
-    square = attn_mask is not None and query.shape[-2] == key.shape[-2] > 1
-    hidden = square and decodes and not crosses
-    if query.dim() == 3:
-        query, key, value = (one.unsqueeze(1) for one in (query, key, value))
-        return _scaled(recorder, query, key, value, attn_mask, 0.0, is_causal).squeeze(1)
-    return recorder.attention(query, key, value, causal=is_causal or hidden, besides=(attn_mask,))
