@@ -151,19 +151,9 @@ def is_plain(kind: str) -> bool:
     >>> is_plain("llama")
     True
     """
-    return kind in [
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "gemma",
-        "phi3",
-        "granite",
-        "smollm3",
-        "arcee",
-        "seed_oss",
-        "olmo2",
-    ]
+    some = ["llama", "mistral", "qwen2", "qwen3", "gemma", "phi3"]
+    more = ["granite", "smollm3", "arcee", "seed_oss", "olmo2"]
+    return kind in some or kind in more
 
 
 def is_routed(kind: str) -> bool:
@@ -185,17 +175,9 @@ def is_layered(kind: str) -> bool:
     >>> is_layered("gpt2")
     True
     """
-    return kind in [
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neox",
-        "opt",
-        "bloom",
-        "falcon",
-        "starcoder2",
-        "stablelm",
-        "nemotron",
-    ]
+    some = ["gpt2", "gpt_bigcode", "gpt_neox", "opt", "bloom"]
+    more = ["falcon", "starcoder2", "stablelm", "nemotron"]
+    return kind in some or kind in more
 
 
 def size_names(kind: str) -> dict[str, list[str]]:
