@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.core import Estimate
-from course_lib.core.checks import CourseError, count
+from course_lib.core.checks import CourseError, count, flag
 from course_lib.counting import building, passes
 from course_lib.counting.estimates import estimate, first_batch, footprint
 from course_lib.counting.sources import Named
@@ -133,6 +133,7 @@ def ask(
     if not isinstance(named, Named):
         raise CourseError(f"named must be from counting.named (got {named!r})")
     on, fm, many = accelerator(chip), formats(w, x, kv, compute), count("batch", batch)
+    prefill, trace = flag("prefill", prefill), flag("trace", trace)
     limit = named.limit
     length = min(1024, limit or 1024) if context is None else count("context", context)
     if limit is not None and named.config is not None and length > limit:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.core.checks import CourseError, shown
+from course_lib.counting.attention import NAME, register
 
-__all__ = ["REMEDY", "Built", "from_function", "from_transformers", "without_memory"]
+__all__ = ["REMEDY", "Built"]
 
 REMEDY = "install what builds it, pip install 'course-lib[models,torch]'"
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
@@ -97,13 +98,13 @@ def _line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
 
 
-ATTENTIONS = ("counted", "sdpa", "eager")
+ATTENTIONS = (NAME, "sdpa", "eager")
 """Ways in which transformers lets attention run: as one kernel that is noted, as torch's, and
 written out.
 """
 
 
-def from_transformers(config: Mapping[str, Any], attention: str = "counted") -> Built:
+def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built:
     """The architecture that a configuration names, as the installed transformers builds it.
 
     Code that the configuration names is never run, and no hub is asked.
@@ -129,7 +130,7 @@ def from_transformers(config: Mapping[str, Any], attention: str = "counted") -> 
         read = of.from_dict(given)
     assumed = _assumed(of, read, given)
     architecture = _class(transformers, read, config)
-    _register(transformers)
+    register(transformers)
     unset = importlib.import_module("transformers.initialization").no_init_weights
     with mode, unset():
         module = _instance(architecture, read, torch.bfloat16, attention)
@@ -205,12 +206,6 @@ def _autos(transformers: Any, read: Any) -> Iterator[Any]:
     yield transformers.AutoModel
 
 
-def _register(transformers: Any) -> None:
-    from course_lib.counting import passes
-
-    passes.register(transformers)
-
-
 def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
     """The module, with this way of attention or one after it."""
     more = {}
@@ -218,7 +213,7 @@ def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
         more["experts_implementation"] = "grouped_mm"
     error: Exception | None = None
     for attention in ATTENTIONS[ATTENTIONS.index(first) :]:
-        if attention == "counted" and not architecture._supports_attention_backend:
+        if attention == NAME and not architecture._supports_attention_backend:
             continue
         try:
             return architecture._from_config(
@@ -231,6 +226,23 @@ def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
         f"{architecture.__name__} cannot be built from this config: {type(error).__name__}: "
         f"{_line(error)}"
     ) from error
+
+
+def emptied(module: Any, mode: Any) -> None:
+    """Take a module's memory: its tensors become ones without any, tied ones the same."""
+    import torch
+
+    done: dict[int, Any] = {}
+    for one in module.modules():
+        for of in (one._parameters, one._buffers):
+            for name, tensor in of.items():
+                if tensor is None or getattr(tensor, "fake_mode", None) is mode:
+                    continue
+                if id(tensor) not in done:
+                    empty = mode.from_tensor(tensor.detach())
+                    fixed = of is one._parameters
+                    done[id(tensor)] = torch.nn.Parameter(empty, False) if fixed else empty
+                of[name] = done[id(tensor)]
 
 
 def from_function(named: str) -> Built:
@@ -252,13 +264,18 @@ def from_function(named: str) -> Built:
     function = getattr(module, name, None)
     if not callable(function):
         raise CourseError(f"{file} has no function {name!r}: name one that returns a module")
-    with said(f"{named} failed"), mode:
-        made = function()
+    try:
+        with mode:
+            made = function()
+    except Exception:  # noqa: BLE001 - code that looks at its numbers needs some
+        with said(f"{named} failed"):
+            made = function()
     built, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(built, torch.nn.Module):
         raise CourseError(
             f"{named} must return a torch.nn.Module, or one and its inputs (got {shown(made)})"
         )
+    emptied(built, mode)
     built.eval()
     counts: dict[Any, int] = {}
     for one in built.parameters():

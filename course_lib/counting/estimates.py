@@ -18,8 +18,6 @@ from course_lib.workloads.footprint import Memory, MemoryFit
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.weights import distinct
 
-__all__ = ["estimate", "first_batch", "footprint"]
-
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
     """The kernels of a trace on a chip, those of all layers that are alike as one part."""

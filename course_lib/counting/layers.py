@@ -10,8 +10,6 @@ from typing import Any
 
 from course_lib.counting.tracing import Recorder, tensors_in
 
-__all__ = ["shared"]
-
 _PLAIN = (int, float, str, bool, type(None))
 _OF_PLACE = re.compile(r"(layer|block|depth)_(idx|index|id|number)$|^_forward|^forward$|^training$")
 """What a layer knows of its place: where it differs, layers are alike nevertheless."""

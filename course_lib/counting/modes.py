@@ -5,10 +5,8 @@ over experts before torch takes them apart.
 import re
 from typing import Any
 
-__all__ = ["modes"]
 
-
-def modes(recorder: Any) -> tuple[Any, Any]:
+def watching(recorder: Any) -> tuple[Any, Any]:
     """The modes that tell a recorder what runs while they are entered."""
     return _dispatch(recorder), _functions(recorder)
 

@@ -2,22 +2,21 @@
 
 import importlib
 import inspect
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from course_lib.core.checks import CourseError
+from course_lib.counting.attention import CURRENT
 from course_lib.counting.building import Built, said
 from course_lib.counting.layers import shared
 from course_lib.counting.records import Trace
 from course_lib.counting.tracing import Recorder
 
-__all__ = ["Passes", "register", "run"]
+__all__ = ["Passes"]
 
-_CURRENT: list[Recorder] = []
-"""The recorder that attention reports to: transformers calls it by its name only."""
-NAME = "counted"
 _KNOWN = (
     "DynamicLayer",
     "DynamicSlidingWindowLayer",
@@ -46,31 +45,6 @@ class Passes:
         self.cache: dict[str, float] = {}
 
 
-def register(transformers: Any) -> None:
-    """Give transformers an attention that is noted as one kernel and needs no mask."""
-    transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
-
-
-def _attention(
-    module: Any, query: Any, key: Any, value: Any, _: Any = None, **how: Any
-) -> tuple[Any, None]:
-    recorder = _CURRENT[-1]
-    causal = how.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    window = how.get("sliding_window")
-    if isinstance(window, tuple):  # to the left and to the right
-        window = window[0] + window[1] if not causal else window[0] + 1
-    out = recorder.attention(
-        query,
-        key,
-        value,
-        causal=bool(causal),
-        window=window if isinstance(window, int) and window > 0 else None,
-        besides=(how.get("position_bias"), how.get("s_aux")),
-    )
-    return out.transpose(1, 2), None
-
-
 def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
     """Trace a model over `context` tokens of `batch` sequences, and for the last of them alone.
 
@@ -79,8 +53,10 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
     share : run layers of one kind once, and note it for all.
     step : whether to trace the last token alone too.
     """
+    # What fails is said once, by the error; torch would print it besides.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     with built.mode, said(f"{built.name} cannot be traced"):
-        prompt = _Pass(built, batch, context, share)
+        prompt = _Running(built, batch, context, share)
         trace, out = prompt.record()
         found = Passes(trace)
         if built.kind in ("module", "encoder"):
@@ -97,14 +73,14 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
                 if _cache_of(out) is None:
                     raise CourseError("it returns no cache")
                 if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
-                    out = _Pass(built, batch, max(context - 1, 1), share).run()
+                    out = _Running(built, batch, max(context - 1, 1), share).run()
                 found.step, found.cache = prompt.further(out, _cache_of(out))
         except CourseError as error:
             found.why = str(error)
         return found
 
 
-class _Pass:
+class _Running:
     def __init__(self, built: Built, batch: int, tokens: int, share: bool) -> None:
         self.built, self.batch, self.tokens, self.share = built, batch, tokens, share
         self.recorder = Recorder(
@@ -113,8 +89,9 @@ class _Pass:
         self.takes = inspect.signature(built.module.forward).parameters
 
     def record(self) -> tuple[Trace, Any]:
+        given = _inputs(self.built, self.batch, self.tokens, self.takes)
         with self.recorder.recording(), self._around():
-            out = self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
+            out = self._forward(**given)
         self.recorder.keep(*_arrays(_cache_of(out)))
         return self.recorder.trace(_results(out), self.tokens), out
 
@@ -144,7 +121,8 @@ class _Pass:
         arrays = _arrays(_cache_of(after))
         recorder.keep(*arrays)
         held: dict[str, float] = {}
-        unique = {recorder.storage(array): array for array in arrays}
+        # Lengths, which some caches keep as tensors, are no part of what it holds.
+        unique = {recorder.storage(array): array for array in arrays if array.dim()}
         for array in unique.values():
             found = recorder.access(array)
             held[found.format] = held.get(found.format, 0.0) + found.elements
@@ -157,12 +135,12 @@ class _Pass:
 
     @contextmanager
     def _around(self) -> Iterator[None]:
-        _CURRENT.append(self.recorder)
+        CURRENT.append(self.recorder)
         try:
             with _caching(self.recorder), shared(self.recorder) if self.share else nullcontext():
                 yield
         finally:
-            _CURRENT.pop()
+            CURRENT.pop()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.counting.modes import modes
+from course_lib.counting.modes import watching
 from course_lib.counting.records import Access, Operation, Routing, Trace
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
@@ -127,7 +127,7 @@ class Recorder:
                 stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(leave, always_call=True).remove)
             stack.enter_context(self.torch.no_grad())
-            for mode in modes(self):
+            for mode in watching(self):
                 stack.enter_context(mode)
             yield
 

@@ -13,7 +13,7 @@ from course_lib.counting.records import Access, Operation, Trace
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.weights import distinct
 
-__all__ = ["activations", "kernels", "met", "size_of", "work_of"]
+__all__ = ["size_of"]
 
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 _SHOWN = 3

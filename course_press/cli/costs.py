@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from course_lib import CourseError, calibrate, n
@@ -13,6 +14,9 @@ from course_lib.specs import Accelerator
 from course_press.cli.console import out_console
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
+_WIDTH = 160
+_NAMED = 6
+"""Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
 
 
@@ -192,7 +196,8 @@ def show(answer: Answer, layout: str) -> None:
         for label, operator in part.parts.items() if len(part.parts) > 1 else ():
             _row(found, f"  {label}", operator)
     # A pipe is narrow, and names of modules are long: lines may be longer than it.
-    out_console.print(found, width=max(out_console.width, 120), crop=False, soft_wrap=True)
+    wide = Console(highlight=False, markup=False, width=max(out_console.width, _WIDTH))
+    wide.print(found, soft_wrap=True)
     most = float(fit.max_batch)
     room = f"; at most {n(most)} sequences of this length" if math.isfinite(most) else ""
     _say(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
@@ -235,18 +240,27 @@ def _row(found: Table, name: str, part: Estimate) -> None:
 
 
 def picture(answer: Answer, chip: Accelerator, form: str) -> bytes:
-    """The roofline with every operator on it; those of one intensity, to a digit, share a mark."""
-    together: dict[str, list[tuple[str, float]]] = {}
-    for _, name, one in operators(answer.step):
-        if (intensity := float(one.intensity)) > 0:
-            together.setdefault(f"{intensity:.0e}", []).append((name, intensity))
-    marks = {}
-    for of in together.values():
-        names = list(dict.fromkeys(name for name, _ in of))
-        more = f" +{len(names) - 1}" if len(names) > 1 else ""
-        marks[f"{names[0]}{more}"] = of[0][1]
+    """The roofline with every operator on it, those that take longest by their names."""
+    placed = [
+        (name, float(one.intensity), float(one.attainable), float(one.lower))
+        for _, name, one in operators(answer.step)
+        if float(one.intensity) > 0 and float(one.lower) > 0
+    ]
     peak = chip.peak(answer.formats.matmul)
-    widest = max([*marks.values(), chip.ridge(answer.formats.matmul)])
-    span = (min([0.1, *marks.values()]) / 2, 4 * widest)
-    drawn = plot.roofline({chip.short: (peak, chip.bandwidth)}, marks, intensity=span)
-    return drawn.png() if form == "png" else drawn.svg().encode()
+    ends = [one[1] for one in placed] + [0.1, chip.ridge(answer.formats.matmul)]
+    span = (min(ends) / 2, 4 * max(ends))
+    drawn = plot.roofline({chip.short: (peak, chip.bandwidth)}, intensity=span)
+    axes = drawn.figure.axes[0]
+    for _, intensity, reached, _ in placed:
+        axes.plot(intensity, reached, "o", color=plot.INK, markersize=5, alpha=0.5, zorder=5)
+    low = min([reached for _, _, reached, _ in placed], default=peak)
+    axes.set_ylim(bottom=min(low / 3, axes.get_ylim()[0]))
+    named: dict[str, None] = {}
+    for name, intensity, reached, _ in sorted(placed, key=lambda one: -one[3]):
+        if len(named) < _NAMED and f"{intensity:.0e}" not in named:
+            named[f"{intensity:.0e}"] = None  # one name for those that lie on one another
+            drawn.name_dot(name, intensity, reached, fontsize=9)
+    if form == "png":
+        return drawn.png()
+    xml = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return (xml + drawn.svg()).encode()

@@ -16,7 +16,7 @@ from tests.course_lib.counting.configs import CASES
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 CONTEXT = 512
-QUICK = ("gemma-3-1b", "qwen3-30b-a3b", "bert-base", "mamba-130m")
+QUICK = ("gemma-3-1b", "qwen3-30b-a3b", "bert-base")
 HEADS = ("lm_head", "embed_out", "output")
 
 

@@ -4,7 +4,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, calibrate, llm, n
+from course_lib import CourseError, calibrate, llm, n, specs
 from course_lib.measured import FOLDER
 from course_lib.measured.results import append
 from course_press.cli.app import app
@@ -46,14 +46,25 @@ def test_json_is_what_the_library_says():
     )
     found = json.loads(done.stdout)
     step = llm.decode("mixtral-8x7b", "h200-sxm", 4, 1024, tp=2, link="nvlink")
-    assert (found["bound"], found["lower"], found["flops"]) == (step.bound, step.lower, step.flops)
+    assert (found["bound"], found["lower_s"], found["flops"]) == (
+        step.bound,
+        step.lower,
+        step.flops,
+    )
+    assert found["parameters"] == specs.model("mixtral-8x7b").parameters
+    assert found["uncounted"] == []
     assert set(found["parts"]) == set(step.parts)
     assert (
-        found["parts"]["experts"]["parts"]["router"]["t_memory"]
+        found["parts"]["experts"]["parts"]["router"]["t_memory_s"]
         == step.parts["experts"].parts["router"].t_memory
     )
-    assert found["fit"]["fits"] is True
-    assert found["fit"]["needed"] == sum(found["fit"]["memory"].values())
+    assert found["fits"] is True
+    memory = found["memory"]
+    assert memory["needed"] == memory["weights"] + memory["cache"] + memory["activations"]
+    assert found["crossover"] == {"batch": None, "reason": "it is of one chip: tp is more"}
+    assert sum(found["share_by_bound"].values()) == pytest.approx(1)
+    assert sum(one["share"] for one in found["roofline"]) < 1  # the rest is the all-reduces'
+    assert found["prefill"]["lower_s"] > found["lower_s"] == found["decode"]["lower_s"]
 
 
 def test_a_model_that_does_not_fit_says_so():
@@ -65,7 +76,7 @@ def test_a_model_that_does_not_fit_says_so():
             in done.stderr
         )
         assert "memory-bound" in done.stdout
-    assert json.loads(done.stdout)["fit"]["max_batch"] == 0
+    assert json.loads(done.stdout)["memory"]["largest_batch"] == 0
 
 
 def test_prefill_of_a_decoder_and_an_encoder():
@@ -73,7 +84,10 @@ def test_prefill_of_a_decoder_and_an_encoder():
     assert done.exit_code == 0
     assert "prefill: compute-bound" in done.stdout
     done = predict("bert-large", "h100-sxm", "--prefill", "--context", "512", "--json")
-    assert json.loads(done.stdout)["fit"]["max_batch"] is None
+    found = json.loads(done.stdout)
+    assert found["memory"]["largest_batch"] is None
+    assert found["decode"] == {"reason": "its only pass is a prefill"}
+    assert json.loads(predict("bert-large", "h100-sxm", "--json").stdout)["context"] == 512
     assert (
         "at most" not in predict("bert-large", "h100-sxm", "--prefill", "--context", "512").stdout
     )
@@ -86,7 +100,7 @@ def test_prefill_of_a_decoder_and_an_encoder():
         (["llama-3-8b", "h100"], "choose one of h100-pcie, h100-sxm"),
         (
             ["llama-3-8b", "h100-sxm", "--batch", "0"],
-            "batch must be a positive whole number (got 0)",
+            "batch must be one positive whole number (got 0)",
         ),
         (["llama-3-8b", "h100-sxm", "--weights", "int9"], "unknown dtype 'int9'"),
         (["llama-3-8b", "h100-sxm", "--tp", "2"], "link must be given for tp 2"),
@@ -122,13 +136,11 @@ def test_predict_says_whose_constants_it_took():
 
 
 def test_json_has_the_range_beside_an_unchanged_bound():
-    plain, with_range = (
-        json.loads(course("predict", "llama-2-7b", "h100-sxm", "--json", *more).stdout)
-        for more in ((), ("--calibrated",))
-    )
-    found = with_range.pop("calibrated")
-    assert plain == with_range
-    assert plain["lower"] <= found["low"] <= found["expected"] <= found["high"]
+    found = json.loads(course("predict", "llama-2-7b", "h100-sxm", "--json").stdout)
+    expected = found["expected"]
+    assert expected["expected_s"] == found["expected_s"]
+    ends = (expected["low_s"], expected["expected_s"], expected["high_s"])
+    assert found["lower_s"] <= ends[0] <= ends[1] <= ends[2]
 
 
 def test_calibrate_writes_what_predict_takes(tmp_path):
@@ -168,3 +180,105 @@ def test_errors_say_what_to_do(tmp_path):
     assert "--constants needs --calibrated" in str(lonely)
     engine = course("predict", "llama-2-7b", "a100-sxm-80", "--engine", "gpt-fast").exception
     assert "--engine needs --calibrated" in str(engine)
+
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+KEYS = (
+    "parameters",
+    "flops",
+    "bytes",
+    "uncounted",
+    "fits",
+    "lower_s",
+    "expected_s",
+    "parts",
+    "memory",
+    "decode",
+    "prefill",
+    "crossover",
+    "roofline",
+    "share_by_bound",
+    "fusing",
+    "expected",
+    "not_modelled",
+    "assumed",
+)
+
+
+def test_a_config_is_counted_from_a_file_and_from_standard_input(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    step = llm.decode("llama-3-8b", "h100-sxm", 2, 512)
+    more = ("h100-sxm", "--batch", "2", "--context", "512", "--json")
+    of_file = json.loads(predict(str(file), *more).stdout)
+    typed = CliRunner().invoke(app, ["predict", "-", *more], input=json.dumps(CONFIG))
+    of_input = json.loads(typed.stdout)
+    assert {**of_file, "model": ""} == {**of_input, "model": ""}
+    assert set(KEYS) <= set(of_file)
+    assert (of_file["parameters"], of_file["lower_s"]) == (8030261248, step.lower)
+    assert of_file["counted_from"] == "its sizes"
+
+
+def test_a_config_that_only_a_trace_can_count(tmp_path):
+    pytest.importorskip("transformers")
+    config = {
+        "architectures": ["MambaForCausalLM"],
+        "model_type": "mamba",
+        "num_hidden_layers": 4,
+        "hidden_size": 64,
+        "vocab_size": 1000,
+    }
+    file = tmp_path / "tiny.json"
+    file.write_text(json.dumps(config))
+    found = json.loads(predict(str(file), "h100-sxm", "--context", "8", "--json").stdout)
+    assert set(KEYS) <= set(found)
+    assert (found["architecture"], found["uncounted"]) == ("MambaForCausalLM", [])
+    assert found["counted_from"] == "a trace of its code"
+    assert found["flops"] == sum(one["flops"] for one in found["roofline"])
+    assert found["flops"] == sum(found["flops_by_unit"].values())
+    assert found["bytes"] < found["fusing"]["unfused_bytes"]
+    assert found["expected_s"] > found["lower_s"]
+    done = predict(str(file), "h100-sxm", "--context", "8")
+    assert "traced, MambaForCausalLM" in done.output
+    assert "the config leaves to transformers: state_size 16" in done.output
+
+
+def test_broken_json_names_file_and_line(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "llama",\n"hidden_size": 4096,}')
+    refused = predict(str(file), "h100-sxm").exception
+    assert isinstance(refused, CourseError)
+    assert "config.json, line 2, column" in str(refused)
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_the_roofline_is_drawn_with_every_operator(tmp_path, form):
+    file = tmp_path / f"roofline.{form}"
+    assert predict("llama-3-8b", "h100-sxm", "--plot", str(file)).exit_code == 0
+    drawn = file.read_bytes()
+    assert drawn.startswith(b"<?xml" if form == "svg" else b"\x89PNG")
+    if form == "svg":
+        assert b"attention" in drawn
+    refused = predict("llama-3-8b", "h100-sxm", "--plot", str(tmp_path / "roofline.pdf"))
+    assert "must name an .svg or a .png file" in str(refused.exception)
+
+
+def test_no_calibration_leaves_the_likely_time_empty_with_its_reason(monkeypatch):
+    def unknown(*_, **__):
+        raise CourseError("nobody measured it")
+
+    monkeypatch.setattr(calibrate, "predict", unknown)
+    found = json.loads(predict("llama-3-8b", "h100-sxm", "--json").stdout)
+    assert found["expected_s"] is None
+    assert found["expected"] == {"reason": "nobody measured it"}
