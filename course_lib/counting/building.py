@@ -17,7 +17,7 @@ from course_lib.counting.attention import NAME, register
 
 __all__ = ["REMEDY", "Built"]
 
-REMEDY = "install what builds it, pip install 'course-lib[models,torch]'"
+REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
 """What a configuration says of files, and of formats, which the step has of its own."""
 _SIZES = (

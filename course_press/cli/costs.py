@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import CourseError, calibrate, n
-from course_lib.book import plot
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.counting import Answer
 from course_lib.specs import Accelerator
@@ -241,6 +240,8 @@ def _row(found: Table, name: str, part: Estimate) -> None:
 
 def picture(answer: Answer, chip: Accelerator, form: str) -> bytes:
     """The roofline with every operator on it, those that take longest by their names."""
+    from course_lib.book import plot  # takes long to import
+
     placed = [
         (name, float(one.intensity), float(one.attainable), float(one.lower))
         for _, name, one in operators(answer.step)
