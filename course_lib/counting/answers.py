@@ -18,6 +18,8 @@ from course_lib.workloads.precision import Formats, formats
 
 __all__ = ["Answer", "Fused", "ask"]
 
+_USUAL = 1024
+"""Tokens where none are asked for, and the model was made for no fewer."""
 _NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
 _DESCRIBED = (
     "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
@@ -135,7 +137,7 @@ def ask(
     on, fm, many = accelerator(chip), formats(w, x, kv, compute), count("batch", batch)
     prefill, trace = flag("prefill", prefill), flag("trace", trace)
     limit = named.limit
-    length = min(1024, limit or 1024) if context is None else count("context", context)
+    length = min(_USUAL, limit or _USUAL) if context is None else count("context", context)
     if limit is not None and named.config is not None and length > limit:
         raise CourseError(
             f"context must be at most the {limit} tokens that {named.name!r} was made for (got "
@@ -155,7 +157,7 @@ def ask(
             f"tp must be 1 for a model that is traced (got {tp}): how its layers would be split is "
             f"not known"
         )
-    return _traced(named, on, many, length, fm, prefill)
+    return _traced(named, on, many, length if context else None, fm, prefill)
 
 
 def _described(
@@ -238,9 +240,9 @@ def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
 
 
 def _traced(
-    named: Named, chip: Accelerator, batch: int, context: int, fm: Formats, prefill: bool
+    named: Named, chip: Accelerator, batch: int, asked: int | None, fm: Formats, prefill: bool
 ) -> Answer:
-    built, ran = _run(named, batch, context)
+    built, ran, context = _run(named, batch, asked)
     headline = "decode" if ran.step is not None and not prefill else "prefill"
     trace = ran.prompt if ran.step is None or prefill else ran.step
     step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
@@ -277,17 +279,18 @@ def _traced(
     )
 
 
-def _run(named: Named, batch: int, context: int) -> tuple[building.Built, passes.Passes]:
+def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, passes.Passes, int]:
     """Build and trace it, with attention as one kernel where its code lets others provide it."""
     if named.function:
         built = building.from_function(named.function)
-        return built, passes.run(built, batch, context)
+        return built, passes.run(built, batch, asked or _USUAL), asked or _USUAL
     assert named.config is not None
     said: CourseError | None = None
     for attention in building.ATTENTIONS:
         try:
             built = building.from_transformers(named.config, attention)
-            return built, passes.run(built, batch, context)
+            context = asked or min(_USUAL, built.limit or _USUAL)
+            return built, passes.run(built, batch, context), context
         except CourseError as error:  # code that wants a mask to look at, say
             said = said or error
     assert said is not None
@@ -310,7 +313,8 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
         said.append(
             "attention as one kernel: this architecture writes its scores out, masked ones too"
         )
-    if any(isinstance(config.get(name), dict) for name in ("vision_config", "audio_config")):
+    others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
+    if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
     if any("kv_lora_rank" in str(key) for key in config):
         said.append(

@@ -20,6 +20,15 @@ __all__ = ["REMEDY", "Built"]
 REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
 """What a configuration says of files, and of formats, which the step has of its own."""
+LIMITS = (
+    "max_target_positions",
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "n_ctx",
+)
+"""Under which names configurations keep how many tokens a model was made for."""
 _SIZES = (
     ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "d_embed"),
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
@@ -53,6 +62,15 @@ class Built:
     config: Any = None
     inputs: Any = None
     assumed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that transformers made it for; `None` where nothing says so."""
+        for of in (self.config, getattr(self.config, "text_config", None)):
+            for name in LIMITS:
+                if isinstance(found := getattr(of, name, None), int) and found > 0:
+                    return found
+        return None
 
     @property
     def parameters(self) -> int:

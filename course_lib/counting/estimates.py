@@ -23,9 +23,9 @@ def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True
     """The kernels of a trace on a chip, those of all layers that are alike as one part."""
     counts: Counter[Any] = Counter()
     works: dict[Any, Work] = {}
-    for where, name, work in kernels(trace, fm, fused=fused):
+    for where, name, work, times in kernels(trace, fm, fused=fused):
         key = (where, name, work.flops, work.bytes, work.dtype, work.shape)
-        counts[key] += 1
+        counts[key] += times
         works.setdefault(key, work)
     if not works:
         raise CourseError("the trace has no operator: does the model's forward do anything?")
@@ -105,10 +105,10 @@ def first_batch(
         if one.unit != "matrix":
             continue
         work = Work(one.flops, 1.0, _dtype(one.arithmetic, fm))
-        t_math += float(_bounded(work, chip).t_math) / batch
-        flops += one.flops / batch
+        t_math += one.times * float(_bounded(work, chip).t_math) / batch
+        flops += one.times * one.flops / batch
         for each in (*one.reads, *one.writes):
-            size = size_of(each, fm)
+            size = one.times * size_of(each, fm)
             if each.storage not in trace.own:
                 moved += size / batch
             elif one.routing is not None and each is one.reads[0]:

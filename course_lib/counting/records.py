@@ -48,6 +48,7 @@ class Operation:
     shape : the sizes of a product or of attention, as of `course_lib.core.Work`.
     routing : of a product with experts, which come first in `reads`.
     alone : whether it is a kernel of its own, which takes in no neighbour.
+    times : how often it ran alike: in layers of one kind that have very many operators.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Operation:
     shape: tuple[float, ...] | None = None
     routing: Routing | None = None
     alone: bool = True
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.core.checks import CourseError, shown, text
+from course_lib.counting.building import LIMITS
 from course_lib.specs import Model, from_config, model, models
 from course_lib.specs.huggingface import sizes
 
 __all__ = ["Named", "config_of", "named"]
-
-_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Named:
             return getattr(self.model, "context", None)
         inside = self.config.get("text_config")
         for of in (self.config, inside if isinstance(inside, dict) else {}):
-            for name in _LIMITS:
+            for name in LIMITS:
                 if isinstance(found := of.get(name), int) and found > 0:
                     return found
         return None

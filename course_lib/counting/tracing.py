@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops
 
 __all__ = ["Recorder"]
 
+MANY = 2000
+"""Operators of a layer beyond which they are noted once for all layers of its kind."""
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")
 """What writes an array without a look at what it held."""
 _GROUPED = ("_grouped_mm", "grouped_mm_fallback")
@@ -61,6 +64,7 @@ class Recorder:
         self.choices: list[Choice | None] = [None]
         self.everyone = _experts_of(getattr(module, "config", None))
         self.quiet = 0
+        self.repeats: list[tuple[int, int]] = []
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
         self.own = {self.storage(one) for one in module.parameters()}
@@ -107,7 +111,10 @@ class Recorder:
         kept = self.own | self.cached
         kept |= {self.storage(one) for one in tensors_in(results, self.torch.Tensor)}
         own = frozenset(self.own)
-        return Trace(tuple(self.operations), own, frozenset(kept), tuple(self.uncounted), tokens)
+        every = list(self.operations)
+        for (first, last), more in Counter(self.repeats).items():
+            every[first:last] = (replace(one, times=one.times + more) for one in every[first:last])
+        return Trace(tuple(every), own, frozenset(kept), tuple(self.uncounted), tokens)
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -327,8 +334,12 @@ class Recorder:
 
     def again(self, first: int, last: int, alike: dict[int, int]) -> None:
         """Note operators that ran for another module once more; `alike` says which storage stands
-        for which, and all others are as new.
+        for which, and all others are as new. Very many operators are not noted once more: how often
+        they ran is.
         """
+        if last - first > MANY:
+            self.repeats.append((first, last))
+            return
         fresh: dict[int, int] = dict(alike)
 
         def moved(one: Access) -> Access:
@@ -338,11 +349,13 @@ class Recorder:
                     self.own.add(fresh[one.storage])
                 elif one.storage in self.cached:
                     self.cached.add(fresh[one.storage])
-            return replace(one, storage=fresh[one.storage])
+            return Access(fresh[one.storage], one.elements, one.format)
 
         for one in self.operations[first:last]:
             reads, writes = (tuple(map(moved, of)) for of in (one.reads, one.writes))
-            self.operations.append(replace(one, reads=reads, writes=writes))
+            same = (one.shape, one.routing, one.alone)
+            how = (one.kind, one.unit, one.flops, one.arithmetic)
+            self.operations.append(Operation(one.name, one.where, *how, reads, writes, *same))
 
     def _number(self) -> int:
         """A number that no storage has: addresses are above zero."""

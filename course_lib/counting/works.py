@@ -5,6 +5,7 @@ neighbours fused.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from course_lib.core import Work
 from course_lib.core.checks import known
@@ -15,6 +16,7 @@ from course_lib.workloads.weights import distinct
 
 __all__ = ["size_of"]
 
+Found: TypeAlias = tuple[str, str, Work, int]
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 _SHOWN = 3
 """How many operators the name of a fused kernel lists."""
@@ -58,8 +60,8 @@ def _work(one: Operation, flops: float, moved: float, fm: Formats) -> Work | Non
     return Work(flops, moved, known("dtype", dtype, BITS), one.unit, shape=shape, kind=one.kind)
 
 
-def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[tuple[str, str, Work]]:
-    """Where each kernel runs, what it is called, and its work.
+def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
+    """Where each kernel runs, what it is called, its work, and how often it runs.
 
     Parameters
     ----------
@@ -71,41 +73,67 @@ def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[tuple[str, st
     for i, one in enumerate(trace.operations):
         for each in one.reads:
             readers.setdefault(each.storage, []).append(i)
-    waiting: dict[int, Operation] = {}
+    waiting = _Waiting()
     for i, one in enumerate(trace.operations):
         if fused and one.unit == "vector" and not one.alone:
-            waiting[i] = one
+            if waiting.operations and next(iter(waiting.operations.values())).times != one.times:
+                yield from _chain(waiting.all(), readers, trace.kept, fm)
+            waiting.add(i, one)
             continue
-        if waiting and (chain := _needed(waiting, one)):
+        if chain := waiting.needed(i, one):
             yield from _chain(chain, readers, trace.kept, fm)
         if (work := work_of(one, fm)) is not None:
-            yield _place(one.where), one.name, work
-    yield from _chain(waiting, readers, trace.kept, fm)
+            yield _place(one.where), one.name, work, one.times
+    yield from _chain(waiting.all(), readers, trace.kept, fm)
 
 
-def _needed(waiting: dict[int, Operation], one: Operation) -> dict[int, Operation]:
-    """Take from those that wait what must run before an operator: what it reads is made by them, or
-    they touch what it overwrites.
-    """
-    reads = {each.storage for each in one.reads}
-    writes = {each.storage for each in one.writes}
-    found: dict[int, Operation] = {}
-    for i in reversed(waiting):
-        other = waiting[i]
-        made = {each.storage for each in other.writes}
-        seen = {each.storage for each in other.reads}
-        if made & reads or (made | seen) & writes:
-            found[i] = other
-            reads |= seen
-            writes |= made
-    for i in found:
-        del waiting[i]
-    return dict(sorted(found.items()))
+class _Waiting:
+    """Operators that wait, by their numbers, and which of them touch a storage."""
+
+    def __init__(self) -> None:
+        self.operations: dict[int, Operation] = {}
+        self.writers: dict[int, set[int]] = {}
+        self.readers: dict[int, set[int]] = {}
+
+    def add(self, i: int, one: Operation) -> None:
+        self.operations[i] = one
+        for each in one.writes:
+            self.writers.setdefault(each.storage, set()).add(i)
+        for each in one.reads:
+            self.readers.setdefault(each.storage, set()).add(i)
+
+    def all(self) -> dict[int, Operation]:
+        """Take all of them."""
+        found = self.operations
+        self.operations, self.writers, self.readers = {}, {}, {}
+        return found
+
+    def needed(self, number: int, one: Operation) -> dict[int, Operation]:
+        """Take from them what must run before an operator: what it reads is made by them, or they
+        touch what it overwrites.
+        """
+        found: dict[int, Operation] = {}
+        after = [(number, one)]
+        while after:
+            end, last = after.pop()
+            of = [self.writers.get(each.storage, ()) for each in (*last.reads, *last.writes)]
+            of += [self.readers.get(each.storage, ()) for each in last.writes]
+            for i in {i for some in of for i in some}:
+                if i < end and i not in found:
+                    found[i] = self.operations[i]
+                    after.append((i, found[i]))
+        for i, other in found.items():
+            del self.operations[i]
+            for each in other.writes:
+                self.writers[each.storage].discard(i)
+            for each in other.reads:
+                self.readers[each.storage].discard(i)
+        return dict(sorted(found.items()))
 
 
 def _chain(
     chain: dict[int, Operation], readers: dict[int, list[int]], kept: frozenset[int], fm: Formats
-) -> Iterator[tuple[str, str, Work]]:
+) -> Iterator[Found]:
     """Operators of the vector unit, by their numbers, as one kernel."""
     reads: dict[int, float] = {}
     writes: dict[int, float] = {}
@@ -127,7 +155,7 @@ def _chain(
     every = list(chain.values())
     flops = sum(one.flops for one in every)
     if every and (work := _work(every[0], flops, moved, fm)) is not None:
-        yield _together([one.where for one in every]), _names(every), work
+        yield _together([one.where for one in every]), _names(every), work, every[0].times
 
 
 def _names(chain: Sequence[Operation]) -> str:

@@ -29,7 +29,7 @@ def trace(make, *shapes, dtype=torch.bfloat16):
 
 
 def works(found, *, fused=False):
-    return [(name, work) for _, name, work in kernels(found, FM, fused=fused)]
+    return [(name, work) for _, name, work, _ in kernels(found, FM, fused=fused)]
 
 
 def run(function):
@@ -52,7 +52,7 @@ def test_a_linear_layer_is_the_librarys_product():
 
 def test_weights_have_the_format_of_the_step():
     found = trace(lambda: nn.Linear(64, 32, bias=False), (8, 64, False))
-    ((_, _, work),) = kernels(found, formats("int8"), fused=False)
+    ((_, _, work, _),) = kernels(found, formats("int8"), fused=False)
     assert work.bytes == ops.matmul(8, 64, 32, w="int8").bytes
     assert work.dtype == "bf16"
 
