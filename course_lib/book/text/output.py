@@ -41,6 +41,10 @@ def bundle(shown: Any, plain: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 class Shown:
     """Something that a notebook shows: its own bundle, or what a printer makes of it."""
 
+    def __repr__(self) -> str:
+        # An address would change with each run.
+        return f"<{type(self).__name__}>"
+
     def static_bundle(self) -> dict[str, Any]:
         """The MIME bundle that needs no kernel."""
         return {"text/markdown": repr(self)}
