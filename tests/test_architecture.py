@@ -27,7 +27,7 @@ MAY_ASK = {
     "check": {"core", "specs", "book"},
     "outputs": {"core", "specs", "book"},
     "pages": {"core", "specs", "book.text"},
-    "exports": {"core", "book.text"},
+    "exports": {"core", "book.text", "book.exercises"},
     "grading": {"core", "ops", "network", "book.text"},
     "labs": {"core", "specs", "measured", "bench"},
     "cli": {

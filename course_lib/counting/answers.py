@@ -16,7 +16,7 @@ from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
 from course_lib.workloads.precision import Formats, formats
 
-__all__ = ["Answer", "Fused", "ask"]
+__all__ = ["Costs", "Fused", "ask"]
 
 _USUAL = 1024
 """Tokens where none are asked for, and the model was made for no fewer."""
@@ -48,7 +48,7 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Costs:
     """What a model costs on a chip.
 
     Attributes
@@ -103,7 +103,7 @@ def ask(
     link: Any = None,
     prefill: bool = False,
     trace: bool = False,
-) -> Answer:
+) -> Costs:
     """What a model costs on a chip.
 
     A model of the table, and a configuration that a `Transformer` describes to the last parameter,
@@ -170,7 +170,7 @@ def _described(
     tp: int,
     link: Any,
     prefill: bool,
-) -> Answer:
+) -> Costs:
     kept: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp}
     more = {**kept, "compute": fm.matmul, "link": link}
     both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
@@ -198,7 +198,7 @@ def _described(
         fused = _fused_blocks(
             one, chip, batch, context if headline == "prefill" else 1, context, fm
         )
-    return Answer(
+    return Costs(
         name=named.name,
         architecture=f"{one.kind} of {one.layers} layers",
         traced=False,
@@ -241,7 +241,7 @@ def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
 
 def _traced(
     named: Named, chip: Accelerator, batch: int, asked: int | None, fm: Formats, prefill: bool
-) -> Answer:
+) -> Costs:
     built, ran, context = _run(named, batch, asked)
     headline = "decode" if ran.step is not None and not prefill else "prefill"
     trace = ran.prompt if ran.step is None or prefill else ran.step
@@ -256,7 +256,7 @@ def _traced(
         decode = step if trace is ran.step else estimate(ran.step, chip, fm)
         crossover = first_batch(ran.step, chip, fm, batch, float(fit.max_batch))
     uncounted = dict.fromkeys((*ran.prompt.uncounted, *(ran.step.uncounted if ran.step else ())))
-    return Answer(
+    return Costs(
         name=named.name,
         architecture=built.name,
         traced=True,

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from course_lib import CourseError, calibrate, n
 from course_lib.core import RATES, Estimate, sensitivity
-from course_lib.counting import Answer
+from course_lib.counting import Costs
 from course_lib.specs import Accelerator
 from course_press.cli.console import out_console
 
@@ -39,7 +39,7 @@ def operators(step: Estimate) -> list[tuple[str, str, Estimate]]:
     return found
 
 
-def record(answer: Answer, chip: Accelerator, **how: Any) -> dict[str, Any]:
+def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
     """Everything that is known of a model's cost on a chip, in SI units, as JSON has it."""
     step = answer.step
     found, why = likely(step, chip, **how)
@@ -103,7 +103,7 @@ def _likely(found: calibrate.Prediction) -> dict[str, Any]:
     return {**{f"{name}_s": time for name, time in times.items()}, **said}
 
 
-def _memory(answer: Answer) -> dict[str, Any]:
+def _memory(answer: Costs) -> dict[str, Any]:
     fit = answer.fit
     most = float(fit.max_batch)
     return {
@@ -116,7 +116,7 @@ def _memory(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _crossover(answer: Answer) -> dict[str, Any]:
+def _crossover(answer: Costs) -> dict[str, Any]:
     if (found := answer.crossover) is None:
         return {"batch": None, "reason": answer.missing.get("crossover", "")}
     return {
@@ -128,7 +128,7 @@ def _crossover(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _fusing(answer: Answer) -> dict[str, Any]:
+def _fusing(answer: Costs) -> dict[str, Any]:
     if (found := answer.fused) is None:
         return {"reason": answer.missing.get("fused", "")}
     return {
@@ -141,7 +141,7 @@ def _fusing(answer: Answer) -> dict[str, Any]:
 
 
 def _pass(
-    one: Estimate | None, answer: Answer, name: str, chip: Accelerator, how: dict[str, Any]
+    one: Estimate | None, answer: Costs, name: str, chip: Accelerator, how: dict[str, Any]
 ) -> dict[str, Any] | None:
     """One of the two passes; `None` where the model has none, and `missing` would say why."""
     if one is None:
@@ -170,7 +170,7 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
     }
 
 
-def show(answer: Answer, layout: str) -> None:
+def show(answer: Costs, layout: str) -> None:
     """The table of a pass, and what else there is to say of it."""
     step, fit = answer.step, answer.fit
     times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
@@ -238,7 +238,7 @@ def _row(found: Table, name: str, part: Estimate) -> None:
     found.add_row(name, part.bound.removesuffix("-bound"), *times, *counts)
 
 
-def picture(answer: Answer, chip: Accelerator, form: str) -> bytes:
+def picture(answer: Costs, chip: Accelerator, form: str) -> bytes:
     """The roofline with every operator on it, those that take longest by their names."""
     from course_lib.book import plot  # takes long to import
 

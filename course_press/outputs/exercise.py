@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from course_lib import t
+from course_lib.book.asking import Walk
 from course_lib.book.exercises import Form, capital, phrases, wrong_unit
 from course_lib.book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
@@ -72,3 +73,27 @@ def payload(form: Form) -> dict[str, Any]:
 
 def _prose(text: str) -> str:
     return _IN_NUMBER.sub("\u00a0", escape(text))
+
+
+def walk_html(shown: Walk) -> str:
+    """The questions of a diagnosis as folded answers that hold the next, which need no script."""
+
+    def said(key: str) -> str:
+        return escape(shown.words(key))
+
+    def verdict(causes: tuple[str, ...]) -> str:
+        named = ", ".join(f"<code>{cause}</code>" for cause in causes)
+        return f"<p>{said('verdict')}: {named}</p>"
+
+    asked = f"<p>{said('end')}</p>{verdict(('at-roof',))}"
+    for fork in reversed(shown.forks):
+        leads_on = asked
+        ends = f"<p>{said(fork.remedy)}</p>{verdict(fork.causes)}"
+        # Of details with one name, opening one closes the other.
+        folded = "".join(
+            f'<details name="walk-{fork.key}"><summary>{said(answer)}</summary>'
+            f"<div>{ends if answer == fork.answer else leads_on}</div></details>"
+            for answer in ("yes", "no")
+        )
+        asked = f"<p><strong>{said(fork.key)}</strong></p>{folded}"
+    return f'<div class="walk"><p>{said("start")}</p>{asked}</div>'

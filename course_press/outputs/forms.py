@@ -9,13 +9,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from course_lib.book.asking import Walk
 from course_lib.book.exercises import Form, Parity, Question
 from course_lib.book.explore import Calculator, Explorer
 from course_lib.book.moving import Moving
 from course_lib.book.plot import Diagram, Plot
 from course_lib.book.tables import ChipTables, Downloads
 from course_lib.book.text import Shown, Table
-from course_lib.book.walk import Walk
 from course_press.outputs import calculator, exercise, explorer, figure, moving, prediction, tables
 
 FORMS = "application/vnd.course.forms+json"
@@ -47,7 +47,7 @@ def site(shown: Shown) -> dict[str, Any]:
         case Plot() | Diagram():
             return html_block(figure.html(shown))
         case Walk():
-            return html_block(shown.html())
+            return html_block(exercise.walk_html(shown))
         case Table() | ChipTables() | Downloads():
             return {"text/markdown": tables.markdown(shown)}
     return notebook(shown)

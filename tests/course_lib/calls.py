@@ -578,7 +578,7 @@ ROOMS = {
     "calibrate.fit": "writes the library's own files",
     "calibrate.report": "prints the library's own errors",
     "calibrate.timing": "takes what predict has checked",
-    "book.walk": "takes nothing",
+    "book.asking": "takes nothing",
     "book.rent": "takes rows of prices.csv; see test_rent",
     "specs.rental": "takes rows of prices.csv; see test_prices",
     "specs.rows": "prints the spec tables",

@@ -5,14 +5,15 @@ import re
 import pytest
 from lxml import html
 
+from course_lib.book.asking import walk
 from course_lib.book.text import in_language, languages
-from course_lib.book.walk import walk
 from course_lib.diagnosis import CAUSES, FLOW, path_to
+from course_press.outputs.exercise import walk_html as markup
 
 
 def ended(answers):
     """What is named at the end of some answers, one for each question on the way."""
-    at = html.fromstring(walk().html())
+    at = html.fromstring(markup(walk()))
     for fork, answer in answers:
         at = at.xpath(f"./details[@name='walk-{fork}'][{1 if answer == 'yes' else 2}]/div")[0]
     return at.xpath("./p/code/text()")
@@ -32,6 +33,6 @@ def test_products_in_the_wrong_format_are_found_at_the_last_question():
 @pytest.mark.parametrize("lang", languages())
 def test_every_language_asks_in_its_own_words(lang):
     with in_language(lang):
-        text = walk().html()
+        text = markup(walk())
     assert not re.search(r"flow-", text)
     assert text.count("<details") == 2 * len(FLOW)
