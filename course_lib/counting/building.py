@@ -5,11 +5,9 @@ own function.
 import importlib
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from course_lib.core.checks import CourseError, shown
@@ -268,15 +266,12 @@ def from_function(named: str) -> Built:
 
     Parameters
     ----------
-    named : ``package.module:function``, looked for in the working folder too.
+    named : ``package.module:function``, found where Python imports from.
     """
     mode = without_memory()
     import torch
 
     file, _, name = named.partition(":")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     with said(f"{file!r} cannot be imported"):
         module = importlib.import_module(file)
     function = getattr(module, name, None)

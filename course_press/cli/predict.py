@@ -82,6 +82,8 @@ def predict(
         raise CourseError("--engine needs --calibrated: the bound knows of no engine")
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise CourseError(f"--plot must name an .svg or a .png file (got {str(plot)!r})")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     on = specs.chip(chip)
     answer = ask(
         named(model, sys.stdin.read() if model == "-" else None),

@@ -11,6 +11,7 @@ from typing import Any
 
 from course_lib import chip, model, n, t
 from course_lib.book.explore import NONE, page, serving
+from course_lib.book.text import named
 from course_press.outputs.written import number_marks, tool_words
 
 TILES = {"decode": "s", "user": "", "all": "", "usd": ""}
@@ -99,7 +100,7 @@ def _fields(name: str, controls: Sequence[str]) -> str:
 
 
 def _first(one: serving.Calculator) -> list[str]:
-    keys = {key: model(key).name for key in one.models}
+    keys = {key: named(model(key).name) for key in one.models}
     by_vendor = sorted(one.chips, key=lambda key: (chip(key).vendor != "NVIDIA", chip(key).vendor))
     groups = [
         (vendor, {key: chip(key).short for key in of})

@@ -1,4 +1,5 @@
 import json
+import sys
 import tomllib
 
 import pytest
@@ -252,6 +253,17 @@ def test_a_config_that_only_a_trace_can_count(tmp_path):
     done = predict(str(file), "h100-sxm", "--context", "8")
     assert "traced, MambaForCausalLM" in done.output
     assert "the config leaves to transformers: state_size 16" in done.output
+
+
+def test_a_module_of_the_readers_is_found_in_the_working_folder(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "mine_here.py").write_text(
+        "import torch\n\n\ndef build():\n    return torch.nn.Linear(64, 32, False), torch.zeros(8, 64)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    found = json.loads(predict("mine_here:build", "h100-sxm", "--json").stdout)
+    assert (found["parameters"], found["flops"]) == (64 * 32, 2 * 8 * 64 * 32)
 
 
 def test_broken_json_names_file_and_line(tmp_path):

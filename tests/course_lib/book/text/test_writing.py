@@ -208,7 +208,8 @@ def test_every_term_has_a_word_in_every_language(lang):
     for term in words(lang):
         assert t(term)
         assert "(" not in t(term)
-        assert not re.search(r"[*_`\[\]<>|$\\#~^@\n\u00a0]", t(term)), term
+        # Inside a name, as in record_shapes, Markdown takes an underscore for itself.
+        assert not re.search(r"[*`\[\]<>|$\\#~^@\n\u00a0]|\b_|_\b", t(term)), term
         assert t(term) == t(term).strip()
 
 
