@@ -7,6 +7,7 @@ __all__ = ["BUILT", "PARTS"]
 PARTS: Mapping[str, tuple[str, float, float]] = {
     "matrix_units": ("1", 1, 1e4),
     "multiply_adds": ("1", 1, 1e8),
+    "vector_lanes": ("1", 1, 1e6),
     "schedulers": ("1", 1, 1e3),
     "l1": ("B", 1e3, 1e9),
     "shared_width": ("B", 4, 1e6),
@@ -21,7 +22,8 @@ PARTS: Mapping[str, tuple[str, float, float]] = {
 """Its SI unit, and what it lies between:
 
 - of one multiprocessor, or of a core where a chip calls it that: its `matrix_units`, the 16-bit
-  `multiply_adds` of one of them in a clock, the `schedulers` of its warps, byte of `l1` (data cache
+  `multiply_adds` of one of them in a clock, the `vector_lanes` of a chip without warps, the
+  `schedulers` of its warps, byte of `l1` (data cache
   and shared memory together), and byte that its shared memory delivers in a clock, `shared_width`;
 - of the last-level cache: byte that it delivers in a clock, `cache_width`, as published, and
   `cache_reads`, as measured;

@@ -9,6 +9,7 @@ import pytest
 from course_lib import CourseError, model
 from course_lib.specs import from_config
 from course_lib.specs.huggingface import sizes
+from tests.course_lib.counting.configs import CASES
 
 S = {
     "num_hidden_layers": 3,
@@ -80,17 +81,7 @@ TINY = [
 ]
 """Every architecture that is read, with every switch that adds parameters."""
 
-LLAMA = {
-    "model_type": "llama",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
+LLAMA = CASES["llama-3-8b"].config
 
 
 @pytest.mark.parametrize(("kind", "config"), TINY, ids=[kind for kind, _ in TINY])
@@ -142,26 +133,7 @@ def test_a_model_of_the_table_comes_out_the_same(key, config):
 
 
 def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
-    config = {
-        "model_type": "deepseek_v3",
-        "num_hidden_layers": 61,
-        "hidden_size": 7168,
-        "intermediate_size": 18432,
-        "moe_intermediate_size": 2048,
-        "num_attention_heads": 128,
-        "num_key_value_heads": 128,
-        "n_shared_experts": 1,
-        "n_routed_experts": 256,
-        "num_experts_per_tok": 8,
-        "first_k_dense_replace": 3,
-        "kv_lora_rank": 512,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "vocab_size": 129280,
-        "max_position_embeddings": 163840,
-    }
+    config = CASES["deepseek-v3"].config
     assert model("deepseek-v3").parameters - from_config(config).parameters == 58 * 256
 
 

@@ -10,6 +10,7 @@ from course_lib.measured import FOLDER
 from course_lib.measured.results import append
 from course_press.cli.app import app
 from tests.course_lib.calibrate.test_fit import TRUE, rows
+from tests.course_lib.counting.configs import CASES
 
 
 def course(*arguments):
@@ -183,18 +184,7 @@ def test_errors_say_what_to_do(tmp_path):
     assert "--engine needs --calibrated" in str(engine)
 
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
+CONFIG = CASES["llama-3-8b"].config
 KEYS = (
     "parameters",
     "flops",
