@@ -186,6 +186,6 @@ def _tile(of: serving.Answer, name: str) -> str:
 def _copied(name: str) -> str:
     """What a reader may copy: filled by the script."""
     return (
-        f'<details class="calc-copied" hidden><summary>{escape(t(f"calc-{name}"))}</summary>'
+        f'<details class="calc-copied"><summary>{escape(t(f"calc-{name}"))}</summary>'
         f'<pre tabindex="0"><code data-copied="{name}"></code></pre></details>'
     )
