@@ -137,8 +137,7 @@ def _basis(found: Diagnosis, key: str) -> str:
     one = next((one for one in found.operators if one.name == what), None)
     far = one.distance if one else None
     if key == "busy":
-        counted = "kernels and copies; a collective alone does not count"
-        return f"{n(found.busy, '%')} of the time, by {counted}"
+        return f"{n(found.busy, '%')} of the time; a collective alone does not count"
     if key == "bytes":
         return f"{what}, {n(one.bytes, 'B')}" if one and one.bytes else what
     if key == "near" and far is not None:
