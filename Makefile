@@ -8,13 +8,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Notebooks that `make test` runs again: prose with explorers, links, and a lab. `make exhaustive` runs all.
 NBVAL := $(addprefix notebooks/en/,hello-roofline.ipynb network-rooflines.ipynb lab-02.ipynb)
 
-.PHONY: book lint check test exhaustive labs bench calibrate serve pins clean
+.PHONY: book lint check test exhaustive labs bench calibrate preview pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
 
-serve: book
-	$(RUN)/course serve
+preview: book
+	$(RUN)/course preview
 
 lint: $(VENV)/test
 	$(RUN)/ruff check .

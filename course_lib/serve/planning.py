@@ -1,0 +1,170 @@
+"""How many replicas a service needs, of how many chips each, and what a million tokens cost."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from course_lib.core.checks import CourseError, known, positive
+from course_lib.serve.engines import Engine, engine
+from course_lib.serve.fleet import NoRoomError, cache_blocks, simulate
+from course_lib.serve.outcome import LATENCIES, Outcome
+from course_lib.serve.queues import usd_per_mtoken
+from course_lib.serve.requests import Requests
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
+
+__all__ = ["PERCENTILE", "Layout", "Workload", "plan", "sensitivity"]
+
+PERCENTILE = "p99"
+"""Of each latency, what must stay within its limit."""
+SLOWEST, FASTEST, HALVINGS = 1 / 256, 1024.0, 14
+"""Requests a second between which a replica's rate is sought, and in how many steps."""
+
+Workload = Callable[[float], Requests]
+"""Requests at a rate, always the same ones: ``lambda rate: drawn(rate, 1000, 512, 128)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A way to serve.
+
+    Attributes
+    ----------
+    tp, replicas : chips of a replica, and how many replicas.
+    rate : requests a second that a replica serves within the limits, at most.
+    tokens_per_s : that the service makes.
+    usd_per_hour, usd_per_mtoken : what all chips cost, and a million tokens made.
+    outcome : how a replica serves its share.
+    """
+
+    tp: int
+    replicas: int
+    rate: float
+    tokens_per_s: float
+    usd_per_hour: float
+    usd_per_mtoken: float
+    outcome: Outcome
+
+    @property
+    def chips(self) -> int:
+        """Of all replicas."""
+        return self.tp * self.replicas
+
+
+def plan(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    workload: Workload,
+    rate: float,
+    slo: Mapping[str, float],
+    *,
+    usd_per_hour: float,
+    tps: Iterable[int] = (1, 2, 4, 8),
+    engine_of: Engine | str = "vllm",
+    link: Any = None,
+    **how: Any,
+) -> list[Layout]:
+    """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first.
+
+    A replica is filled until it just keeps the limits, by simulation of its share of the requests;
+    then as many replicas are taken as the rate needs. So a higher rate, or a tighter limit, never
+    needs fewer.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    workload : requests at a rate, always the same ones.
+    rate : requests a second of the whole service.
+    slo : limits on `ttft`, `tpot` and `e2e`, s.
+    usd_per_hour : of one chip.
+    tps : counts of chips that a replica may have.
+    engine_of, link, how : as in `simulate`; a link is needed for more than one chip.
+
+    Returns
+    -------
+    Empty where no layout keeps the limits even for one request at a time.
+
+    Examples
+    --------
+    >>> from course_lib.serve import drawn
+    >>> def chat(rate):
+    ...     return drawn(rate, 200, 512, 128)
+    >>> slo = {"ttft": 0.5, "tpot": 0.02}
+    >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
+    ...     for rate in (5.0, 50.0))
+    >>> few.replicas < many.replicas
+    True
+    """
+    on, wanted = accelerator(chip), float(positive("rate", rate))
+    limits = {
+        known("slo", name, LATENCIES): float(positive(f"slo {name}", limit))
+        for name, limit in slo.items()
+    }
+    if not limits:
+        raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
+    found = []
+    for tp in tps:
+        settings = engine(engine_of, tensor_parallel_size=tp)
+        joins = link if tp > 1 else None
+        if (tp > 1 and link is None) or not _holds(model, on, settings, workload(1.0), how):
+            continue
+
+        def served(share: float, settings: Engine = settings, joins: Any = joins) -> Outcome:
+            return simulate(model, on, workload(share), engine_of=settings, link=joins, **how)
+
+        share = _most(lambda share, served=served: _kept(served(share), limits))
+        if not share:
+            continue
+        replicas = ceil(wanted / share)
+        done = served(wanted / replicas)
+        made = replicas * done.tokens_per_s
+        cost = replicas * tp * float(positive("usd_per_hour", usd_per_hour))
+        found.append(Layout(tp, replicas, share, made, cost, usd_per_mtoken(cost, made), done))
+    return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
+
+
+def _holds(model: Any, chip: Accelerator, settings: Engine, requests: Requests, how: Any) -> bool:
+    """Whether weights leave room for the longest request."""
+    try:
+        room = cache_blocks(model, chip, settings, **{key: how.get(key) for key in ("w", "kv")})
+    except NoRoomError:
+        return False
+    return room * settings.block_size >= int(max(requests.prompt + requests.output))
+
+
+def _kept(done: Outcome, limits: Mapping[str, float]) -> bool:
+    return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
+
+
+def _most(kept: Callable[[float], bool]) -> float:
+    """The highest rate that keeps the limits, of steps that no rate or limit moves; 0 for none."""
+    low, high = SLOWEST, FASTEST
+    if not kept(low):
+        return 0.0
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return low
+
+
+def sensitivity(cost: Callable[..., float], **inputs: float) -> dict[str, float]:
+    """By how many per cent a cost rises where an input does by one.
+
+    Parameters
+    ----------
+    cost : of the inputs, by their names.
+    inputs : where to ask: each is raised and lowered by a tenth.
+
+    Examples
+    --------
+    >>> found = sensitivity(lambda rate, price: price / rate**2, rate=5.0, price=2.0)
+    >>> {name: round(by, 6) for name, by in found.items()}
+    {'rate': -2.0, 'price': 1.0}
+    """
+    found = {}
+    for name, value in inputs.items():
+        up, down = (cost(**inputs | {name: value * by}) for by in (1.1, 1 / 1.1))
+        found[name] = math.log(up / down) / math.log(1.21)
+    return found
