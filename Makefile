@@ -45,6 +45,7 @@ bench: $(VENV)/labs
 # Fits course_lib/data/calibration to the published measurements, and prints its errors on what was held out.
 calibrate: $(VENV)/press
 	$(RUN)/python -m course_lib.calibrate
+	$(RUN)/python -m course_lib.serve
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test

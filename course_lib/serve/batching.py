@@ -87,15 +87,17 @@ class Replica:
         # A step that is planned while another runs knows what had come when that one began.
         known = self._planned if self.engine.async_scheduling and busy else self.now
         late, self._later = self._later, []
-        gained = self._gained()
+        gained, preempted = self._gained(), self.preemptions
         chunks = self._plan(known, gained)
         for one in late:
             self.cache.give_back(one)
         self._planned = self.now
         if not chunks and not self._decoding:
             return  # what waits needs the blocks that came back just now
-        unseen = self.waiting and self.waiting[0].arrived > known
-        steps = 1 if chunks or gained != 1 or unseen else self._alike()
+        # Whoever waits may be admitted next: by blocks that came back, or by having come.
+        came_back = late or self.preemptions > preempted
+        soon = self.waiting and (came_back or self.waiting[0].arrived > known)
+        steps = 1 if chunks or gained != 1 or soon else self._alike()
         if steps > _MANY:
             times = self.pace.decoding(self._decoding, self._seen + self._decoding, steps).cumsum()
             steps = min(steps, int(times.searchsorted(until - self.now)) + 1)
@@ -221,7 +223,7 @@ class Replica:
         done = self._clock - one.joined
         self._needs[one.remainder] -= 1
         self._decoding -= 1
-        one.made, one.cached = one.made + done, one.cached + done
+        one.made, one.cached = min(one.made + done, one.output), one.cached + done
         self._seen -= one.cached
         one.blocks = self.cache.needed(one.cached)
 

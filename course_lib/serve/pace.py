@@ -148,7 +148,7 @@ def pace(
     work = _attention(one, fm, shared)
     flops, sequence, token = _coefficients(one, fm, shared)
     alone = bounded(work, on)
-    math_, memory = alone.t_math / alone.flops, 1 / on.bandwidth
+    math_, memory = float(alone.t_math / alone.flops), 1 / on.bandwidth
     if found is None:
         launches, order, extra, source = 0.0, math.inf, 0.0, "lower bounds from datasheets"
     else:

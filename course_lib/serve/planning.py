@@ -114,7 +114,10 @@ def plan(
         def served(share: float, settings: Engine = settings, joins: Any = joins) -> Outcome:
             return simulate(model, on, workload(share), engine_of=settings, link=joins, **how)
 
-        share = _most(lambda share, served=served: _kept(served(share), limits))
+        def kept(share: float, served: Callable[[float], Outcome] = served) -> bool:
+            return _kept(served(share), limits)
+
+        share = _most(kept)
         if not share:
             continue
         replicas = ceil(wanted / share)

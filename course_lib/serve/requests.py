@@ -127,7 +127,7 @@ def _lengths(dice: np.random.Generator, many: int, given: Any, spread: float) ->
         return np.asarray(given[dice.integers(given.size, size=many)])
     if not spread:
         return np.full(many, float(given[0]))
-    return np.maximum(np.round(given[0] * _gamma(dice, many, spread)), 1)
+    return np.asarray(np.maximum(np.round(given[0] * _gamma(dice, many, spread)), 1))
 
 
 _FIELDS = {"arrived": "arrival_time", "prompt": "input_toks", "output": "output_toks"}
@@ -157,7 +157,8 @@ def read_requests(path: Path | str) -> Requests:
         raise CourseError(f"arrivals {name!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise CourseError(f"arrivals {name!r} is not text in UTF-8") from None
-    rows, groups = [], dict[Any, int]()
+    rows: list[tuple[float, int, int, int, int]] = []
+    groups: dict[Any, int] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"arrivals {name!r}, line {number}"

@@ -86,7 +86,7 @@ def serve_command(
     one, on = _described(model), specs.chip(chip)
     settings = serve.engine(engine, **({} if tp is None else {"tensor_parallel_size": tp}))
     limits = _limits(slo)
-    asked = {"w": weights, "kv": cache, "calibrated": not bounds}
+    asked: dict[str, Any] = {"w": weights, "kv": cache, "calibrated": not bounds}
 
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
