@@ -68,7 +68,7 @@ FLOW = (
         "launch",
         ("launch-bound", "host-bound", "synchronisation", "exposed-collectives", "load-imbalance"),
     ),
-    Fork("bytes", "no", "copies", ("copies", "wrong-format")),
+    Fork("bytes", "no", "copies", ("copies", "strided", "wrong-format")),
     Fork("near", "no", "slow-path", ("strided", "ragged-waves")),
     Fork("memory", "yes", "move-less", ("unfused-elementwise",)),
     Fork("fast-unit", "no", "format", ("wrong-format",)),
@@ -78,28 +78,32 @@ on has ``at-roof``.
 """
 
 
-def path_to(cause: str, *, products: bool = False) -> tuple[tuple[str, str], ...]:
+def path_to(cause: str, *, extra: bool = True) -> tuple[tuple[str, str], ...]:
     """The answers that lead to a cause: pairs of a question's key and ``"yes"`` or ``"no"``.
 
     Parameters
     ----------
     cause : one of `CAUSES`; to ``"unknown"``, no answers lead.
-    products : whether it is the products that are in the wrong format, rather than arrays that are
-        converted: the last question asks for that, the second for the others.
+    extra : whether it shows in bytes that nobody counted, which the second question asks for: a
+        copy into another layout, a conversion, a wider array. Else a ``"strided"`` operator is slow
+        at the bytes that it must move, and a product runs in the ``"wrong-format"``, for both of
+        which there is a later question.
 
     Examples
     --------
     >>> path_to("copies")
     (('busy', 'yes'), ('bytes', 'no'))
+    >>> path_to("strided", extra=False)[-1]
+    ('near', 'no')
     >>> len(path_to("at-roof")) == len(FLOW)
     True
     """
     known("cause", cause, CAUSES)
-    flag("products", products)
+    flag("extra", extra)
     if cause == "unknown":
         return ()
     found = []
-    for fork in reversed(FLOW) if cause == "wrong-format" and products else FLOW:
+    for fork in FLOW if extra else reversed(FLOW):
         if cause in fork.causes:
             end = FLOW.index(fork)
             found = [(one.key, one.other) for one in FLOW[:end]]

@@ -36,7 +36,7 @@ def imbalance(found: Account, rows: Rows, devices: list[OnDevice]) -> None:
             part = float(waited[members].sum()) / (float(mine.sum()) or 1.0)
             found.add("load-imbalance", seconds * part, name, len(mine))
             found.add("exposed-collectives", seconds * (1 - part), name, len(mine))
-            found.operator(name, len(mine), seconds, 0.0, 0.0, 0.0)
+            found.operator(name, len(mine), seconds * len(devices), 0.0, 0.0, 0.0)
     if len(devices) > 1:
         _unequal(found, devices)
 

@@ -27,8 +27,9 @@ REACHED = 0.85
 TYPES = {"bf16": "c10::BFloat16", "fp16": "c10::Half", "fp32": "float", "fp64": "double"}
 SIZE = {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}>(int, {})"
+HOPPER = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1"
 PRODUCTS = {
-    "bf16": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
+    "bf16": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "fp16": "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_64x3_tn",
     "fp32": "ampere_sgemm_128x128_tn",
 }
@@ -74,7 +75,9 @@ class Sketch:
             **more,
         }
         shapes = [[rows, depth], [depth, columns]]
-        self.operator("aten::mm", PRODUCTS[dtype], shapes, [TYPES[dtype]] * 2, **given)
+        hopper = dtype == "bf16" and self.chip.key.startswith("h")
+        kernel = HOPPER if hopper else PRODUCTS[dtype]
+        self.operator("aten::mm", kernel, shapes, [TYPES[dtype]] * 2, **given)
 
     def pointwise(
         self, name: str, dims: Sequence[int], dtype: str = "bf16", inputs: int = 1, **more: Any

@@ -59,11 +59,13 @@ def launch_bound() -> dict[str, Any]:
 
 
 def synchronisation() -> dict[str, Any]:
-    """A loop that asks for a number after every few kernels."""
+    """A loop that asks for a number after every few kernels; what the host does with it takes less
+    than the kernels, so that it would hide behind them.
+    """
     scene = Sketch("a100-sxm-80", 3)
     for _ in range(90):
-        scene.product(1024, 1024, 1024)
-        scene.pointwise("abs", (1024, 1024))
+        scene.product(2048, 2048, 2048)
+        scene.pointwise("abs", (2048, 2048))
         scene.item()
         scene.busy(35.0)
     return whole(scene)

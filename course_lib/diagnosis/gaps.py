@@ -20,6 +20,10 @@ BLOCKING = 30.0
 """µs from which a copy that should return at once has waited for the device."""
 OFTEN = 0.25
 """Synchronizations for each row of the device from which every gap with one counts as theirs."""
+UNNAMED = 0.5
+"""Doubt about time after a wait in which no row says what the host does."""
+NO_ROW = "host (no row)"
+"""What a gap is called in which the host has no row."""
 _SECOND = 1e-6
 
 
@@ -111,18 +115,36 @@ class Host:
         calling = launches > 0.5 * length
         dispatch = (length <= SHORT) | calling | (busy & (length <= LONG))
         zero = np.zeros(len(length))
+        blamed = synchronized & ~loading & brief
+        # A host that never waits runs ahead, and hides what it does: as long as it waited, no more.
+        unnamed = np.where(blamed, length - np.maximum(inside, waited), zero)
+        left, hides = float(unnamed.sum()), self.wait.total
+        hidden = unnamed * (min(hides / left, 1.0) if left > 0 else 1.0)
         sync = np.where(synchronized & ~loading, np.where(brief, length, waited), zero)
+        sync = sync - unnamed + hidden
         host = np.where(loading | ~(synchronized | dispatch), length, zero)
-        host = np.where(synchronized & ~loading & ~brief, after, host)
+        host = np.where(synchronized & ~loading & ~brief, after, host) + unnamed - hidden
         launch = np.where(dispatch & ~synchronized & ~loading, length, zero)
         waits = self._named(self.waiting, "cudaStreamSynchronize")
-        for cause, lost, what in (
-            ("synchronisation", sync, waits),
-            ("host-bound", host, self._busy_with(open_, host)),
-            ("launch-bound", launch, self._named(self.launching, "cudaLaunchKernel")),
+        asked = sum(self._all.sorts[one].name == waits for one in self._all.sort[self.waiting])
+        for cause, lost, what, count in (
+            ("synchronisation", sync, waits, asked or int((sync > 0).sum())),
+            ("host-bound", host, self._busy_with(open_, host), int((host > 0).sum())),
+            (
+                "launch-bound",
+                launch,
+                self._named(self.launching, "cudaLaunchKernel"),
+                int((launch > 0).sum()),
+            ),
         ):
-            count = int((lost > 0).sum())
             found.add(cause, float(lost.sum()) * _SECOND, what, count)
+        # The host's own work remains: without waiting, no more is gained than it waits now.
+        blame, over = float(sync.sum()), left - float(hidden.sum())
+        found.limit("synchronisation", min(blame, hides) * _SECOND)
+        found.nameless += over * _SECOND
+        doubtful = min(float(hidden.sum()), max(blame - hides, 0.0))
+        for cause, part in (("synchronisation", doubtful), ("host-bound", over)):
+            found.doubt[cause] = found.doubt.get(cause, 0.0) + UNNAMED * part * _SECOND
         if not self.rows:  # what the host did is not recorded: gaps alone do not tell
             for cause in ("host-bound", "launch-bound"):
                 seconds = found.lost.get(cause, 0.0)
@@ -141,9 +163,9 @@ class Host:
         rows = self._all
         which = np.flatnonzero((rows.kind == OP) | (rows.kind == LOAD) | (rows.kind == CALL))
         if not len(which) or not len(gone.start):
-            return "host"
+            return NO_ROW
         shared = gone.covered(rows.ts[which], rows.ts[which] + rows.dur[which])
         weights = np.bincount(rows.sort[which], weights=shared)
         if weights.max() < 0.3 * gone.total:
-            return "host"
+            return NO_ROW
         return rows.sorts[int(weights.argmax())].name

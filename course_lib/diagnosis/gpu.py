@@ -26,7 +26,7 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
     every = every_device(rows)
     host = gaps.Host(rows)
     first, last = gaps.window(rows)
-    found = Account((last - first) * SECOND)
+    found = Account((last - first) * SECOND, devices=len(every))
     graphs = [i for i, one in enumerate(rows.sorts) if _is_graph(one)]
     bandwidth = chip.bandwidth if chip else 0.0
     for device in every:
@@ -38,6 +38,8 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
     found.roof, found.slow, found.unplaced = (
         one / len(every) for one in (found.roof, found.slow, found.unplaced)
     )
+    working = [device.spans(np.concatenate([device.kernel, device.copy])) for device in every]
+    found.busy = sum(one.total for one in working) * SECOND / len(every)
     imbalance(found, rows, every)
     _lacking(found, rows, host, chip, every)
     return found
@@ -189,7 +191,8 @@ def _lacking(
 ) -> None:
     """What the trace cannot tell."""
     shapes = any(one.dims for one in rows.sorts if one.kind == OP)
-    if not shapes:
+    # Nobody launched the kernels of a replayed graph: shapes would not help there.
+    if not shapes and ("graph" not in found.lacks or (rows.kind == OP).any()):
         found.lack("shapes")
     if not host.rows:
         found.lack("host")

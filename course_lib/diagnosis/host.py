@@ -36,6 +36,7 @@ def account(rows: Rows, chip: Accelerator | None) -> Account:
     calling = _calling(judged, which, own, bandwidth)
     # Threads that work side by side share the time that they take.
     busy = union(rows.ts[places], rows.dur[places])
+    found.busy = busy.total * _SECOND
     real = min(busy.total / max(float(own.sum()), 1e-9), 1.0)
     seconds = own * real * _SECOND
     double = _doubles(judged, which, seconds)
@@ -242,7 +243,7 @@ def _between(found: Account, rows: Rows, open_: Spans, calling: int, operators: 
         (brief, "launch-bound" if launching else "host-bound"),
         (~brief, "host-bound"),
     ):
-        what = _named(rows, loading) if float(loaded[mask].sum()) else "host"
+        what = _named(rows, loading) if float(loaded[mask].sum()) else gaps.NO_ROW
         found.add(cause, float(length[mask].sum()) * _SECOND, what, int(mask.sum()))
 
 

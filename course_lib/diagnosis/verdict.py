@@ -13,6 +13,7 @@ from course_lib.diagnosis import gpu, host
 from course_lib.diagnosis.account import Account
 from course_lib.diagnosis.causes import path_to
 from course_lib.diagnosis.kernels import NEAR
+from course_lib.diagnosis.reading import names
 from course_lib.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
 from course_lib.specs import Accelerator, chip_of_device, chips
 from course_lib.specs import chip as chip_by_key
@@ -29,6 +30,8 @@ more than `LITTLE`.
 LITTLE = 0.2
 OUTWEIGHS = 2.5
 """Times what a cause explains that is spent near a bound, from which the cause is doubtful."""
+SMALL = 1e-6
+"""s: a call whose bound is shorter is small, whatever it takes: no kernel is over as soon."""
 TOP = 10
 """Operators that are listed."""
 
@@ -39,8 +42,8 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     what : name of an operator, a kernel or a call of the host.
-    rows : of the trace.
-    seconds : that they lose.
+    rows : of the trace, or gaps between them.
+    seconds : that they lose: the gaps, or the part of the rows' time that goes with the cause.
     share : of the whole time.
     """
 
@@ -55,7 +58,7 @@ class Operator(NamedTuple):
 
     Attributes
     ----------
-    name, calls, seconds, share : all its calls together.
+    name, calls, seconds, share : all its calls together, on all devices; of the time of all.
     bound : s that they take at least on the chip; `None` where that is not known.
     flops, bytes : by the shapes; 0 where these do not tell.
     """
@@ -73,6 +76,11 @@ class Operator(NamedTuple):
         """Times its bound that it takes; `None` where that is not known."""
         return self.seconds / self.bound if self.bound else None
 
+    @property
+    def small(self) -> bool:
+        """Whether its calls are so small that the distance says nothing of how well they run."""
+        return self.bound is not None and self.bound < SMALL * self.calls
+
 
 class Diagnosis(NamedTuple):
     """Why a recorded step is slow.
@@ -81,9 +89,10 @@ class Diagnosis(NamedTuple):
     ----------
     cause : one of `CAUSES`.
     confidence : 0 to 1: below a half, do not act on it before you have recorded more.
-    seconds : what would go if the cause did: at most that is gained; of ``at-roof``, what is near
-        its bound.
+    seconds : that the cause explains; of ``at-roof``, what is near its bound.
     share : of the whole time.
+    gain : s that go at most if the cause does: mostly all that it explains; of ``synchronisation``,
+        no more than the host waits, since what it does besides remains; of ``at-roof``, none.
     window : the whole time, s.
     evidence : what shows it, the most first.
     alternatives : the other causes with what they explain, as pairs of a key and a share.
@@ -94,6 +103,9 @@ class Diagnosis(NamedTuple):
     cannot_tell : keys of what the trace does not show: ``"graph"``, ``"shapes"``, ``"host"``,
         ``"device"``, ``"chip"``, ``"ranks"``, ``"window"``.
     path : the answers to the questions of the flow that lead here.
+    busy : share of the whole time in which a device computes or copies; a collective that nothing
+        hides does not count; on a CPU, in which an operator runs.
+    devices : how many there are; what they take is summed, what they lose is of one on average.
     constructed : whether the file says that it was constructed, not recorded.
     """
 
@@ -101,6 +113,7 @@ class Diagnosis(NamedTuple):
     confidence: float
     seconds: float
     share: float
+    gain: float
     window: float
     evidence: tuple[Evidence, ...]
     alternatives: tuple[tuple[str, float], ...]
@@ -109,6 +122,8 @@ class Diagnosis(NamedTuple):
     taken_for: str | None
     cannot_tell: tuple[str, ...]
     path: tuple[tuple[str, str], ...]
+    busy: float
+    devices: int
     constructed: bool
 
 
@@ -197,7 +212,7 @@ def _verdict(
     blind: bool = False,
 ) -> Diagnosis:
     window = found.window or 1e-9
-    ranked = sorted(found.lost.items(), key=lambda one: -one[1])
+    ranked, unsure = _ranked(found)
     top, most = ranked[0] if ranked else ("unknown", 0.0)
     second = ranked[1][1] / window if len(ranked) > 1 else 0.0
     share, roof = most / window, found.roof / window
@@ -211,29 +226,48 @@ def _verdict(
         cause, seconds = top, most
         rival = max(second, hidden * 0.5 if hidden > share else 0.0)
         confidence = _sure(found, top, share - rival, share)
-        if roof > OUTWEIGHS * share:
+        if unsure or roof > OUTWEIGHS * share:
             confidence = min(confidence, 0.45)
     if ("graph" in found.lacks and hidden > max(share, 0.4)) or blind:
         cause, seconds, confidence = "unknown", 0.0, 0.0
-    products = any(one in found.rows.get(cause, {}) for one in _PRODUCTS)
+    evidence = _evidence(found, cause, window)
     return Diagnosis(
         cause=cause,
         confidence=round(confidence, 3),
         seconds=seconds,
         share=seconds / window,
+        gain=found.gain(cause) if seconds else 0.0,
         window=window,
-        evidence=_evidence(found, cause, window),
+        evidence=evidence,
         alternatives=tuple((one, lost / window) for one, lost in ranked if one != cause),
         operators=_operators(found, window),
         chip=on.key if on else None,
         taken_for=taken_for,
         cannot_tell=tuple(found.lacks),
-        path=path_to(cause, products=products),
+        path=path_to(cause, extra=_extra(cause, evidence)),
+        busy=found.busy / window,
+        devices=found.devices,
         constructed=bool(rows.head.get("constructed")),
     )
 
 
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::linear", "aten::matmul")
+def _ranked(found: Account) -> tuple[list[tuple[str, float]], bool]:
+    """The causes, the one that explains most first; and whether that is unsure: where the host
+    waits again and again and nobody knows what it does in between, the waiting is what shows.
+    """
+    ranked = sorted(found.lost.items(), key=lambda one: -one[1])
+    waits, most = found.lost.get("synchronisation", 0.0), ranked[0][1] if ranked else 0.0
+    nameless = found.nameless / found.devices
+    if waits < most < min(2 * waits, waits + nameless):
+        ranked.sort(key=lambda one: (one[0] != "synchronisation", -one[1]))
+        return ranked, True
+    return ranked, False
+
+
+def _extra(cause: str, evidence: Sequence[Evidence]) -> bool:
+    """Whether the row that shows most of a cause moves bytes that the work does not need."""
+    does = names.does(evidence[0].what) if evidence else ""
+    return does == "copy" if cause == "strided" else does != "product"
 
 
 def _sure(found: Account, cause: str, margin: float, share: float) -> float:
@@ -267,7 +301,15 @@ def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]
 def _operators(found: Account, window: float) -> tuple[Operator, ...]:
     top = sorted(found.operators.items(), key=lambda one: -one[1][1])[:TOP]
     return tuple(
-        Operator(name, int(calls), seconds, seconds / window, bound or None, flops, moved)
+        Operator(
+            name,
+            int(calls),
+            seconds,
+            seconds / (window * found.devices),
+            bound or None,
+            flops,
+            moved,
+        )
         for name, (calls, seconds, bound, flops, moved) in top
         if seconds > 0
     )

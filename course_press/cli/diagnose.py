@@ -52,51 +52,77 @@ def _plain(found: Diagnosis) -> dict[str, Any]:
         "confidence": found.confidence,
         "evidence": [one._asdict() for one in found.evidence],
         "advice": t(f"advice-{found.cause}"),
-        "gain": {"seconds": _gain(found), "share": _gain(found) / found.window},
+        "gain": {"seconds": found.gain, "share": found.gain / found.window},
         "window": found.window,
         "alternatives": [{"cause": cause, "share": share} for cause, share in found.alternatives],
         "operators": [{**one._asdict(), "distance": one.distance} for one in found.operators],
         "chip": found.chip,
         "taken_for": found.taken_for,
         "cannot_tell": [t(f"lacks-{key}") for key in found.cannot_tell],
-        "path": [{"question": t(f"flow-{key}"), "answer": answer} for key, answer in found.path],
+        "path": [
+            {"question": t(f"flow-{key}"), "answer": answer, "basis": _basis(found, key)}
+            for key, answer in found.path
+        ],
+        "busy": found.busy,
+        "devices": found.devices,
         "constructed": found.constructed,
     }
 
 
-def _gain(found: Diagnosis) -> float:
-    """Seconds that could go at most: nothing where the roof is reached."""
-    return 0.0 if found.cause in ("at-roof", "unknown") else found.seconds
-
-
 def _show(found: Diagnosis) -> None:
-    out_console.print(t(f"cause-{found.cause}"), style="bold", soft_wrap=True)
+    meaning = t(f"cause-{found.cause}").partition(": ")[2]
+    out_console.print(f"{found.cause}: {meaning}", style="bold", soft_wrap=True)
     if found.cause != "unknown":
         sure = "" if found.confidence >= 0.5 else ": record more before you act on it"
         out_console.print(
-            f"{n(found.seconds, 's')} of {n(found.window, 's')} ({n(found.share, '%')}), "
-            f"confidence {n(found.confidence, '%')}{sure}",
+            f"It explains {n(found.seconds, 's')} of {n(found.window, 's')} "
+            f"({n(found.share, '%')}), confidence {n(found.confidence, '%')}{sure}",
             soft_wrap=True,
         )
         evidence = Table("what shows it", box=None)
-        for column in ("rows", "time", "share"):
+        for column in ("rows or gaps", "time explained", "share"):
             evidence.add_column(column, justify="right", no_wrap=True)
         for one in found.evidence:
             evidence.add_row(one.what, n(one.rows), n(one.seconds, "s"), n(one.share, "%"))
         out_console.print(evidence)
     out_console.print(f"Try: {t(f'advice-{found.cause}')}", soft_wrap=True)
-    if gain := _gain(found):
+    if found.gain:
+        less = ": the host waits no longer than that" if found.gain < 0.99 * found.seconds else ""
         out_console.print(
-            f"It gains {n(gain, 's')} at most, {n(gain / found.window, '%')} of the time.",
+            f"It gains {n(found.gain, 's')} at most, {n(found.gain / found.window, '%')} of the "
+            f"time{less}.",
             soft_wrap=True,
         )
     for key, answer in found.path:
-        out_console.print(f"{t(f'flow-{key}')} {answer}", style="dim", soft_wrap=True)
+        out_console.print(
+            f"{t(f'flow-{key}')} {answer} ({_basis(found, key)})", style="dim", soft_wrap=True
+        )
+    if not found.path and "device" not in found.cannot_tell:
+        out_console.print(
+            f"{t('flow-busy')} {n(found.busy, '%')} of the time; the trace answers no question "
+            f"after that.",
+            style="dim",
+            soft_wrap=True,
+        )
     if found.operators:
         out_console.print(_operators(found))
+        if any(one.small for one in found.operators):
+            out_console.print(
+                "small: its calls would be over sooner than any kernel is; they are not slow, "
+                "but many.",
+                soft_wrap=True,
+            )
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
     if others:
-        out_console.print(f"Besides: {', '.join(others)}", soft_wrap=True)
+        out_console.print(
+            f"Other causes explain, of the whole time: {', '.join(others)}", soft_wrap=True
+        )
+    if found.devices > 1:
+        out_console.print(
+            f"{n(found.devices)} devices: the operators' times are those of all together, and "
+            f"their shares of the time of all; everything else is of one on average.",
+            soft_wrap=True,
+        )
     if found.taken_for:
         out_console.print(f"{found.taken_for!r} is taken for {found.chip}", soft_wrap=True)
     if found.constructed:
@@ -105,16 +131,37 @@ def _show(found: Diagnosis) -> None:
         out_console.print(f"Cannot tell: {t(f'lacks-{key}')}", style="yellow", soft_wrap=True)
 
 
+def _basis(found: Diagnosis, key: str) -> str:
+    """What the answer to a question of the flow rests on."""
+    what = found.evidence[0].what if found.evidence else ""
+    one = next((one for one in found.operators if one.name == what), None)
+    far = one.distance if one else None
+    if key == "busy":
+        return f"{n(found.busy, '%')} of the time; a collective alone does not count"
+    if key == "bytes":
+        return f"{what}, {n(one.bytes, 'B')}" if one and one.bytes else what
+    if key == "near" and far is not None:
+        return f"{n(far)} times its bound"
+    if key == "memory" and far is not None:
+        return "its bytes or its operations, whichever takes longer"
+    if key == "fast-unit":
+        return "by the formats that it reads"
+    return "by what it does: no bound is known"
+
+
 def _operators(found: Diagnosis) -> Table:
     table = Table("operator", box=None)
-    for column in ("calls", "time", "share", "bound", "times its bound"):
+    for column in ("calls", "time", "share", "bytes", "bound", "times its bound"):
         table.add_column(column, justify="right", no_wrap=True)
     for one in found.operators:
-        table.add_row(one.name, n(one.calls), n(one.seconds, "s"), n(one.share, "%"), *_far(one))
+        moved = n(one.bytes, "B") if one.bytes else ""
+        table.add_row(
+            one.name, n(one.calls), n(one.seconds, "s"), n(one.share, "%"), moved, *_far(one)
+        )
     return table
 
 
 def _far(one: Operator) -> tuple[str, str]:
     if one.bound is None or one.distance is None:
         return "not known", ""
-    return n(one.bound, "s"), n(one.distance)
+    return n(one.bound, "s"), "small" if one.small else n(one.distance)

@@ -25,7 +25,8 @@ FIGURES = """() => [...document.querySelectorAll('.sizes, .explorer-figure')].fl
     if (shown.length != 1) return box.querySelector('.explorer-host') ? [] : [`${shown.length} pictures shown`];
     const [svg] = shown, frame = svg.getBoundingClientRect(), scale = svg.getScreenCTM().a, wrong = [];
     if (frame.right > box.getBoundingClientRect().right + 1 || frame.right > innerWidth) wrong.push(`${frame.right} px wide`);
-    const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent.trim()).map(text => [
+    const texts = [...svg.querySelectorAll('text')].filter(text =>
+        text.textContent.trim() && text.checkVisibility({ checkOpacity: true })).map(text => [
         text.textContent.replace(/\\s+/g, ' ').trim(), text.getBoundingClientRect(),
         parseFloat(getComputedStyle(text).fontSize) * scale]);
     texts.forEach(([said, at, size], i) => {

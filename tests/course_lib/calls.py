@@ -538,7 +538,7 @@ CALLS = [
             "usd_per_hour": 2.5,
         },
     ),
-    Call(diagnosis.path_to, {"cause": "copies", "products": False}),
+    Call(diagnosis.path_to, {"cause": "copies", "extra": False}),
     Call(bench_plan.plan, {"device": "cpu"}),
     Call(bench_operators.plan, {"device": "cpu"}),
     Call(bench_kernels.plan, {"device": "cpu"}),

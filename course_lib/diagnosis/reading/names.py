@@ -143,6 +143,13 @@ def operator_kind(name: str) -> str:
     return next((kind for kind, pattern in _OPS if pattern.search(name)), "")
 
 
+def does(name: str) -> str:
+    """What an operator or a kernel does, all that only copies counting as a copy."""
+    kind = operator_kind(name) or kernel(name).kind
+    only = COPYING.search(name) or CONVERTING.search(name)
+    return "copy" if only or kind in ("layout", "convert") else kind
+
+
 def dtype(written: str) -> str | None:
     """The format that a trace calls so: ``"c10::BFloat16"``, ``"float"``, ``"torch.float16"``."""
     return _TYPES.get(written.lower().removeprefix("c10::").removeprefix("torch.").strip())

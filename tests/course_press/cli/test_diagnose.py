@@ -14,6 +14,7 @@ def diagnose(*arguments):
 def test_a_verdict_is_told_in_sentences():
     done = diagnose(diagnosis.seeded("copies"))
     assert done.exit_code == 0
+    assert done.output.startswith("copies: ")
     for said in ("cause-copies", "advice-copies", "flow-busy"):
         assert t(said) in done.output
     assert "Memcpy DtoH" in done.output
@@ -31,11 +32,29 @@ def test_json_is_what_the_library_says():
         assert [one["seconds"] for one in told["evidence"]] == [
             one.seconds for one in found.evidence
         ]
-        assert told["gain"]["seconds"] == (found.seconds if cause == "strided" else 0)
+        assert told["gain"]["seconds"] == found.gain == (found.seconds if cause == "strided" else 0)
         assert len(told["cannot_tell"]) == len(found.cannot_tell)
-        assert told["path"] == [
-            {"question": t(f"flow-{key}"), "answer": answer} for key, answer in found.path
+        assert [(one["question"], one["answer"]) for one in told["path"]] == [
+            (t(f"flow-{key}"), answer) for key, answer in found.path
         ]
+
+
+def test_each_answer_names_what_it_rests_on():
+    with_bounds, without = (
+        json.loads(diagnose(diagnosis.seeded(cause), "--json").stdout)["path"]
+        for cause in ("at-roof", "wrong-format")
+    )
+    assert with_bounds[2]["basis"].endswith("times its bound")
+    assert without[2]["basis"] == without[3]["basis"] == "by what it does: no bound is known"
+    assert "aten::mm" in without[1]["basis"]
+    assert "no question after that" in diagnose(diagnosis.seeded("unknown")).output.replace(
+        "\n", " "
+    )
+
+
+def test_small_calls_are_not_called_slow():
+    assert " small" in diagnose(diagnosis.seeded("launch-bound")).output
+    assert " small" not in diagnose(diagnosis.seeded("at-roof")).output
 
 
 def test_every_key_that_a_verdict_has_is_put_into_words():

@@ -25,9 +25,16 @@ def test_the_answers_of_a_diagnosis_lead_to_its_cause(cause):
 
 
 def test_products_in_the_wrong_format_are_found_at_the_last_question():
-    path = path_to("wrong-format", products=True)
+    path = path_to("wrong-format", extra=False)
     assert path[-1][0] == FLOW[-1].key
     assert ended(path) == ["wrong-format"]
+
+
+def test_a_copy_into_another_layout_is_found_at_the_second_question():
+    copied, slow = path_to("strided"), path_to("strided", extra=False)
+    assert (copied[-1][0], slow[-1][0]) == (FLOW[1].key, FLOW[2].key)
+    assert "strided" in ended(copied)
+    assert "strided" in ended(slow)
 
 
 @pytest.mark.parametrize("lang", languages())
