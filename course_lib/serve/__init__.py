@@ -1,7 +1,7 @@
 """Servers: how many chips a service needs, and how long its users wait."""
 
 from course_lib.serve.engines import Engine, engine, engines
-from course_lib.serve.fleet import ROUTERS, cache_blocks, simulate
+from course_lib.serve.fleet import ROUTERS, Service, cache_blocks, service, simulate
 from course_lib.serve.outcome import LATENCIES, SHARES, Outcome
 from course_lib.serve.pace import Pace, pace
 from course_lib.serve.planning import PERCENTILE, Layout, plan, sensitivity
@@ -18,6 +18,7 @@ __all__ = [
     "Outcome",
     "Pace",
     "Requests",
+    "Service",
     "cache_blocks",
     "drawn",
     "engine",
@@ -27,6 +28,7 @@ __all__ = [
     "plan",
     "read_requests",
     "sensitivity",
+    "service",
     "simulate",
     "speculated",
     "speedup",

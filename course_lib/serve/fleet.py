@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Callable
 from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from course_lib.workloads.footprint import memory
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.weights import cache_bytes
 
-__all__ = ["ROUTERS", "NoRoomError", "cache_blocks", "simulate"]
+__all__ = ["ROUTERS", "NoRoomError", "Service", "cache_blocks", "service", "simulate"]
 
 ROUTERS = ("round-robin", "least-loaded", "prefix")
 """In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
@@ -30,10 +32,50 @@ class NoRoomError(CourseError):
     """A model whose weights leave no room for a cache."""
 
 
-def simulate(
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """Replicas of a model behind a router: `service` makes one.
+
+    Attributes
+    ----------
+    model, engine, formats : what is served, and how.
+    steps, draft : what the steps of the model take, and those of a draft.
+    blocks : of each replica's cache.
+    replicas, prefill_replicas, transfer, router : as in `service`.
+    """
+
+    model: Transformer
+    engine: Engine
+    formats: Formats
+    steps: Pace
+    draft: Pace | None
+    blocks: int
+    replicas: int
+    prefill_replicas: int
+    transfer: float
+    router: str
+
+    def run(self, requests: Requests) -> Outcome:
+        """Serve requests, and see when each got its tokens."""
+        _inside(self.model, self.engine, requests)
+        line = _line(requests)
+        pool = [self._replica() for _ in range(self.prefill_replicas)]
+        if pool:
+            first = [_prompt_only(each) for each in line]
+            _serve(first, pool, self.router)
+            token = float(cache_bytes(self.model, self.formats)) / self.transfer
+            line = _carried(line, first, token)
+        fleet = [self._replica() for _ in range(self.replicas)]
+        placed = _serve(line, fleet, self.router)
+        return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
+
+    def _replica(self) -> Replica:
+        return Replica(self.steps, self.engine, self.blocks, self.draft)
+
+
+def service(
     model: Transformer | str,
     chip: Accelerator | str,
-    requests: Requests,
     *,
     engine_of: Engine | str = "vllm",
     replicas: int = 1,
@@ -47,13 +89,12 @@ def simulate(
     kv: str | None = None,
     compute: str | None = None,
     link: Any = None,
-) -> Outcome:
-    """Serve requests, and see when each got its tokens.
+) -> Service:
+    """A service, to be asked with one set of requests after another.
 
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
-    requests : from `drawn` or `read_requests`.
     engine_of : an engine, or the name of one.
     replicas : engines, each with `tensor_parallel_size` chips.
     router : one of `ROUTERS`.
@@ -68,8 +109,50 @@ def simulate(
     Raises
     ------
     CourseError
-        If the model does not fit, a request is longer than the model or the cache allows, or an
-        argument is not valid.
+        If the model does not fit, or an argument is not valid.
+
+    Examples
+    --------
+    >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
+    True
+    """
+    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    fm = _formats(how, w, x, kv, compute)
+    named = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
+    apart = count("prefill_replicas", prefill_replicas, 0)
+    if apart and transfer is None:
+        raise CourseError(
+            "transfer must be given with prefill_replicas: byte/s at which a cache travels"
+        )
+    guess = decoder(draft) if draft is not None and how.num_speculative_tokens else None
+    return Service(
+        model=one,
+        engine=how,
+        formats=fm,
+        blocks=cache_blocks(one, on, how, w=fm.w, x=fm.x, kv=fm.kv),
+        steps=pace(one, on, how, calibrated=calibrated, link=link, **named),
+        draft=pace(guess, on, how, calibrated=calibrated, link=link, **named) if guess else None,
+        replicas=count("replicas", replicas),
+        prefill_replicas=apart,
+        transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
+        router=known("router", router, ROUTERS),
+    )
+
+
+def simulate(
+    model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
+) -> Outcome:
+    """Serve requests once, and see when each got its tokens.
+
+    Parameters
+    ----------
+    model, chip, how : as in `service`.
+    requests : from `drawn` or `read_requests`.
+
+    Raises
+    ------
+    CourseError
+        As `service`, and if a request is longer than the model or the cache allows.
 
     Examples
     --------
@@ -78,25 +161,7 @@ def simulate(
     >>> done.percentiles("tpot")["p50"] < 0.02 < done.percentiles("e2e")["p50"]
     True
     """
-    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    fm = _formats(how, w, x, kv, compute)
-    _inside(one, how, requests)
-    named = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
-    steps = pace(one, on, how, calibrated=calibrated, link=link, **named)
-    room = cache_blocks(one, on, how, w=fm.w, x=fm.x, kv=fm.kv)
-    many, apart = count("replicas", replicas), count("prefill_replicas", prefill_replicas, 0)
-    line = _line(requests)
-    pool, guessed = [Replica(steps, how, room) for _ in range(apart)], None
-    if how.num_speculative_tokens and draft is not None:
-        guessed = pace(decoder(draft), on, how, calibrated=calibrated, link=link, **named)
-    if apart:
-        rate = _transfer(transfer)
-        first = [_prompt_only(each) for each in line]
-        _serve(first, pool, router)
-        line = _carried(line, first, float(cache_bytes(one, fm)) / rate)
-    fleet = [Replica(steps, how, room, guessed) for _ in range(many)]
-    placed = _serve(line, fleet, router)
-    return _outcome(requests, line, placed, [*fleet, *pool], steps)
+    return service(model, chip, **how).run(requests)
 
 
 def cache_blocks(
@@ -181,7 +246,6 @@ def _serve(line: Many[Sequence], pool: list[Replica], router: str) -> dict[int, 
 
 
 def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
-    known("router", router, ROUTERS)
     turn = itertools.count()
     if router == "least-loaded":
         return lambda _: min(range(len(pool)), key=lambda i: pool[i].load)
@@ -205,14 +269,6 @@ def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[
             one.state, one.last = DONE, done.first
         found.append(one)
     return sorted(found, key=lambda one: one.arrived)
-
-
-def _transfer(given: float | None) -> float:
-    if given is None:
-        raise CourseError(
-            "transfer must be given with prefill_replicas: byte/s at which a cache travels"
-        )
-    return float(positive("transfer", given))
 
 
 def _outcome(

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from course_lib.core.checks import CourseError, known, positive
 from course_lib.serve.engines import Engine, engine
-from course_lib.serve.fleet import NoRoomError, cache_blocks, simulate
+from course_lib.serve.fleet import NoRoomError, Service, service
 from course_lib.serve.outcome import LATENCIES, Outcome
 from course_lib.serve.queues import usd_per_mtoken
 from course_lib.serve.requests import Requests
@@ -34,9 +36,9 @@ class Layout:
     ----------
     tp, replicas : chips of a replica, and how many replicas.
     rate : requests a second that a replica serves within the limits, at most.
-    tokens_per_s : that the service makes.
+    tokens_per_s : that the service makes, of all users.
     usd_per_hour, usd_per_mtoken : what all chips cost, and a million tokens made.
-    outcome : how a replica serves its share.
+    outcome : how a replica serves as much as it can.
     """
 
     tp: int
@@ -80,7 +82,7 @@ def plan(
     slo : limits on `ttft`, `tpot` and `e2e`, s.
     usd_per_hour : of one chip.
     tps : counts of chips that a replica may have.
-    engine_of, link, how : as in `simulate`; a link is needed for more than one chip.
+    engine_of, link, how : as in `service`; a link is needed for more than one chip.
 
     Returns
     -------
@@ -104,41 +106,32 @@ def plan(
     }
     if not limits:
         raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
-    found = []
+    few = workload(1.0)
+    longest, found = int(np.max(few.prompt + few.output)), []
     for tp in tps:
         settings = engine(engine_of, tensor_parallel_size=tp)
         joins = link if tp > 1 else None
-        if (tp > 1 and link is None) or not _holds(model, on, settings, workload(1.0), how):
+        if tp > 1 and link is None:
+            continue
+        try:
+            one = service(model, on, engine_of=settings, link=joins, **how)
+        except NoRoomError:
+            continue
+        if one.blocks * settings.block_size < longest:
             continue
 
-        def served(share: float, settings: Engine = settings, joins: Any = joins) -> Outcome:
-            return simulate(model, on, workload(share), engine_of=settings, link=joins, **how)
-
-        def kept(share: float, served: Callable[[float], Outcome] = served) -> bool:
-            return _kept(served(share), limits)
+        def kept(share: float, one: Service = one) -> bool:
+            done = one.run(workload(share))
+            return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
 
         share = _most(kept)
         if not share:
             continue
-        replicas = ceil(wanted / share)
-        done = served(wanted / replicas)
-        made = replicas * done.tokens_per_s
+        replicas, done = ceil(wanted / share), one.run(workload(share))
+        made = wanted * float(done.output.mean())
         cost = replicas * tp * float(positive("usd_per_hour", usd_per_hour))
         found.append(Layout(tp, replicas, share, made, cost, usd_per_mtoken(cost, made), done))
     return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
-
-
-def _holds(model: Any, chip: Accelerator, settings: Engine, requests: Requests, how: Any) -> bool:
-    """Whether weights leave room for the longest request."""
-    try:
-        room = cache_blocks(model, chip, settings, **{key: how.get(key) for key in ("w", "kv")})
-    except NoRoomError:
-        return False
-    return room * settings.block_size >= int(max(requests.prompt + requests.output))
-
-
-def _kept(done: Outcome, limits: Mapping[str, float]) -> bool:
-    return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
 
 
 def _most(kept: Callable[[float], bool]) -> float:

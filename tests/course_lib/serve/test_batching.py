@@ -26,7 +26,9 @@ class Watched(Replica):
     def _step(self, until):
         super()._step(until)
         held = [one for one in self.all if one.state in (PROMPT, DECODING)]
-        own = sum(self._own(one) for one in held) + sum(one.blocks - one.lent for one in self._later)
+        own = sum(self._own(one) for one in held) + sum(
+            one.blocks - one.lent for one in self._later
+        )
         begun = [one for one in self.cache._begun.values() if one.holders]
         assert own + sum(one.blocks for one in begun) + self.cache.free == self.cache.blocks
         assert 0 <= self.cache.free <= self.cache.blocks

@@ -58,10 +58,7 @@ def test_what_is_tabulated_is_the_bound_of_the_step(model, sizes):
 
 
 def test_many_decode_steps_are_as_long_as_one_after_another():
-    for steps in (
-        STEPS["llama-3-8b"],
-        serve.pace("llama-3-8b", "rtx-4090", serve.engine("vllm")),
-    ):
+    for steps in (STEPS["llama-3-8b"], serve.pace("llama-3-8b", "rtx-4090", serve.engine("vllm"))):
         at_once = steps.decoding(7, 5000.0, 9)
         each = [steps.seconds(7, 7, seen, 7, seen) for seen in 5000.0 + 7 * np.arange(9)]
         assert at_once == pytest.approx(each, rel=1e-12)
