@@ -13,10 +13,10 @@ from math import inf
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_lib.serve.cache import Cache
-from course_lib.serve.engines import Engine
-from course_lib.serve.pace import Pace
+from course_lib.serve.blocks import Blocks
+from course_lib.serve.clock import Pace
 from course_lib.serve.sequence import DECODING, DONE, PROMPT, WAITING, Sequence
+from course_lib.serve.settings import EngineSettings
 
 __all__ = ["Replica"]
 
@@ -44,9 +44,11 @@ class Replica:
     waiting : who has no place yet.
     """
 
-    def __init__(self, pace: Pace, engine: Engine, blocks: int, draft: Pace | None = None) -> None:
+    def __init__(
+        self, pace: Pace, engine: EngineSettings, blocks: int, draft: Pace | None = None
+    ) -> None:
         self.pace, self.engine, self._draft = pace, engine, draft
-        self.cache = Cache(blocks, engine.block_size, engine.enable_prefix_caching)
+        self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
         self.now = self._planned = 0.0
         self.steps = self.preemptions = 0
         self.waiting: deque[Sequence] = deque()

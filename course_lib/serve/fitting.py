@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.serve.engines import FOLDER, Engine, engine
 from course_lib.serve.fleet import simulate
-from course_lib.serve.outcome import SHARES, Outcome
+from course_lib.serve.outcome import SHARES, Served
 from course_lib.serve.requests import Requests, read_requests
+from course_lib.serve.settings import FOLDER, EngineSettings, engine
 from course_lib.specs import DATA
 
-__all__ = ["LOG", "Served", "errors", "fit", "served"]
+__all__ = ["LOG", "Log", "errors", "fit", "served"]
 
 LOG = DATA / "measured" / "serving" / "vllm-rtx-4090-llama-3.1-8b.jsonl"
 """300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it."""
@@ -30,7 +30,7 @@ SOURCE = (
 LEAST, MOST, HALVINGS = 0.8, 1.3, 20
 
 
-class Served(NamedTuple):
+class Log(NamedTuple):
     """A measured log: its requests, and s from the first arrival to each first and last token."""
 
     requests: Requests
@@ -43,7 +43,7 @@ class Served(NamedTuple):
         return float(np.max(self.last))
 
     def latencies(self, chosen: slice) -> dict[str, NDArray[np.float64]]:
-        """What `Outcome` has of some requests, as it was measured."""
+        """What `Served` has of some requests, as it was measured."""
         arrived, more = self.requests.arrived, self.requests.output - 1
         found = {
             "ttft": self.first - arrived,
@@ -53,7 +53,7 @@ class Served(NamedTuple):
         return {name: times[chosen] for name, times in found.items()}
 
 
-def served() -> Served:
+def served() -> Log:
     """The published log.
 
     Examples
@@ -68,15 +68,15 @@ def served() -> Served:
         np.array([row[name] - start for row in rows])
         for name in ("first_token_ts", "last_token_ts")
     )
-    return Served(read_requests(LOG), first, last)
+    return Log(read_requests(LOG), first, last)
 
 
-def _run(log: Served, factor: float | None, *, calibrated: bool = True) -> Outcome:
+def _run(log: Log, factor: float | None, *, calibrated: bool = True) -> Served:
     settings = engine(LOG.with_suffix(".json"), **({} if factor is None else {"bandwidth": factor}))
     return simulate(MODEL, CHIP, log.requests, engine_of=settings, calibrated=calibrated)
 
 
-def fit() -> Engine:
+def fit() -> EngineSettings:
     """VLLM's constant: with it, half of the first third of the requests take less than they did,
     from end to end, and half more.
 

@@ -11,25 +11,21 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.serve.batching import Replica
-from course_lib.serve.engines import Engine, engine
-from course_lib.serve.outcome import Outcome
-from course_lib.serve.pace import Pace, pace
+from course_lib.serve.clock import Pace, pace
+from course_lib.serve.outcome import Served
 from course_lib.serve.requests import Requests
 from course_lib.serve.sequence import DONE, Sequence
+from course_lib.serve.settings import EngineSettings, engine
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.footprint import memory
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.weights import cache_bytes
 
-__all__ = ["ROUTERS", "NoRoomError", "Service", "cache_blocks", "service", "simulate"]
+__all__ = ["ROUTERS", "Service", "cache_blocks", "service", "simulate"]
 
 ROUTERS = ("round-robin", "least-loaded", "prefix")
 """In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
-
-
-class NoRoomError(CourseError):
-    """A model whose weights leave no room for a cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +41,7 @@ class Service:
     """
 
     model: Transformer
-    engine: Engine
+    engine: EngineSettings
     formats: Formats
     steps: Pace
     draft: Pace | None
@@ -55,7 +51,7 @@ class Service:
     transfer: float
     router: str
 
-    def run(self, requests: Requests) -> Outcome:
+    def run(self, requests: Requests) -> Served:
         """Serve requests, and see when each got its tokens."""
         _inside(self.model, self.engine, requests)
         line = _line(requests)
@@ -77,7 +73,7 @@ def service(
     model: Transformer | str,
     chip: Accelerator | str,
     *,
-    engine_of: Engine | str = "vllm",
+    engine_of: EngineSettings | str = "vllm",
     replicas: int = 1,
     router: str = "round-robin",
     prefill_replicas: int = 0,
@@ -117,7 +113,7 @@ def service(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    fm = _formats(how, w, x, kv, compute)
+    fm = formats_of(how, w, x, kv, compute)
     named = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
     apart = count("prefill_replicas", prefill_replicas, 0)
     if apart and transfer is None:
@@ -141,7 +137,7 @@ def service(
 
 def simulate(
     model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
-) -> Outcome:
+) -> Served:
     """Serve requests once, and see when each got its tokens.
 
     Parameters
@@ -167,7 +163,7 @@ def simulate(
 def cache_blocks(
     model: Transformer | str,
     chip: Accelerator | str,
-    engine_of: Engine | str = "vllm",
+    engine_of: EngineSettings | str = "vllm",
     *,
     w: str | None = None,
     x: str | None = None,
@@ -182,26 +178,30 @@ def cache_blocks(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    found = room(one, on, how, formats_of(how, w, x, kv, None))
+    if found < 1:
+        raise CourseError(
+            f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
+            f"it over more chips with tensor_parallel_size, or take narrower weights"
+        )
+    return found
+
+
+def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
+    """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
     if how.num_gpu_blocks is not None:
         return how.num_gpu_blocks
     size = how.memory or on.memory
     if size is None:
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
-    fm, tp = _formats(how, w, x, kv, None), how.tensor_parallel_size
+    tp = how.tensor_parallel_size
     taken = memory(one, 1, 1, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, tokens=how.max_num_batched_tokens)
     left = how.gpu_memory_utilization * size - taken.weights - taken.activations
-    found = int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
-    if found < 1:
-        raise NoRoomError(
-            f"{one.key} leaves no room for a cache on {tp} x {on.key}: its weights take "
-            f"{float(taken.weights) / 1e9:.1f} GB of {size / 1e9:.1f} GB on each: share it over "
-            f"more chips with tensor_parallel_size, or take narrower weights"
-        )
-    return found
+    return int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
 
 
-def _formats(
-    how: Engine, w: str | None, x: str | None, kv: str | None, compute: str | None
+def formats_of(
+    how: EngineSettings, w: str | None, x: str | None, kv: str | None, compute: str | None
 ) -> Formats:
     own = "bf16" if how.dtype == "auto" else how.dtype
     cache = None if how.kv_cache_dtype == "auto" else how.kv_cache_dtype
@@ -209,7 +209,7 @@ def _formats(
     return formats(w or own, wide, kv or cache, compute)
 
 
-def _inside(model: Transformer, how: Engine, requests: Requests) -> None:
+def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
     """Raise where a request is longer than the model or the engine takes."""
     most = min(model.context, how.max_model_len or model.context)
     total = requests.prompt + requests.output
@@ -277,13 +277,13 @@ def _outcome(
     placed: dict[int, int],
     fleet: list[Replica],
     steps: Pace,
-) -> Outcome:
+) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
 
     def column(name: str) -> Any:
         return np.array([getattr(one, name) for one in ordered])
 
-    return Outcome(
+    return Served(
         arrived=requests.arrived,
         scheduled=column("scheduled"),
         first=column("first"),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError, known, positive
 
-__all__ = ["LATENCIES", "SHARES", "Outcome"]
+__all__ = ["LATENCIES", "SHARES", "Served"]
 
 Times = NDArray[np.float64]
 LATENCIES = ("ttft", "tpot", "e2e")
@@ -19,7 +19,7 @@ SHARES = (50, 95, 99)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Served:
     """Requests as they were served.
 
     Attributes

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from course_lib.core.checks import CourseError, known, positive
-from course_lib.serve.engines import Engine, engine
-from course_lib.serve.fleet import NoRoomError, Service, service
-from course_lib.serve.outcome import LATENCIES, Outcome
+from course_lib.serve.fleet import Service, formats_of, room, service
+from course_lib.serve.outcome import LATENCIES, Served
 from course_lib.serve.queues import usd_per_mtoken
 from course_lib.serve.requests import Requests
+from course_lib.serve.settings import EngineSettings, engine
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator
+from course_lib.specs.catalog import accelerator, decoder
 
 __all__ = ["PERCENTILE", "Layout", "Workload", "plan", "sensitivity"]
 
@@ -47,7 +47,7 @@ class Layout:
     tokens_per_s: float
     usd_per_hour: float
     usd_per_mtoken: float
-    outcome: Outcome
+    outcome: Served
 
     @property
     def chips(self) -> int:
@@ -64,7 +64,7 @@ def plan(
     *,
     usd_per_hour: float,
     tps: Iterable[int] = (1, 2, 4, 8),
-    engine_of: Engine | str = "vllm",
+    engine_of: EngineSettings | str = "vllm",
     link: Any = None,
     **how: Any,
 ) -> list[Layout]:
@@ -113,12 +113,10 @@ def plan(
         joins = link if tp > 1 else None
         if tp > 1 and link is None:
             continue
-        try:
-            one = service(model, on, engine_of=settings, link=joins, **how)
-        except NoRoomError:
+        fm = formats_of(settings, *(how.get(name) for name in ("w", "x", "kv", "compute")))
+        if room(decoder(model), on, settings, fm) * settings.block_size < longest:
             continue
-        if one.blocks * settings.block_size < longest:
-            continue
+        one = service(model, on, engine_of=settings, link=joins, **how)
 
         def kept(share: float, one: Service = one) -> bool:
             done = one.run(workload(share))
@@ -130,7 +128,9 @@ def plan(
         replicas, done = ceil(wanted / share), one.run(workload(share))
         made = wanted * float(done.output.mean())
         cost = replicas * tp * float(positive("usd_per_hour", usd_per_hour))
-        found.append(Layout(tp, replicas, share, made, cost, usd_per_mtoken(cost, made), done))
+        found.append(
+            Layout(tp, replicas, share, made, cost, float(usd_per_mtoken(cost, made)), done)
+        )
     return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
 
 

@@ -1,13 +1,14 @@
 """What needs no simulation: how many are in a system, how long they wait, and what guesses gain."""
 
-from math import inf
+import numpy as np
+from numpy.typing import ArrayLike
 
-from course_lib.core.checks import CourseError, count, nonnegative, positive
+from course_lib.core.checks import CourseError, Numbers, count, nonnegative, plain, positive, shown
 
 __all__ = ["in_system", "speculated", "speedup", "usd_per_mtoken", "wait"]
 
 
-def in_system(rate: float, seconds: float) -> float:
+def in_system(rate: ArrayLike, seconds: ArrayLike) -> Numbers:
     """Requests that are being served, on average: Little's law.
 
     Parameters
@@ -24,11 +25,11 @@ def in_system(rate: float, seconds: float) -> float:
     >>> in_system(10.0, 3.0)
     30.0
     """
-    return float(positive("rate", rate)) * float(nonnegative("seconds", seconds))
+    return positive("rate", rate) * nonnegative("seconds", seconds)
 
 
-def wait(rate: float, service: float, spread: float = 0.0) -> float:
-    """S that a request waits, on average, for a server that serves one at a time (M/G/1).
+def wait(rate: ArrayLike, service: ArrayLike, spread: ArrayLike = 0.0) -> Numbers:
+    """Seconds that a request waits, on average, for a server that serves one at a time (M/G/1).
 
     Parameters
     ----------
@@ -49,13 +50,14 @@ def wait(rate: float, service: float, spread: float = 0.0) -> float:
     >>> wait(0.5, 1.0), wait(0.5, 1.0, 1.0), wait(1.0, 1.0)
     (0.5, 1.0, inf)
     """
-    busy = in_system(rate, positive("service", service))  # type: ignore[arg-type]
-    if busy >= 1:
-        return inf
-    return busy / (1 - busy) * service * (1 + float(nonnegative("spread", spread)) ** 2) / 2
+    took = np.asarray(positive("service", service))
+    busy = np.asarray(positive("rate", rate)) * took
+    some = np.where(busy < 1, busy, 0.0)
+    varied = 1 + np.asarray(nonnegative("spread", spread)) ** 2
+    return plain(np.where(busy < 1, some / (1 - some) * took * varied / 2, np.inf))
 
 
-def speculated(acceptance: float, guesses: int) -> float:
+def speculated(acceptance: ArrayLike, guesses: int) -> Numbers:
     """Tokens that a step yields where so many are guessed, each right with this chance: those up to
     the first that is wrong, and one of the model's own.
 
@@ -68,13 +70,15 @@ def speculated(acceptance: float, guesses: int) -> float:
     >>> round(speculated(0.8, 4), 2), speculated(0.0, 4), speculated(1.0, 4)
     (3.36, 1.0, 5.0)
     """
-    many = count("guesses", guesses, 0)
-    if not 0 <= acceptance <= 1:
-        raise CourseError(f"acceptance must lie between 0 and 1 (got {acceptance})")
-    return float(sum(acceptance**guess for guess in range(many + 1)))
+    many, chance = count("guesses", guesses, 0), nonnegative("acceptance", acceptance)
+    if np.any(np.asarray(chance) > 1):
+        raise CourseError(f"acceptance must be at most 1 (got {shown(acceptance)})")
+    return plain(sum(np.asarray(chance) ** guess for guess in range(many + 1)))
 
 
-def speedup(acceptance: float, guesses: int, cost: float, verify: float = 1.0) -> float:
+def speedup(
+    acceptance: ArrayLike, guesses: int, cost: ArrayLike, verify: ArrayLike = 1.0
+) -> Numbers:
     """How many times as fast speculation decodes.
 
     Parameters
@@ -88,11 +92,12 @@ def speedup(acceptance: float, guesses: int, cost: float, verify: float = 1.0) -
     >>> round(speedup(0.8, 4, 0.05), 2), speedup(0.8, 4, 0.05, verify=5.0) < 1
     (2.8, True)
     """
-    taken = positive("verify", verify) + guesses * nonnegative("cost", cost)
-    return speculated(acceptance, guesses) / float(taken)
+    many = count("guesses", guesses, 0)
+    taken = positive("verify", verify) + many * nonnegative("cost", cost)
+    return speculated(acceptance, many) / taken
 
 
-def usd_per_mtoken(usd_per_hour: float, tokens_per_s: float) -> float:
+def usd_per_mtoken(usd_per_hour: ArrayLike, tokens_per_s: ArrayLike) -> Numbers:
     """USD for a million tokens.
 
     Examples
@@ -100,5 +105,5 @@ def usd_per_mtoken(usd_per_hour: float, tokens_per_s: float) -> float:
     >>> usd_per_mtoken(3.6, 1000.0)
     1.0
     """
-    hours = 1e6 / float(positive("tokens_per_s", tokens_per_s)) / 3600
-    return hours * float(nonnegative("usd_per_hour", usd_per_hour))
+    hours = 1e6 / positive("tokens_per_s", tokens_per_s) / 3600
+    return hours * nonnegative("usd_per_hour", usd_per_hour)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, whole
+from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, single, whole
 
 __all__ = ["Requests", "drawn", "read_requests"]
 
@@ -88,15 +88,15 @@ def drawn(
     >>> bool(np.allclose(slow.arrived, 2 * fast.arrived)), round(slow.rate, 1)
     (True, 1.0)
     """
-    positive("rate", rate)
+    often = single("rate", positive("rate", rate))
     many, dice = count("requests", requests), np.random.default_rng(count("seed", seed, 0))
-    between = _gamma(dice, many, positive("burst", burst))
-    arrived = np.cumsum(between) / rate
+    between = _gamma(dice, many, single("burst", positive("burst", burst)))
+    arrived = np.cumsum(between) / often
     prompts, outputs = (
         np.atleast_1d(whole("prompt", prompt)),
         np.atleast_1d(whole("output", output)),
     )
-    width = float(nonnegative("spread", spread))
+    width = single("spread", nonnegative("spread", spread))
     if prompts.size > 1 and prompts.size == outputs.size:
         chosen = dice.integers(prompts.size, size=many)
         lengths = [prompts[chosen], outputs[chosen]]

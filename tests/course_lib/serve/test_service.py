@@ -253,7 +253,7 @@ class TestQueues:
         counted = np.cumprod(right, axis=1).sum(1) + 1
         assert serve.speculated(0.8, 4) == pytest.approx(counted.mean(), rel=0.01)
         assert serve.speedup(1.0, 4, 0.0) == 5
-        with pytest.raises(CourseError, match="acceptance must lie between 0 and 1"):
+        with pytest.raises(CourseError, match="acceptance must be at most 1"):
             serve.speculated(1.2, 3)
 
 

@@ -11,14 +11,14 @@ from course_lib.core.checks import CourseError, known, nonnegative, positive, sh
 from course_lib.serve.queues import speculated
 from course_lib.specs import DATA, load_toml
 
-__all__ = ["Engine", "engine", "engines"]
+__all__ = ["EngineSettings", "engine", "engines"]
 
 FOLDER = DATA / "engines"
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 """Where a log's own record of its settings keeps them; earlier ones win."""
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A serving engine: its settings, under the names that vLLM gives them, and its constants.
 
     Attributes
@@ -70,7 +70,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens that a decode step yields for a sequence: guesses up to the first that is wrong,
         and one of the model's own.
         """
-        return speculated(self.acceptance, self.num_speculative_tokens)
+        return float(speculated(self.acceptance, self.num_speculative_tokens))
 
 
 def engines() -> tuple[str, ...]:
@@ -84,14 +84,14 @@ def engines() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
-def engine(given: Engine | Path | str, **settings: Any) -> Engine:
+def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSettings:
     """An engine by its name, or as a file has it.
 
     Parameters
     ----------
-    given : one of `engines`; or the path of a JSON file with the names of `Engine`, flat or as the
-        record that vLLM's benchmarks keep beside their logs.
-    settings : of `Engine`, that replace those found.
+    given : one of `engines`; or the path of a JSON file with these names, flat or as the record
+        that vLLM's benchmarks keep beside their logs.
+    settings : of `EngineSettings`, that replace those found.
 
     Raises
     ------
@@ -103,10 +103,10 @@ def engine(given: Engine | Path | str, **settings: Any) -> Engine:
     >>> engine("vllm", max_num_seqs=64).max_num_seqs
     64
     """
-    if isinstance(given, Engine):
+    if isinstance(given, EngineSettings):
         found = given
     elif isinstance(given, str) and given in engines():
-        found = load_toml(FOLDER / f"{given}.toml", Engine)
+        found = load_toml(FOLDER / f"{given}.toml", EngineSettings)
     elif isinstance(given, str | Path) and str(given).endswith(".json"):
         found = _from_file(Path(given))
     else:
@@ -116,7 +116,7 @@ def engine(given: Engine | Path | str, **settings: Any) -> Engine:
     return _checked(_with(found, settings))
 
 
-def _from_file(path: Path) -> Engine:
+def _from_file(path: Path) -> EngineSettings:
     """What a JSON file says, over the constants of vLLM."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def _from_file(path: Path) -> Engine:
     return _with(engine(known("engine", base, engines())), _known(flat))
 
 
-_SETTINGS = frozenset(Engine.__struct_fields__)
+_SETTINGS = frozenset(EngineSettings.__struct_fields__)
 
 
 def _known(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,16 +158,16 @@ def _format(given: Any) -> str:
     return names.get(bare, "fp8" if bare.startswith("fp8") else bare)
 
 
-def _with(found: Engine, settings: Mapping[str, Any]) -> Engine:
+def _with(found: EngineSettings, settings: Mapping[str, Any]) -> EngineSettings:
     for name in settings:
-        known("engine setting", name, Engine.__struct_fields__)
+        known("engine setting", name, EngineSettings.__struct_fields__)
     try:
-        return msgspec.convert({**msgspec.structs.asdict(found), **settings}, Engine)
+        return msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
     except msgspec.ValidationError as error:
         raise CourseError(f"engine: {error}") from None
 
 
-def _checked(one: Engine) -> Engine:
+def _checked(one: EngineSettings) -> EngineSettings:
     for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size"):
         positive(f"engine {name}", getattr(one, name))
     for name in ("max_model_len", "num_gpu_blocks", "memory"):

@@ -18,7 +18,7 @@ from course_lib.calibrate import Calibration, calibration
 from course_lib.calibrate.kernels import kernels_of
 from course_lib.calibrate.timing import sums
 from course_lib.core import Estimate, Work, summed
-from course_lib.serve.engines import Engine
+from course_lib.serve.settings import EngineSettings
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads import llm
@@ -105,7 +105,7 @@ class Pace:
 def pace(
     model: Transformer | str,
     chip: Accelerator | str,
-    engine: Engine,
+    engine: EngineSettings,
     *,
     calibrated: bool = True,
     w: str = "bf16",
@@ -128,7 +128,7 @@ def pace(
 
     Examples
     --------
-    >>> from course_lib.serve.engines import engine
+    >>> from course_lib.serve.settings import engine
     >>> steps = pace("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
     >>> step = llm.mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 63 + [512])
     >>> pairs = 63 * 1024 + 512 * 513 / 2
@@ -172,7 +172,7 @@ def pace(
     )
 
 
-def _constants(chip: Accelerator, fm: Formats, engine: Engine) -> Calibration:
+def _constants(chip: Accelerator, fm: Formats, engine: EngineSettings) -> Calibration:
     """The chip's constants with the engine's put in."""
     found = calibration(chip, fm.matmul)
     reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from course_lib.serve.sequence import Sequence
 
-__all__ = ["Cache"]
+__all__ = ["Blocks"]
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +29,7 @@ class _Beginning:
     kept: _Freed
 
 
-class Cache:
+class Blocks:
     """Blocks of keys and values.
 
     Parameters
