@@ -93,7 +93,7 @@ def plan(
     >>> from course_lib.serve import drawn
     >>> def chat(rate):
     ...     return drawn(rate, 200, 512, 128)
-    >>> slo = {"ttft": 0.5, "tpot": 0.02}
+    >>> slo = {"ttft": 0.5, "tpot": 0.05}
     >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
     ...     for rate in (5.0, 50.0))
     >>> few.replicas < many.replicas
