@@ -95,7 +95,7 @@ def plan(
     ...     return drawn(rate, 200, 512, 128)
     >>> slo = {"ttft": 0.5, "tpot": 0.05}
     >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
-    ...     for rate in (5.0, 50.0))
+    ...     for rate in (5.0, 500.0))
     >>> few.replicas < many.replicas
     True
     """
