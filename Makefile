@@ -8,13 +8,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Notebooks that `make test` runs again: prose with explorers, links, and a lab. `make exhaustive` runs all.
 NBVAL := $(addprefix notebooks/en/,hello-roofline.ipynb network-rooflines.ipynb lab-02.ipynb)
 
-.PHONY: book lint check test exhaustive labs bench calibrate serve pins clean
+.PHONY: book lint check test exhaustive labs bench calibrate preview pins clean
 
 book: $(VENV)/press
 	$(RUN)/course build
 
-serve: book
-	$(RUN)/course serve
+preview: book
+	$(RUN)/course preview
 
 lint: $(VENV)/test
 	$(RUN)/ruff check .
@@ -45,6 +45,7 @@ bench: $(VENV)/labs
 # Fits course_lib/data/calibration to the published measurements, and prints its errors on what was held out.
 calibrate: $(VENV)/press
 	$(RUN)/python -m course_lib.calibrate
+	$(RUN)/python -m course_lib.serve
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test

@@ -26,7 +26,7 @@ from course_lib.core import (
 from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, models
 
 if TYPE_CHECKING:
-    from course_lib import bench, calibrate, diagnosis, measured, network
+    from course_lib import bench, calibrate, diagnosis, measured, network, serve
     from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
@@ -49,6 +49,7 @@ ROOMS = {
     "reports": "book.reports",
     "resnet": "workloads.resnet",
     "results": "measured.results",
+    "serve": "serve",
     "tables": "book.tables",
     "trace": "measured.trace",
     "train": "workloads.train",
@@ -96,6 +97,7 @@ __all__ = [
     "results",
     "ridge",
     "roofline",
+    "serve",
     "t",
     "table",
     "tables",

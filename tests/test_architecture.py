@@ -39,6 +39,7 @@ MAY_ASK = {
         "calibrate",
         "bench",
         "diagnosis",
+        "serve",
         "book",
     },
 }

@@ -33,7 +33,7 @@ from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats
-from course_lib.workloads.transformer import MATRIX_PARTS, operators
+from course_lib.workloads.transformer import MATRIX_PARTS, mixed_operators, operators
 from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "fits",
     "formats",
     "memory",
+    "mixed",
     "prefill",
     "streamed_bytes",
     "weight_bytes",
@@ -184,6 +185,49 @@ def prefill(
     works = operators(one, sequences, length, length, fm, tp=chips, decoding=False, causal=causal)
     inside = _room(one, on, sequences, length, length, fm, chips)
     return _estimate(one, on, works, tokens, fm, chips, link, inside)
+
+
+def mixed(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    new: ArrayLike,
+    context: ArrayLike,
+    *,
+    w: str = "bf16",
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    tp: int = 1,
+    link: Any = None,
+) -> Estimate:
+    """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
+    their prompt.
+
+    `decode` is this with one new token everywhere, and `prefill` with whole prompts; what is
+    counted, `decode` says. Attention of all sequences is one kernel a layer.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    new, context : new tokens of each sequence, and tokens in its cache with them: lists of one
+        length, or one number for all.
+    w, x, kv, compute, tp, link : as in `decode`.
+
+    Examples
+    --------
+    >>> many = [1] * 63
+    >>> step = mixed("llama-3-8b", "h100-sxm", [*many, 512], [1024] * 64)
+    >>> alone = decode("llama-3-8b", "h100-sxm", 63, 1024)
+    >>> 1 < step.lower / alone.lower < 2
+    True
+    """
+    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    each, length = wholes(new=new, context=context)
+    _released(one, "context", length)
+    chips = _chips(tp, link)
+    works = mixed_operators(one, each, length, fm, tp=chips)
+    tokens = float(np.sum(np.broadcast_to(each, np.shape(length) or np.shape(each))))
+    return _estimate(one, on, works, tokens, fm, chips, link, None)
 
 
 def _released(model: Transformer, name: str, length: Numbers) -> None:

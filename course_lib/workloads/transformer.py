@@ -18,7 +18,7 @@ from course_lib.workloads.precision import Formats
 from course_lib.workloads.shares import held, kv_share, product_of
 from course_lib.workloads.weights import require, split
 
-__all__ = ["MATRIX_PARTS", "operators"]
+__all__ = ["MATRIX_PARTS", "mixed_operators", "operators"]
 
 _NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
@@ -104,6 +104,64 @@ def works_of(
             found[one.part] = {}
         found[one.part][one.name] = product_of(one, batch if one.part == "head" else tokens, fm)
     return found
+
+
+def mixed_operators(
+    model: Transformer, new: ArrayLike, context: ArrayLike, fm: Formats, *, tp: int = 1
+) -> dict[str, dict[str, Work]]:
+    """`operators` of a step whose sequences differ: some decode, some are at a part of their
+    prompt.
+
+    Parameters
+    ----------
+    model : a transformer that decodes.
+    new, context : new tokens of each sequence, and tokens that they look at with themselves: lists
+        of one length.
+    fm, tp : as in `operators`.
+
+    Returns
+    -------
+    Weights are read once for all tokens, and attention is one kernel a layer for all sequences. The
+    head sees the last token of each. Latent attention works on the latent vectors where any
+    sequence decodes.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
+    >>> step = mixed_operators(model("llama-3-8b"), [1, 1, 512], [900, 40, 512], formats())
+    >>> step["mlp"]["up"].shape[0], step["head"]["head"].shape[0]
+    (514.0, 3.0)
+    """
+    require(model, fm)
+    _, each, seen = passed(1, new, context)
+    each, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(seen))
+    sequences, tokens = float(each.size), float(each.sum())
+    decoding = bool(np.any((each == 1) & (seen > 1)))
+    shared = split(model, tp)
+    found = works_of(model, sequences, tokens / sequences, tokens, fm, shared, decoding, True)
+    of_each = _attention(model, 1.0, each, seen, fm, shared, decoding, True)
+    for name, work in of_each.items():
+        one = found["attention"][name]
+        found["attention"][name] = Work(
+            flops=float(np.sum(work.flops)),
+            bytes=float(np.sum(work.bytes)),
+            dtype=one.dtype,
+            unit=one.unit,
+            kernels=one.kernels,
+            shape=(sequences, *_typical(each, seen), *one.shape[3:])
+            if one.kind == "attention" and one.shape
+            else one.shape,
+            kind=one.kind,
+        )
+    return found
+
+
+def _typical(new: Any, seen: Any) -> tuple[float, float]:
+    """New tokens and context by which a mixed step's attention is known: the longest piece of a
+    prompt, and the mean context.
+    """
+    return float(np.max(new)), float(np.mean(seen))
 
 
 def _gathered(model: Any, tokens: Any, w: float, x: float) -> Work:

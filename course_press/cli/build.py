@@ -1,5 +1,6 @@
-"""The commands that print: `course build`, `course notebooks`, `course export`; and `course serve`,
-which shows what was built. What prints takes long to import: only the commands that print wait.
+"""The commands that print: `course build`, `course notebooks`, `course export`; and
+`course preview`, which shows what was built. What prints takes long to import: only the commands
+that print wait.
 """
 
 import contextlib
@@ -123,13 +124,13 @@ def export_command(
 
 
 @app.command()
-def serve(
+def preview(
     out: Annotated[Path, typer.Option(help="Folder of the site.")] = Path("_site"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8000,
 ) -> None:
     """Serve the built site on this machine, for pages that Quarto made; ours open as files too.
 
-    Example: `course serve --port 8000`
+    Example: `course preview --port 8000`
     """
     if not (out / "index.html").is_file():
         raise CourseError(f"--out {str(out)!r} holds no built site: run course build first")

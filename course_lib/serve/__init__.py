@@ -1,0 +1,37 @@
+"""Servers: how many chips a service needs, and how long its users wait."""
+
+from course_lib.serve.clock import Pace, pace
+from course_lib.serve.fleet import ROUTERS, Service, cache_blocks, service, simulate
+from course_lib.serve.outcome import LATENCIES, SHARES, Served
+from course_lib.serve.planning import PERCENTILE, Layout, plan, sensitivity
+from course_lib.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
+from course_lib.serve.requests import Requests, drawn, read_requests
+from course_lib.serve.settings import EngineSettings, engine, engines
+
+__all__ = [
+    "LATENCIES",
+    "PERCENTILE",
+    "ROUTERS",
+    "SHARES",
+    "EngineSettings",
+    "Layout",
+    "Pace",
+    "Requests",
+    "Served",
+    "Service",
+    "cache_blocks",
+    "drawn",
+    "engine",
+    "engines",
+    "in_system",
+    "pace",
+    "plan",
+    "read_requests",
+    "sensitivity",
+    "service",
+    "simulate",
+    "speculated",
+    "speedup",
+    "usd_per_mtoken",
+    "wait",
+]

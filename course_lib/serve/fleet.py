@@ -1,0 +1,299 @@
+"""Replicas behind a router: `simulate` runs requests through them, event by event."""
+
+import itertools
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from course_lib.core.checks import CourseError, count, known, positive
+from course_lib.serve.batching import Replica
+from course_lib.serve.clock import Pace, pace
+from course_lib.serve.outcome import Served
+from course_lib.serve.requests import Requests
+from course_lib.serve.sequence import DONE, Sequence
+from course_lib.serve.settings import EngineSettings, engine
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, decoder
+from course_lib.workloads.footprint import memory
+from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.weights import cache_bytes
+
+__all__ = ["ROUTERS", "Service", "cache_blocks", "service", "simulate"]
+
+ROUTERS = ("round-robin", "least-loaded", "prefix")
+"""In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """Replicas of a model behind a router: `service` makes one.
+
+    Attributes
+    ----------
+    model, engine, formats : what is served, and how.
+    steps, draft : what the steps of the model take, and those of a draft.
+    blocks : of each replica's cache.
+    replicas, prefill_replicas, transfer, router : as in `service`.
+    """
+
+    model: Transformer
+    engine: EngineSettings
+    formats: Formats
+    steps: Pace
+    draft: Pace | None
+    blocks: int
+    replicas: int
+    prefill_replicas: int
+    transfer: float
+    router: str
+
+    def run(self, requests: Requests) -> Served:
+        """Serve requests, and see when each got its tokens."""
+        _inside(self.model, self.engine, requests)
+        line = _line(requests)
+        pool = [self._replica() for _ in range(self.prefill_replicas)]
+        if pool:
+            first = [_prompt_only(each) for each in line]
+            _serve(first, pool, self.router)
+            token = float(cache_bytes(self.model, self.formats)) / self.transfer
+            line = _carried(line, first, token)
+        fleet = [self._replica() for _ in range(self.replicas)]
+        placed = _serve(line, fleet, self.router)
+        return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
+
+    def _replica(self) -> Replica:
+        return Replica(self.steps, self.engine, self.blocks, self.draft)
+
+
+def service(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    *,
+    engine_of: EngineSettings | str = "vllm",
+    replicas: int = 1,
+    router: str = "round-robin",
+    prefill_replicas: int = 0,
+    transfer: float | None = None,
+    draft: Transformer | str | None = None,
+    calibrated: bool = True,
+    w: str | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    link: Any = None,
+) -> Service:
+    """A service, to be asked with one set of requests after another.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    engine_of : an engine, or the name of one.
+    replicas : engines, each with `tensor_parallel_size` chips.
+    router : one of `ROUTERS`.
+    prefill_replicas : engines beside them that compute prompts only; the cache then travels to a
+        replica that decodes. 0 leaves both to all.
+    transfer : byte/s at which it travels, needed with `prefill_replicas`.
+    draft : the model that guesses, where the engine speculates; guesses are free without one.
+    calibrated : likely times; ``False`` takes every step at its lower bound.
+    w, x, kv, compute : formats; the engine's where not given, or bf16.
+    link : what joins the chips of a replica, as in `llm.decode`.
+
+    Raises
+    ------
+    CourseError
+        If the model does not fit, or an argument is not valid.
+
+    Examples
+    --------
+    >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
+    True
+    """
+    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    fm = formats_of(how, w, x, kv, compute)
+    named = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
+    apart = count("prefill_replicas", prefill_replicas, 0)
+    if apart and transfer is None:
+        raise CourseError(
+            "transfer must be given with prefill_replicas: byte/s at which a cache travels"
+        )
+    guess = decoder(draft) if draft is not None and how.num_speculative_tokens else None
+    return Service(
+        model=one,
+        engine=how,
+        formats=fm,
+        blocks=cache_blocks(one, on, how, w=fm.w, x=fm.x, kv=fm.kv),
+        steps=pace(one, on, how, calibrated=calibrated, link=link, **named),
+        draft=pace(guess, on, how, calibrated=calibrated, link=link, **named) if guess else None,
+        replicas=count("replicas", replicas),
+        prefill_replicas=apart,
+        transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
+        router=known("router", router, ROUTERS),
+    )
+
+
+def simulate(
+    model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
+) -> Served:
+    """Serve requests once, and see when each got its tokens.
+
+    Parameters
+    ----------
+    model, chip, how : as in `service`.
+    requests : from `drawn` or `read_requests`.
+
+    Raises
+    ------
+    CourseError
+        As `service`, and if a request is longer than the model or the cache allows.
+
+    Examples
+    --------
+    >>> from course_lib.serve import drawn
+    >>> done = simulate("llama-3-8b", "h100-sxm", drawn(4.0, 200, 512, 128))
+    >>> done.percentiles("tpot")["p50"] < 0.02 < done.percentiles("e2e")["p50"]
+    True
+    """
+    return service(model, chip, **how).run(requests)
+
+
+def cache_blocks(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    engine_of: EngineSettings | str = "vllm",
+    *,
+    w: str | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+) -> int:
+    """Blocks of the cache: as many as the engine says, or as memory leaves room for beside weights
+    and the activations of a full step. Engines keep some more memory to themselves.
+
+    Examples
+    --------
+    >>> cache_blocks("llama-3-8b", "rtx-4090") > 2588
+    True
+    """
+    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    found = room(one, on, how, formats_of(how, w, x, kv, None))
+    if found < 1:
+        raise CourseError(
+            f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
+            f"it over more chips with tensor_parallel_size, or take narrower weights"
+        )
+    return found
+
+
+def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
+    """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
+    if how.num_gpu_blocks is not None:
+        return how.num_gpu_blocks
+    size = how.memory or on.memory
+    if size is None:
+        raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
+    tp = how.tensor_parallel_size
+    taken = memory(one, 1, 1, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, tokens=how.max_num_batched_tokens)
+    left = how.gpu_memory_utilization * size - taken.weights - taken.activations
+    return int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
+
+
+def formats_of(
+    how: EngineSettings, w: str | None, x: str | None, kv: str | None, compute: str | None
+) -> Formats:
+    own = "bf16" if how.dtype == "auto" else how.dtype
+    cache = None if how.kv_cache_dtype == "auto" else how.kv_cache_dtype
+    wide = own if x is None and w is not None else x
+    return formats(w or own, wide, kv or cache, compute)
+
+
+def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
+    """Raise where a request is longer than the model or the engine takes."""
+    most = min(model.context, how.max_model_len or model.context)
+    total = requests.prompt + requests.output
+    if np.any(total > most):
+        first = int(np.argmax(total > most))
+        raise CourseError(
+            f"request {first} has {total[first]} tokens, and {model.key} takes {most}: shorten it,"
+            f" or raise max_model_len"
+        )
+
+
+def _line(requests: Requests) -> list[Sequence]:
+    columns = (requests.arrived, requests.prompt, requests.output, requests.group, requests.shared)
+    return [
+        Sequence(number, *row)
+        for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True))
+    ]
+
+
+def _serve(line: Many[Sequence], pool: list[Replica], router: str) -> dict[int, int]:
+    """Run all requests that are not done, as they come; which replica took each."""
+    choose = _router(router, pool)
+    placed = {}
+    for one in line:
+        if one.state == DONE:
+            continue
+        for each in pool:
+            each.run(one.arrived)
+        placed[one.number] = chosen = choose(one)
+        pool[chosen].offer(one)
+    for each in pool:
+        each.run()
+    return placed
+
+
+def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
+    turn = itertools.count()
+    if router == "least-loaded":
+        return lambda _: min(range(len(pool)), key=lambda i: pool[i].load)
+    if router == "prefix":
+        return lambda one: one.group % len(pool) if one.group >= 0 else next(turn) % len(pool)
+    return lambda _: next(turn) % len(pool)
+
+
+def _prompt_only(one: Sequence) -> Sequence:
+    return Sequence(one.number, one.arrived, one.prompt, 1, one.group, one.shared)
+
+
+def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
+    """The requests as they come to those that decode, with their caches, after the first token."""
+    found = []
+    for one, done in zip(line, first, strict=True):
+        one.scheduled, one.first, one.made, one.brought = done.scheduled, done.first, 1, one.prompt
+        one.arrived = done.first + one.prompt * token
+        one.group = -1
+        if one.output == 1:
+            one.state, one.last = DONE, done.first
+        found.append(one)
+    return sorted(found, key=lambda one: one.arrived)
+
+
+def _outcome(
+    requests: Requests,
+    line: Many[Sequence],
+    placed: dict[int, int],
+    fleet: list[Replica],
+    steps: Pace,
+) -> Served:
+    ordered = sorted(line, key=lambda one: one.number)
+
+    def column(name: str) -> Any:
+        return np.array([getattr(one, name) for one in ordered])
+
+    return Served(
+        arrived=requests.arrived,
+        scheduled=column("scheduled"),
+        first=column("first"),
+        last=column("last"),
+        prompt=requests.prompt,
+        output=requests.output,
+        replica=np.array([placed.get(one.number, -1) for one in ordered]),
+        preempted=column("preempted"),
+        steps=sum(each.steps for each in fleet),
+        cache_used=max(1 - each.cache.fewest / each.cache.blocks for each in fleet),
+        calibrated=steps.calibrated,
+        source=steps.source,
+    )

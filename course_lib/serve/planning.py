@@ -1,0 +1,166 @@
+"""How many replicas a service needs, of how many chips each, and what a million tokens cost."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from course_lib.core.checks import CourseError, known, positive
+from course_lib.serve.fleet import Service, formats_of, room, service
+from course_lib.serve.outcome import LATENCIES, Served
+from course_lib.serve.queues import usd_per_mtoken
+from course_lib.serve.requests import Requests
+from course_lib.serve.settings import EngineSettings, engine
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, decoder
+
+__all__ = ["PERCENTILE", "Layout", "Workload", "plan", "sensitivity"]
+
+PERCENTILE = "p99"
+"""Of each latency, what must stay within its limit."""
+SLOWEST, FASTEST, HALVINGS = 1 / 256, 1024.0, 14
+"""Requests a second between which a replica's rate is sought, and in how many steps."""
+
+Workload = Callable[[float], Requests]
+"""Requests at a rate, always the same ones: ``lambda rate: drawn(rate, 1000, 512, 128)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A way to serve.
+
+    Attributes
+    ----------
+    tp, replicas : chips of a replica, and how many replicas.
+    rate : requests a second that a replica serves within the limits, at most.
+    tokens_per_s : that the service makes, of all users.
+    usd_per_hour, usd_per_mtoken : what all chips cost, and a million tokens made.
+    outcome : how a replica serves as much as it can.
+    """
+
+    tp: int
+    replicas: int
+    rate: float
+    tokens_per_s: float
+    usd_per_hour: float
+    usd_per_mtoken: float
+    outcome: Served
+
+    @property
+    def chips(self) -> int:
+        """Of all replicas."""
+        return self.tp * self.replicas
+
+
+def plan(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    workload: Workload,
+    rate: float,
+    slo: Mapping[str, float],
+    *,
+    usd_per_hour: float,
+    tps: Iterable[int] = (1, 2, 4, 8),
+    engine_of: EngineSettings | str = "vllm",
+    link: Any = None,
+    **how: Any,
+) -> list[Layout]:
+    """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first.
+
+    A replica is filled until it just keeps the limits, by simulation of its share of the requests;
+    then as many replicas are taken as the rate needs. So a higher rate, or a tighter limit, never
+    needs fewer.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    workload : requests at a rate, always the same ones.
+    rate : requests a second of the whole service.
+    slo : limits on `ttft`, `tpot` and `e2e`, s.
+    usd_per_hour : of one chip.
+    tps : counts of chips that a replica may have.
+    engine_of, link, how : as in `service`; a link is needed for more than one chip.
+
+    Returns
+    -------
+    Empty where no layout keeps the limits even for one request at a time.
+
+    Examples
+    --------
+    >>> from course_lib.serve import drawn
+    >>> def chat(rate):
+    ...     return drawn(rate, 200, 512, 128)
+    >>> slo = {"ttft": 0.5, "tpot": 0.05}
+    >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
+    ...     for rate in (5.0, 500.0))
+    >>> few.replicas < many.replicas
+    True
+    """
+    on, wanted = accelerator(chip), float(positive("rate", rate))
+    limits = {
+        known("slo", name, LATENCIES): float(positive(f"slo {name}", limit))
+        for name, limit in slo.items()
+    }
+    if not limits:
+        raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
+    few = workload(1.0)
+    longest, found = int(np.max(few.prompt + few.output)), []
+    for tp in tps:
+        settings = engine(engine_of, tensor_parallel_size=tp)
+        joins = link if tp > 1 else None
+        if tp > 1 and link is None:
+            continue
+        fm = formats_of(settings, *(how.get(name) for name in ("w", "x", "kv", "compute")))
+        if room(decoder(model), on, settings, fm) * settings.block_size < longest:
+            continue
+        one = service(model, on, engine_of=settings, link=joins, **how)
+
+        def kept(share: float, one: Service = one) -> bool:
+            done = one.run(workload(share))
+            return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
+
+        share = _most(kept)
+        if not share:
+            continue
+        replicas, done = ceil(wanted / share), one.run(workload(share))
+        made = wanted * float(done.output.mean())
+        cost = replicas * tp * float(positive("usd_per_hour", usd_per_hour))
+        found.append(
+            Layout(tp, replicas, share, made, cost, float(usd_per_mtoken(cost, made)), done)
+        )
+    return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
+
+
+def _most(kept: Callable[[float], bool]) -> float:
+    """The highest rate that keeps the limits, of steps that no rate or limit moves; 0 for none."""
+    low, high = SLOWEST, FASTEST
+    if not kept(low):
+        return 0.0
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return low
+
+
+def sensitivity(cost: Callable[..., float], **inputs: float) -> dict[str, float]:
+    """By how many per cent a cost rises where an input does by one.
+
+    Parameters
+    ----------
+    cost : of the inputs, by their names.
+    inputs : where to ask: each is raised and lowered by a tenth.
+
+    Examples
+    --------
+    >>> found = sensitivity(lambda rate, price: price / rate**2, rate=5.0, price=2.0)
+    >>> {name: round(by, 6) for name, by in found.items()}
+    {'rate': -2.0, 'price': 1.0}
+    """
+    found = {}
+    for name, value in inputs.items():
+        up, down = (cost(**inputs | {name: value * by}) for by in (1.1, 1 / 1.1))
+        found[name] = math.log(up / down) / math.log(1.21)
+    return found

@@ -1,0 +1,109 @@
+"""What needs no simulation: how many are in a system, how long they wait, and what guesses gain."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import CourseError, Numbers, count, nonnegative, plain, positive, shown
+
+__all__ = ["in_system", "speculated", "speedup", "usd_per_mtoken", "wait"]
+
+
+def in_system(rate: ArrayLike, seconds: ArrayLike) -> Numbers:
+    """Requests that are being served, on average: Little's law.
+
+    Parameters
+    ----------
+    rate : requests a second.
+    seconds : that one stays.
+
+    References
+    ----------
+    [little1961].
+
+    Examples
+    --------
+    >>> in_system(10.0, 3.0)
+    30.0
+    """
+    return positive("rate", rate) * nonnegative("seconds", seconds)
+
+
+def wait(rate: ArrayLike, service: ArrayLike, spread: ArrayLike = 0.0) -> Numbers:
+    """Seconds that a request waits, on average, for a server that serves one at a time (M/G/1).
+
+    Parameters
+    ----------
+    rate : requests a second, as a Poisson process.
+    service : s that one takes, on average.
+    spread : standard deviation over mean of that: 0 where all take the same, 1 where exponential.
+
+    Returns
+    -------
+    Infinite where more comes than can be served.
+
+    References
+    ----------
+    [pollaczek1930].
+
+    Examples
+    --------
+    >>> wait(0.5, 1.0), wait(0.5, 1.0, 1.0), wait(1.0, 1.0)
+    (0.5, 1.0, inf)
+    """
+    took = np.asarray(positive("service", service))
+    busy = np.asarray(positive("rate", rate)) * took
+    some = np.where(busy < 1, busy, 0.0)
+    varied = 1 + np.asarray(nonnegative("spread", spread)) ** 2
+    return plain(np.where(busy < 1, some / (1 - some) * took * varied / 2, np.inf))
+
+
+def speculated(acceptance: ArrayLike, guesses: int) -> Numbers:
+    """Tokens that a step yields where so many are guessed, each right with this chance: those up to
+    the first that is wrong, and one of the model's own.
+
+    References
+    ----------
+    [leviathan2023].
+
+    Examples
+    --------
+    >>> round(speculated(0.8, 4), 2), speculated(0.0, 4), speculated(1.0, 4)
+    (3.36, 1.0, 5.0)
+    """
+    many, chance = count("guesses", guesses, 0), nonnegative("acceptance", acceptance)
+    if np.any(np.asarray(chance) > 1):
+        raise CourseError(f"acceptance must be at most 1 (got {shown(acceptance)})")
+    return plain(sum(np.asarray(chance) ** guess for guess in range(many + 1)))
+
+
+def speedup(
+    acceptance: ArrayLike, guesses: int, cost: ArrayLike, verify: ArrayLike = 1.0
+) -> Numbers:
+    """How many times as fast speculation decodes.
+
+    Parameters
+    ----------
+    acceptance, guesses : as in `speculated`.
+    cost : a step of the draft over one of the model.
+    verify : a step that checks the guesses over one that makes a token: 1 while memory-bound.
+
+    Examples
+    --------
+    >>> round(speedup(0.8, 4, 0.05), 2), speedup(0.8, 4, 0.05, verify=5.0) < 1
+    (2.8, True)
+    """
+    many = count("guesses", guesses, 0)
+    taken = positive("verify", verify) + many * nonnegative("cost", cost)
+    return speculated(acceptance, many) / taken
+
+
+def usd_per_mtoken(usd_per_hour: ArrayLike, tokens_per_s: ArrayLike) -> Numbers:
+    """USD for a million tokens.
+
+    Examples
+    --------
+    >>> usd_per_mtoken(3.6, 1000.0)
+    1.0
+    """
+    hours = 1e6 / positive("tokens_per_s", tokens_per_s) / 3600
+    return hours * nonnegative("usd_per_hour", usd_per_hour)
