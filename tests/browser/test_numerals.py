@@ -100,6 +100,15 @@ def test_page_and_library_read_alike_whatever_is_typed(visit, lang):
     agree(visit(f"{lang}.html"), lang, typed(1, 1500))
 
 
+@pytest.mark.parametrize("lang", LANGS)
+def test_a_power_of_ten_without_its_number_is_read_to_its_end(visit, lang):
+    agree(
+        visit(f"{lang}.html"),
+        lang,
+        ["10^E2", "10^ 9", "10**", "10⁻", "5 × 10^x", "1/10^ 2", "10^9"],
+    )
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2, 12))
 @pytest.mark.parametrize("lang", LANGS)

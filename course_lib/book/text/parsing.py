@@ -187,6 +187,8 @@ _WIDE = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x3000: 0x20}
 """Letters and digits of a Korean or Japanese keyboard, as wide as a syllable."""
 _ASIDE = r"^(?:[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9*_]{0,11}[ ]*)?[=~≈∼≃][ ]*"
 """What people put before a number: that it is about so much, or what it is called."""
+_TENTH = r"(?=(?:\^|\*\*)[+-]?[0-9]|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹])"
+"""What makes of ten a power: without it, what was written would never be read to its end."""
 _STEPS = rf"^[{_SPACES}]*([/÷*×·])[{_SPACES}]*(?=[0-9.,])"
 """Before the next number of a division or a product."""
 
@@ -194,7 +196,7 @@ _STEPS = rf"^[{_SPACES}]*([/÷*×·])[{_SPACES}]*(?=[0-9.,])"
 def _plain(text: str) -> str:
     tidy = text.translate(_WIDE).strip().replace("−", "-")
     tidy = re.sub(r"\.$", "", re.sub(_ASIDE, "", tidy))
-    return re.sub(r"^([+-]?)10(?=\^|\*\*|[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1×10", tidy)
+    return re.sub(rf"^([+-]?)10{_TENTH}", r"\g<1>1×10", tidy)
 
 
 def _factor(rest: str, factors: dict[str, float], unit: str, text: str) -> float:
