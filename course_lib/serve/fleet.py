@@ -211,7 +211,7 @@ def formats_of(
 
 def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
     """Raise where a request is longer than the model or the engine takes."""
-    most = min(model.context, how.max_model_len or model.context)
+    most = how.max_model_len or model.context
     total = requests.prompt + requests.output
     if np.any(total > most):
         first = int(np.argmax(total > most))

@@ -186,6 +186,9 @@ class TestFleet:
         ):
             simulated(serve.drawn(1.0, 3, 9000, 10))
 
+        longer = serve.engine("vllm", max_model_len=16384)
+        assert simulated(serve.drawn(1.0, 3, 9000, 10), engine_of=longer).steps > 10
+
     def test_goodput_counts_who_keeps_the_limits(self):
         done = simulated()
         limit = float(np.median(done.e2e))
