@@ -212,7 +212,7 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
     t_math, t_memory = bound.t_math / count / c.compute, bound.t_memory / count / c.bandwidth
     sizes = product(kernel.work)
     if sizes is None or kernel.work is None:
-        return count * (c.overhead + _norm(t_math, t_memory, c.overlap))
+        return count * (c.overhead + overlapped(t_math, t_memory, c.overlap))
     t_math = t_math * _aligned(sizes, kernel.work, c)
     unpacked = _unpacking(sizes, kernel, chip, unpack)
     best: Any = np.inf
@@ -222,12 +222,21 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
             spilled = 0 if split == 1 else 8 * split * sizes.B * sizes.F
             moved = t_memory * (1 + spilled / (bound.bytes / count))
             factor = tiled(sizes, tile, split, chip.multiprocessors, c.reload)
-            time = _norm(_norm(t_math * factor, moved, c.overlap), unpacked, c.overlap)
+            time = overlapped(overlapped(t_math * factor, moved, c.overlap), unpacked, c.overlap)
             best = np.minimum(best, time)
     return count * (c.overhead + best)
 
 
-def _norm(one: Any, other: Any, order: Any) -> Any:
+def overlapped(one: Any, other: Any, order: Any) -> Any:
+    """Two times of which the shorter hides behind the longer: a norm of this order.
+
+    Examples
+    --------
+    >>> float(overlapped(3.0, 4.0, 1)), float(overlapped(3.0, 4.0, 2))
+    (7.0, 5.0)
+    >>> float(overlapped(3.0, 4.0, np.inf))
+    4.0
+    """
     longer = np.maximum(one, other)
     return longer * (1 + (np.minimum(one, other) / longer) ** order) ** (1 / order)
 

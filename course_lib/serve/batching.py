@@ -10,7 +10,6 @@ many sequences it has: who needs a block, and who ends, is known from the count 
 import heapq
 from collections import deque
 from math import inf
-from typing import Any
 
 from course_lib.core.checks import CourseError
 from course_lib.serve.blocks import Blocks
@@ -262,10 +261,3 @@ class Replica:
             self._later.append(one)
         else:
             self.cache.give_back(one)
-
-    def settled(self) -> Any:
-        """Blocks that are held once all is done: none."""
-        for one in self._later:
-            self.cache.give_back(one)
-        self._later = []
-        return self.cache.blocks - self.cache.free

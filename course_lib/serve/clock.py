@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.calibrate import Calibration, calibration
-from course_lib.calibrate.kernels import kernels_of
+from course_lib.calibrate.kernels import kernels_of, overlapped
 from course_lib.calibrate.timing import sums
 from course_lib.core import Estimate, Work, summed
 from course_lib.serve.settings import EngineSettings
@@ -74,11 +74,7 @@ class Pace:
         """
         busy = self.math * self.flops * pairs
         moved = self.memory * (self.sequence * new + self.token * seen)
-        longer, shorter = (busy, moved) if busy > moved else (moved, busy)
-        if self.order == math.inf or longer == 0:
-            attention = longer
-        else:
-            attention = longer * (1 + (shorter / longer) ** self.order) ** (1 / self.order)
+        attention = overlapped(busy, moved, self.order)
         return float(
             self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
         )
@@ -95,11 +91,8 @@ class Pace:
         reads = seen + sequences * np.arange(steps)
         busy = self.math * self.flops * reads
         moved = self.memory * (self.sequence * sequences + self.token * reads)
-        longer, shorter = np.maximum(busy, moved), np.minimum(busy, moved)
-        if self.order != math.inf:
-            longer = longer * (1 + (shorter / longer) ** self.order) ** (1 / self.order)
         fixed = self.tokens[sequences] + self.heads[sequences] + self.launches + self.step
-        return np.asarray(fixed + longer)
+        return np.asarray(fixed + overlapped(busy, moved, self.order))
 
 
 def pace(
