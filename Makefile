@@ -67,7 +67,7 @@ $(VENV)/press: $(VENV)/bin/uv pyproject.toml constraints.txt
 # torch by pip, which takes a build for the CPU where its index has one; uv would take the one for CUDA.
 $(VENV)/labs: $(VENV)/press
 	$(RUN)/python -m pip install -q -c constraints.txt '$(shell grep -o 'torch>=[^"]*' pyproject.toml)'
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,models]'
 	@touch $@
 
 $(VENV)/test: $(VENV)/labs

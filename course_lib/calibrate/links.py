@@ -149,6 +149,13 @@ def reduce_seconds(link: Any, bound: Any, chips: Any) -> Any:
     return _reduced(link, bound, ring, reduces(chips, True), chips)
 
 
+def exchange_seconds(link: Any, bound: Any) -> Any:
+    """`LinkConstants.seconds` of an all-to-all straight to where the parts belong, as pages
+    evaluate it.
+    """
+    return _pieces(link, bound / link.bandwidth, 1)
+
+
 def _reduced(link: Any, lasts: Any, ring: Any, adds: Any, chips: Any) -> Any:
     around = _pieces(link, lasts / link.bandwidth, ring.hops)
     quicker = np.minimum(around, _switched(link, lasts, ring, adds))

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib.calibrate.constants import Calibration
 from course_lib.calibrate.kernels import EngineConstants, Kernel, count_of, product, seconds
-from course_lib.calibrate.links import factors_of, message_factors, reduce_seconds
+from course_lib.calibrate.links import exchange_seconds, factors_of, message_factors, reduce_seconds
 from course_lib.core import Estimate
 from course_lib.network.costs import reduces
 from course_lib.specs import Accelerator
@@ -156,16 +156,23 @@ def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
         return alone
     count, message = count_of(kernel), _message(kernel)
     link = found.links[_carrier(kernel, chip, found)]
-    carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
+    if _exchanges(kernel):
+        carried = count * exchange_seconds(link, network / count)
+    else:
+        carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
     return np.where(network > 0, np.maximum(alone, carried), alone)
 
 
 def _message(kernel: Any) -> Any:
     """Bytes and chips of a collective; of one made by hand, two chips."""
     work = kernel.work
-    if work is None or work.kind != "collective" or work.shape is None:
+    if work is None or work.shape is None:
         return [None, 2]
-    return work.shape
+    return work.shape if work.kind in ("collective", "exchange") else [None, 2]
+
+
+def _exchanges(kernel: Any) -> bool:
+    return kernel.work is not None and kernel.work.kind == "exchange"
 
 
 def _carrier(kernel: Any, chip: Any, found: Any) -> str:
@@ -178,7 +185,8 @@ def _carrier(kernel: Any, chip: Any, found: Any) -> str:
     if size is None or chip.host is None or "host" not in found.links:
         return "nvlink"
     taken = np.asarray(kernel.bound.t_network) / count_of(kernel)
-    rate = reduces(chips, False).share * np.asarray(size) / taken
+    share = reduces(chips, False).share
+    rate = (share / 2 if _exchanges(kernel) else share) * np.asarray(size) / taken
     return "host" if np.all(rate <= 1.001 * chip.host.total_per_direction) else "nvlink"
 
 

@@ -18,11 +18,14 @@ __all__ = [
     "arithmetic",
     "attention_bytes",
     "attention_flops",
+    "between",
+    "ceiling",
     "dollars",
     "gathered_bytes",
     "idle",
     "intensity",
     "largest",
+    "loaded",
     "most",
     "norm_bytes",
     "pairs",
@@ -331,3 +334,46 @@ def gathered_bytes(tokens: Any, width: Any, tables: Any, w: Any, x: Any) -> Any:
     16384.0
     """
     return tokens * width * (tables * w + x)
+
+
+def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
+    """A value at `x` from those at the places `at`, which rise: on the straight line between the
+    nearest two, or on the last one's beyond them.
+
+    Examples
+    --------
+    >>> between([1, 2, 4], [10.0, 20.0, 60.0], 3), between([1, 2, 4], [10.0, 20.0, 60.0], 2)
+    (40.0, 20.0)
+    """
+    low, high = 0, len(values) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if at[middle] <= x:
+            low = middle
+        else:
+            high = middle
+    return values[low] + (values[high] - values[low]) * ((x - at[low]) / (at[high] - at[low]))
+
+
+def loaded(fixed: Any, used: Any) -> Any:
+    """Seconds of an output token where a server is used to a share: the step of an empty one over
+    what is left idle.
+
+    Examples
+    --------
+    >>> loaded(0.01, 0.75)
+    0.04
+    """
+    return fixed / (1 - used)
+
+
+def ceiling(adds: Any, output: Any, each: Any) -> Any:
+    """Requests a second that no batch passes, where a prompt adds so much to the steps and each of
+    the `output` tokens its share of one.
+
+    Examples
+    --------
+    >>> ceiling(0.02, 300, 1e-4)
+    20.0
+    """
+    return 1 / (adds + output * each)

@@ -1,6 +1,15 @@
 """What was measured: kept, read, compared."""
 
-from course_lib.measured import collectives, gaps, kernels, ladder, operators, results, trace
+from course_lib.measured import (
+    collectives,
+    gaps,
+    kernels,
+    ladder,
+    operators,
+    results,
+    serving,
+    trace,
+)
 from course_lib.measured.published import (
     CHIPS,
     FOLDER,
@@ -36,6 +45,7 @@ __all__ = [
     "operators",
     "results",
     "runs",
+    "serving",
     "table",
     "trace",
 ]

@@ -14,7 +14,7 @@ from course_lib.core.checks import CourseError, shown
 Key: TypeAlias = tuple[str, str, str, str, str, str]
 PLAIN = ("matmul", "outer", "copy", "triad")
 """Operators that are done in one way only."""
-LOCAL = (*PLAIN, "add", "chain", "softmax", "norm", "attention")
+LOCAL = (*PLAIN, "add", "chain", "softmax", "norm", "attention", "step", "request")
 """Operators that one device runs alone; the others are collectives."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
@@ -39,7 +39,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     error : largest relative error against a reference of higher precision.
     settings : what decides how the work is done; of a collective the processes and what carries
         their messages, ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on
-        which path, ``"rms path=eager"``; of lab 04's kernels their blocks, and what was counted.
+        which path, ``"rms path=eager"``; of lab 04's kernels their blocks, and what was counted;
+        of a request when it came, joined a step, and got its first and its last token, in s.
 
     Examples
     --------
@@ -73,6 +74,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         "reduce-scatter",
         "all-to-all",
         "send",
+        "step",
+        "request",
     ]
     dtype: str
     shape: str
@@ -131,29 +134,29 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def world(self) -> int | None:
         """How many processes took part in a collective; None where a device worked alone."""
-        found = re.fullmatch(r"\d+", self._setting("world"))
+        found = re.fullmatch(r"\d+", self.setting("world"))
         return int(found[0]) if found and self.op not in LOCAL else None
 
     @property
     def transport(self) -> str:
         """What carried a collective's messages: ``"gloo"``, ``"nccl"``."""
-        return self._setting("backend")
+        return self.setting("backend")
 
     @property
     def path(self) -> str:
         """The way an operator was done: ``"eager"``, ``"compiled"``, ``"flash"``."""
-        return self._setting("path")
+        return self.setting("path")
 
     @property
     def block(self) -> tuple[int, ...]:
         """The sizes of a kernel's blocks; none where it names none."""
-        found = re.fullmatch(r"\d+(x\d+)*", self._setting("block"))
+        found = re.fullmatch(r"\d+(x\d+)*", self.setting("block"))
         return tuple(map(int, found[0].split("x"))) if found else ()
 
     @property
     def counted(self) -> str:
         """What `bytes` were counted and not measured: ``"loaded"``, say."""
-        return self._setting("count")
+        return self.setting("count")
 
     @property
     def variant(self) -> str:
@@ -161,7 +164,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         words = () if self.op in PLAIN else self.settings.split()
         return " ".join(word for word in words if "=" not in word)
 
-    def _setting(self, name: str) -> str:
+    def setting(self, name: str) -> str:
+        """What `settings` say under a name; empty where nothing."""
         words = (word.partition("=") for word in self.settings.split())
         return next((value for key, _, value in words if key == name), "")
 

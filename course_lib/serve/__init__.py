@@ -1,7 +1,7 @@
 """Servers: how many chips a service needs, and how long its users wait."""
 
-from course_lib.serve.clock import Pace, pace
-from course_lib.serve.fleet import ROUTERS, Service, cache_blocks, service, simulate
+from course_lib.serve.clock import Pace, linear_pace, pace
+from course_lib.serve.fleet import ROUTERS, Service, cache_blocks, on_one_replica, service, simulate
 from course_lib.serve.outcome import LATENCIES, SHARES, Served
 from course_lib.serve.planning import PERCENTILE, Layout, plan, sensitivity
 from course_lib.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
@@ -24,6 +24,8 @@ __all__ = [
     "engine",
     "engines",
     "in_system",
+    "linear_pace",
+    "on_one_replica",
     "pace",
     "plan",
     "read_requests",

@@ -14,6 +14,7 @@ from math import inf
 from course_lib.core.checks import CourseError
 from course_lib.serve.blocks import Blocks
 from course_lib.serve.clock import Pace
+from course_lib.serve.outcome import LoggedStep
 from course_lib.serve.sequence import DECODING, DONE, PROMPT, WAITING, Sequence
 from course_lib.serve.settings import EngineSettings
 
@@ -26,21 +27,8 @@ Chunks = list[tuple[Sequence, int]]
 
 
 class Replica:
-    """An engine with its own chips, cache and queue.
-
-    Parameters
-    ----------
-    pace : what its steps take.
-    engine : its settings.
-    blocks : blocks of its cache.
-    draft : what the steps of a draft model take, where the engine speculates.
-
-    Attributes
-    ----------
-    now : s, the end of its last step.
-    steps, preemptions : how many there were.
-    cache : its blocks.
-    waiting : who has no place yet.
+    """An engine with its own chips, a cache of so many blocks, and a queue; what its steps take,
+    and where it speculates, those of a draft.
     """
 
     def __init__(
@@ -48,9 +36,10 @@ class Replica:
     ) -> None:
         self.pace, self.engine, self._draft = pace, engine, draft
         self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
-        self.now = self._planned = 0.0
+        self.now = self._planned = 0.0  # s, the end of its last step, and when that was planned
         self.steps = self.preemptions = 0
         self.waiting: deque[Sequence] = deque()
+        self.log: list[LoggedStep] | None = None  # gets each step, where somebody wants them
         self._clock = 0  # tokens that each decoding sequence was given
         self._owed = 0.0  # of the tokens that speculation yields, what is no whole one yet
         self._order: list[Sequence] = []  # as they were admitted, with some that have left
@@ -69,10 +58,10 @@ class Replica:
     def offer(self, one: Sequence) -> None:
         """Put a request in line."""
         most = self.cache.needed(one.prompt + one.output - 1)
-        if most > self.cache.blocks:
+        if most > (there := self.cache.blocks // self.engine.groups):
             raise CourseError(
                 f"request {one.number} needs {most} blocks of the cache, and a replica has "
-                f"{self.cache.blocks}: share the model over more chips"
+                f"{there}: share the model over more chips"
             )
         if not self.load:
             self.now = max(self.now, one.arrived)
@@ -98,7 +87,8 @@ class Replica:
         # Whoever waits may be admitted next: by blocks that came back, or by having come.
         came_back = late or self.preemptions > preempted
         soon = self.waiting and (came_back or self.waiting[0].arrived > known)
-        steps = 1 if chunks or gained != 1 or soon else self._alike()
+        start, alone = self.now, self.log is not None
+        steps = 1 if alone or chunks or gained != 1 or soon else self._alike()
         if steps > _MANY:
             times = self.pace.decoding(self._decoding, self._seen + self._decoding, steps).cumsum()
             steps = min(steps, int(times.searchsorted(until - self.now)) + 1)
@@ -111,12 +101,20 @@ class Replica:
         self.steps += steps
         self._clock += steps * gained
         self._seen += steps * gained * self._decoding
+        if self.log is not None:
+            self.log.append(self._record(start, chunks))
         self._finish(chunks)
 
+    def _record(self, start: float, chunks: Chunks) -> LoggedStep:
+        """The step that has just been taken, before anyone leaves."""
+        decoding = [one for one in self._order if one.state == DECODING]
+        cached = {one.number: one.cached for one in self._prompts}
+        cached |= {one.number: one.cached + self._clock - one.joined for one in decoding}
+        new = {one.number: chunk for one, chunk in chunks}
+        return LoggedStep(start, self.now, new, tuple(one.number for one in decoding), cached)
+
     def _gained(self) -> int:
-        """Tokens that a step gives to each sequence that decodes: on average what speculation
-        yields.
-        """
+        """Tokens that a step gives each sequence that decodes: on average what guesses yield."""
         if not self.engine.num_speculative_tokens:
             return 1
         self._owed += self.engine.tokens_per_step
@@ -128,15 +126,12 @@ class Replica:
         guesses = self.engine.num_speculative_tokens
         tried = self._decoding * (1 + guesses)
         seen = self._seen + self._decoding
-        new, sequences, pairs, looked = tried, tried, float(seen * (1 + guesses)), float(seen)
+        new, pairs, looked = tried, float(seen * (1 + guesses)), float(seen)
         for one, chunk in chunks:
-            before = one.cached - chunk
-            new, sequences = new + chunk, sequences + 1
-            pairs += chunk * before + chunk * (chunk + 1) / 2
-            looked += one.cached
-        time = self.pace.seconds(new, sequences, pairs, new, looked)
-        if self._draft is not None and self._decoding:
-            many = self._decoding
+            new, looked = new + chunk, looked + one.cached
+            pairs += chunk * (one.cached - chunk) + chunk * (chunk + 1) / 2
+        time = self.pace.seconds(new, tried + len(chunks), pairs, new, looked)
+        if self._draft is not None and (many := self._decoding):
             time += guesses * self._draft.seconds(many, many, seen, many, seen)
         return time
 
@@ -157,8 +152,7 @@ class Replica:
         """Blocks that so many tokens for each that decodes need, so many tokens after the next."""
         size = self.engine.block_size
         rounds, rest = divmod(tokens, size)
-        first = (self._clock + 1 + ahead) % size
-        found = rounds * self._decoding
+        first, found = self._clock + 1 + ahead, rounds * self._decoding
         for count in range(first, first + rest):
             found += self._needs[count % size]
         return found
@@ -222,20 +216,21 @@ class Replica:
     def _leave(self, one: Sequence) -> None:
         """Bring what was only counted up to date, and take it out of the counts."""
         done = self._clock - one.joined
-        self._needs[one.remainder] -= 1
-        self._decoding -= 1
         one.made, one.cached = min(one.made + done, one.output), one.cached + done
-        self._seen -= one.cached
         one.blocks = self.cache.needed(one.cached)
+        self._count(one, -1)
 
     def _join(self, one: Sequence) -> None:
         one.state, one.joined = DECODING, self._clock
         one.ends = self._clock + one.output - one.made
         one.remainder = (self._clock + 1 - one.cached) % self.engine.block_size
-        self._needs[one.remainder] += 1
-        self._decoding += 1
-        self._seen += one.cached
+        self._count(one, 1)
         heapq.heappush(self._ends, (one.ends, one.number, one))
+
+    def _count(self, one: Sequence, by: int) -> None:
+        self._needs[one.remainder] += by
+        self._decoding += by
+        self._seen += by * one.cached
 
     def _finish(self, chunks: Chunks) -> None:
         while self._ends and self._ends[0][0] <= self._clock:

@@ -30,16 +30,8 @@ class _Beginning:
 
 
 class Blocks:
-    """Blocks of keys and values.
-
-    Parameters
-    ----------
-    blocks, size : how many there are, and tokens of one.
-    again : whether what is still held is used again.
-
-    Attributes
-    ----------
-    free, fewest : blocks that nobody holds, and the fewest that there ever were.
+    """So many blocks of so many tokens each: how many are `free`, and the `fewest` that ever were;
+    with `again`, what is still held is used again.
     """
 
     def __init__(self, blocks: int, size: int, again: bool) -> None:
@@ -85,17 +77,13 @@ class Blocks:
         """Tokens of a sequence that waits whose keys and values are here, or come with it."""
         if one.brought and not one.preempted:
             return one.brought
-        if not self._again:
-            return 0
-        found = self._beginning(one)
+        found, there = self._beginning(one), 0
         if found is not None:
-            there = min(found.blocks if found.holders else found.kept.blocks, self._whole(one))
-        else:
-            there = one.kept.blocks if one.kept is not None else 0
+            whole = found.blocks if found.holders else found.kept.blocks
+            there = min(whole, one.shared // self.size)
+        elif self._again and one.kept is not None:
+            there = one.kept.blocks
         return min(there, (one.goal - 1) // self.size) * self.size
-
-    def _whole(self, one: Sequence) -> int:
-        return one.shared // self.size
 
     def _beginning(self, one: Sequence) -> _Beginning | None:
         return self._begun.get(one.group) if self._again and one.group >= 0 else None
@@ -103,35 +91,32 @@ class Blocks:
     def start(self, one: Sequence) -> None:
         """Give a sequence that waited what `held` counted."""
         tokens, found = self.held(one), self._beginning(one)
-        one.cached, one.blocks, one.lent = tokens, tokens // self.size, 0
+        one.cached, one.blocks, one.lent = tokens, self.needed(tokens), 0
         if one.brought and not one.preempted:
-            one.blocks = self.needed(tokens)
             self.take(one.blocks)
         elif found is not None and tokens:
             one.lent = one.blocks
             if not found.holders:
-                found.blocks = self._reclaim(found.kept, one.blocks)
+                found.blocks = one.blocks
+                self._reclaim(found.kept, one.blocks)
             found.holders += 1
         elif one.kept is not None:
             self._reclaim(one.kept, one.blocks)
         one.kept = None
 
-    def _reclaim(self, kept: _Freed, blocks: int) -> int:
+    def _reclaim(self, kept: _Freed, blocks: int) -> None:
         """Take back what is still held; the rest of it counts as holding nothing."""
         if kept.blocks:
             self._freed.remove(kept)
             self._kept -= kept.blocks
             kept.blocks = 0
-        self.free -= blocks
-        self.fewest = min(self.fewest, self.free)
-        return blocks
+        self.take(blocks)
 
     def share(self, one: Sequence) -> None:
         """Let others use the beginning of a prompt that is computed now."""
-        blocks = self._whole(one)
+        blocks, found = one.shared // self.size, self._begun.get(one.group)
         if one.group < 0 or not self._again or not blocks or one.lent:
             return
-        found = self._begun.get(one.group)
         if found is None or not (found.holders or found.kept.blocks):
             self._begun[one.group] = _Beginning(blocks, 1, _Freed(0))
             one.lent = blocks

@@ -6,60 +6,57 @@ sequences; attention depends on how many tokens look at how many. So a step is t
 table and one product.
 """
 
-import math
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.calibrate import Calibration, calibration
+from course_lib.calibrate import calibration
 from course_lib.calibrate.kernels import kernels_of, overlapped
 from course_lib.calibrate.timing import sums
-from course_lib.core import Estimate, Work, summed
+from course_lib.core import summed
+from course_lib.core.checks import count, nonnegative, single
 from course_lib.serve.settings import EngineSettings
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads import llm
-from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.precision import formats
 from course_lib.workloads.transformer import operators
 
-__all__ = ["Pace", "pace"]
-
-_HEAD = "head"
-_ATTENTION = "attention"
+__all__ = ["Pace", "linear_pace", "pace"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Pace:
     """The time of an engine's steps.
 
     Attributes
     ----------
-    tokens : s that all but attention and the head take, by count of tokens; from 0.
-    heads : s that the head takes, by count of sequences; from 0.
+    tokens, heads : s that all but attention and the head take by count of tokens, and that the head
+        takes by count of sequences; from 0.
     launches : s that attention's kernels take beside their work.
     math, memory : s of a FLOP and of a byte of attention.
     order : how well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
     flops : FLOP of attention for each pair of a token and one that it looks at.
     sequence, token : byte of attention that each new token moves, and each token in a cache.
     step : s that the engine adds to each step.
-    calibrated : whether these are likely times; else they are lower bounds.
-    source : where the constants are from.
+    calibrated, source : whether these are likely times, else lower bounds; whose constants.
     """
 
     tokens: NDArray[np.float64]
     heads: NDArray[np.float64]
-    launches: float
-    math: float
+    launches: float = 0.0
+    math: float = 0.0
     memory: float
-    order: float
-    flops: float
-    sequence: float
-    token: float
-    step: float
-    calibrated: bool
+    order: float = inf
+    flops: float = 0.0
+    sequence: float = 0.0
+    token: float = 1.0
+    step: float = 0.0
+    calibrated: bool = True
     source: str
 
     def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
@@ -69,8 +66,7 @@ class Pace:
         ----------
         tokens, sequences : new tokens, and sequences that they belong to.
         pairs : tokens times what each looks at, summed.
-        new : new tokens, as attention counts them.
-        seen : tokens in the caches that are read.
+        new, seen : new tokens, and tokens in the caches that attention reads.
         """
         busy = self.math * self.flops * pairs
         moved = self.memory * (self.sequence * new + self.token * seen)
@@ -80,13 +76,8 @@ class Pace:
         )
 
     def decoding(self, sequences: int, seen: float, steps: int) -> NDArray[np.float64]:
-        """So many decode steps one after another, each with one token more in every cache.
-
-        Parameters
-        ----------
-        sequences : that decode.
-        seen : tokens in their caches in the first step, the new ones included.
-        steps : how many.
+        """So many decode steps one after another, the first of which reads `seen` tokens, the new
+        ones included, and each next one more for each sequence.
         """
         reads = seen + sequences * np.arange(steps)
         busy = self.math * self.flops * reads
@@ -130,34 +121,45 @@ def pace(
     True
     """
     one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
-    shared = engine.tensor_parallel_size
+    shared: dict[str, Any] = {"tp": engine.tensor_parallel_size, "ep": engine.ep}
+    shared["skew"] = engine.skew
     how: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
-    counts = np.arange(1.0, max(engine.max_num_batched_tokens, engine.max_num_seqs) + 1)
-    step = llm.decode(one, on, counts, 1, **how, tp=shared, link=link)
-    parts = dict(step.parts)
-    parts.pop(_ATTENTION)
-    head = parts.pop(_HEAD)
-    found = _constants(on, fm, engine) if calibrated else None
-    work = _attention(one, fm, shared)
-    flops, sequence, token = _coefficients(one, fm, shared)
-    alone = bounded(work, on)
-    math_, memory = float(alone.t_math / alone.flops), 1 / on.bandwidth
-    if found is None:
-        launches, order, extra, source = 0.0, math.inf, 0.0, "lower bounds from datasheets"
-    else:
-        c = found.constants
+    counts = np.arange(1.0, engine.most_tokens(one.context) + 1)
+    parts = dict(llm.decode(one, on, counts, 1, **how, **shared, link=link).parts)
+    head = parts.pop("head")
+    del parts["attention"]
+    # What one token more in the caches adds to attention, and what is left for the new one.
+    work = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]["attention"]
+    alone, moved = bounded(work, on), np.asarray(work.bytes)
+    flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
+    math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
+    launches, order, extra, source = 0.0, inf, 0.0, "lower bounds from datasheets"
+    found = calibration(on, fm.matmul) if calibrated else None
+    if found is not None:
+        # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
+        reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
+        c = msgspec.structs.replace(found.constants, bandwidth=reached)
+        found = msgspec.structs.replace(found, constants=c)
         math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
         launches = float(work.kernels) * (c.overhead + found.engine.gap)
         extra, source = engine.step, f"{engine.source}; {found.source}"
+
+    def tabled(**of: Any) -> NDArray[np.float64]:
+        """What kernels take, replayed as a whole where constants are given; of nothing, nothing."""
+        all_, time = summed(of), 0.0
+        if found is not None:
+            time = sums(kernels_of(all_), on, found, found.engine.gap, True)[0]
+        return np.concatenate([[0.0], np.maximum(time, all_.lower)])
+
     return Pace(
-        tokens=_from_zero(_times(summed(parts), on, found)),
-        heads=_from_zero(_times(summed({_HEAD: head}), on, found)),
+        tokens=tabled(**parts),
+        heads=tabled(head=head),
         launches=launches,
         math=math_,
         memory=memory,
         order=order,
         flops=flops,
-        sequence=sequence,
+        sequence=float(moved[0]) - token,
         token=token,
         step=extra,
         calibrated=found is not None,
@@ -165,33 +167,25 @@ def pace(
     )
 
 
-def _constants(chip: Accelerator, fm: Formats, engine: EngineSettings) -> Calibration:
-    """The chip's constants with the engine's put in."""
-    found = calibration(chip, fm.matmul)
-    reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
-    constants = msgspec.structs.replace(found.constants, bandwidth=reached)
-    return msgspec.structs.replace(found, constants=constants)
+def linear_pace(step: float, token: float, seen: float, tokens: int, source: str = "") -> Pace:
+    """Steps of three constants, fitted to an engine's own: `seen` for each token that a step reads
+    from a cache.
 
+    Parameters
+    ----------
+    step, token, seen : s of a step, and more for each new token and each that is read.
+    tokens : the most new tokens of a step.
+    source : where the constants are from.
 
-def _times(estimate: Estimate, chip: Accelerator, found: Calibration | None) -> Any:
-    """What the kernels of an estimate take, replayed as a whole where constants are given."""
-    if found is None:
-        return estimate.lower
-    time = sums(kernels_of(estimate), chip, found, found.engine.gap, True)[0]
-    return np.maximum(time, estimate.lower)
-
-
-def _from_zero(times: Any) -> NDArray[np.float64]:
-    return np.concatenate([[0.0], np.atleast_1d(times)])
-
-
-def _attention(model: Transformer, fm: Formats, tp: int) -> Work:
-    return operators(model, 1, 1, 2, fm, tp=tp)[_ATTENTION][_ATTENTION]
-
-
-def _coefficients(model: Transformer, fm: Formats, tp: int) -> tuple[float, float, float]:
-    """FLOP of a pair; byte of a new token, and of one that is looked at."""
-    seen = operators(model, 1, 1, np.array([1.0, 2.0]), fm, tp=tp)[_ATTENTION][_ATTENTION]
-    flops, moved = np.asarray(seen.flops), np.asarray(seen.bytes)
-    token = float(moved[1] - moved[0])
-    return float(flops[1] - flops[0]), float(moved[0] - token), token
+    Examples
+    --------
+    >>> float(round(linear_pace(2e-3, 1e-4, 1e-6, 64).seconds(10, 2, 0, 10, 1000), 6))
+    0.004
+    """
+    fixed, new, read = (
+        single(name, nonnegative(name, value))
+        for name, value in (("step", step), ("token", token), ("seen", seen))
+    )
+    many = count("tokens", tokens) + 1
+    times = np.concatenate([[0.0], fixed + new * np.arange(1, many)])
+    return Pace(tokens=times, heads=np.zeros(many), memory=read, source=source)

@@ -44,10 +44,10 @@ class Log(NamedTuple):
 
     def latencies(self, chosen: slice) -> dict[str, NDArray[np.float64]]:
         """What `Served` has of some requests, as it was measured."""
-        arrived, more = self.requests.arrived, self.requests.output - 1
+        arrived, more = self.requests.arrived, np.maximum(self.requests.output - 1, 1)
         found = {
             "ttft": self.first - arrived,
-            "tpot": (self.last - self.first) / np.maximum(more, 1),
+            "tpot": (self.last - self.first) / more,
             "e2e": self.last - arrived,
         }
         return {name: times[chosen] for name, times in found.items()}
@@ -63,17 +63,14 @@ def served() -> Log:
     """
     rows = [json.loads(line) for line in LOG.read_text(encoding="utf-8").splitlines()]
     # Tokens are timed on another clock than arrivals; requests were queued as they came.
-    start = rows[0]["queued_ts"]
-    first, last = (
-        np.array([row[name] - start for row in rows])
-        for name in ("first_token_ts", "last_token_ts")
-    )
+    start, names = rows[0]["queued_ts"], ("first_token_ts", "last_token_ts")
+    first, last = (np.array([row[name] - start for row in rows]) for name in names)
     return Log(read_requests(LOG), first, last)
 
 
-def _run(log: Log, factor: float | None, *, calibrated: bool = True) -> Served:
-    settings = engine(LOG.with_suffix(".json"), **({} if factor is None else {"bandwidth": factor}))
-    return simulate(MODEL, CHIP, log.requests, engine_of=settings, calibrated=calibrated)
+def _run(log: Log, *, calibrated: bool = True, **settings: float) -> Served:
+    how = engine(LOG.with_suffix(".json"), **settings)
+    return simulate(MODEL, CHIP, log.requests, engine_of=how, calibrated=calibrated)
 
 
 def fit() -> EngineSettings:
@@ -87,11 +84,10 @@ def fit() -> EngineSettings:
     """
     log = served()
     third = slice(len(log.requests) // 3)
-    measured = log.latencies(third)["e2e"]
-    low, high = LEAST, MOST
+    measured, low, high = log.latencies(third)["e2e"], LEAST, MOST
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        slower = np.median(np.log(_run(log, middle).e2e[third] / measured)) > 0
+        slower = np.median(np.log(_run(log, bandwidth=middle).e2e[third] / measured)) > 0
         low, high = (middle, high) if slower else (low, middle)
     return msgspec.structs.replace(engine("vllm"), bandwidth=round(low, 3), source=SOURCE)
 
@@ -107,13 +103,12 @@ def errors(*, calibrated: bool = True) -> Mapping[str, float]:
     (True, True)
     """
     log = served()
-    rest = slice(len(log.requests) // 3, None)
-    done = _run(log, None, calibrated=calibrated)
+    rest, done = slice(len(log.requests) // 3, None), _run(log, calibrated=calibrated)
     found = {"makespan": done.makespan / log.makespan - 1}
     for name, times in log.latencies(rest).items():
-        for share in SHARES:
-            likely = np.percentile(getattr(done, name)[rest], share)
-            found[f"{name} p{share}"] = float(likely / np.percentile(times, share)) - 1
+        likely = np.percentile(getattr(done, name)[rest], SHARES)
+        ratios = likely / np.percentile(times, SHARES) - 1
+        found |= {f"{name} p{share}": float(off) for share, off in zip(SHARES, ratios, strict=True)}
     return found
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.serve.batching import Replica
 from course_lib.serve.clock import Pace, pace
-from course_lib.serve.outcome import Served
+from course_lib.serve.outcome import LoggedStep, Served
 from course_lib.serve.requests import Requests
 from course_lib.serve.sequence import DONE, Sequence
-from course_lib.serve.settings import EngineSettings, engine
+from course_lib.serve.settings import EngineSettings, engine, spread
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.footprint import memory
 from course_lib.workloads.precision import Formats, formats
 from course_lib.workloads.weights import cache_bytes
 
-__all__ = ["ROUTERS", "Service", "cache_blocks", "service", "simulate"]
+__all__ = ["ROUTERS", "Service", "cache_blocks", "on_one_replica", "service", "simulate"]
 
 ROUTERS = ("round-robin", "least-loaded", "prefix")
 """In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
@@ -30,14 +30,8 @@ ROUTERS = ("round-robin", "least-loaded", "prefix")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """Replicas of a model behind a router: `service` makes one.
-
-    Attributes
-    ----------
-    model, engine, formats : what is served, and how.
-    steps, draft : what the steps of the model take, and those of a draft.
-    blocks : of each replica's cache.
-    replicas, prefill_replicas, transfer, router : as in `service`.
+    """Replicas of a model behind a router: `service` makes one, with what `steps` of the model and
+    of a `draft` take, and the `blocks` of each replica's cache.
     """
 
     model: Transformer
@@ -51,17 +45,22 @@ class Service:
     transfer: float
     router: str
 
-    def run(self, requests: Requests) -> Served:
-        """Serve requests, and see when each got its tokens."""
+    def run(self, requests: Requests, log: list[LoggedStep] | None = None) -> Served:
+        """Serve requests, and see when each got its tokens; a log gets the steps of one replica."""
         _inside(self.model, self.engine, requests)
+        if log is not None and self.replicas + self.prefill_replicas > 1:
+            raise CourseError("log must be of one replica: make the service with replicas=1")
         line = _line(requests)
         pool = [self._replica() for _ in range(self.prefill_replicas)]
         if pool:
-            first = [_prompt_only(each) for each in line]
+            first = _line(requests)
+            for one in first:
+                one.output = 1
             _serve(first, pool, self.router)
             token = float(cache_bytes(self.model, self.formats)) / self.transfer
             line = _carried(line, first, token)
         fleet = [self._replica() for _ in range(self.replicas)]
+        fleet[0].log = log
         placed = _serve(line, fleet, self.router)
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
 
@@ -74,6 +73,7 @@ def service(
     chip: Accelerator | str,
     *,
     engine_of: EngineSettings | str = "vllm",
+    ep: int | None = None,
     replicas: int = 1,
     router: str = "round-robin",
     prefill_replicas: int = 0,
@@ -92,7 +92,9 @@ def service(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     engine_of : an engine, or the name of one.
-    replicas : engines, each with `tensor_parallel_size` chips.
+    ep : chips over which a replica's experts are spread, a multiple of `tensor_parallel_size`: as
+        the engine says where not given. So many chips work as one, with sequences to all of them.
+    replicas : engines, each with `tensor_parallel_size` chips, or `ep`.
     router : one of `ROUTERS`.
     prefill_replicas : engines beside them that compute prompts only; the cache then travels to a
         replica that decodes. 0 leaves both to all.
@@ -112,23 +114,30 @@ def service(
     >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
     True
     """
-    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    one, on, how = decoder(model), accelerator(chip), spread(engine(engine_of), ep)
     fm = formats_of(how, w, x, kv, compute)
-    named = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
+    named = {"w": fm.w, "x": fm.x, "kv": fm.kv}
     apart = count("prefill_replicas", prefill_replicas, 0)
     if apart and transfer is None:
         raise CourseError(
             "transfer must be given with prefill_replicas: byte/s at which a cache travels"
         )
-    guess = decoder(draft) if draft is not None and how.num_speculative_tokens else None
+    if draft is not None and how.ep > 1:
+        raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
+    blocks, all_ = how.groups * cache_blocks(one, on, how, **named), how.together()
+
+    def paced(model: Transformer) -> Pace:
+        asked: dict[str, Any] = {**named, "compute": fm.matmul, "link": link}
+        return pace(model, on, all_, calibrated=calibrated, **asked)
+
     return Service(
         model=one,
-        engine=how,
+        engine=all_,
         formats=fm,
-        blocks=cache_blocks(one, on, how, w=fm.w, x=fm.x, kv=fm.kv),
-        steps=pace(one, on, how, calibrated=calibrated, link=link, **named),
-        draft=pace(guess, on, how, calibrated=calibrated, link=link, **named) if guess else None,
-        replicas=count("replicas", replicas),
+        blocks=blocks,
+        steps=paced(one),
+        draft=paced(decoder(draft)) if draft is not None and how.num_speculative_tokens else None,
+        replicas=count("replicas", replicas) * (how.data_parallel_size // how.groups),
         prefill_replicas=apart,
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
         router=known("router", router, ROUTERS),
@@ -158,6 +167,33 @@ def simulate(
     True
     """
     return service(model, chip, **how).run(requests)
+
+
+def on_one_replica(
+    requests: Requests, steps: Pace, engine_of: EngineSettings | str = "vllm"
+) -> Served:
+    """Serve requests on one replica with steps of one's own and as much cache as they need.
+
+    Parameters
+    ----------
+    requests : from `drawn` or `read_requests`.
+    steps : from `linear_pace` or `pace`.
+    engine_of : an engine, or the name of one.
+
+    Examples
+    --------
+    >>> from course_lib.serve.clock import linear_pace
+    >>> from course_lib.serve.requests import drawn
+    >>> steps = linear_pace(2e-3, 1e-4, 1e-6, 2048)
+    >>> done = on_one_replica(drawn(4.0, 20, 100, 10), steps)
+    >>> round(done.percentiles("ttft")["p50"], 3)
+    0.012
+    """
+    how = engine(engine_of)
+    longest = int(np.max(requests.prompt + requests.output))
+    blocks = how.num_gpu_blocks or (how.max_num_seqs + 1) * (longest // how.block_size + 1)
+    line, one = _line(requests), Replica(steps, how, blocks)
+    return _outcome(requests, line, _serve(line, [one], "round-robin"), [one], steps)
 
 
 def cache_blocks(
@@ -191,11 +227,11 @@ def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) ->
     """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
     if how.num_gpu_blocks is not None:
         return how.num_gpu_blocks
-    size = how.memory or on.memory
+    size, tp = how.memory or on.memory, how.tensor_parallel_size
     if size is None:
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
-    tp = how.tensor_parallel_size
-    taken = memory(one, 1, 1, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, tokens=how.max_num_batched_tokens)
+    tokens = how.groups * how.max_num_batched_tokens
+    taken = memory(one, 1, 1, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, ep=how.ep, tokens=tokens)
     left = how.gpu_memory_utilization * size - taken.weights - taken.activations
     return int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
 
@@ -211,8 +247,7 @@ def formats_of(
 
 def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
     """Raise where a request is longer than the model or the engine takes."""
-    most = how.max_model_len or model.context
-    total = requests.prompt + requests.output
+    most, total = how.max_model_len or model.context, requests.prompt + requests.output
     if np.any(total > most):
         first = int(np.argmax(total > most))
         raise CourseError(
@@ -222,17 +257,14 @@ def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None
 
 
 def _line(requests: Requests) -> list[Sequence]:
-    columns = (requests.arrived, requests.prompt, requests.output, requests.group, requests.shared)
-    return [
-        Sequence(number, *row)
-        for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True))
-    ]
+    names = ("arrived", "prompt", "output", "group", "shared")
+    columns = (getattr(requests, name).tolist() for name in names)
+    return [Sequence(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
 
 
 def _serve(line: Many[Sequence], pool: list[Replica], router: str) -> dict[int, int]:
     """Run all requests that are not done, as they come; which replica took each."""
-    choose = _router(router, pool)
-    placed = {}
+    choose, placed = _router(router, pool), {}
     for one in line:
         if one.state == DONE:
             continue
@@ -254,21 +286,14 @@ def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
     return lambda _: next(turn) % len(pool)
 
 
-def _prompt_only(one: Sequence) -> Sequence:
-    return Sequence(one.number, one.arrived, one.prompt, 1, one.group, one.shared)
-
-
 def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
     """The requests as they come to those that decode, with their caches, after the first token."""
-    found = []
     for one, done in zip(line, first, strict=True):
         one.scheduled, one.first, one.made, one.brought = done.scheduled, done.first, 1, one.prompt
-        one.arrived = done.first + one.prompt * token
-        one.group = -1
+        one.arrived, one.group = done.first + one.prompt * token, -1
         if one.output == 1:
             one.state, one.last = DONE, done.first
-        found.append(one)
-    return sorted(found, key=lambda one: one.arrived)
+    return sorted(line, key=lambda one: one.arrived)
 
 
 def _outcome(
@@ -279,21 +304,15 @@ def _outcome(
     steps: Pace,
 ) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
-
-    def column(name: str) -> Any:
-        return np.array([getattr(one, name) for one in ordered])
-
+    names = ("scheduled", "first", "last", "preempted")
     return Served(
         arrived=requests.arrived,
-        scheduled=column("scheduled"),
-        first=column("first"),
-        last=column("last"),
         prompt=requests.prompt,
         output=requests.output,
         replica=np.array([placed.get(one.number, -1) for one in ordered]),
-        preempted=column("preempted"),
         steps=sum(each.steps for each in fleet),
         cache_used=max(1 - each.cache.fewest / each.cache.blocks for each in fleet),
         calibrated=steps.calibrated,
         source=steps.source,
+        **{name: np.array([getattr(one, name) for one in ordered]) for name in names},
     )

@@ -2,20 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError, known, positive
 
-__all__ = ["LATENCIES", "SHARES", "Served"]
+__all__ = ["LATENCIES", "SHARES", "LoggedStep", "Served"]
 
 Times = NDArray[np.float64]
 LATENCIES = ("ttft", "tpot", "e2e")
 """Time to the first token, per output token after it, and from end to end."""
 SHARES = (50, 95, 99)
 """Percentiles that are reported."""
+
+
+class LoggedStep(NamedTuple):
+    """A step that a replica took.
+
+    Attributes
+    ----------
+    start, end : s.
+    chunks : by request, the tokens of its prompt that the step computed.
+    decoding : requests that it gave their next token.
+    cached : by request, its tokens in the cache at the end.
+    """
+
+    start: float
+    end: float
+    chunks: Mapping[int, int]
+    decoding: tuple[int, ...]
+    cached: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,13 +44,10 @@ class Served:
     ----------
     arrived, scheduled, first, last : s, when each came, was first planned, and got its first and
         its last token.
-    prompt, output : tokens.
-    replica : which served it.
-    preempted : how often each lost its place in the cache.
-    steps : of all replicas.
-    cache_used : the largest share of its cache that any replica held at once.
-    calibrated : whether the times are likely ones; else they are lower bounds.
-    source : where the constants are from.
+    prompt, output, replica, preempted : tokens of each, which replica served it, and how often it
+        lost its place in the cache.
+    steps, cache_used : of all replicas, and the largest share of its cache that any held at once.
+    calibrated, source : whether these are likely times, else lower bounds; whose constants.
     """
 
     arrived: Times
@@ -80,39 +95,21 @@ class Served:
         return int(np.sum(self.preempted))
 
     def percentiles(self, latency: str) -> dict[str, float]:
-        """p50, p95 and p99 of a latency, s.
-
-        Examples
-        --------
-        >>> from course_lib import serve
-        >>> done = serve.simulate("llama-3-8b", "h100-sxm", serve.drawn(2.0, 50, 512, 64))
-        >>> list(done.percentiles("ttft"))
-        ['p50', 'p95', 'p99']
-        """
+        """p50, p95 and p99 of a latency, s."""
         times = getattr(self, known("latency", latency, LATENCIES))
         if not times.size:
             raise CourseError("tpot needs requests of more than one token: none has two")
-        return {f"p{share}": float(np.percentile(times, share)) for share in SHARES}
+        found = np.percentile(times, SHARES).tolist()
+        return {f"p{share}": time for share, time in zip(SHARES, found, strict=True)}
 
     def meets(self, slo: Mapping[str, float]) -> Any:
-        """Which requests stay within limits, s, on `ttft`, `tpot` and `e2e`.
-
-        Examples
-        --------
-        >>> from course_lib import serve
-        >>> done = serve.simulate("llama-3-8b", "h100-sxm", serve.drawn(2.0, 50, 512, 64))
-        >>> bool(done.meets({"ttft": 10}).all())
-        True
-        """
+        """Which requests stay within limits, s, on `ttft`, `tpot` and `e2e`."""
         kept = np.ones(self.arrived.size, dtype=bool)
         for name, limit in slo.items():
             positive(f"slo {known('slo', name, LATENCIES)}", limit)
-            times = getattr(self, name)
-            if name == "tpot":
-                each = np.zeros(self.arrived.size)
-                each[self.output > 1] = times
-                times = each
-            kept &= times <= limit
+            # One token has no time per token.
+            asked = self.output > 1 if name == "tpot" else slice(None)
+            kept[asked] &= getattr(self, name) <= limit
         return kept
 
     def goodput(self, slo: Mapping[str, float]) -> float:

@@ -1,19 +1,18 @@
 """How many replicas a service needs, of how many chips each, and what a million tokens cost."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log, sqrt
 from typing import Any
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, known, positive
+from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.serve.fleet import Service, formats_of, room, service
 from course_lib.serve.outcome import LATENCIES, Served
 from course_lib.serve.queues import usd_per_mtoken
 from course_lib.serve.requests import Requests
-from course_lib.serve.settings import EngineSettings, engine
+from course_lib.serve.settings import EngineSettings, engine, spread
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 
@@ -34,14 +33,15 @@ class Layout:
 
     Attributes
     ----------
-    tp, replicas : chips of a replica, and how many replicas.
-    rate : requests a second that a replica serves within the limits, at most.
-    tokens_per_s : that the service makes, of all users.
-    usd_per_hour, usd_per_mtoken : what all chips cost, and a million tokens made.
-    outcome : how a replica serves as much as it can.
+    tp, ep, replicas : chips that share a replica, those that its experts are spread over, and how
+        many replicas.
+    rate, outcome : requests a second that a replica serves within the limits at most, and how.
+    tokens_per_s, usd_per_hour, usd_per_mtoken : tokens for all users, what all chips cost, and a
+        million tokens made.
     """
 
     tp: int
+    ep: int
     replicas: int
     rate: float
     tokens_per_s: float
@@ -52,7 +52,7 @@ class Layout:
     @property
     def chips(self) -> int:
         """Of all replicas."""
-        return self.tp * self.replicas
+        return max(self.tp, self.ep) * self.replicas
 
 
 def plan(
@@ -64,6 +64,7 @@ def plan(
     *,
     usd_per_hour: float,
     tps: Iterable[int] = (1, 2, 4, 8),
+    ep: int | None = None,
     engine_of: EngineSettings | str = "vllm",
     link: Any = None,
     **how: Any,
@@ -81,7 +82,9 @@ def plan(
     rate : requests a second of the whole service.
     slo : limits on `ttft`, `tpot` and `e2e`, s.
     usd_per_hour : of one chip.
-    tps : counts of chips that a replica may have.
+    tps : counts of chips that may share a replica.
+    ep : chips over which its experts are spread, as in `service`: `tps` that do not divide it are
+        left out.
     engine_of, link, how : as in `service`; a link is needed for more than one chip.
 
     Returns
@@ -100,6 +103,7 @@ def plan(
     True
     """
     on, wanted = accelerator(chip), float(positive("rate", rate))
+    price = float(positive("usd_per_hour", usd_per_hour))
     limits = {
         known("slo", name, LATENCIES): float(positive(f"slo {name}", limit))
         for name, limit in slo.items()
@@ -108,15 +112,16 @@ def plan(
         raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
     few = workload(1.0)
     longest, found = int(np.max(few.prompt + few.output)), []
+    wide = engine(engine_of).ep if ep is None else count("ep", ep)
     for tp in tps:
-        settings = engine(engine_of, tensor_parallel_size=tp)
-        joins = link if tp > 1 else None
-        if tp > 1 and link is None:
+        chips = max(tp, wide)
+        if (chips > 1 and link is None) or (wide > 1 and wide % tp):
             continue
+        settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
         fm = formats_of(settings, *(how.get(name) for name in ("w", "x", "kv", "compute")))
         if room(decoder(model), on, settings, fm) * settings.block_size < longest:
             continue
-        one = service(model, on, engine_of=settings, link=joins, **how)
+        one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)
 
         def kept(share: float, one: Service = one) -> bool:
             done = one.run(workload(share))
@@ -126,11 +131,9 @@ def plan(
         if not share:
             continue
         replicas, done = ceil(wanted / share), one.run(workload(share))
-        made = wanted * float(done.output.mean())
-        cost = replicas * tp * float(positive("usd_per_hour", usd_per_hour))
-        found.append(
-            Layout(tp, replicas, share, made, cost, float(usd_per_mtoken(cost, made)), done)
-        )
+        made, cost = wanted * float(done.output.mean()), replicas * chips * price
+        usd = float(usd_per_mtoken(cost, made))
+        found.append(Layout(tp, wide, replicas, share, made, cost, usd, done))
     return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
 
 
@@ -140,7 +143,7 @@ def _most(kept: Callable[[float], bool]) -> float:
     if not kept(low):
         return 0.0
     for _ in range(HALVINGS):
-        middle = math.sqrt(low * high)
+        middle = sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
     return low
 
@@ -162,5 +165,5 @@ def sensitivity(cost: Callable[..., float], **inputs: float) -> dict[str, float]
     found = {}
     for name, value in inputs.items():
         up, down = (cost(**inputs | {name: value * by}) for by in (1.1, 1 / 1.1))
-        found[name] = math.log(up / down) / math.log(1.21)
+        found[name] = log(up / down) / log(1.21)
     return found

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from course_lib.core import formulas
 from course_lib.core.checks import CourseError, Numbers, count, nonnegative, plain, positive, shown
 
 __all__ = ["in_system", "speculated", "speedup", "usd_per_mtoken", "wait"]
@@ -105,5 +106,5 @@ def usd_per_mtoken(usd_per_hour: ArrayLike, tokens_per_s: ArrayLike) -> Numbers:
     >>> usd_per_mtoken(3.6, 1000.0)
     1.0
     """
-    hours = 1e6 / positive("tokens_per_s", tokens_per_s) / 3600
-    return hours * nonnegative("usd_per_hour", usd_per_hour)
+    tokens, rent = positive("tokens_per_s", tokens_per_s), nonnegative("usd_per_hour", usd_per_hour)
+    return plain(formulas.dollars(np.asarray(rent), np.asarray(tokens)))

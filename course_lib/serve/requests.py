@@ -1,10 +1,10 @@
 """Requests that come to a server: drawn at a rate, or replayed from a file."""
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,12 +50,7 @@ class Requests:
         >>> len(drawn(2.0, 10, 100, 10).take(slice(3)))
         3
         """
-        return Requests(
-            *(
-                getattr(self, name)[chosen]
-                for name in ("arrived", "prompt", "output", "group", "shared")
-            )
-        )
+        return Requests(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
 def drawn(
@@ -92,29 +87,20 @@ def drawn(
     many, dice = count("requests", requests), np.random.default_rng(count("seed", seed, 0))
     between = _gamma(dice, many, single("burst", positive("burst", burst)))
     arrived = np.cumsum(between) / often
-    prompts, outputs = (
-        np.atleast_1d(whole("prompt", prompt)),
-        np.atleast_1d(whole("output", output)),
-    )
+    given = [np.atleast_1d(whole("prompt", prompt)), np.atleast_1d(whole("output", output))]
     width = single("spread", nonnegative("spread", spread))
-    if prompts.size > 1 and prompts.size == outputs.size:
-        chosen = dice.integers(prompts.size, size=many)
-        lengths = [prompts[chosen], outputs[chosen]]
+    if given[0].size > 1 and given[0].size == given[1].size:
+        chosen = dice.integers(given[0].size, size=many)
+        lengths = [of[chosen] for of in given]
     else:
-        lengths = [_lengths(dice, many, one, width) for one in (prompts, outputs)]
-    kinds = count("groups", groups, 0)
-    start = count("shared", shared, 0)
+        lengths = [_lengths(dice, many, of, width) for of in given]
+    kinds, start = count("groups", groups, 0), count("shared", shared, 0)
     if kinds and not start:
         raise CourseError(f"shared must be given for groups {kinds}: tokens that a group shares")
     group = dice.integers(kinds, size=many) if kinds else np.full(many, -1)
     begun = np.where(group >= 0, start, 0)
-    return Requests(
-        arrived - arrived[0],
-        (lengths[0] + begun).astype(np.int64),
-        lengths[1].astype(np.int64),
-        group.astype(np.int64),
-        begun.astype(np.int64),
-    )
+    columns = (lengths[0] + begun, lengths[1], group, begun)
+    return Requests(arrived - arrived[0], *(column.astype(np.int64) for column in columns))
 
 
 def _gamma(dice: np.random.Generator, many: int, spread: Any) -> Numbers:
@@ -130,7 +116,14 @@ def _lengths(dice: np.random.Generator, many: int, given: Any, spread: float) ->
     return np.asarray(np.maximum(np.round(given[0] * _gamma(dice, many, spread)), 1))
 
 
-_FIELDS = {"arrived": "arrival_time", "prompt": "input_toks", "output": "output_toks"}
+class _Line(msgspec.Struct):
+    """A line of a file of requests."""
+
+    arrival_time: Annotated[float, msgspec.Meta(ge=0)]
+    input_toks: Annotated[int, msgspec.Meta(ge=1)]
+    output_toks: Annotated[int, msgspec.Meta(ge=1)]
+    prefix_id: str | int | None = None
+    prefix_toks: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def read_requests(path: Path | str) -> Requests:
@@ -150,53 +143,42 @@ def read_requests(path: Path | str) -> Requests:
     ...
     course_lib.CourseError: arrivals 'nowhere.jsonl' cannot be read: No such file or directory
     """
-    name = str(path)
+    name = f"arrivals {str(path)!r}"
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise CourseError(f"arrivals {name!r} cannot be read: {error.strerror}") from None
+        raise CourseError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CourseError(f"arrivals {name!r} is not text in UTF-8") from None
-    rows: list[tuple[float, int, int, int, int]] = []
-    groups: dict[Any, int] = {}
+        raise CourseError(f"{name} is not text in UTF-8") from None
+    rows: list[_Line] = []
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            where = f"arrivals {name!r}, line {number}"
-            row = _row(line, where)
-            if rows and row[0] < rows[-1][0]:
-                raise CourseError(
-                    f"{where}: arrival_time {row[0]:g} is before {rows[-1][0]:g} of the line "
-                    f"above: sort the file by it"
-                )
-            group = groups.setdefault(row[3], len(groups)) if row[3] is not None else -1
-            rows.append((*row[:3], group, row[4]))
-    if not rows:
-        raise CourseError(f"arrivals {name!r} has no request")
-    columns = [np.asarray(column) for column in zip(*rows, strict=True)]
-    arrived = columns[0].astype(float)
-    return Requests(arrived - arrived[0], *(column.astype(np.int64) for column in columns[1:]))
-
-
-def _row(line: str, where: str) -> tuple[float, int, int, Any, int]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        raise CourseError(f"{where} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise CourseError(f"{where} must be an object (got {shown(found)})")
-    if missing := [field for field in _FIELDS.values() if field not in found]:
-        raise CourseError(f"{where} lacks {', '.join(missing)}")
-    time = found["arrival_time"]
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < np.inf:
-        raise CourseError(f"{where}: arrival_time must be seconds, 0 or more (got {shown(time)})")
-    tokens = [found["input_toks"], found["output_toks"], found.get("prefix_toks", 0)]
-    for field, value, least in zip(
-        ("input_toks", "output_toks", "prefix_toks"), tokens, (1, 1, 0), strict=True
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        where = f"{name}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=_Line)
+        except msgspec.MsgspecError as error:
             raise CourseError(
-                f"{where}: {field} must be a whole number, {least} or more (got {shown(value)})"
+                f"{where}: {error} (got {shown(line)}): write a JSON object with arrival_time in "
+                f"s, and whole input_toks and output_toks, 1 or more"
+            ) from None
+        if rows and row.arrival_time < rows[-1].arrival_time:
+            raise CourseError(
+                f"{where}: arrival_time {row.arrival_time:g} is before "
+                f"{rows[-1].arrival_time:g} of the line above: sort the file by it"
             )
-    if tokens[2] > tokens[0]:
-        raise CourseError(f"{where}: prefix_toks {tokens[2]} is more than input_toks {tokens[0]}")
-    return float(time), tokens[0], tokens[1], found.get("prefix_id"), tokens[2]
+        if row.prefix_toks > row.input_toks:
+            raise CourseError(
+                f"{where}: prefix_toks {row.prefix_toks} is more than input_toks {row.input_toks}"
+            )
+        rows.append(row)
+    if not rows:
+        raise CourseError(f"{name} has no request")
+    arrived = np.array([row.arrival_time for row in rows])
+    begun = dict.fromkeys(row.prefix_id for row in rows if row.prefix_id is not None)
+    groups: dict[Any, int] = {one: number for number, one in enumerate(begun)}
+    columns = [
+        (row.input_toks, row.output_toks, groups.get(row.prefix_id, -1), row.prefix_toks)
+        for row in rows
+    ]
+    return Requests(arrived - arrived[0], *np.array(columns, dtype=np.int64).T)

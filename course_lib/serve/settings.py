@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
+from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown
 from course_lib.serve.queues import speculated
 from course_lib.specs import DATA, load_toml
 
@@ -16,6 +16,9 @@ __all__ = ["EngineSettings", "engine", "engines"]
 FOLDER = DATA / "engines"
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 """Where a log's own record of its settings keeps them; earlier ones win."""
+_FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+_MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
+_MOST = {"gpu_memory_utilization": 1, "acceptance": 1}
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +44,11 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         step, as `calibrate` has it of older engines.
     step : s that each step takes beside its kernels.
     source : what the two were fitted to.
+    data_parallel_size, enable_expert_parallel : groups of such chips with sequences of their own,
+        and whether the experts of a model are spread over the chips of all, so that these work as
+        one: as many sequences and tokens as above for each. Else they are replicas.
+    skew : how many times its share of the tokens the busiest of these chips gets, as in
+        `llm.busiest`: 1 leaves it to chance.
     num_speculative_tokens, acceptance : tokens that a draft guesses in each step, and the share of
         guesses that the model agrees with.
     """
@@ -62,8 +70,28 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float = 1.0
     step: float = 0.0
     source: str = ""
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    skew: float = 1.0
     num_speculative_tokens: int = 0
     acceptance: float = 0.0
+
+    @property
+    def ep(self) -> int:
+        """Chips over which experts are spread, as in `llm.decode`."""
+        spread = self.tensor_parallel_size * self.data_parallel_size
+        return spread if self.enable_expert_parallel else 1
+
+    @property
+    def groups(self) -> int:
+        """Groups of chips that work as one."""
+        return self.data_parallel_size if self.enable_expert_parallel else 1
+
+    def most_tokens(self, context: int) -> int:
+        """The most new tokens of a step: a prompt that may not be cut has one to itself."""
+        most = self.max_num_seqs * (1 + self.num_speculative_tokens)
+        whole = 0 if self.enable_chunked_prefill else self.max_model_len or context
+        return max(self.max_num_batched_tokens, most, whole)
 
     @property
     def tokens_per_step(self) -> float:
@@ -71,6 +99,25 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         and one of the model's own.
         """
         return float(speculated(self.acceptance, self.num_speculative_tokens))
+
+    def together(self) -> "EngineSettings":
+        """What all groups that work as one may have in a step."""
+        return msgspec.structs.replace(
+            self,
+            max_num_seqs=self.groups * self.max_num_seqs,
+            max_num_batched_tokens=self.groups * self.max_num_batched_tokens,
+        )
+
+
+def spread(one: EngineSettings, ep: int | None) -> EngineSettings:
+    """An engine with experts spread over so many chips; as it is where that is `None`."""
+    if ep is None:
+        return one
+    wide, tp = count("ep", ep), one.tensor_parallel_size
+    if wide > 1 and wide % tp:
+        raise CourseError(f"ep must be a multiple of tp {tp}, or 1 (got {wide})")
+    dp = max(wide // tp, 1)
+    return _with(one, {"data_parallel_size": dp, "enable_expert_parallel": wide > 1})
 
 
 def engines() -> tuple[str, ...]:
@@ -113,11 +160,11 @@ def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSetting
         raise CourseError(
             f"engine must be one of {', '.join(engines())} or a .json file (got {shown(given)})"
         )
-    return _checked(_with(found, settings))
+    return _with(found, settings)
 
 
 def _from_file(path: Path) -> EngineSettings:
-    """What a JSON file says, over the constants of vLLM."""
+    """What a JSON file says, over the constants of vLLM; formats by the names of this library."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -126,62 +173,35 @@ def _from_file(path: Path) -> EngineSettings:
         raise CourseError(f"engine {str(path)!r} is not JSON: {error}") from None
     if not isinstance(record, Mapping):
         raise CourseError(f"engine {str(path)!r} must hold an object (got {shown(record)})")
-    nested = record.get("resolved_config")
+    resolved, hardware = (record.get(name) for name in ("resolved_config", "hardware"))
     places = [record]
-    for of in (record, nested if isinstance(nested, Mapping) else {}):
+    for of in (record, resolved if isinstance(resolved, Mapping) else {}):
         places += [of[name] for name in _SECTIONS if isinstance(of.get(name), Mapping)]
-    flat: dict[str, Any] = {}
+    if isinstance(hardware, Mapping):
+        places.append({"memory": hardware.get("device_total_memory_bytes")})
+    found: dict[str, Any] = {}
     for place in reversed(places):
-        flat |= {name: value for name, value in place.items() if name in _SETTINGS}
-    hardware = record.get("hardware")
-    if isinstance(hardware, Mapping) and "memory" not in flat:
-        flat["memory"] = hardware.get("device_total_memory_bytes")
-    base = flat.pop("name", "vllm")
-    return _with(engine(known("engine", base, engines())), _known(flat))
-
-
-_SETTINGS = frozenset(EngineSettings.__struct_fields__)
-
-
-def _known(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without those that say nothing, and formats by the names of this library."""
-    found = {name: value for name, value in flat.items() if value is not None}
-    for name in ("dtype", "kv_cache_dtype"):
-        if name in found:
-            found[name] = _format(found[name])
-    return found
-
-
-def _format(given: Any) -> str:
-    names = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
-    bare = str(given).removeprefix("torch.")
-    return names.get(bare, "fp8" if bare.startswith("fp8") else bare)
+        said = {name: place.get(name) for name in EngineSettings.__struct_fields__}
+        found |= {name: value for name, value in said.items() if value is not None}
+    for name in {"dtype", "kv_cache_dtype"} & set(found):
+        bare = str(found[name]).removeprefix("torch.")
+        found[name] = _FORMATS.get(bare, "fp8" if bare.startswith("fp8") else bare)
+    return _with(engine(known("engine", found.pop("name", "vllm"), engines())), found)
 
 
 def _with(found: EngineSettings, settings: Mapping[str, Any]) -> EngineSettings:
+    """The engine with settings replaced, which are checked."""
     for name in settings:
         known("engine setting", name, EngineSettings.__struct_fields__)
     try:
-        return msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
+        one = msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
     except msgspec.ValidationError as error:
         raise CourseError(f"engine: {error}") from None
-
-
-def _checked(one: EngineSettings) -> EngineSettings:
-    for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size"):
-        positive(f"engine {name}", getattr(one, name))
-    for name in ("max_model_len", "num_gpu_blocks", "memory"):
-        if getattr(one, name) is not None:
-            positive(f"engine {name}", getattr(one, name))
-    positive("engine bandwidth", one.bandwidth)
-    nonnegative("engine step", one.step)
-    nonnegative("engine num_speculative_tokens", one.num_speculative_tokens)
-    if nonnegative("engine acceptance", one.acceptance) > 1:
-        raise CourseError(f"engine acceptance must be at most 1 (got {one.acceptance})")
-    if positive("engine gpu_memory_utilization", one.gpu_memory_utilization) > 1:
-        raise CourseError(
-            f"engine gpu_memory_utilization must be at most 1 (got {one.gpu_memory_utilization})"
-        )
+    for name, value in msgspec.structs.asdict(one).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            (nonnegative if name in _MAY_BE_NONE else positive)(f"engine {name}", value)
+            if value > _MOST.get(name, value):
+                raise CourseError(f"engine {name} must be at most {_MOST[name]} (got {value})")
     if one.max_num_batched_tokens < one.max_num_seqs:
         raise CourseError(
             f"engine max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "

@@ -20,7 +20,7 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
 from course_lib.workloads.precision import formats
-from course_lib.workloads.weights import activation_bytes, cache_bytes, weight_bytes
+from course_lib.workloads.weights import activation_bytes, cache_bytes, layout, weight_bytes
 
 __all__ = ["Memory", "MemoryFit", "fits", "memory"]
 
@@ -73,6 +73,7 @@ def memory(
     x: str | None = None,
     kv: str | None = None,
     tp: int = 1,
+    ep: int = 1,
     tokens: ArrayLike = 0,
 ) -> Memory:
     """Bytes that weights, cache and activations take on each chip.
@@ -83,6 +84,7 @@ def memory(
     batch, context : sequences, and tokens in the cache of each. Broadcast.
     w, x, kv : formats of weights, activations and cache, as in `formats`.
     tp : chips that share the model; those that share a head of keys and values each keep a copy.
+    ep : chips over which routed experts are spread, as in `decode`: sequences and tokens too.
     tokens : tokens in flight, whose activations count as `activation_bytes`
         says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
         Broadcasts.
@@ -98,9 +100,9 @@ def memory(
     flying = nonnegative("tokens", tokens)
     together(batch=sequences, context=length, tokens=flying)
     cached = sequences * length * (cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0)
-    return Memory(
-        weight_bytes(one, fm, tp=chips), cached, flying * activation_bytes(one, 1, fm, tp=chips)
-    )
+    _, wide, apart = layout(one, chips, ep)
+    active = flying * activation_bytes(one, 1, fm, tp=chips)
+    return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / apart, active / apart)
 
 
 def fits(
@@ -113,6 +115,7 @@ def fits(
     x: str | None = None,
     kv: str | None = None,
     tp: int = 1,
+    ep: int = 1,
     tokens: ArrayLike = 0,
     capacity: ArrayLike | None = None,
 ) -> MemoryFit:
@@ -121,7 +124,7 @@ def fits(
     Parameters
     ----------
     model, chip : a transformer and an accelerator, or their keys.
-    batch, context, w, x, kv, tp, tokens : as in `memory`.
+    batch, context, w, x, kv, tp, ep, tokens : as in `memory`.
     capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
         Broadcasts.
@@ -144,7 +147,7 @@ def fits(
     if capacity is None and on.memory is None:
         raise CourseError(f"{on.key} has no published memory capacity: pass capacity= in bytes")
     available = positive("capacity", on.memory if capacity is None else capacity)
-    needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, tokens=tokens)
+    needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, ep=ep, tokens=tokens)
     sequences, _ = wholes(batch=batch, context=context)
     together(batch=needed.kv, tokens=needed.activations, capacity=available)
     left = np.asarray(available - needed.weights - needed.activations)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import network
-from course_lib.core import BOUNDS, Estimate, Work, itemsize, summed
+from course_lib.core import BOUNDS, Estimate, summed
 from course_lib.core.checks import (
     EXACT,
     CourseError,
@@ -33,8 +33,21 @@ from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats
-from course_lib.workloads.transformer import MATRIX_PARTS, mixed_operators, operators
-from course_lib.workloads.weights import cache_bytes, distinct, streamed_bytes, weight_bytes
+from course_lib.workloads.transformer import (
+    MATRIX_PARTS,
+    exchanged,
+    mixed_operators,
+    operators,
+    shared_sums,
+)
+from course_lib.workloads.weights import (
+    busiest,
+    cache_bytes,
+    distinct,
+    layout,
+    streamed_bytes,
+    weight_bytes,
+)
 
 __all__ = [
     "Claim",
@@ -45,6 +58,7 @@ __all__ = [
     "MemoryFit",
     "StepTerm",
     "StepTerms",
+    "busiest",
     "cache_bytes",
     "check_claim",
     "coefficients",
@@ -72,6 +86,8 @@ def decode(
     kv: str | None = None,
     compute: str | None = None,
     tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
     link: Any = None,
 ) -> Estimate:
     """Bound one decode step: one new token for each sequence of the batch.
@@ -94,6 +110,10 @@ def decode(
         `formats`.
     tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
         of them.
+    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
+        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
+        rest of the model and have their part of the sequences. The busiest chip decides.
+    skew : as in `busiest`.
     link : what joins them: the name of one of the chip's links; ``"host"`` for its link to the
         host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
         shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
@@ -101,15 +121,16 @@ def decode(
     Returns
     -------
     Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
-    > 1`` all_reduce: two in each layer. Each part's parts are its operators. Times add; `lower`
-    is the sum of the operators' lower bounds.
+    > 1`` all_reduce: two in each layer; with ``ep > tp`` all_to_all: two in each layer of experts.
+    Each part's parts are its operators. Times add; `lower` is the sum of the operators' lower
+    bounds.
 
     Raises
     ------
     CourseError
         If the model does not decode, a size is not a positive whole number, the context is longer
         than the model's, the chip lacks a peak for the arithmetic, `tp` does not divide the model,
-        or `link` is missing or joins one chip.
+        or `ep` its experts, or `link` is missing or joins one chip.
 
     References
     ----------
@@ -126,8 +147,8 @@ def decode(
     one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
     sequences, length = wholes(batch=batch, context=context)
     _released(one, "context", length)
-    chips = _chips(tp, link)
-    works = operators(one, sequences, 1, length, fm, tp=chips)
+    chips = _chips(tp, ep, link)
+    works = operators(one, sequences, 1, length, fm, **chips, skew=skew)
     inside = _room(one, on, sequences, length, sequences, fm, chips)
     return _estimate(one, on, works, sequences, fm, chips, link, inside)
 
@@ -143,6 +164,8 @@ def prefill(
     kv: str | None = None,
     compute: str | None = None,
     tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
     link: Any = None,
     causal: bool | None = None,
 ) -> Estimate:
@@ -156,7 +179,7 @@ def prefill(
     ----------
     model, chip : a transformer and an accelerator, or their keys.
     batch, prompt : sequences, and tokens in each. Broadcast.
-    w, x, kv, compute, tp, link : as in `decode`.
+    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
     causal : whether a token attends to itself and those before it only; by default as the model's
         kind. ``False`` counts the whole square for a decoder too, as many tools do.
 
@@ -181,8 +204,9 @@ def prefill(
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
-    chips = _chips(tp, link)
-    works = operators(one, sequences, length, length, fm, tp=chips, decoding=False, causal=causal)
+    chips = _chips(tp, ep, link)
+    how: dict[str, Any] = {"decoding": False, "causal": causal, "skew": skew}
+    works = operators(one, sequences, length, length, fm, **chips, **how)
     inside = _room(one, on, sequences, length, length, fm, chips)
     return _estimate(one, on, works, tokens, fm, chips, link, inside)
 
@@ -198,6 +222,8 @@ def mixed(
     kv: str | None = None,
     compute: str | None = None,
     tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
     link: Any = None,
 ) -> Estimate:
     """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
@@ -211,7 +237,7 @@ def mixed(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     new, context : new tokens of each sequence, and tokens in its cache with them: lists of one
         length, or one number for all.
-    w, x, kv, compute, tp, link : as in `decode`.
+    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
 
     Examples
     --------
@@ -224,8 +250,8 @@ def mixed(
     one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
     each, length = wholes(new=new, context=context)
     _released(one, "context", length)
-    chips = _chips(tp, link)
-    works = mixed_operators(one, each, length, fm, tp=chips)
+    chips = _chips(tp, ep, link)
+    works = mixed_operators(one, each, length, fm, **chips, skew=skew)
     tokens = float(np.sum(np.broadcast_to(each, np.shape(length) or np.shape(each))))
     return _estimate(one, on, works, tokens, fm, chips, link, None)
 
@@ -240,9 +266,9 @@ def _released(model: Transformer, name: str, length: Numbers) -> None:
         )
 
 
-def _chips(tp: Any, link: Any) -> int:
-    chips = count("tp", tp)
-    if link is not None and chips == 1:
+def _chips(tp: Any, ep: Any, link: Any) -> dict[str, Any]:
+    chips = {"tp": count("tp", tp), "ep": count("ep", ep)}
+    if link is not None and max(chips.values()) == 1:
         raise CourseError(
             f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
             f"or more, or no link"
@@ -257,12 +283,12 @@ def _room(
     length: Numbers,
     tokens: Numbers,
     fm: Formats,
-    tp: int,
+    chips: dict[str, int],
 ) -> Any:
     """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
     decode, one prompt in prefill.
     """
-    how = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp, "tokens": tokens}
+    how = {"w": fm.w, "x": fm.x, "kv": fm.kv, **chips, "tokens": tokens}
     return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
 
 
@@ -276,7 +302,7 @@ def _estimate(
     works: dict[str, Any],
     tokens: Numbers,
     fm: Formats,
-    tp: int,
+    chips: dict[str, int],
     link: Any,
     inside: Any,
 ) -> Estimate:
@@ -284,41 +310,30 @@ def _estimate(
         part: summed({name: bounded(work, chip) for name, work in of.items()})
         for part, of in works.items()
     }
+    tp, ep, groups = layout(model, **chips)
     if tp > 1:
-        parts["all_reduce"] = _all_reduce(model, chip, tokens, fm, tp, link)
+        # Two sums a layer, after attention and after the MLP: over the link, and through each
+        # chip's own memory once.
+        sums: Any = shared_sums(model, tokens / groups, fm, tp)
+        took = network.all_reduce(sums.shape[0], _joined(chip, link, "tp", tp), tp)
+        parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
+    if ep > tp:
+        joins = _joined(chip, link, "ep", ep)
+        sent: Any = exchanged(model, tokens, fm, tp, ep)
+        # Over machines there is one way; elsewhere a switch is the fastest.
+        way = None if isinstance(joins, network.Nodes) else "switched"
+        took = network.all_to_all(sent.shape[0], joins, ep, algorithm=way)
+        parts["all_to_all"] = bounded(sent, chip, comms=sent.kernels * took)
     return summed(parts, inside)
 
 
-def _all_reduce(
-    model: Transformer, chip: Accelerator, tokens: Numbers, fm: Formats, tp: int, link: Any
-) -> Estimate:
-    """Two sums a layer, after attention and after the MLP: over the link, and through each chip's
-    own memory once.
-    """
+def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
     if link is None:
         raise CourseError(
-            f"link must be given for tp {tp}: byte/s in one direction, or a link of "
+            f"link must be given for {name} {chips}: byte/s in one direction, or a link of "
             f"{chip.key} by its name"
         )
-    joins = network.joining(chip, link, tp, name="tp") if isinstance(link, str) else link
-    shared = shared_sums(model, tokens, fm, tp)
-    times = 2 * model.layers
-    seconds = times * network.all_reduce(shared.shape[0], joins, tp)
-    return bounded(shared, chip, comms=seconds)
-
-
-def shared_sums(model: Any, tokens: Any, fm: Any, tp: int) -> Any:
-    """The two all-reduces of each layer as work of one chip, as pages evaluate it."""
-    times, elements = 2 * model.layers, tokens * model.width
-    return Work(
-        flops=times * elements,
-        bytes=times * (2 * elements * itemsize(fm.x)),
-        dtype="fp32",
-        unit="vector",
-        kernels=times,
-        shape=(elements * itemsize(fm.x), tp),
-        kind="collective",
-    )
+    return network.joining(chip, link, chips, name=name) if isinstance(link, str) else link
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -102,14 +102,18 @@ def distinct_of(tokens: Any, experts: Any, active: Any) -> Any:
 
 def product_of(one: Any, tokens: Any, fm: Any) -> Work:
     """The product of all layers of a matrix for so many tokens, unchecked."""
-    rows, groups, n = tokens * one.visits, touched_of(one, tokens), one.layers
-    sizes = [itemsize(fm.x), itemsize(fm.w)]
+    return product_with(one, tokens * one.visits, touched_of(one, tokens), biases_of(one), fm)
+
+
+def product_with(one: Any, rows: Any, groups: Any, biases: Any, fm: Any) -> Work:
+    """The product of so many rows in each layer with so many of a matrix's copies."""
+    n, sizes = one.layers, [itemsize(fm.x), itemsize(fm.w)]
     moved = formulas.product_bytes(
         rows, one.inputs, one.outputs, groups, sizes[0], sizes[1], sizes[0]
     )
     return Work(
         flops=n * formulas.product_flops(rows, one.inputs, one.outputs),
-        bytes=n * moved + biases_of(one) * sizes[0],
+        bytes=n * moved + biases * sizes[0],
         dtype=fm.matmul,
         unit="matrix",
         kernels=n,

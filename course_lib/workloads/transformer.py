@@ -4,6 +4,7 @@
 pages count a step by them.
 """
 
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from course_lib.core.dtypes import itemsize
 from course_lib.ops import CONVENTIONS
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
-from course_lib.workloads.shares import held, kv_share, product_of
-from course_lib.workloads.weights import require, split
+from course_lib.workloads.shares import biases_of, held, kv_share, product_of, product_with
+from course_lib.workloads.weights import busiest, layout, require
 
 __all__ = ["MATRIX_PARTS", "mixed_operators", "operators"]
 
@@ -52,10 +53,13 @@ def operators(
     fm: Formats,
     *,
     tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
     decoding: bool = True,
     causal: bool | None = None,
 ) -> dict[str, dict[str, Work]]:
-    """What one chip does in a step: for each part, its operators' work over all layers.
+    """What one chip does in a step, of several the busiest: for each part, its operators' work over
+    all layers.
 
     Parameters
     ----------
@@ -64,6 +68,9 @@ def operators(
         themselves. Broadcast.
     fm : formats.
     tp : chips that share the work.
+    ep : chips over which routed experts are spread, each as a whole; 1 has each expert shared by
+        `tp`. Every `tp` of them form a group with its share of the sequences.
+    skew : as in `busiest`.
     decoding : whether latent attention works on the latent vectors.
     causal : whether attention is; as the model's kind when not given.
 
@@ -84,7 +91,9 @@ def operators(
     sequences, each, seen = passed(batch, new, context)
     decoding = flag("decoding", decoding)
     masked = model.kind == "decoder" if causal is None else flag("causal", causal)
-    return works_of(model, sequences, each, seen, fm, split(model, tp), decoding, masked)
+    tp, ep, apart = layout(model, tp, ep)
+    found = works_of(model, sequences / apart, each, seen, fm, tp, decoding, masked)
+    return _spread(found, model, sequences * each, fm, ep, skew)
 
 
 def works_of(
@@ -107,7 +116,14 @@ def works_of(
 
 
 def mixed_operators(
-    model: Transformer, new: ArrayLike, context: ArrayLike, fm: Formats, *, tp: int = 1
+    model: Transformer,
+    new: ArrayLike,
+    context: ArrayLike,
+    fm: Formats,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
 ) -> dict[str, dict[str, Work]]:
     """`operators` of a step whose sequences differ: some decode, some are at a part of their
     prompt.
@@ -117,7 +133,7 @@ def mixed_operators(
     model : a transformer that decodes.
     new, context : new tokens of each sequence, and tokens that they look at with themselves: lists
         of one length.
-    fm, tp : as in `operators`.
+    fm, tp, ep, skew : as in `operators`.
 
     Returns
     -------
@@ -138,9 +154,9 @@ def mixed_operators(
     each, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(seen))
     sequences, tokens = float(each.size), float(each.sum())
     decoding = bool(np.any((each == 1) & (seen > 1)))
-    shared = split(model, tp)
-    found = works_of(model, sequences, tokens / sequences, tokens, fm, shared, decoding, True)
-    of_each = _attention(model, 1.0, each, seen, fm, shared, decoding, True)
+    tp, ep, apart = layout(model, tp, ep)
+    found = works_of(model, sequences / apart, tokens / sequences, tokens, fm, tp, decoding, True)
+    of_each = _attention(model, 1.0 / apart, each, seen, fm, tp, decoding, True)
     for name, work in of_each.items():
         one = found["attention"][name]
         found["attention"][name] = Work(
@@ -149,12 +165,61 @@ def mixed_operators(
             dtype=one.dtype,
             unit=one.unit,
             kernels=one.kernels,
-            shape=(sequences, *_typical(each, seen), *one.shape[3:])
+            shape=(sequences / apart, *_typical(each, seen), *one.shape[3:])
             if one.kind == "attention" and one.shape
             else one.shape,
             kind=one.kind,
         )
+    return _spread(found, model, tokens, fm, ep, skew)
+
+
+def _spread(
+    found: dict[str, dict[str, Work]], model: Any, tokens: Any, fm: Any, ep: int, skew: float
+) -> dict[str, dict[str, Work]]:
+    """The same with the routed experts of the busiest of `ep` chips, where that is several."""
+    if ep > 1 and model.experts is not None:
+        rows, met = busiest(tokens, model.experts.count, model.experts.active, ep, skew)
+        for one in held(model, 1, True):
+            if one.routed:
+                works = product_with(one, rows, met, biases_of(one) / ep, fm)
+                found["experts"][one.name] = works
     return found
+
+
+def shared_sums(model: Any, tokens: Any, fm: Any, tp: int) -> Work:
+    """The two all-reduces of each layer as work of one chip, as pages evaluate it."""
+    times, elements = 2 * model.layers, tokens * model.width
+    return Work(
+        flops=times * elements,
+        bytes=times * (2 * elements * itemsize(fm.x)),
+        dtype="fp32",
+        unit="vector",
+        kernels=times,
+        shape=(elements * itemsize(fm.x), tp),
+        kind="collective",
+    )
+
+
+def exchanged(model: Any, tokens: Any, fm: Any, tp: int, ep: int) -> Work:
+    """The two all-to-alls of each layer of experts, there and back, as work of one chip: of its
+    share of all tokens each goes once to every chip that has an expert of its.
+
+    Chips of one group have the same tokens: they send one another none, and their results are
+    added up by the all-reduce that follows anyway. The bytes are those of an even choice.
+    """
+    own, every, visited = model.experts.count // ep, model.experts.count, model.experts.active
+    times = 2 * (model.layers - model.experts.dense_layers)
+    met = 1 - comb(every - own, visited) / comb(every, visited)
+    moved = tokens * met * (ep - tp) / (ep - 1) * model.width * itemsize(fm.x)
+    return Work(
+        flops=0.0 * moved,
+        bytes=times * 2 * moved,
+        dtype="fp32",
+        unit="vector",
+        kernels=times,
+        shape=(moved, ep),
+        kind="exchange",
+    )
 
 
 def _typical(new: Any, seen: Any) -> tuple[float, float]:

@@ -2,16 +2,31 @@
 hardware.
 """
 
+from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import CourseError, Numbers, count, flag, plain, shown, whole, wholes
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    count,
+    flag,
+    plain,
+    positive,
+    shown,
+    single,
+    whole,
+    wholes,
+)
+from course_lib.core.dtypes import itemsize
 from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.shares import (
     Matrix,
+    biases_of,
     distinct_of,
     held,
     kept_bytes,
@@ -26,9 +41,11 @@ from course_lib.workloads.shares import (
 __all__ = [
     "Matrix",
     "activation_bytes",
+    "busiest",
     "cache_bytes",
     "distinct",
     "kv_heads",
+    "layout",
     "matrices",
     "norm_parameters",
     "streamed_bytes",
@@ -62,6 +79,88 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
             f"token visits each once"
         )
     return plain(distinct_of(np.asarray(rows), every, visited))
+
+
+def busiest(
+    tokens: ArrayLike, experts: int, active: int, chips: int, skew: float = 1.0
+) -> tuple[Numbers, Numbers]:
+    """What the busiest of the chips that a layer's experts are spread over expects of so many
+    tokens, if each chooses evenly and on its own.
+
+    Chance alone makes chips differ. The counts of the chips are alike and correlated, and are taken
+    as normal: the largest is expected above their mean by the standard deviation of their
+    differences, over the root of two, times the expected maximum of as many standard normals.
+
+    Parameters
+    ----------
+    tokens, experts, active : as in `distinct`. Tokens broadcast.
+    chips : over which the experts are spread, each with as many.
+    skew : how many times the mean the busiest chip gets where routers favor some experts. Nothing
+        is assumed: 1 leaves chance only, of which no router has less for long.
+
+    Returns
+    -------
+    Pairs of a token and an expert of its on that chip; and how many of a chip's experts are met, of
+    the chip that meets most.
+
+    Examples
+    --------
+    >>> rows, met = busiest(64, 8, 2, 4)
+    >>> round(rows, 1), met  # the mean is 32
+    (37.4, 2.0)
+    >>> busiest(4, 8, 2, 1)
+    (8.0, 5.46875)
+    """
+    distinct(tokens, every := count("experts", experts), visited := count("active", active))
+    rows, n = whole("tokens", tokens), count("chips", chips)
+    favored = single("skew", positive("skew", skew))
+    if favored < 1:
+        raise CourseError(f"skew must be 1, as chance alone has it, or more (got {shown(skew)})")
+    if every % n:
+        raise CourseError(f"chips must divide experts {every} (got {n})")
+    own, above, mean = every / n, _highest(n), np.asarray(rows) * visited / n
+    # All pairs are on some chip: one has the next whole number at least.
+    even = np.maximum(np.ceil(mean), mean * favored)
+    pairs = mean + above * np.sqrt(mean * (every - visited) / np.maximum(every - 1, 1))
+    pairs = np.minimum(np.maximum(even, pairs), rows * np.minimum(visited, own))
+    # A given expert is missed by all tokens, and a given two of them.
+    one = (1 - visited / every) ** rows
+    both = one * np.maximum(1 - visited / np.maximum(every - 1, 1), 0.0) ** rows
+    met = own * (1 - one) + above * np.sqrt(own * np.maximum(one - both, 0.0))
+    met = np.minimum(np.maximum(1.0, met), np.minimum(own, pairs))
+    return plain(pairs), plain(met)
+
+
+@cache
+def _highest(many: int) -> float:
+    """Expected maximum of so many standard normals; 0 of one."""
+    ends, pieces = 9.0, 3600
+    points = [ends * (2 * (i + 0.5) / pieces - 1) for i in range(pieces)]
+    below = sum(NormalDist().cdf(x) ** many for x in points) * 2 * ends / pieces
+    return 0.0 if many == 1 else ends - below
+
+
+def layout(model: Transformer, tp: int, ep: int) -> tuple[int, int, int]:
+    """Chips that share a model, those that its experts are spread over, and how many groups of the
+    first have sequences of their own: checked.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> layout(model("mixtral-8x7b"), 2, 8), layout(model("mixtral-8x7b"), 2, 1)
+    ((2, 8, 4), (2, 1, 1))
+    """
+    require(model)
+    chips, wide = split(model, tp), count("ep", ep)
+    if wide == 1:
+        return chips, wide, 1
+    if model.experts is None:
+        raise CourseError(f"ep must be 1: {model.key} has no experts to spread (got {wide})")
+    if model.experts.count % wide:
+        raise CourseError(f"ep must divide experts {model.experts.count} (got {wide})")
+    if wide % chips:
+        raise CourseError(f"ep must be a multiple of tp {chips}, or 1 (got {wide})")
+    return chips, wide, wide // chips
 
 
 def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> tuple[Matrix, ...]:
@@ -171,8 +270,9 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
     return found
 
 
-def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
-    """Bytes of all parameters on each chip.
+def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1, ep: int = 1) -> float:
+    """Bytes of all parameters on each chip; routed experts are spread over `ep` chips where that
+    is more than one.
 
     Examples
     --------
@@ -182,7 +282,21 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     True
     """
     require(model, fm)
-    return float(weights_of(model, fm, split(model, tp)))
+    chips, wide, _ = layout(model, tp, ep)
+    found = weights_of(model, fm, chips)
+    if wide > 1:
+        found += routed_bytes(model, fm, 1) / wide - routed_bytes(model, fm, chips)
+    return float(found)
+
+
+def routed_bytes(model: Transformer, fm: Formats, tp: int) -> float:
+    """Bytes of the routed experts, of which one of `tp` chips has a slice each."""
+    own = [one for one in held(model, tp, True) if one.routed]
+    biases = sum(biases_of(one) for one in own)
+    return float(
+        sum(one.parameters for one in own) * itemsize(fm.w)
+        - biases * (itemsize(fm.w) - itemsize(fm.x))
+    )
 
 
 def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:

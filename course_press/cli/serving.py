@@ -55,6 +55,10 @@ def serve_command(
     tp: Annotated[
         int | None, typer.Option(help="Chips that share the model; the engine's setting, or 1.")
     ] = None,
+    ep: Annotated[
+        int | None,
+        typer.Option(help="Chips that a mixture's experts are spread over, a multiple of --tp."),
+    ] = None,
     link: Annotated[
         str | None, typer.Option(help="Link between them, by its name; the chip's first.")
     ] = None,
@@ -100,7 +104,7 @@ def serve_command(
             raise CourseError("--plan needs --slo, as ttft=0.5,tpot=0.05")
         tps = (1, 2, 4, 8) if tp is None else (tp,)
         price = _price(on, usd)
-        joins = _joins(on, link, max(tps), asked=False)
+        joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
         def cheapest(**at: float) -> list[serve.Layout]:
             return serve.plan(
@@ -111,6 +115,7 @@ def serve_command(
                 {name: at[name] for name in limits},
                 usd_per_hour=at["usd"],
                 tps=tps,
+                ep=ep,
                 engine_of=settings,
                 link=joins,
                 **asked,
@@ -119,11 +124,10 @@ def serve_command(
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
         _show_plan(cheapest, inputs, limits, as_json)
         return
-    joins = _joins(on, link, settings.tensor_parallel_size)
+    joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
     came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
-    done = serve.simulate(
-        one, on, came, engine_of=settings, replicas=replicas, router=router, link=joins, **asked
-    )
+    asked |= {"ep": ep, "replicas": replicas, "router": router}
+    done = serve.simulate(one, on, came, engine_of=settings, link=joins, **asked)
     _show(done, limits, as_json)
 
 
@@ -137,9 +141,9 @@ def _described(given: str) -> Transformer:
     return found.model
 
 
-def _joins(on: Accelerator, link: str | None, tp: int, *, asked: bool = True) -> Any:
+def _joins(on: Accelerator, link: str | None, chips: int, *, asked: bool = True) -> Any:
     """What joins the chips of a replica; nothing where it has one."""
-    if tp == 1:
+    if chips == 1:
         return None
     if link is not None:
         return link
@@ -229,7 +233,7 @@ def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bo
     moved = serve.sensitivity(cost, **inputs)
     if as_json:
         found = {
-            "layout": {"tp": best.tp, "replicas": best.replicas, "chips": best.chips},
+            "layout": {name: getattr(best, name) for name in ("tp", "ep", "replicas", "chips")},
             "replicas": best.replicas,
             "usd_per_mtoken": best.usd_per_mtoken,
             "usd_per_hour": best.usd_per_hour,
@@ -245,7 +249,8 @@ def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bo
         return
     table = Table("chips each", "replicas", "USD an hour", "USD a million tokens", box=None)
     for one in layouts:
-        table.add_row(str(one.tp), str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
+        spread = f"{one.ep}, {one.tp} for attention" if one.ep > 1 else str(one.tp)
+        table.add_row(spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
     out_console.print(table)
     for name, by in moved.items():
         out_console.print(f"1 % more {name}: {by:+.2f} % of the price of a token", style="dim")

@@ -8,7 +8,7 @@ import msgspec
 from course_lib import CourseError
 from course_lib.book.text import languages
 from course_lib.core import known
-from course_press.grading import benchmark, diagnosis, kernels, ring, sharding
+from course_press.grading import benchmark, diagnosis, kernels, ring, serving, sharding
 from course_press.grading.verdict import Verdict, said
 
 __all__ = ["GRADERS", "Grading", "grade", "grading"]
@@ -18,6 +18,7 @@ GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Ver
     "ring": lambda file, _: ring.grade(file),
     "diagnosis": diagnosis.grade,
     "kernels": lambda file, _: kernels.grade(file),
+    "serving": lambda file, _: serving.grade(file),
     "sharding": lambda file, _: sharding.grade(file),
 }
 """By the key that a lab.toml names; each takes the learner's file and the lab's answers."""

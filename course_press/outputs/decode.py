@@ -1,16 +1,18 @@
-"""A step of decoding that a page computes by itself: what `decode.html` needs for every state."""
+"""What a page that computes an explorer's states by itself needs for every one: `decode.html`'s
+numbers, of a step of decoding or of an engine's steps.
+"""
 
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
 from course_lib import chip
-from course_lib.book.explore import Decode
+from course_lib.book.explore import Decode, Endless, EngineExplorer
 
 
-def payload(explorer: Decode) -> dict[str, Any]:
+def payload(explorer: Endless) -> dict[str, Any]:
     """The numbers that stand on the page in place of a table: for each model its operators', for
-    each chip its rates.
+    each chip its rates, or the times of an engine's steps.
 
     Examples
     --------
@@ -21,6 +23,13 @@ def payload(explorer: Decode) -> dict[str, Any]:
     fields = explorer.here().fields
     return {
         "fields": {name: {"unit": one.unit, "words": one.words} for name, one in fields.items()},
+        **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
+        **(_decode(explorer) if isinstance(explorer, Decode) else {}),
+    }
+
+
+def _decode(explorer: Decode) -> dict[str, Any]:
+    return {
         "models": [
             {
                 "units": [one.unit for one in step.operators],

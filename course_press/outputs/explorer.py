@@ -18,7 +18,7 @@ import numpy as np
 from course_lib import t
 from course_lib.book.explore import (
     ChartLayer,
-    Decode,
+    Endless,
     Explorer,
     Field,
     Roofline,
@@ -44,8 +44,8 @@ def html(explorer: Explorer) -> str:
     data = page_data(explorer)
     id_ = element_id(explorer, data)
     kind, told, sliders = "", "", ""
-    if isinstance(explorer, Decode):
-        kind = ' data-kind="decode"'
+    if isinstance(explorer, Endless):
+        kind = f' data-kind="{explorer.name}"'
     if grabbed:
         kind, told = ' data-kind="roofline"', roofline.told(grabbed)
         sliders = roofline.sliders(id_)
@@ -90,7 +90,7 @@ def payload(explorer: Explorer) -> dict[str, Any]:
     axes = explorer.axes
     table = (
         decode.payload(explorer)
-        if isinstance(explorer, Decode)
+        if isinstance(explorer, Endless)
         else {"fields": {name: _pack(one) for name, one in explorer.fields.items()}}
     )
     return {
@@ -125,10 +125,15 @@ def _choices(explorer: Explorer) -> dict[str, Any]:
             if not axis.fine
         },
         "own": list(map(own_tone, explorer.texts("chip") if "chip" in explorer.axes else [])),
-        "loud": t("does-not-fit"),
+        "loud": _loud(),
         "start": explorer.state(),
         **number_marks(),
     }
+
+
+def _loud() -> list[str]:
+    """What no reader may overlook in a table."""
+    return [t("does-not-fit"), t("slo-over")]
 
 
 def element_id(explorer: Explorer, data: Mapping[str, Any]) -> str:
@@ -227,9 +232,8 @@ def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) ->
         color = color_of(explorer, row, place, i, explorer.state())
         mark = f'<i class="tone-{"muted" if color is None else color + 1}"></i>'
     first, *others = (explorer.text(cell, place) for cell in row.cells)
-    loud = t("does-not-fit")
     cells = "".join(
-        f'<td class="loud">{loud}</td>' if text == loud else f"<td>{escape(text)}</td>"
+        f'<td class="loud">{escape(text)}</td>' if text in _loud() else f"<td>{escape(text)}</td>"
         for text in others
     )
     return f'<tr><th scope="row">{mark}<span>{escape(first)}</span></th>{cells}</tr>'

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
-from course_lib.book.explore import page
+from course_lib.book.explore import averages, page
 from course_lib.core import dtypes, formulas
 from course_press.source.files import swap_in
 
@@ -27,11 +27,17 @@ PHYSICS = ASSETS / "physics.html"
 STEPS = ASSETS / "steps.html"
 """The file for pages that count whole steps."""
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "coursePhysics": tuple(getattr(formulas, name) for name in formulas.__all__),
+    "coursePhysics": (
+        *(getattr(formulas, name) for name in formulas.__all__),
+        *(averages.crowd, averages.load, averages.fleet),
+    ),
     "courseSteps": page.EVALUATED,
 }
 """What pages call, by the name of what has it there."""
-_TOLD = {"coursePhysics": "course_lib.core.formulas", "courseSteps": "course_lib's steps"}
+_TOLD = {
+    "coursePhysics": "course_lib.core.formulas and averages of a loaded engine",
+    "courseSteps": "course_lib's steps",
+}
 SIZES = {name: dtypes.itemsize(name) for name in (*dtypes.BITS, "int4/32", "int4/128")}
 """Bytes of an element, of the formats that pages offer."""
 _FRAME = """<script>
@@ -54,6 +60,7 @@ _NUMPY = {
     "minimum": "Math.min",
     "maximum": "Math.max",
     "inf": "Infinity",
+    "nan": "NaN",
 }
 """What stands for NumPy's functions of one number; others are those of `Math`."""
 _RESERVED = {"new": "added"}

@@ -133,6 +133,7 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "exercises": 'class="exercise"' in page.body,
             "predictions": any(f'class="{name}"' in page.body for name in ("guess", "guesses")),
             "explorers": 'class="explorer"' in page.body,
+            "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', page.body)),
             "moving": 'class="moving"' in page.body,
             "calculator": 'class="calculator"' in page.body,
             "folded": '<details class="cell-code">' in page.body,

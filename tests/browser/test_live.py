@@ -16,7 +16,7 @@ from course_lib.core import BOUNDS, formulas
 from course_lib.specs import model
 from course_press.outputs import translate
 from tests.browser.conftest import wait_for
-from tests.browser.test_explore import built, choose, drawn, opened, table
+from tests.browser.test_explore import built, choose, data, drawn, opened, table
 
 __all__ = ["built"]
 pytestmark = pytest.mark.browser
@@ -276,3 +276,25 @@ def test_an_address_from_before_the_step_was_continuous_still_works(visit):
         batch=512, context=8192, chip="l4", model="mixtral-8x7b"
     )
     assert page.locator(f"{STEP} td.loud").count() == 1
+
+
+@pytest.mark.parametrize("name", ["slo", "capacity"])
+def test_a_page_evaluates_an_engine_as_the_library_does(visit, name):
+    page = visit("en/chapters/en/one.html")
+    one, pick = getattr(explore, name)(), random.Random(name)
+    fields = list(one.here().fields)
+    states = [
+        {axis: pick.randrange(len(of.values)) for axis, of in one.axes.items()} for _ in range(400)
+    ]
+    found = page.evaluate(
+        """([name, data, fields, states]) => {
+            const value = courseComputed[name](data);
+            return states.map(state => fields.map(field => String(value(field, state))));
+        }""",
+        [name, data(page, name), fields, states],
+    )
+    for state, row in zip(states, found, strict=True):
+        at = {axis: [one.axes[axis].values[place]] for axis, place in state.items()}
+        wanted = [float(field.values.item()) for field in one.compute(at).values()]
+        numbers = [float(text.replace("Infinity", "inf")) for text in row]
+        np.testing.assert_allclose(numbers, wanted, rtol=1e-9, err_msg=str(at))

@@ -20,6 +20,7 @@ CHAPTERS = (
     "inside-a-kernel",
     "network-rooflines",
     "transformer-arithmetic",
+    "serving",
     "measured-predicted",
     "your-own-step",
 )

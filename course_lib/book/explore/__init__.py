@@ -3,11 +3,12 @@ computes live.
 """
 
 from course_lib.book.explore.choices import CHIPS
+from course_lib.book.explore.engines import EngineExplorer, capacity, slo
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
 from course_lib.book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
 from course_lib.book.explore.serving import Answer, Calculator, advice, calculator, limits
-from course_lib.book.explore.views import Explorer, color_of, ranges
+from course_lib.book.explore.views import Endless, Explorer, color_of, ranges
 
 __all__ = [
     "BALANCED",
@@ -21,6 +22,8 @@ __all__ = [
     "Calculator",
     "ChartLayer",
     "Decode",
+    "Endless",
+    "EngineExplorer",
     "Explorer",
     "Field",
     "Roofline",
@@ -28,11 +31,13 @@ __all__ = [
     "advice",
     "batch",
     "calculator",
+    "capacity",
     "color_of",
     "decode",
     "limits",
     "network",
     "ranges",
     "roofline",
+    "slo",
     "upgrade",
 ]

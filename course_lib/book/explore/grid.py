@@ -54,10 +54,10 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Whether any whole number would do: a slider on the page, a field to type into in a
-        notebook.
-        """
-        return bool(self.values) and all(isinstance(value, int) for value in self.values)
+        """Whether any number would do: a slider on the page, a field to type into in a notebook."""
+        return bool(self.values) and (
+            self.fine or all(isinstance(value, int) for value in self.values)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

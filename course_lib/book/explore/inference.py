@@ -11,7 +11,7 @@ that take any number.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from course_lib.book.explore.choices import (
     with_matrix_unit,
 )
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
-from course_lib.book.explore.views import Explorer
-from course_lib.book.plot import PATHS, Plot
+from course_lib.book.explore.views import Endless, Explorer
+from course_lib.book.plot import PATHS
 from course_lib.book.text import named, t
 from course_lib.core import formulas
 from course_lib.specs import Transformer, chip, model, models
@@ -56,24 +56,8 @@ LINE = tuple(map(int, np.unique(np.geomspace(1, BATCHES[-1], 110).round())))
 """The batches of which a line is drawn."""
 
 
-class Decode(Explorer):
-    """The explorer of a decode step: so many states that no table has them, and a page asks the
-    translated formulas for each.
-    """
-
-    def here(self, **chosen: Any) -> Self:
-        """The explorer of this choice alone, with the line through it."""
-        self.state(**chosen)
-        start = {name: axis.start for name, axis in self.controls.items()}
-        return self.at(start | chosen)[0]
-
-    def shown(self, **chosen: Any) -> list[list[str]]:
-        """The rows of the table beside the figure, as they are written, for a choice."""
-        return Explorer.shown(self.here(**chosen))
-
-    def plot(self, **chosen: Any) -> Plot:
-        """The figure of a choice as a picture."""
-        return Explorer.plot(self.here(**chosen))
+class Decode(Endless):
+    """The explorer of a decode step, whose time a page sums up over its operators."""
 
     @property
     def steps(self) -> list[llm.StepTerms]:

@@ -12,7 +12,7 @@ from course_lib.book.explore import serving
 from course_lib.book.text import named
 from course_lib.calibrate import calibration, kernels, timing
 from course_lib.specs import Accelerator, Transformer, catalog, chip, huggingface, model, outdated
-from course_lib.workloads import crossover, llm, precision, shares, transformer
+from course_lib.workloads import crossover, precision, shares, transformer
 
 __all__ = ["EVALUATED", "given"]
 
@@ -31,7 +31,7 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     crossover.first_batch,
     kernels.kernels_of,
     timing.likely,
-    llm.shared_sums,
+    transformer.shared_sums,
     serving.limits,
     serving.advice,
 )

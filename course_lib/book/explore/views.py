@@ -59,6 +59,26 @@ class Explorer(Grid, Shown):
         return f"explore.{self.name}()"
 
 
+class Endless(Explorer):
+    """An explorer of so many states that no table has them: a page asks translated functions for
+    each.
+    """
+
+    def here(self, **chosen: Any) -> Self:
+        """The explorer of this choice alone, with the line through it."""
+        self.state(**chosen)
+        start = {name: axis.start for name, axis in self.controls.items()}
+        return self.at(start | chosen)[0]
+
+    def shown(self, **chosen: Any) -> list[list[str]]:
+        """The rows of the table beside the figure, as they are written, for a choice."""
+        return Explorer.shown(self.here(**chosen))
+
+    def plot(self, **chosen: Any) -> Plot:
+        """The figure of a choice as a picture."""
+        return Explorer.plot(self.here(**chosen))
+
+
 def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
     """What the two axes span: every state, so that lines move and not the axes.
 
@@ -216,7 +236,7 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                     )
                     if name and xs[-1] * _MARGIN >= x_range[1] * 0.99:
                         ends.append((ys[-1], name, tone))
-                    elif name:
+                    elif name and not _goes_on(explorer, layer, state):
                         axes.annotate(
                             name,
                             (xs[-1], ys[-1]),
@@ -228,6 +248,15 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
                         )
         names = name_ends(axes, ends)
     return Plot(figure, names)
+
+
+def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) -> bool:
+    """Whether a dashed line of the same name goes on from this one, and has the name."""
+    return any(
+        other.mark == "dash" and other.name == layer.name and marks(explorer, other, state)
+        for other in explorer.layers
+        if other is not layer
+    )
 
 
 def _widget(explorer: Explorer) -> Any:
@@ -242,9 +271,9 @@ def _widget(explorer: Explorer) -> Any:
     for name, axis in explorer.controls.items():
         style = {"description": axis.label, "style": {"description_width": "10em"}}
         if axis.numeric:
-            controls[name] = ipywidgets.BoundedIntText(
-                value=axis.start, min=1, max=2**31 - 1, **style
-            )
+            whole = all(isinstance(value, int) for value in axis.values)
+            field = ipywidgets.BoundedIntText if whole else ipywidgets.BoundedFloatText
+            controls[name] = field(value=axis.start, min=1 if whole else 0, max=2**31 - 1, **style)
         else:
             pairs = [(text, value) for value, text in explorer.offered(name)]
             controls[name] = ipywidgets.Dropdown(options=pairs, value=axis.start, **style)

@@ -6,6 +6,7 @@ from course_lib.book.moving.collectives import all_reduce
 from course_lib.book.moving.gradients import backward_pass
 from course_lib.book.moving.memory import fill, heads, hierarchy
 from course_lib.book.moving.multiprocessors import coalescing, stages, waves
+from course_lib.book.moving.requests import batching
 from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
 from course_lib.book.moving.sharding import sharded_matmul
 from course_lib.book.moving.stream import machine
@@ -21,6 +22,7 @@ __all__ = [
     "Shape",
     "all_reduce",
     "backward_pass",
+    "batching",
     "coalescing",
     "color",
     "fill",

@@ -108,6 +108,7 @@ def sweep(
     levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None,
     dots: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    even: bool = False,
 ) -> Plot:
     """Quantities against a swept size, on log-log axes, each line labelled at its right end.
 
@@ -119,6 +120,7 @@ def sweep(
     levels : by label, values of `y` drawn as horizontal lines: a peak.
     marks : by label, values of `x` drawn as vertical lines.
     dots : by the label of a line, x and y of points in its colour: what was measured.
+    even : whether `x` begins at 0 and goes by differences: a share, say.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def sweep(
     """
     xs = np.asarray(positive("x", x))
     with mpl.rc_context(STYLE):
-        figure, axes = log_axes(x_label, y_label)
+        figure, axes = log_axes(x_label, y_label, even=even)
         ends, tone = [], dict(zip(lines, tones(list(lines)), strict=True))
         for label, values in lines.items():
             y = np.asarray(positive(f"lines[{label!r}]", values))
@@ -159,7 +161,12 @@ def sweep(
             color = MUTED if own is None or own in tone.values() else LINES[own]
             axes.axhline(value, color=color, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
             axes.annotate(
-                label, (xs[0], value), (4, 4), textcoords="offset points", color=color, va="bottom"
+                label,
+                (0 if even else xs[0], value),
+                (4, 4),
+                textcoords="offset points",
+                color=color,
+                va="bottom",
             )
         feet = []
         for label, value in (marks or {}).items():
@@ -171,7 +178,7 @@ def sweep(
                 "rotation": 90,
             }
             feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
-        axes.set_xlim(xs[0], xs[-1])
+        axes.set_xlim(*((0, 1.03 * xs[-1]) if even else (xs[0], xs[-1])))
         axes.margins(y=0.12)
         names = name_ends(axes, ends)
     return Plot(figure, names, feet)

@@ -119,8 +119,10 @@ class _Log(LogScale):
         return _Rounded(10)
 
 
-def log_axes(x_label: str, y_label: str) -> tuple[Figure, Any]:
-    """A figure with logarithmic axes; made, as all in it, inside `STYLE`."""
+def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure, Any]:
+    """A figure with logarithmic axes; made, as all in it, inside `STYLE`. On an `even` one the
+    horizontal axis begins at 0 and goes by differences.
+    """
     figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
@@ -128,12 +130,15 @@ def log_axes(x_label: str, y_label: str) -> tuple[Figure, Any]:
         axis.set_major_locator(LogLocator(numticks=12))
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(_tick))
+    if even:
+        axes.set_xscale("linear")
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick))
     axes.grid(visible=True, zorder=0)
     return figure, axes
 
 
 def _tick(value: float, _: int) -> str:
-    if 0.001 < value < 10_000:
+    if value == 0 or 0.001 < value < 10_000:
         return n(value)
     return n(value, sci=True).removeprefix("1 × ")
 

@@ -1,6 +1,8 @@
 """A replica: tokens are conserved, blocks suffice, order is kept, and steps that are reckoned
 together are those that would have been taken one by one."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,6 +66,29 @@ REQUESTS = st.lists(
 )
 
 
+@given(REQUESTS, st.booleans(), st.sampled_from([3, 256]))
+def test_a_log_has_every_step_every_token_and_the_same_times(requests, ahead, most):
+    how = {"enable_prefix_caching": False, "async_scheduling": ahead, "max_num_seqs": most}
+    silent, log = served(requests, 60, Replica, **how), []
+    told = served(requests, 60, type("Told", (Replica,), {"log": property(
+        lambda _: log, lambda *_: None)}), **how)  # fmt: skip
+    assert len(log) == told.steps == silent.steps
+    assert all(a.start < a.end <= b.start < b.end for a, b in pairwise(log))
+    for one, same in zip(told.all, silent.all, strict=True):
+        assert [one.first, one.last] == pytest.approx([same.first, same.last])
+        mine = [step for step in log if one.number in step.cached]
+        assert mine[-1].end == one.last
+        chunks = sum(step.chunks.get(one.number, 0) for step in mine)
+        decoded = [step for step in mine if one.number in step.decoding]
+        # Each round of a prompt ends with a token, and all others come in decode.
+        rounds = one.preempted + 1
+        assert one.output - rounds <= len(decoded) <= one.output - 1
+        if not one.preempted:
+            assert (chunks, len(decoded)) == (one.prompt, one.output - 1)
+        assert chunks >= one.prompt
+        assert mine[-1].cached[one.number] == one.prompt + one.output - 1
+
+
 @given(REQUESTS, st.booleans(), st.booleans(), st.sampled_from([3, 256]))
 def test_all_are_served_blocks_suffice_and_come_back(requests, again, ahead, most):
     how = {"enable_prefix_caching": again, "async_scheduling": ahead, "max_num_seqs": most}
@@ -110,6 +135,9 @@ def test_a_request_alone_takes_its_prompt_and_its_steps():
 def test_a_prompt_longer_than_a_step_is_cut_or_has_a_step_to_itself():
     assert served([(0.0, 1200, 1, -1, 0)], 100).steps == 3
     assert served([(0.0, 500, 1, -1, 0)] * 2, 100, enable_chunked_prefill=False).steps == 2
+    whole = serve.engine("vllm", max_num_batched_tokens=512, enable_chunked_prefill=False)
+    long = serve.drawn(1.0, 2, 1200, 1)
+    assert serve.simulate("llama-3-8b", "rtx-4090", long, engine_of=whole).steps == 2
     assert served([(0.0, 500, 1, -1, 0)] * 2, 100).steps == 2
 
 

@@ -50,16 +50,19 @@ class TestRequests:
         ("lines", "said"),
         [
             ([], "has no request"),
-            (["{"], "line 1 is not JSON"),
-            (["3"], "line 1 must be an object"),
-            ([{}], "line 1 lacks arrival_time, input_toks, output_toks"),
+            (["{"], "line 1: Input data was truncated .got"),
+            (["3"], "line 1: Expected `object`, got `int`"),
+            ([{}], "line 1: Object missing required field `arrival_time` .got '{}'.: write a JSON"),
             ([(1, 5, 5), (0.5, 5, 5)], r"line 2: arrival_time 0.5 is before 1 of the line above"),
-            ([(-1, 5, 5)], "line 1: arrival_time must be seconds, 0 or more .got -1"),
-            ([(math.nan, 5, 5)], "line 1: arrival_time must be seconds"),
-            ([("soon", 5, 5)], "line 1: arrival_time must be seconds"),
-            ([(0, 5.5, 5)], "line 1: input_toks must be a whole number, 1 or more"),
-            ([(0, 5, 0)], "line 1: output_toks must be a whole number, 1 or more"),
-            ([(0, 5, True)], "line 1: output_toks must be a whole number"),
+            ([(-1, 5, 5)], r"line 1: Expected `float` >= 0.0 - at `\$.arrival_time` .got"),
+            ([(math.nan, 5, 5)], "line 1: JSON is malformed.*NaN, .*arrival_time in s"),
+            ([("soon", 5, 5)], "line 1: Expected `float`, got `str`"),
+            ([(0, 5.5, 5)], r"line 1: Expected `int`, got `float` - at `\$.input_toks`"),
+            (
+                [(0, 5, 0)],
+                r"line 1: Expected `int` >= 1 - at `\$.output_toks`.*: write a JSON object",
+            ),
+            ([(0, 5, True)], r"line 1: Expected `int`, got `bool` - at `\$.output_toks`"),
         ],
     )
     def test_a_file_with_a_fault_names_the_line(self, tmp_path, lines, said):
@@ -135,6 +138,72 @@ class TestEngine:
             serve.cache_blocks("llama-3-70b", on)
 
 
+class TestExperts:
+    """Experts spread over the chips of a replica."""
+
+    MANY = serve.drawn(40.0, 60, 400, 60, spread=0.7)
+
+    def served(self, ep=None, **how):
+        settings = serve.engine("vllm", **how)
+        return serve.service("mixtral-8x7b", "h200-sxm", engine_of=settings, ep=ep, link="nvlink")
+
+    def test_one_chip_is_as_before(self):
+        one, same = (
+            serve.simulate("mixtral-8x7b", "h200-sxm", self.MANY, ep=ep) for ep in (None, 1)
+        )
+        assert np.array_equal(one.last, same.last)
+
+    def test_what_is_tabulated_is_the_bound_of_the_step(self):
+        for tp, ep in ((1, 4), (2, 2), (2, 8)):
+            how = {"w": "bf16", "link": "nvlink"}
+            settings = serve.engine("vllm", tensor_parallel_size=tp, skew=1.2)
+            one = serve.service(
+                "mixtral-8x7b", "h200-sxm", engine_of=settings, ep=ep, calibrated=False, **how
+            )
+            took = one.steps.seconds(70, 7, 6 * 900 + 64 * 65 / 2, 70, 6 * 900 + 64)
+            new, seen = [1] * 6 + [64], [900] * 6 + [64]
+            step = llm.mixed("mixtral-8x7b", "h200-sxm", new, seen, tp=tp, ep=ep, skew=1.2, **how)
+            assert took == pytest.approx(step.lower, rel=1e-9)
+
+    def test_a_record_of_vllm_says_so_itself_and_groups_work_as_one(self, tmp_path):
+        file = tmp_path / "engine.json"
+        kwargs = {
+            "tensor_parallel_size": 2,
+            "data_parallel_size": 4,
+            "enable_expert_parallel": True,
+        }
+        file.write_text(json.dumps({"engine_kwargs": kwargs}))
+        read = serve.engine(file)
+        assert (read.ep, read.groups) == (8, 4)
+        one, two = self.served(**kwargs), self.served(ep=8, tensor_parallel_size=2)
+        assert one.engine.max_num_seqs == two.engine.max_num_seqs == 4 * 256
+        assert one.blocks == two.blocks == 4 * serve.cache_blocks("mixtral-8x7b", "h200-sxm", read)
+        assert np.array_equal(one.run(self.MANY).last, two.run(self.MANY).last)
+        apart = self.served(tensor_parallel_size=2, data_parallel_size=4)
+        assert (apart.replicas, apart.engine.max_num_seqs) == (4, 256)
+
+    def test_more_chips_make_shorter_steps_and_favored_ones_longer(self):
+        done = [self.served(ep=ep).run(self.MANY) for ep in (2, 8)]
+        assert np.median(done[0].tpot) > np.median(done[1].tpot)
+        crowded = self.served(ep=8, skew=3.0).run(self.MANY)
+        assert np.mean(crowded.ttft) > np.mean(done[1].ttft)
+
+    def test_a_plan_pays_for_all_its_chips(self):
+        slo, how = {"tpot": 0.05}, {"usd_per_hour": 1.0, "link": "nvlink", "tps": (1, 2, 3)}
+        found = serve.plan("mixtral-8x7b", "h200-sxm", chat, 4.0, slo, ep=4, **how)
+        assert {(one.tp, one.ep, one.chips) for one in found} == {(1, 4, 4), (2, 4, 4)}
+        assert {one.usd_per_hour for one in found} == {4.0}
+
+    def test_what_cannot_be_is_refused(self):
+        with pytest.raises(CourseError, match=r"ep must be a multiple of tp 2, or 1 .got 3"):
+            self.served(ep=3, tensor_parallel_size=2)
+        with pytest.raises(CourseError, match="draft must be None with ep 2"):
+            serve.service("mixtral-8x7b", "h200-sxm", ep=2, link="nvlink", draft="llama-3-8b")
+        few = self.served(ep=4, num_gpu_blocks=20)
+        with pytest.raises(CourseError, match="needs 26 blocks of the cache, and a replica has 20"):
+            few.run(serve.drawn(1.0, 2, 400, 2))
+
+
 class TestFleet:
     def test_bounds_are_never_slower(self):
         likely, least = simulated(), simulated(calibrated=False)
@@ -179,6 +248,16 @@ class TestFleet:
         how = serve.engine("vllm", num_speculative_tokens=4, acceptance=0.7)
         free, paid = (simulated(engine_of=how, draft=draft) for draft in (None, "qwen2.5-0.5b"))
         assert np.median(simulated().tpot) > np.median(paid.tpot) > np.median(free.tpot)
+
+    def test_a_log_is_of_one_replica_and_changes_nothing(self):
+        one, log = serve.service("llama-3-8b", "h100-sxm"), []
+        done = one.run(FEW, log)
+        assert done.last == pytest.approx(one.run(FEW).last)
+        assert len(log) == done.steps
+        assert log[-1].end == done.last.max()
+        two = serve.service("llama-3-8b", "h100-sxm", replicas=2)
+        with pytest.raises(CourseError, match="replicas=1"):
+            two.run(FEW, log)
 
     def test_requests_beyond_the_model_are_refused(self):
         with pytest.raises(

@@ -52,7 +52,7 @@ def test_a_config_from_standard_input_and_chips_that_share_it():
 def test_a_plan_names_layout_price_and_what_moves_it():
     asked = ("--slo", "ttft=0.5,tpot=0.05", "--plan", "--tp", "1", "--json")
     found = json.loads(run("llama-3-8b", "h100-sxm", *FEW, *asked).stdout)
-    assert found["layout"] == {"tp": 1, "replicas": 1, "chips": 1}
+    assert found["layout"] == {"tp": 1, "ep": 1, "replicas": 1, "chips": 1}
     assert found["replicas"] == 1
     assert found["usd_per_mtoken"] > 0
     assert found["sensitivity"]["usd"] == pytest.approx(1)
@@ -60,6 +60,18 @@ def test_a_plan_names_layout_price_and_what_moves_it():
     said = run("llama-3-8b", "h100-sxm", *FEW, *asked[:-1], "--usd", "2").output
     assert "USD a million tokens" in said
     assert "1 % more output" in said
+
+
+def test_experts_are_spread_and_planned():
+    asked = ("mixtral-8x7b", "h100-sxm", *FEW)
+    spread, cut = (
+        json.loads(run(*asked, *of, "--json").stdout) for of in (("--ep", "4"), ("--tp", "4"))
+    )
+    assert spread["tpot_s"]["p50"] != cut["tpot_s"]["p50"]
+    limits = ("--ep", "4", "--slo", "tpot=0.05", "--plan", "--tp", "2", "--usd", "2")
+    found = json.loads(run(*asked, *limits, "--json").stdout)
+    assert found["layout"] == {"tp": 2, "ep": 4, "replicas": 1, "chips": 4}
+    assert "4, 2 for attention" in run(*asked, *limits).output
 
 
 @pytest.mark.parametrize(
@@ -72,6 +84,8 @@ def test_a_plan_names_layout_price_and_what_moves_it():
         (("llama-3-8b", "h100-sxm", *FEW, "--slo", "fast"), "--slo"),
         (("llama-3-8b", "h100-sxm", *FEW, "--slo", "ttft=soon"), "--slo must be name=seconds"),
         (("llama-3-8b", "h100-sxm", *FEW, "--router", "best"), "unknown router 'best'"),
+        (("llama-3-8b", "h100-sxm", *FEW, "--ep", "2"), "ep must be 1: llama-3-8b has no experts"),
+        (("mixtral-8x7b", "h100-sxm", *FEW, "--ep", "2", "--tp", "4"), "ep must be a multiple"),
         (("llama-3-70b", "h100-sxm", *FEW), "leaves no room for a cache"),
         (("llama-3-8b", "h100-sxm", "--rate", "-1"), "rate must be"),
         (("resnet-50", "h100-sxm", *FEW), "'resnet-50' is none whose steps are known"),

@@ -67,7 +67,7 @@ def test_the_stub_names_the_causes_that_the_grader_knows():
         ("C", '"none"', '"unfused-chain"', "fused already"),
         ("B", '"tiny-batches"', '"round-trip"', "look at which operator is on top"),
         ("B", '"tiny-batches"', '"tiny-batch"', "did you mean 'tiny-batches'"),
-        ("B", '"tiny-batches"', '"slow"', "choose from none, unfused-chain"),
+        ("B", '"tiny-batches"', '"gremlins"', "choose from none, unfused-chain"),
         ("B", '"aten::mm"', '"aten::linear"', "aten::linear only calls aten::mm"),
         ("A", '"aten::copy_"', '"aten::contiguous"', "aten::contiguous only calls aten::copy_"),
         ("D", '"aten::mul"', '"mul"', "full name in the trace: 'aten::mul'"),

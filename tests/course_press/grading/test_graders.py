@@ -35,6 +35,7 @@ def test_every_lab_has_a_grader_and_every_grader_a_lab():
         "00": "benchmark",
         "01": "ring",
         "02": "diagnosis",
+        "03": "serving",
         "04": "kernels",
         "05": "sharding",
     }

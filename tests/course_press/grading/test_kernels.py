@@ -258,7 +258,7 @@ PLANTED = {
         {"seen & (across <= row)": "seen & (across >= row)",
          "end = tl.minimum(keys, (tl.program_id(0) + 1) * QUERIES)": "end = keys"},
         "attention",
-        "The causal mask is the wrong way round",
+        "The causal mask is the wrong way around",
     ),
     "causal mask without itself": (
         "attention",

@@ -219,7 +219,7 @@ PLANTED = {
             'jax.lax.axis_index("data") * (len(g) // 8), len(g) // 8)'
         },
         "collectives",
-        "an all-reduce of 16,384 B where every device needs only its part.* a reduce-scatter does",
+        "an all-reduce of 16,384 B, although every device needs only its part.* a reduce-scatter does",
     ),
     "gradients left whole": (
         4,

@@ -18,19 +18,19 @@ OPEN = frozenset(
 """Where a sentence quotes the file or Python; whatever else is filled in is checked."""
 CODE = frozenset(
     """
-    all aten bias bits call causal cause causes chunk colab contiguous copy cuda device
+    admit all aten bias bits call causal cause causes chunk colab contiguous copy cuda device
     diagnosis dict dropout empty event exp float flops gelu grid install irecv isend jax kernel
     kernels labs linux macos make matmul measure memoryerror modulo nan none notimplementederror
-    numpy nvlink operator os other pip pmean psum py rank recv reduce repeats return round
-    seconds send sharding softmax stride strided strides synchronize tensor tflops tiny todo
-    todos torch trip triton true unfused wait windows world
+    numpy nvlink operator os other output pip pmean psum py rank recv reduce repeats return round running
+    scheduled seconds seen send sharding softmax stride strided strides synchronize tensor tflops tiny todo
+    todos tokens torch trip triton true unfused wait windows world
     """.split()  # noqa: SIM905
 )
 """Words of code, and names, that are the same in every language."""
 SAME = {
     "es": frozenset(
         """
-        bytes divide error factor final matrices no token tokens
+        bytes decode divide error factor final matrices no prompt prompts token tokens
         """.split()  # noqa: SIM905
     ),
     "ko": frozenset(),

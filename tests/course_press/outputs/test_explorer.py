@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from course_lib import explore, n
+from course_lib.book.explore import Endless
 from course_press.outputs.explorer import element_id, page_data, payload, short
 from tests.course_lib.book.explore.test_explore import explorer
 
@@ -48,7 +49,7 @@ def test_the_payload_gives_back_every_value(explorer):
     """
     data = json.loads(json.dumps(payload(explorer), ensure_ascii=False))
     assert set(data["start"]) == set(explorer.controls) <= {*data["texts"], *data["numbers"]}
-    if explorer.name == "decode":  # has no table: a page computes it, as tests/browser compare
+    if isinstance(explorer, Endless):  # has no table: a page computes it, as tests/browser compare
         return
     for name, one in explorer.fields.items():
         packed = data["fields"][name]

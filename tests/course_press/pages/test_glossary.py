@@ -15,6 +15,7 @@ NAMES = {
     *(
         "H800",
         "JAX",
+        "JSON",
         "L1",
         "L2",
         "MIG",
@@ -34,6 +35,7 @@ NAMES = {
         "GPT",
         "GPU",
         "HGX",
+        "HTTP",
         "ICI",
     ),
     *("LLM", "MIT", "NVIDIA", "PCI", "RTX", "SHARP", "SI", "SXM", "TPU", "USD", "XL"),

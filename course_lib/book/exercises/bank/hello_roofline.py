@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Any
 
-from course_lib.book.exercises.bank.shared import above, headline, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import above, headline, sparse_ridge
 from course_lib.core import Work, critical_batch
 from course_lib.core.checks import Numbers
 from course_lib.specs import Accelerator

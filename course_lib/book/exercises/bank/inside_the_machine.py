@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from course_lib.book.exercises.bank.shared import above
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import above
 from course_lib.specs import Accelerator
 
 CHAPTER = "inside-the-machine"

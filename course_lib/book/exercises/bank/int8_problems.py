@@ -4,8 +4,8 @@ from math import floor
 from typing import Any
 
 from course_lib import ops
-from course_lib.book.exercises.bank.shared import above, headline, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import above, headline, sparse_ridge
 from course_lib.core import critical_batch, roofline
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer

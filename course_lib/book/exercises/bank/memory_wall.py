@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import SIXTEEN_BIT, sparse_ridge
 from course_lib.core import attainable
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer, model

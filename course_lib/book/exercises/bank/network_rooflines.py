@@ -3,8 +3,8 @@
 from typing import Any
 
 from course_lib import network
-from course_lib.book.exercises.bank.shared import headline
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import headline
 from course_lib.specs import Accelerator
 
 CHAPTER = "network-rooflines"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from course_lib import ops
-from course_lib.book.exercises.bank.shared import SIXTEEN_BIT, above, headline, sparse_ridge
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import SIXTEEN_BIT, above, headline, sparse_ridge
 from course_lib.core import Work, critical_batch, ridge
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator

@@ -1,7 +1,7 @@
 """Exercises of the chapter *Transformer arithmetic*: parameters, FLOPs and bytes from sizes."""
 
-from course_lib.book.exercises.bank.shared import headline
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import headline
 
 CHAPTER = "transformer-arithmetic"
 _BLOCKS = (

@@ -159,6 +159,16 @@ def test_a_sweep_draws_its_values():
     assert {"2B", "3B", "π"} <= {text.get_text() for text in axes.texts}
 
 
+def test_an_even_sweep_begins_at_nothing_and_cuts_no_dot():
+    shares = [0.25, 0.5, 0.75]
+    picture = plot.sweep(shares, {"a": shares}, x_label="ψ", y_label="s", even=True)
+    (axes,) = picture.figure.axes
+    low, high = axes.get_xlim()
+    assert axes.get_xscale() == "linear"
+    assert low == 0
+    assert high > shares[-1]
+
+
 def test_dots_take_the_colour_of_their_line():
     dots = {"b": ([1, 10], [3.3, 27])}
     axes = plot.sweep(

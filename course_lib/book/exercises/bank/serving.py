@@ -1,0 +1,207 @@
+"""Exercises of the chapter *Serving*: from Little's law to the cost of a token."""
+
+from math import ceil
+
+from course_lib.book.exercises.problem import Exercise
+from course_lib.serve import in_system, speculated, speedup, usd_per_mtoken, wait
+
+CHAPTER = "serving"
+
+EXERCISES = (
+    Exercise(
+        "srv-little",
+        CHAPTER,
+        "",
+        {
+            "rate": (20.0, 10.0, 40.0),
+            "first tpot": ((2.0, 0.025), (4.5, 0.04), (3.0, 0.02)),
+            "output": (241, 401, 301),
+        },
+        answer=lambda rate, first, tpot, output: in_system(rate, first + (output - 1) * tpot),
+        misconceptions={
+            "decode-alone": lambda rate, tpot, output: in_system(rate, (output - 1) * tpot),
+            "first-token-alone": lambda rate, first: rate * first,
+            "one-token-stay": lambda rate, first, tpot: in_system(rate, first + tpot),
+            "inverted": lambda rate, first, tpot, output: (first + (output - 1) * tpot) / rate,
+        },
+        units={"rate": "", "first": "s", "tpot": "s", "output": ""},
+        facts=lambda first, tpot, output: {
+            "decoding": ((output - 1) * tpot, "s"),
+            "stay": (first + (output - 1) * tpot, "s"),
+        },
+    ),
+    Exercise(
+        "srv-wait",
+        CHAPTER,
+        "s",
+        {
+            "rate service": ((4.0, 0.2), (1.5, 0.5), (9.0, 0.1), (2.0, 0.35)),
+            "spread": (1.5, 0.7, 2.0),
+        },
+        answer=wait,
+        misconceptions={
+            "no-spread": lambda rate, service: wait(rate, service, 0.0),
+            "service-too": lambda rate, service, spread: wait(rate, service, spread) + service,
+            "no-headroom": lambda rate, service, spread: (
+                rate * service * service * (1 + spread**2) / 2
+            ),
+            "spread-not-squared": lambda rate, service, spread: wait(rate, service) * (1 + spread),
+        },
+        units={"rate": "", "service": "s", "spread": ""},
+        facts=lambda rate, service, spread: {
+            "busy": (rate * service, "%"),
+            "varied": ((1 + spread**2) / 2, ""),
+        },
+    ),
+    Exercise(
+        "srv-twice",
+        CHAPTER,
+        "×",
+        {"before after": ((0.5, 0.9), (0.6, 0.9), (0.7, 0.95), (0.4, 0.8))},
+        answer=lambda before, after: after / (1 - after) / (before / (1 - before)),
+        misconceptions={
+            "ratio-of-loads": lambda before, after: after / before,
+            "headroom-alone": lambda before, after: (1 - before) / (1 - after),
+            "inverted": lambda before, after: before / (1 - before) / (after / (1 - after)),
+        },
+        units={"before": "%", "after": "%"},
+        facts=lambda before, after: {
+            "then": (before / (1 - before), ""),
+            "now": (after / (1 - after), ""),
+        },
+    ),
+    Exercise(
+        "srv-batch",
+        CHAPTER,
+        "",
+        {
+            "fixed each": ((6.6e-3, 61e-6), (8.2e-3, 95e-6), (11e-3, 140e-6)),
+            "limit": (20e-3, 25e-3, 40e-3),
+        },
+        answer=lambda fixed, each, limit: (limit - fixed) // each,
+        misconceptions={
+            "no-fixed": lambda each, limit: limit // each,
+            "over-the-limit": lambda fixed, each, limit: (limit - fixed) // each + 1,
+            "steps-in-the-limit": lambda fixed, each, limit: limit // (fixed + each),
+        },
+        units={"fixed": "s", "each": "s", "limit": "s"},
+        facts=lambda fixed, limit: {"left": (limit - fixed, "s")},
+        whole=True,
+    ),
+    Exercise(
+        "srv-rate",
+        CHAPTER,
+        "",
+        {
+            "adds": (22e-3, 35e-3, 14e-3),
+            "output": (300, 200, 500),
+            "fixed each": ((6.6e-3, 61e-6), (8.2e-3, 95e-6)),
+        },
+        answer=lambda adds, output, each: 3600 / (adds + output * each),
+        misconceptions={
+            "prefill-alone": lambda adds: 3600 / adds,
+            "decode-only": lambda output, each: 3600 / (output * each),
+            "one-at-a-time": lambda adds, output, fixed, each: (
+                3600 / (adds + output * (fixed + each))
+            ),
+        },
+        units={"adds": "s", "output": "", "fixed": "s", "each": "s"},
+        facts=lambda adds, output, each: {
+            "decoding": (output * each, "s"),
+            "takes": (adds + output * each, "s"),
+        },
+    ),
+    Exercise(
+        "srv-blocks",
+        CHAPTER,
+        "",
+        {
+            "blocks": (2588, 29133, 9000),
+            "prompt output": ((900, 300), (2000, 410), (500, 700)),
+            "longest": (8192, 4096),
+        },
+        answer=lambda blocks, prompt, output: blocks // ceil((prompt + output) / 16),
+        misconceptions={
+            "prompt-only": lambda blocks, prompt: blocks // ceil(prompt / 16),
+            "longest-kept": lambda blocks, longest: blocks // ceil(longest / 16),
+            "blocks-for-tokens": lambda blocks, prompt, output: blocks // (prompt + output),
+        },
+        units={"blocks": "", "prompt": "", "output": "", "longest": ""},
+        facts=lambda prompt, output: {
+            "tokens": (prompt + output, ""),
+            "each": (ceil((prompt + output) / 16), ""),
+        },
+        whole=True,
+    ),
+    Exercise(
+        "srv-transfer",
+        CHAPTER,
+        "s",
+        {"token": (131072, 327680), "prompt": (3000, 1700, 6000), "gigabits": (400, 200, 100)},
+        answer=lambda token, prompt, gigabits: token * prompt / (gigabits * 1e9 / 8),
+        misconceptions={
+            "gigabits": lambda token, prompt, gigabits: token * prompt / (gigabits * 1e9),
+            "one-token-sent": lambda token, gigabits: token / (gigabits * 1e9 / 8),
+            "keys-only": lambda token, prompt, gigabits: token * prompt / 2 / (gigabits * 1e9 / 8),
+        },
+        units={"token": "B", "prompt": "", "gigabits": ""},
+        facts=lambda token, prompt, gigabits: {
+            "moved": (token * prompt, "B"),
+            "speed": (gigabits * 1e9 / 8, "B/s"),
+        },
+    ),
+    Exercise(
+        "srv-guesses",
+        CHAPTER,
+        "×",
+        {"acceptance": (0.7, 0.6, 0.85), "guesses": (3, 5, 4)},
+        answer=speculated,
+        misconceptions={
+            "guesses-independent": lambda acceptance, guesses: 1 + guesses * acceptance,
+            "no-own-token": lambda acceptance, guesses: speculated(acceptance, guesses) - 1,
+            "no-end": lambda acceptance: 1 / (1 - acceptance),
+        },
+        units={"acceptance": "%", "guesses": ""},
+        facts=lambda acceptance: {"second": (acceptance**2, "%")},
+    ),
+    Exercise(
+        "srv-speedup",
+        CHAPTER,
+        "×",
+        {
+            "acceptance": (0.8, 0.7),
+            "guesses": (5, 3),
+            "cost": (0.1, 0.15),
+            "verify": (1.6, 1.3, 2.5),
+        },
+        answer=speedup,
+        misconceptions={
+            "draft-free": lambda acceptance, guesses, verify: speedup(
+                acceptance, guesses, 0.0, verify
+            ),
+            "check-as-one": lambda acceptance, guesses, cost: speedup(
+                acceptance, guesses, cost, 1.0
+            ),
+            "tokens-alone": speculated,
+        },
+        units={"acceptance": "%", "guesses": "", "cost": "×", "verify": "×"},
+        facts=lambda acceptance, guesses, cost, verify: {
+            "made": (speculated(acceptance, guesses), ""),
+            "taken": (verify + guesses * cost, "×"),
+        },
+    ),
+    Exercise(
+        "srv-cost",
+        CHAPTER,
+        "",
+        {"price": (2.5, 4.0, 7.0), "speed": (5000, 2600, 9000), "use": (0.4, 0.25, 0.6)},
+        answer=lambda price, speed, use: 1000 * usd_per_mtoken(price, speed * use),
+        misconceptions={
+            "always-full": lambda price, speed: 1000 * usd_per_mtoken(price, speed),
+            "use-inverted": lambda price, speed, use: 1000 * use * usd_per_mtoken(price, speed),
+            "hours-as-seconds": lambda price, speed, use: 1e9 * price / (speed * use),
+        },
+        units={"price": "", "speed": "", "use": "%"},
+        facts=lambda speed, use: {"made": (speed * use, ""), "hour": (3600 * speed * use, "")},
+    ),
+)

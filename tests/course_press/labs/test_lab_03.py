@@ -1,0 +1,46 @@
+"""Lab 03 as a reader runs it, with a small budget: rows, manifest, report; a second run goes on
+where the first stopped.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from course_lib import measured, results
+from course_press.labs import run as labs
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+LAB = Path(__file__).parents[3] / "labs" / "03-serving"
+
+
+def test_lab_03_predicts_what_it_then_measures_and_goes_on_where_it_stopped(tmp_path):
+    here = tmp_path / "book" / "labs" / LAB.name
+    here.mkdir(parents=True)
+    for name in ("lab.ipynb", "prediction.py", "reference.py"):
+        (here / name).write_bytes((LAB / name).read_bytes())
+    local = here / "results" / "local"
+    small = {"many": 6, "prompt": 20, "output": 4}
+
+    done = labs.run_lab(tmp_path / "book", "03", device="cpu", budget=10, **small)
+    assert done.error is None
+    rows = results.read(local / "results.csv")
+    assert len(measured.serving.steps(rows)) >= 4
+    (run,) = measured.serving.replays(rows)
+    assert len(run.rows) == 6
+    assert all(
+        a <= s < f <= z
+        for a, s, f, z in zip(run.arrived, run.scheduled, run.first, run.last, strict=True)
+    )
+    manifest = json.loads((local / "manifest.json").read_text())
+    assert (manifest["lab"], manifest["device"]) == ("03", rows[0].device)
+    report = (local / "REPORT.md").read_text()
+    assert report.startswith("# 03\n")
+    assert "your prediction" in report
+
+    assert labs.run_lab(tmp_path / "book", "03", device="cpu", budget=2, **small).error is None
+    again = results.read(local / "results.csv")
+    assert again[: len(rows)] == rows
+    settled = [row.key for row in again if row.status != "over-budget"]
+    assert len(set(settled)) == len(settled)
