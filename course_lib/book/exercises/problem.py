@@ -1,7 +1,7 @@
 """An exercise: the answer and each misconception are functions of figures from the spec tables."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature
@@ -19,8 +19,10 @@ CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""
 ENOUGH = 100
 """How many variants an exercise must have, so that a class need not share them."""
-TRIES = 20_000
-"""How many draws are looked at in the search for variants."""
+TRIES = 5000
+"""How many seeds are looked at in the search for variants."""
+DRAWS = 1000
+"""How many draws a seed has until one can be asked."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
 
@@ -94,17 +96,12 @@ class Exercise:
         if seed is not None:
             seed = count("seed", seed, 0)
         if seed is None:
-            return self._with({names: choices[0] for names, choices in self.choices.items()}, None)
-        found = next(self._drawn(f"{self.id} {seed}", 1000, seed), None)
-        if found is None:
-            raise CourseError(
-                f"exercise {self.id!r} has no variant whose misconceptions differ from its "
-                f"answer: give it more choices"
-            )
-        return found
+            first = tuple((names, choices[0]) for names, choices in self.choices.items())
+            return Variant(self, None, *_solve(self, first))
+        return _drawn(self, seed)
 
     def variants(self, limit: int = ENOUGH) -> tuple["Variant", ...]:
-        """Variants that ask different questions, at most so many.
+        """Variants that ask different questions, at most so many, by their seeds from zero on.
 
         Parameters
         ----------
@@ -119,7 +116,8 @@ class Exercise:
         limit = count("limit", limit, 1)
         found: dict[str, Variant] = {}
         with in_language("en"):
-            for one in self._drawn(self.id, min(TRIES, 20 * self.size), 0):
+            for seed in range(min(TRIES, 20 * self.size)):
+                one = self.variant(seed)
                 found.setdefault(one.text("question"), one)
                 if len(found) == limit:
                     break
@@ -129,26 +127,6 @@ class Exercise:
     def size(self) -> int:
         """How many choices of parameters there are, also of those that make no variant."""
         return prod(len(choices) for choices in self.choices.values())
-
-    def _drawn(self, start: str, tries: int, seed: int) -> Iterator["Variant"]:
-        """Fair variants, as a stream of random numbers draws them."""
-        draw = Random(start)  # noqa: S311 - a sheet of exercises, and it must repeat
-        for _ in range(tries):
-            picks = {
-                names: choices[int(draw.random() * len(choices))]
-                for names, choices in self.choices.items()
-            }
-            if self.fits and not _call(self.fits, _given(tuple(picks.items()))):
-                continue
-            # Where a misconception happens to give the right number, there is nothing to recognise,
-            # and where the question shows the answer, nothing to compute.
-            found = self._with(picks, seed)
-            if found.told_apart and not found.given_away:
-                yield found
-
-    def _with(self, picks: Mapping[str, Any], seed: int | None) -> "Variant":
-        given, answer, groups = _solve(self, tuple(picks.items()))
-        return Variant(self, seed, given, answer, groups)
 
     def groups(self, numbers: Mapping[str, float]) -> tuple[Group, ...]:
         """Misconceptions by their numbers: those that cannot be told apart go together."""
@@ -178,6 +156,28 @@ def _given(picks: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
         given |= dict(zip(several, value if len(several) > 1 else (value,), strict=True))
     return MappingProxyType(
         {name: chip(value) if name in ("chip", "other") else value for name, value in given.items()}
+    )
+
+
+@cache
+def _drawn(one: Exercise, seed: int) -> "Variant":
+    """The first draw of a seed that can be asked."""
+    draw = Random(f"{one.id} {seed}")  # noqa: S311 - a sheet of exercises, and it must repeat
+    for _ in range(DRAWS):
+        picks = tuple(
+            (names, choices[int(draw.random() * len(choices))])
+            for names, choices in one.choices.items()
+        )
+        if one.fits and not _call(one.fits, _given(picks)):
+            continue
+        found = Variant(one, seed, *_solve(one, picks))
+        # Where a misconception happens to give the right number, there is nothing to recognise, and
+        # where the question shows the answer, nothing to compute.
+        if found.told_apart and not found.given_away:
+            return found
+    raise CourseError(
+        f"exercise {one.id!r} has no variant whose misconceptions differ from its answer: give it "
+        f"more choices"
     )
 
 

@@ -74,7 +74,8 @@ EXERCISES = (
             "then": (before / (1 - before), ""),
             "now": (after / (1 - after), ""),
         },
-        fits=lambda before, after: after > before + 0.04,
+        # At half, the ratio before is one, and the ratio after is the answer.
+        fits=lambda before, after: after > before + 0.04 and before != 0.5,
     ),
     Exercise(
         "srv-batch",
