@@ -157,7 +157,9 @@ EXERCISES = (
             "rate": (train.flops(llama, length) * speed, "FLOP/s"),
         },
         # What teams report, and the share of attention large enough to be seen.
-        fits=lambda chip, llama, speed, length: 0.2 < train.mfu(llama, chip, speed, length) < 0.65,
+        fits=lambda chip, llama, speed, length: (
+            0.2 < float(train.mfu(llama, chip, speed, length)) < 0.65
+        ),
     ),
     Exercise(
         "measured-claim",
