@@ -149,7 +149,11 @@ EXERCISES = (
         "profiling-achieved",
         CHAPTER,
         "%",
-        {"chip": VECTOR, "shape": _SHAPES, "fraction": (0.8, 0.74, 0.86, 0.91, 0.68, 0.77)},
+        {
+            "chip": VECTOR,
+            "shape": _SHAPES,
+            "fraction": (0.8, 0.74, 0.86, 0.91, 0.68, 0.77, 0.65, 0.71, 0.83, 0.88, 0.93),
+        },
         answer=lambda fraction: fraction,
         misconceptions={
             "forgot-write": lambda fraction: fraction / 2,

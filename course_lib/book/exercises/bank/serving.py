@@ -95,6 +95,8 @@ EXERCISES = (
         units={"fixed": "s", "each": "s", "limit": "s"},
         facts=lambda fixed, limit: {"left": (limit - fixed, "s")},
         whole=True,
+        # Where the parts come out even, the last bit of a float would decide.
+        fits=lambda fixed, each, limit: 0.02 < (limit - fixed) / each % 1 < 0.98,
     ),
     Exercise(
         "srv-rate",

@@ -20,6 +20,8 @@ from course_press.outputs.exercise import payload
 
 IDS = [one.id for one in exercises.all()]
 SEEDS = (None, *range(200))
+NUMBER = re.compile(r"\d(?:[.,]?\d|\s\d{3}(?!\d))*")
+"""A number as a language writes it, also with spaces between its thousands."""
 each = pytest.mark.parametrize("id_", IDS)
 
 
@@ -135,10 +137,9 @@ def test_a_class_need_not_share_variants(id_):
 @each
 def test_no_question_shows_the_digits_of_its_answer(id_, lang):
     for variant in get(id_).variants():
-        digits = re.match(r"[\d.,\s]*\d", variant.shown_answer)[0]
-        if len(digits) > 1:
-            numbers = re.findall(r"\d(?:[\d.,\u00a0\u202f]*\d)?", variant.text("question"))
-            assert digits not in numbers, variant.text("question")
+        digits = NUMBER.match(variant.shown_answer)[0]
+        if len(digits) > 1:  # a 2 may stand anywhere
+            assert digits not in NUMBER.findall(variant.text("question"))
 
 
 @each
