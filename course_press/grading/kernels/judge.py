@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from course_press.grading.kernels.hints import hint, shown, where
-from course_press.grading.kernels.run import ENVIRONMENT, PRELOAD, Reply, Run, needed
+from course_press.grading.kernels.run import COUNTER, ENVIRONMENT, PRELOAD, Reply, Run, needed
 from course_press.grading.kernels.steps import (
     CASES,
     DROPPED,
@@ -99,7 +99,9 @@ def grade(
     found: dict[str, Said | None] = {}
     missing = []
     rng = np.random.default_rng(secrets.randbits(128))
-    own = Warden(PRELOAD, environment=ENVIRONMENT) if warden is None else None
+    own = None
+    if warden is None:
+        own = Warden(PRELOAD, environment=ENVIRONMENT, readable=[COUNTER])
     with own or contextlib.nullcontext(warden) as watch:
         assert watch is not None
         needed(watch)

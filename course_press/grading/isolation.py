@@ -1,0 +1,175 @@
+"""A cell for learners' files: by bubblewrap, without network, rights or any file of this computer
+but what Python needs, and proved each time before a file runs in it.
+
+A cell has namespaces of its own, a system that can only be read, and memory for a disk. It holds
+Python and its packages; neither the book with its references and tests nor other submissions are in
+it. Whoever runs the grading lends it no right: where that is root, the warden becomes a user that
+nobody is before it starts anything.
+
+What a cell does not bound: a file may ask the kernel for memory that belongs to no process, as
+files that have no name do.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib import CourseError
+from course_press.grading.verdict import Said, said
+
+__all__ = ["Cell", "isolated", "isolating"]
+
+DISK = 256 << 20
+"""Bytes that a file may write in its cell, all together; they are memory."""
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
+NOBODYS, COUNT = 61184, 4000
+"""Users that no account has: each cell is another one, for the kernel counts a user's processes."""
+_cells = itertools.count(os.getpid())
+_isolating: ContextVar[bool] = ContextVar("isolating", default=False)
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Run learners' files in cells, for as long as the block lasts.
+
+    Raises
+    ------
+    CourseError
+        If there is no bubblewrap here.
+    """
+    if not shutil.which("bwrap"):
+        raise CourseError(str(said("no-isolation", why=said("no-bubblewrap"))))
+    before = _isolating.set(True)
+    try:
+        yield
+    finally:
+        _isolating.reset(before)
+
+
+def isolating() -> bool:
+    """Whether learners' files run in cells now."""
+    return _isolating.get()
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a cell's own process finds there, as `course_press.grading.inside.warden` tells."""
+
+    reaches: bool
+    interfaces: list[str]
+    reads: bool
+    processes: int
+    users: list[int]
+    rights: list[str]
+    writes: list[str]
+    bytes: int
+
+
+class Cell:
+    """What starts a warden in a cell, and what proves that it is one.
+
+    Parameters
+    ----------
+    folder : where files run in it; the one of that name outside is not seen.
+    packages : where Python finds packages.
+    readable : other folders that it reads.
+    """
+
+    def __init__(self, folder: str, packages: Sequence[str], readable: Sequence[str]) -> None:
+        self.folder = folder
+        own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parents[1])]
+        self.packages = [one for one in packages if _of_python(one, own)]
+        wanted = dict.fromkeys([*own, *self.packages, *readable])
+        self.readable = [one for one in wanted if not wanted.keys() & set(_above(one))]
+        self.user = NOBODYS + next(_cells) % COUNT if os.geteuid() == 0 else 0
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self._secret = tempfile.NamedTemporaryFile(prefix="secret-")  # noqa: SIM115
+        Path(self._secret.name).chmod(0o644)
+
+    def command(self, program: Sequence[str]) -> list[str]:
+        """The call that runs a program in the cell."""
+        call = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        call += ["--unshare-cgroup-try", "--die-with-parent", "--as-pid-1", "--new-session"]
+        # Root lends nothing but the right to become somebody else; others have nothing to lend.
+        call += (
+            ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            if self.user
+            else ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+        )
+        for path in (*SYSTEM, *OF_THE_SYSTEM):
+            call += ["--ro-bind-try", path, path]
+        call += ["--proc", "/proc", "--dev", "/dev"]
+        for path in ("/tmp", "/dev/shm"):  # noqa: S108
+            call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", path]
+        # Folders that are made on the way are root's alone, unless they are made first.
+        for parent in sorted({one for path in self.readable for one in _above(path)}):
+            call += ["--perms", "0755", "--dir", parent]
+        for path in self.readable:
+            call += ["--ro-bind", path, path]
+        call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", self.folder]
+        call += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", self.folder, "--"]
+        return [*call, *program]
+
+    def probe(self) -> dict[str, Any]:
+        """What the warden is to try before anything else."""
+        return {
+            "user": self.user,
+            "port": self._door.getsockname()[1],
+            "secret": self._secret.name,
+            "places": ["/", "/usr", "/etc", "/dev", *self.readable],
+            "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
+        }
+
+    def prove(self, told: Mapping[str, Any]) -> None:
+        """Judge what it found.
+
+        Raises
+        ------
+        CourseError
+            If it is no cell, with what is wrong with it.
+        """
+        seen = msgspec.convert(told, Seen)
+        wrong: list[Said | str] = []
+        if seen.reaches or set(seen.interfaces) - {"lo"}:
+            wrong.append(said("cell-network"))
+        if seen.reads:
+            wrong.append(said("cell-reads"))
+        if seen.processes != 1:
+            wrong.append(said("cell-processes"))
+        if 0 in seen.users or seen.rights:
+            wrong.append(said("cell-rights"))
+        if seen.writes or not 0 < seen.bytes <= 3 * DISK:
+            wrong.append(said("cell-writes"))
+        if wrong:
+            raise CourseError(str(said("no-isolation", why=wrong)))
+
+    def close(self) -> None:
+        """Take away what the proof needed."""
+        self._door.close()
+        self._secret.close()
+
+
+def _above(path: str) -> list[str]:
+    return [str(one) for one in Path(path).parents]
+
+
+def _of_python(entry: str, own: Sequence[str]) -> bool:
+    """Whether it is Python's own, or where packages are installed: a folder with somebody's code
+    may hold anything.
+    """
+    path = Path(entry)
+    kinds = {"site-packages", "dist-packages", Path(sysconfig.get_path("purelib")).name}
+    return path.exists() and (
+        path.name in kinds or any(path.is_relative_to(one) for one in own)
+    )
