@@ -170,6 +170,4 @@ def _of_python(entry: str, own: Sequence[str]) -> bool:
     """
     path = Path(entry)
     kinds = {"site-packages", "dist-packages", Path(sysconfig.get_path("purelib")).name}
-    return path.exists() and (
-        path.name in kinds or any(path.is_relative_to(one) for one in own)
-    )
+    return path.exists() and (path.name in kinds or any(path.is_relative_to(one) for one in own))

@@ -100,9 +100,7 @@ class Failure(msgspec.Struct, frozen=True):
 class Learner:
     """One process that runs a learner's file, and the socket on which it answers."""
 
-    def __init__(
-        self, warden: "Warden", limit: float, talk: socket.socket, trace: Any
-    ) -> None:
+    def __init__(self, warden: "Warden", limit: float, talk: socket.socket, trace: Any) -> None:
         self.warden, self.limit, self.talk, self.trace = warden, limit, talk, trace
         self.pid, self.file = 0, Path()
         self.end = time.monotonic() + limit

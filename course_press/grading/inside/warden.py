@@ -57,9 +57,7 @@ def _seen(probe: dict[str, Any]) -> dict[str, Any]:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    status = dict(
-        line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-    )
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     sets = ("CapPrm", "CapEff", "CapAmb")
     rights = [name for name in sets if int(status[name], 16)]
     if int(status["NoNewPrivs"]) != 1:
@@ -134,7 +132,7 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
 def _placed(name: str, source: int) -> dict[str, str]:
     """A folder of its own for a file, with a copy of it."""
     folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
-    with open(source, "rb") as opened:  # noqa: PTH123
+    with open(source, "rb") as opened:
         (folder / name).write_bytes(opened.read())
     return {"folder": str(folder), "file": str(folder / name)}
 
