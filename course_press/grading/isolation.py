@@ -107,14 +107,13 @@ class Cell:
             if self.user
             else ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
         )
+        call += _ways(OF_THE_SYSTEM)
         for path in (*SYSTEM, *OF_THE_SYSTEM):
             call += ["--ro-bind-try", path, path]
         call += ["--proc", "/proc", "--dev", "/dev"]
         for path in ("/tmp", "/dev/shm"):  # noqa: S108
             call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", path]
-        # Folders that are made on the way are root's alone, unless they are made first.
-        for parent in sorted({one for path in self.readable for one in _above(path)}):
-            call += ["--perms", "0755", "--dir", parent]
+        call += _ways([*self.readable, self.folder])
         for path in self.readable:
             call += ["--ro-bind", path, path]
         call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", self.folder]
@@ -158,6 +157,12 @@ class Cell:
         """Take away what the proof needed."""
         self._door.close()
         self._secret.close()
+
+
+def _ways(paths: Sequence[str]) -> list[str]:
+    """Makes the folders above: those that bubblewrap makes by itself are root's alone."""
+    parents = sorted({one for path in paths for one in _above(path)})
+    return [word for parent in parents for word in ("--perms", "0755", "--dir", parent)]
 
 
 def _above(path: str) -> list[str]:

@@ -207,11 +207,13 @@ class Warden:
             )
         self._end = time.monotonic() + START
         probe = self._cell.probe() if self._cell else None
-        frames.send(self._control, {"path": path, "preload": list(preload), "probe": probe})
+        self._told = {"path": path, "preload": list(preload), "probe": probe}
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         try:
+            with contextlib.suppress(OSError):  # where it has ended, it says why
+                frames.send(self._control, self._told)
             if self._cell:
                 self._cell.prove(self._probed())
             found = self._heard()["found"]
