@@ -66,7 +66,9 @@ def tries(lines):
 
 def test_every_references_verdict_is_the_same_in_a_cell(cells):
     with isolated():
-        assert failures(grading.grade(LABS / "03-serving", LABS / "03-serving" / "reference.py")) == {}
+        assert (
+            failures(grading.grade(LABS / "03-serving", LABS / "03-serving" / "reference.py")) == {}
+        )
 
 
 @pytest.mark.exhaustive
@@ -79,17 +81,17 @@ def test_every_reference_passes_in_a_cell(folder, cells):
 
 
 SEEN = {
-    "the reference": (f"raise RuntimeError(Path({str(REFERENCE)!r}).exists())", "RuntimeError: False"),
+    "the reference": (
+        f"raise RuntimeError(Path({str(REFERENCE)!r}).exists())",
+        "RuntimeError: False",
+    ),
     "the tests": (f"raise RuntimeError(Path({str(TESTS)!r}).exists())", "RuntimeError: False"),
     "all of the book by its names": (
         "raise RuntimeError([p for p in ('/home', '/root/.ssh', '/etc/passwd', '/var', '/mnt') "
         "if Path(p).exists()])",
         "RuntimeError: []",
     ),
-    "other submissions": (
-        "raise RuntimeError([*os.listdir('..'), os.listdir()])",
-        "['mine.py']]",
-    ),
+    "other submissions": ("raise RuntimeError([*os.listdir('..'), os.listdir()])", "['mine.py']]"),
     "the network": (
         "raise RuntimeError([s.connect_ex(('1.1.1.1', 53)) for s in [socket.socket()]])",
         "RuntimeError: [101]",
@@ -117,10 +119,7 @@ ATTACKS = {
         NUMPY.replace("def measure(", "time.time = lambda: 1.0\n\ndef measure("),
         "",
     ),
-    "the reference, executed": (
-        f"exec(open({str(REFERENCE)!r}).read())\n",
-        "FileNotFoundError",
-    ),
+    "the reference, executed": (f"exec(open({str(REFERENCE)!r}).read())\n", "FileNotFoundError"),
     "an exit that looks like success": (
         tries("print('passed  runs', flush=True)\nos._exit(0)"),
         "exit status 0 before it was done",
@@ -135,10 +134,7 @@ ATTACKS = {
     ),
     "50 GB": (tries("x = bytearray(50 << 30)"), "MemoryError: more than 4 GiB"),
     "50 GB in files": (
-        tries(
-            "for i in range(1000):\n"
-            "    Path(f'/dev/shm/{i}').write_bytes(bytes(50 << 20))"
-        ),
+        tries("for i in range(1000):\n    Path(f'/dev/shm/{i}').write_bytes(bytes(50 << 20))"),
         "No space left on device",
     ),
     "the end of all processes": (
@@ -150,7 +146,8 @@ SLOW = ("an endless loop",)
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.exhaustive] if how in SLOW else []) for how in ATTACKS]
+    "how",
+    [pytest.param(how, marks=[pytest.mark.exhaustive] if how in SLOW else []) for how in ATTACKS],
 )
 def test_an_attack_is_contained_and_fails(how, graded):
     text, said = ATTACKS[how]
@@ -189,10 +186,16 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
 
     def command(cell, program):
         call = change(whole(cell, program))
-        return [word.format(secret=cell._secret.name) if "{secret}" in word else word for word in call]
+        return [
+            word.format(secret=cell._secret.name) if "{secret}" in word else word for word in call
+        ]
 
     monkeypatch.setattr(Cell, "command", command)
-    with isolated(), pytest.raises(CourseError, match=f"cannot be isolated here: .*{said}"), Warden():
+    with (
+        isolated(),
+        pytest.raises(CourseError, match=f"cannot be isolated here: .*{said}"),
+        Warden(),
+    ):
         pass
 
 
