@@ -212,7 +212,7 @@ def test_without_bubblewrap_it_is_refused_with_the_remedy(lang, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with (
         in_language(lang),
-        pytest.raises(CourseError, match="bwrap.*apt install bubblewrap.*--unsafe"),
+        pytest.raises(CourseError, match=r"bwrap.*apt install bubblewrap.*--unsafe"),
         isolated(),
     ):
         pass
