@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -9,6 +10,7 @@ from course_lib import CourseError
 from course_lib.book.text import languages
 from course_lib.core import known
 from course_press.grading import benchmark, diagnosis, kernels, ring, serving, sharding
+from course_press.grading.learner import existing
 from course_press.grading.verdict import Verdict, said
 
 __all__ = ["GRADERS", "Grading", "grade", "graded_by", "grading"]
@@ -31,7 +33,7 @@ class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     grader: str
     file: str
-    criteria: list[str]
+    criteria: Annotated[list[str], msgspec.Meta(min_length=1)]
     answers: dict[str, diagnosis.Program] = {}
 
 
@@ -75,6 +77,11 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     folder : of the lab.
     file : the learner's.
 
+    Raises
+    ------
+    CourseError
+        If there is no such file, it is no text, or what its grader needs is not installed.
+
     Examples
     --------
     >>> grade(Path("elsewhere/07-small"), Path("mine.py"))
@@ -83,7 +90,7 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     course_lib.CourseError: lab '07' has nothing to grade: choose from none
     """
     about = graded_by(folder)
-    return GRADERS[about.grader](file, about.answers)
+    return GRADERS[about.grader](existing(file, about.file), about.answers)
 
 
 def graded_by(folder: Path) -> Grading:

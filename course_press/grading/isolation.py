@@ -28,7 +28,7 @@ import msgspec
 from course_lib import CourseError
 from course_press.grading.verdict import Said, said
 
-__all__ = ["Cell", "isolated", "isolating"]
+__all__ = ["IsolatedCell", "isolated", "isolating"]
 
 DISK = 256 << 20
 """Bytes that a file may write in its cell, all together; they are memory."""
@@ -76,7 +76,7 @@ class Seen(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Cell:
+class IsolatedCell:
     """What starts a warden in a cell, and what proves that it is one.
 
     Parameters

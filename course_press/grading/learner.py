@@ -34,7 +34,7 @@ import msgspec
 from course_lib import CourseError
 from course_press.grading.inside import frames
 from course_press.grading.inside.learner import MEMORY
-from course_press.grading.isolation import Cell, isolating
+from course_press.grading.isolation import IsolatedCell, isolating
 from course_press.grading.verdict import Amount, Said, said
 
 START = 120.0
@@ -191,9 +191,9 @@ class Warden:
         inside = str(Path(__file__).parent / "inside")
         call = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, inside, "main"]
         path = _path()
-        self._cell: Cell | None = None
+        self._cell: IsolatedCell | None = None
         if isolating():
-            self._cell = Cell(self._folder.name, path, [inside, *map(str, readable)])
+            self._cell = IsolatedCell(self._folder.name, path, [inside, *map(str, readable)])
             call, path = self._cell.command(call), self._cell.packages
         with theirs:
             self._process = subprocess.Popen(

@@ -10,8 +10,9 @@ from pathlib import Path
 from course_lib import CourseError
 from course_press.grading.classroom.record import Graded, Record, as_marks, digest
 from course_press.grading.classroom.submissions import Submission, text_of
-from course_press.grading.graders import grade
+from course_press.grading.graders import grade, graded_by
 from course_press.grading.isolation import isolated, isolating
+from course_press.grading.learner import existing
 from course_press.grading.verdict import Said, Verdict, said
 
 __all__ = ["judged", "mark", "mark_all"]
@@ -50,14 +51,12 @@ def judged(folder: Path, file: Path, *, isolate: bool) -> Graded:
 
     Examples
     --------
-    >>> judged(Path("elsewhere/07-small"), Path("nowhere.py"), isolate=False)
+    >>> judged(Path("labs/00-three-accelerators"), Path("nowhere.py"), isolate=False)
     Traceback (most recent call last):
     ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your submission
+    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your matmul_bench.py
     """
-    if not file.is_file():
-        name = str(said("your-submission"))
-        raise CourseError(str(said("not-a-file", path=repr(str(file)), name=name)))
+    file = existing(file, graded_by(folder).file)
     with isolated() if isolate else nullcontext():
         return mark(Submission("", folder.name[:2], file), folder)
 

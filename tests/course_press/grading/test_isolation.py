@@ -12,7 +12,7 @@ from course_lib import CourseError
 from course_lib.book.text import in_language, languages
 from course_press import grading
 from course_press.grading import isolation
-from course_press.grading.isolation import Cell, isolated
+from course_press.grading.isolation import IsolatedCell, isolated
 from course_press.grading.learner import Warden
 from tests.course_press.conftest import edited
 from tests.course_press.grading.test_benchmark import NUMPY
@@ -182,7 +182,7 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells):
     change, said = WRONG[what]
-    whole = Cell.command
+    whole = IsolatedCell.command
 
     def command(cell, program):
         call = change(whole(cell, program))
@@ -190,7 +190,7 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
             word.format(secret=cell._secret.name) if "{secret}" in word else word for word in call
         ]
 
-    monkeypatch.setattr(Cell, "command", command)
+    monkeypatch.setattr(IsolatedCell, "command", command)
     with (
         isolated(),
         pytest.raises(CourseError, match=f"cannot be isolated here: .*{said}"),
@@ -201,8 +201,8 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
 def test_a_warden_that_stays_root_is_refused(monkeypatch, cells):
-    whole = Cell.probe
-    monkeypatch.setattr(Cell, "probe", lambda cell: {**whole(cell), "user": 0})
+    whole = IsolatedCell.probe
+    monkeypatch.setattr(IsolatedCell, "probe", lambda cell: {**whole(cell), "user": 0})
     with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Warden():
         pass
 
