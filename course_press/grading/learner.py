@@ -203,6 +203,7 @@ class Warden:
                 stderr=self._complaints,
                 env={**_environment(self._folder.name), **(environment or {})},
                 cwd=self._folder.name,
+                pass_fds=self._cell.lent if self._cell else (),
                 start_new_session=True,
             )
         self._end = time.monotonic() + START

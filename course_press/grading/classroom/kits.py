@@ -110,7 +110,7 @@ def write_kit(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool =
     >>> write_kit("moodle", Path(), Path("labs/00-three-accelerators"), Path("kit.zip"))
     Traceback (most recent call last):
     ...
-    course_lib.CourseError: unknown kit 'moodle': choose from gradescope, nbgrader, otter
+    course_lib.CourseError: unknown kit 'moodle': choose one of gradescope, nbgrader, otter
     """
     pack = KITS[known("kit", kind, KITS)]
     out.parent.mkdir(parents=True, exist_ok=True)

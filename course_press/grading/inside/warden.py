@@ -71,6 +71,7 @@ def _seen(probe: dict[str, Any]) -> dict[str, Any]:
         "users": [*os.getresuid(), *os.getresgid()],
         "rights": rights,
         "writes": [place for place in probe["places"] if _writes(place)],
+        "nameless": _nameless(),
         "bytes": sum(one.f_blocks * one.f_frsize for one in disks),
     }
 
@@ -79,6 +80,15 @@ def _reaches(port: int) -> bool:
     with socket.socket() as one:
         one.settimeout(2)
         return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _nameless() -> bool:
+    """Whether files can be had that lie nowhere, and that nothing counts."""
+    try:
+        os.close(os.memfd_create("probe"))
+    except OSError:
+        return False
+    return True
 
 
 def _writes(place: str) -> bool:
