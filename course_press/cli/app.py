@@ -4,6 +4,7 @@ something is missing.
 
 import contextlib
 import platform
+import shutil
 import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -104,6 +105,7 @@ def doctor() -> None:
         Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
+        Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
     table = Table("what", "found", "for", box=None)

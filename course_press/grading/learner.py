@@ -8,11 +8,13 @@ grader judges them. Processes, memory, the size of a file and time are limited, 
 is ended.
 
 That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It
-is no sandbox. The file runs with the rights of whoever grades it: it can read what that person can
-read, write there, use the network, and end that person's processes, this grader among them. How
-many files it writes is not limited. One that imitates what `course_press.grading.inside` sends can
-say that it multiplied random numbers. On macOS, where there is no /proc, memory and processes are
-not counted, and a process that leaves its session outlives the grading.
+is no sandbox: the file runs with the rights of whoever grades it, and can read what that person can
+read, write there, use the network, and end that person's processes, this grader among them. Inside
+`course_press.grading.isolated` it runs in a cell instead, and can do none of that.
+
+Either way, a file that imitates what `course_press.grading.inside` sends can say that it multiplied
+random numbers. On macOS, where there is no /proc and no cell, memory and processes are not counted,
+and a process that leaves its session outlives the grading.
 """
 
 import contextlib
