@@ -26,14 +26,14 @@ def mark(one: Submission, folder: Path) -> Graded:
     one : whose and for which lab.
     folder : of the lab.
     """
-    content = one.file.read_bytes()
+    before = digest(one.file)
     text = text_of(one.file)
     verdicts = [Verdict("runs", False, text)] if isinstance(text, Said) else grade(folder, one.file)
     return Graded(
         student=one.student,
         lab=one.lab,
         file=one.file.name,
-        digest=digest(content),
+        digest=before,
         isolated=isolating(),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         marks=as_marks(verdicts),
@@ -123,7 +123,7 @@ def mark_all(
 def _done(one: Submission, record: Record) -> Graded | None:
     """What the record has of a file as it is now."""
     known = record.of(one)
-    if known is None or known.digest != digest(one.file.read_bytes()):
+    if known is None or known.digest != digest(one.file):
         return None
     # A file that was not isolated could have written in the record itself.
     return known if known.isolated or not isolating() else None

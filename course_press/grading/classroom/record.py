@@ -1,7 +1,6 @@
 """What has been graded, a line a submission, kept so that a run that ends early loses none."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -119,9 +118,10 @@ def _parts(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) and not isinstance(value, Amount) else ()
 
 
-def digest(content: bytes) -> str:
+def digest(file: Path) -> str:
     """A name for what a file holds."""
-    return hashlib.sha256(content).hexdigest()
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class Record:
@@ -137,6 +137,8 @@ class Record:
         self._known: dict[tuple[str, str], Graded] = {}
 
     def __enter__(self) -> Self:
+        import fcntl  # of POSIX systems; the rest of the command line does without
+
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("a+b", buffering=0)
         try:

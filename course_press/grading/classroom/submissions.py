@@ -62,7 +62,7 @@ def find(
 
     for owner, file in sorted(_files(folder), key=order):
         name = file.relative_to(folder).as_posix()
-        if file.is_symlink() or file.suffix != ".py":
+        if file.is_symlink() or not file.is_file() or file.suffix != ".py":
             wrong.append(said("hand-in-kind", name=name))
             continue
         number = next((key for key, stub in wanted.items() if file.name.endswith(stub)), lab)
@@ -70,7 +70,7 @@ def find(
             wrong.append(said("hand-in-lab", name=name, names=sorted(endings)))
             continue
         student = owner or file.name.removesuffix(wanted[number]).rstrip(" -_.") or file.stem
-        student = unicodedata.normalize("NFC", student.removesuffix(".py"))
+        student = _printable(student)
         one = Submission(student, number, file)
         if (same := found.get((one.student, number))) is not None:
             other = same.file.relative_to(folder).as_posix()
@@ -94,6 +94,12 @@ def _files(folder: Path) -> Iterator[tuple[str | None, Path]]:
                 part.startswith((".", "__")) for part in inner
             ):
                 yield entry.name, file
+
+
+def _printable(name: str) -> str:
+    """As one writes it, whatever the system that packed it; nothing in it moves a cursor."""
+    composed = unicodedata.normalize("NFC", name)
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in composed)
 
 
 def text_of(file: Path) -> str | Said:
@@ -138,5 +144,5 @@ def read_roll(file: Path) -> dict[str, str]:
                 f"{file.name}, line {line}: student {student!r} with lang {lang!r}: give each "
                 f"student a name and one of {', '.join(languages())}"
             )
-        found[unicodedata.normalize("NFC", student)] = lang
+        found[_printable(student)] = lang
     return found

@@ -28,7 +28,7 @@ EVERY = 0.2
 """Seconds between looks at what the learners' processes have started."""
 FORKS = sys.platform == "linux"
 """Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork."""
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
 
 
 def main() -> None:

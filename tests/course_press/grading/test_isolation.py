@@ -100,6 +100,10 @@ SEEN = {
         "raise RuntimeError([0 in os.getresuid() + os.getresgid(), os.getppid()])",
         "RuntimeError: [False, 1]",
     ),
+    "the memory of what watches it": (
+        "raise RuntimeError([os.access(f'/proc/1/{one}', os.R_OK) for one in ('mem', 'environ')])",
+        "RuntimeError: [False, False]",
+    ),
     "rights": (
         "import subprocess\n"
         "raise RuntimeError([subprocess.run(['mount', '-t', 'tmpfs', 'x', '/mnt']).returncode == 0])",

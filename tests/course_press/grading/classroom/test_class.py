@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 
 import pytest
@@ -195,6 +196,7 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("x = 1")
     (tmp_path / "mallory").mkdir()
+    os.mkfifo(tmp_path / "pipe-kernels.py")
     (tmp_path / "mallory" / "matmul_bench.py").symlink_to(FOLDERS["00"] / "reference.py")
     with in_language("en"):
         found, wrong = find(tmp_path, STUBS)
@@ -203,7 +205,7 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
         ("ada", "00"), ("ada", "01"), ("bob", "00"), ("eve", "04"),
     ]  # fmt: skip
     assert [one.partition(" ")[0] for one in said] == [
-        "ada/matmul_bench.py", "eve/work.py", "mallory/matmul_bench.py", "notes.txt",
+        "ada/matmul_bench.py", "eve/work.py", "mallory/matmul_bench.py", "notes.txt", "pipe-kernels.py",
     ]  # fmt: skip
     alone, _ = find(tmp_path, STUBS, "00")
     assert [(one.student, one.file.name) for one in alone] == [
@@ -212,7 +214,12 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"\xff\xfe", "not text in UTF-8"), (b"x" * (2 << 20), "more than 1 MiB")]
+    ("content", "said"),
+    [
+        (b"\xff\xfe", "not text in UTF-8"),
+        (b"x" * (2 << 20), "more than 1 MiB"),
+        (b"", "nothing is assigned"),
+    ],
 )
 def test_a_file_that_is_no_text_is_a_failure_of_its_own(tmp_path, content, said):
     file = tmp_path / "in" / "ada" / STUBS["02"]
@@ -224,12 +231,14 @@ def test_a_file_that_is_no_text_is_a_failure_of_its_own(tmp_path, content, said)
     assert said in mark.told["en"]
 
 
-def test_no_name_is_a_formula(tmp_path):
-    file = tmp_path / "in" / "=HYPERLINK(1)" / STUBS["02"]
+def test_no_name_is_a_formula_or_moves_a_cursor(tmp_path):
+    file = tmp_path / "in" / "=HYPERLINK(1)\x1b[2J" / STUBS["02"]
     file.parent.mkdir(parents=True)
     file.write_text("")
     grade_class(tmp_path / "in", FOLDERS, tmp_path / "grades.csv")
-    assert rows(tmp_path / "grades.csv")[0]["student"] == "'=HYPERLINK(1)"
+    assert (
+        rows(tmp_path / "grades.csv")[0]["student"] == "'=HYPERLINK(1)\N{REPLACEMENT CHARACTER}[2J"
+    )
 
 
 @pytest.mark.parametrize(
