@@ -55,6 +55,7 @@ ARCHITECTURES = {
 the kernel's tables of system calls."""
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
+ROOT = Path(__file__).parents[2]
 _cells = itertools.count(os.getpid())
 _isolating: ContextVar[bool] = ContextVar("isolating", default=False)
 
@@ -150,7 +151,7 @@ class IsolatedCell:
         return {
             "user": self.user,
             "port": self._door.getsockname()[1],
-            "secret": self._secret.name,
+            "hidden": [self._secret.name, *(str(ROOT / one) for one in ("labs", "tests", ".git"))],
             "places": ["/", "/usr", "/etc", "/dev", *self.readable],
             "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
         }

@@ -12,7 +12,7 @@ from course_press.grading.classroom.record import Graded, Record, as_marks, dige
 from course_press.grading.classroom.submissions import Submission, text_of
 from course_press.grading.graders import grade, graded_by
 from course_press.grading.isolation import isolated, isolating
-from course_press.grading.learner import existing
+from course_press.grading.learner import Warden, existing
 from course_press.grading.verdict import Said, Verdict, said
 
 __all__ = ["judged", "mark", "mark_all"]
@@ -95,6 +95,9 @@ def mark_all(
     """
     work = list(submissions)
     todo = [one for one in work if not _done(one, record)]
+    if todo and isolating():
+        with Warden():  # refuses before anything is graded
+            pass
     for lab in sorted({one.lab for one in todo}):
         check_here(folders[lab])
     failed: list[tuple[Submission, str]] = []

@@ -179,8 +179,13 @@ def unfiltered(call):
 
 
 def lent(*more):
-    """A call with something before the program."""
-    return lambda call: [*call[: call.index("--")], *more, *call[call.index("--") :]]
+    """A call with something more, before the system can only be read."""
+
+    def change(call):
+        at = call.index("--seccomp")
+        return [*call[:at], *more, *call[at:]]
+
+    return change
 
 
 WRONG = {
@@ -190,6 +195,7 @@ WRONG = {
     "a disk without limit": (lent("--tmpfs", "/dev/shm"), "without limit"),
     "memory without limit": (unfiltered, "take memory that nothing counts"),
     "what is yours": (lent("--ro-bind", "{secret}", "{secret}"), "would read what is yours"),
+    "the book": (lent("--ro-bind", str(LABS), str(LABS)), "would read what is yours"),
     "no bubblewrap that works": (lent("--no-such-option"), "bubblewrap does not start: "),
 }
 
