@@ -128,7 +128,7 @@ ATTACKS = {
         tries("print('passed  runs', flush=True)\nos._exit(0)"),
         "exit status 0 before it was done",
     ),
-    "an endless loop": (tries("while True:\n    pass"), "more than 30 s"),
+    "an endless loop": (tries("while True:\n    pass"), "it did not end within 30 s, in line"),
     "a fork bomb": (tries("while True:\n    os.fork()"), "it started more than 64 processes"),
     "deletion": (
         "import os, shutil\nfor place in ('/usr/bin', '/etc', os.getcwd(), os.path.dirname(os.__file__) + '/json'):\n"
