@@ -80,9 +80,9 @@ def fit(models: Sequence[str]) -> TrainingConstants:
     """The constants of the published runs of some models.
 
     Memory's are fitted to the memory of all runs that worked, then the clock's to their steps: by
-    least squares on logarithms, in which runs far off count ever less. `usable` leaves one in a
-    hundred runs that worked above it, and is 1 at least; `low` and `high` leave one in ten of the
-    fast runs below and above.
+    least squares on logarithms, in which runs far off count ever less. `usable` leaves at most one
+    in a hundred runs of each model that worked above it, and is 1 at least; `low` and `high` leave
+    one in ten of the fast runs below and above.
 
     Parameters
     ----------
@@ -103,7 +103,10 @@ def fit(models: Sequence[str]) -> TrainingConstants:
     how = msgspec.structs.replace(START, rows=int(ran.sum()), source=_source(models))
     how = _refined(how, MEMORY, lambda at: np.log(made(at, "memory")) - memory, ROOM)
     how = _refined(how, CLOCK, lambda at: weight * (speed - np.log(made(at, "tokens_per_s"))), NEAR)
-    share = float(np.quantile(made(how, "memory") / capacity, ALARMS))
+    share = max(
+        float(np.quantile(predicted(one, how)["memory"][one.ran], ALARMS)) / capacity
+        for one in runs
+    )
     ratio = (made(how, "tokens_per_s") / of("tokens_per_s"))[of("mfu") > FAST]
     low, high = np.quantile(ratio, [0.1, 0.9])
     return msgspec.structs.replace(
