@@ -1,7 +1,7 @@
 """Which layouts a model can be trained with, ranked, and why the others lose."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from course_lib.core.checks import CourseError, count
@@ -80,17 +80,11 @@ def layouts(
     ]
     how, found = constants(framework), list[TrainingStep]()
     for policy in policies:
-        some = [_with(each, policy) for each in every]
+        some = [replace(each, recompute=policy) for each in every]
         done = steps(one, on, some, tokens, how) if some else []
         found += [step for step in done if step.fits]
         every = [step.layout for step in done if not step.fits]
     return _ranked(found)[:most]
-
-
-def _with(one: Layout, policy: str) -> Layout:
-    from dataclasses import replace
-
-    return replace(one, recompute=policy)
 
 
 def _ranked(found: list[TrainingStep]) -> list[RankedLayout]:
@@ -125,14 +119,7 @@ def _ways(
             if (zero and dp == 1) or dp % ep or (zero > 1 and pp > 1):
                 continue
             yield Layout(
-                dp=dp,
-                tp=tp,
-                pp=pp,
-                ep=ep,
-                zero=zero,
-                mbs=mbs,
-                acc=each // mbs,
-                recompute=policy,  # type: ignore[arg-type]
+                dp=dp, tp=tp, pp=pp, ep=ep, zero=zero, mbs=mbs, acc=each // mbs, recompute=policy
             )
 
 

@@ -112,5 +112,7 @@ def cluster(given: str | Cluster | Accelerator, count_: int | None = None) -> Cl
         )
     on = accelerator(given)
     if count("chips", many) > 1 and not on.joins:
-        raise CourseError(f"{on.key} has no link in its file, so that several cannot train together")
+        raise CourseError(
+            f"{on.key} has no link in its file, so that several cannot train together"
+        )
     return Cluster(on, many)

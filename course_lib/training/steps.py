@@ -128,7 +128,7 @@ def works(
     done: Times,
     how: TrainingConstants,
 ) -> dict[str, Any]:
-    """Whether runs are expected to work, array by reason: ``"memory"``, ``"stages"``, ``"tied"``."""
+    """Whether runs are expected to work, an array by reason."""
     room = how.usable * (on.chip.memory or np.inf)
     tied = (
         (model.head == "tied")
@@ -149,6 +149,11 @@ _REASONS = {
 }
 
 
+def _at(each: Exchange, i: int) -> dict[str, Any]:
+    names = ("n", "bytes", "messages", "seconds", "exposed", "bound")
+    return {name: float(getattr(each, name)[i]) for name in names}
+
+
 def _record(
     model: Transformer,
     on: Cluster,
@@ -163,11 +168,8 @@ def _record(
     speed = one.batch * sequence / (expected * on.count)
     used = float(flops(model, sequence)) * speed / on.chip.peak("bf16")
     kept = {name: float(done.memory[name][i]) for name in MEMORIES}
-    names = ("n", "bytes", "messages", "seconds", "exposed", "bound")
     exchanges = tuple(
-        each._replace(**{name: float(getattr(each, name)[i]) for name in names})
-        for each in done.exchanges
-        if each.seconds[i] > 0
+        each._replace(**_at(each, i)) for each in done.exchanges if each.seconds[i] > 0
     )
     return TrainingStep(
         layout=one,
