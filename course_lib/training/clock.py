@@ -14,7 +14,7 @@ from course_lib.training.footprints import GRADIENT, WEIGHT, dealt, grids
 from course_lib.training.machines import Cluster
 from course_lib.training.passes import ELEMENT, Blocks, blocks
 
-__all__ = ["PARTS", "Times"]
+__all__ = ["PARTS", "Exchange", "Times"]
 
 Array = NDArray[np.float64]
 PARTS = (

@@ -102,7 +102,7 @@ def published_runs(name: str) -> Runs:
     --------
     >>> runs = published_runs("8B")
     >>> len(runs.layouts), int(runs.ran.sum())
-    (833, 493)
+    (827, 490)
     """
     known("model", name, shapes())
     best: dict[tuple[int, Layout], Mapping[str, str]] = {}
