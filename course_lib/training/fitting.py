@@ -14,7 +14,7 @@ from course_lib.training.evidence import FAST, Check, check, predicted, publishe
 from course_lib.training.machines import cluster
 from course_lib.training.software import FOLDER, FRAMEWORK, TrainingConstants
 
-__all__ = ["SPLITS", "as_text", "fit", "splits", "write"]
+__all__ = ["SPLITS", "as_text"]
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))
 """Which models are fitted; the others are predicted."""
