@@ -598,6 +598,8 @@ ROOMS = {
     "book.explore.inference": "draws; its controls are chosen from lists",
     "book.explore.averages": "expressions for pages, of what engines holds",
     "book.explore.engines": "draws; its controls are chosen from lists",
+    "book.explore.maps": "takes an explorer of the library's own",
+    "book.explore.training": "draws; its controls are chosen from lists",
     "book.explore.page": "takes the calculator of the library's own",
     "book.explore.serving": "answers the page's form, whose controls are lists; see test_serving",
     "book.moving.anatomy": "draws",

@@ -66,8 +66,8 @@ def shrink(cases: Mapping[str, Mapping[str, Any]], chip: Accelerator | str) -> M
     ...     buffers=1e9, fragmentation=3e9, total=172e9)
     >>> cut = Held(**vars(held) | {"optimizer": 12e9, "total": 88e9})
     >>> picture = shrink({"8B": {"plain": held, "zero-1": cut}}, "h100-sxm")
-    >>> picture.scenes["8B"][0].says[1][-50:]
-    'Now 88 GB instead of 172 GB. The H100 lacks 2.1 GB.'
+    >>> picture.scenes["8B"][0].says[1][-52:]
+    'Now 88 GB instead of 172 GB. The H100 lacks 2.10 GB.'
     """
     on = accelerator(chip)
     if on.memory is None:
@@ -181,7 +181,7 @@ class _Stacks:
         line = at(self.memory)
         self.line.to(x1=line, x2=line)
         half = 4.0 * len(self.named.at("text", 0))
-        self.named.to(x=min(line, self.scene.width - half))
+        self.named.to(x=min(max(line, half), self.scene.width - half))
         for i, (parts, over) in enumerate(self.bars[: min(step + 2, len(self.rows))]):
             held = self.rows[min(i, step)]
             seen = float(i <= step) if i >= step else _FAINT
