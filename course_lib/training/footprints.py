@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from course_lib.core.checks import CourseError, Numbers, count, known, plain
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.training.constants import FRAMEWORK, TrainingConstants, constants
-from course_lib.training.passes import ELEMENT, Blocks, blocks
+from course_lib.training.passes import ELEMENT, LayerSizes, blocks
+from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
 from course_lib.training.splits import Layout, Stages, columns, flying, layout, stages
 from course_lib.workloads.shares import undivided
 
@@ -107,9 +107,7 @@ def memory(
     every = [layout(layout_of)] if isinstance(layout_of, Layout | str) else list(layout_of)
     for each in every:
         require(one, each, tokens)
-    found = grids(
-        one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)]
-    )
+    found = grids(one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)])
     values = {name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
     return TrainingMemory(**values)
 
@@ -145,7 +143,7 @@ def refused(model: Transformer, one: Layout, sequence: int) -> str:
     return ""
 
 
-def dealt(found: Blocks, pp: int, interleave: int) -> Stages:
+def dealt(found: LayerSizes, pp: int, interleave: int) -> Stages:
     """The stages of a pipeline of a model."""
     head = found.vocab * found.width / found.met if found.head else 0.0
     return stages(found.layers, head, pp, interleave)
@@ -174,7 +172,7 @@ def grids(
 
 
 def _stagewise(
-    found: Blocks,
+    found: LayerSizes,
     at: dict[str, Array],
     held: Stages,
     sequence: int,
@@ -182,8 +180,8 @@ def _stagewise(
     states: float,
 ) -> dict[str, Array]:
     """What chips of each stage keep: arrays by layout and stage."""
-    dp, tp, cp, ep, zero, mbs, acc = (
-        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs", "acc")
+    dp, tp, cp, ep, zero, mbs = (
+        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs")
     )
     pp = len(held.layers)
     copies, tokens = dp * cp, mbs * sequence / cp
@@ -198,7 +196,8 @@ def _stagewise(
         """By ZeRO: each copy's share of what they hold in common."""
         apart = zero >= stage
         return np.asarray(
-            bytes_ * (shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1))
+            bytes_
+            * (shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1))
         )
 
     one = np.asarray(found.kept)[at["recompute"].astype(int)][:, None]
