@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from course_lib import train
+from course_lib import training as train
 from course_lib.book.explore.choices import Choices, shape
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.maps import Map
