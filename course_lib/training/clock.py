@@ -14,7 +14,7 @@ from course_lib.training.machines import Cluster
 from course_lib.training.passes import ELEMENT, LayerSizes, blocks
 from course_lib.training.software import TrainingConstants
 
-__all__ = ["PARTS", "Exchange", "StepTimes"]
+__all__ = ["PARTS", "Exchange", "TrainingTimes"]
 
 Array = NDArray[np.float64]
 PARTS = (
@@ -72,7 +72,7 @@ class Exchange(NamedTuple):
         return self.seconds - self.exposed
 
 
-class StepTimes(NamedTuple):
+class TrainingTimes(NamedTuple):
     """Steps of many layouts: arrays.
 
     Attributes
@@ -94,7 +94,7 @@ class StepTimes(NamedTuple):
 
 def times(
     model: Transformer, on: Cluster, at: dict[str, Array], sequence: int, how: TrainingConstants
-) -> StepTimes:
+) -> TrainingTimes:
     """Steps of many layouts, unchecked."""
     found, memory = blocks(model), grids(model, at, sequence, how)
     chip, peak = on.chip, on.chip.peak("bf16")
@@ -161,7 +161,7 @@ def times(
     # No constant makes a step faster than its bound: what is missing is waiting.
     parts["bubble"] = parts["bubble"] + np.maximum(bound - expected, 0.0)
     expected = np.maximum(expected, bound)
-    return StepTimes(
+    return TrainingTimes(
         bound, expected, {name: parts[name] for name in PARTS}, exchanges, memory, most.empty
     )
 

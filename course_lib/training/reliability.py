@@ -127,7 +127,7 @@ def goodput(
 def run(
     model: Transformer | str,
     chips: Cluster | str,
-    layout_of: Layout | str,
+    layout: Layout | str,
     sequence: int,
     tokens: float,
     *,
@@ -141,7 +141,7 @@ def run(
 
     Parameters
     ----------
-    model, chips, layout_of, sequence, framework : as in `step`.
+    model, chips, layout, sequence, framework : as in `step`.
     tokens : in all.
     chip_failure_days : days of one chip from failure to failure, its share of the machine's
         included: an assumption, to be replaced by what the reader's machines do.
@@ -158,7 +158,7 @@ def run(
     one, on = transformer(model), cluster(chips)
     wanted, written = float(positive("tokens", tokens)), float(positive("disk", disk))
     apart = float(positive("chip_failure_days", chip_failure_days)) * DAY / on.count
-    each = step(one, on, layout_of, sequence, framework=framework)
+    each = step(one, on, layout, sequence, framework=framework)
     saved = one.parameters * (WEIGHT + OPTIMIZERS["adamw"])
     stops = saved / (written * on.machines)
     good = float(np.asarray(goodput(stops, apart, restart=restart)))
