@@ -180,7 +180,7 @@ def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float
     pipeline.
     """
     found: dict[tuple[int, int, int], dict[str, float]] = {}
-    for one in train.layouts(name, *run, zeros=range(len(STAGES))):
+    for one in train.layouts(name, *run, zeros=tuple(map(int, STAGES))):
         step, how = one.step, one.layout
         lost = max(LOST, key=lambda part: step.parts[part])
         said = {
