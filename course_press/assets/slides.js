@@ -64,8 +64,8 @@
     var here = Reveal.getCurrentSlide(), slides = Reveal.getSlides();
     var held = here.querySelector("aside.notes"), next = slides[slides.indexOf(here) + 1];
     var heading = next && next.querySelector("h2");
-    document.querySelector(".speaker-notes").innerHTML = held ? held.innerHTML : "";
-    document.querySelector(".speaker-notes").scrollTop = 0;
+    document.querySelector(".speaker-text").innerHTML = held ? held.innerHTML : "";
+    document.querySelector(".speaker-text").scrollTop = 0;
     document.querySelector(".speaker-next").textContent = heading ? body.dataset.next + ": " + heading.textContent : "";
   }
   if (speaking) {

@@ -125,7 +125,7 @@ class _Deck:
             self._show(one, "float")
         elif classes & _LEFT_OUT:
             return
-        elif one.tag == "div" and not classes & _PROSE:
+        elif one.tag in ("div", "section") and not classes & _PROSE:
             self._walk(one)
         elif one.tag not in ("script", "form"):
             self.run.append(one)
@@ -366,9 +366,9 @@ def _slide(slide: _Slide) -> str:
     own = slide.id and f'id="{slide.id}"' not in "".join(slide.blocks)
     id_ = f' id="{slide.id}"' if own else ""
     notes = "\n".join(filter(None, slide.notes))
+    said = f'\n<aside class="notes">\n{notes}\n</aside>' if notes else ""
     blocks = "\n".join(slide.blocks)
     return (
         f'<section{id_} class="slide-{slide.kind}">\n<h2>{slide.title}</h2>\n'
-        f'<div class="room"><div class="fit">\n{blocks}\n</div></div>\n'
-        f'<aside class="notes">\n{notes}\n</aside>\n</section>'
+        f'<div class="room"><div class="fit">\n{blocks}\n</div></div>{said}\n</section>'
     )
