@@ -13,7 +13,7 @@ from typing import Any
 from lxml import html
 from markupsafe import escape
 
-from course_press.decks.sentences import inner, length, opening, sentences, without_ids
+from course_press.decks.passages import inner, length, opening, sentences, without_ids
 
 ROOM = 640
 """Letters for which a slide has room."""

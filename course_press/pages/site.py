@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from course_lib import CourseError
 from course_lib.book.text import words
-from course_lib.core.checks import known
 from course_press.check import parity
 from course_press.pages import about, csp, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, lean, print_pages, templates
@@ -102,7 +101,10 @@ def write_slides(
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
-        known("chapter", name, chapters)
+        if name not in chapters:
+            raise CourseError(
+                f"{name!r} is no chapter with slides: choose from {', '.join(chapters)}"
+            )
     for lang in langs:
         if not ((out / MARKER).is_file() and (out / lang / "index.html").is_file()):
             raise CourseError(

@@ -3,8 +3,8 @@
 import pytest
 from lxml import html
 
+from course_press.decks.passages import sentences
 from course_press.decks.reading import ROWS, slides_of
-from course_press.decks.sentences import sentences
 
 GUESS = """<div class="cell"><div class="cell-output"><div class="guess" id="predict-a">
 <p class="guess-truth"><strong>It takes:</strong> 4 s</p>

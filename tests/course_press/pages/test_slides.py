@@ -92,7 +92,7 @@ def test_one_deck_can_be_printed_anew(book):
 @pytest.mark.parametrize(
     ("names", "langs", "said"),
     [
-        (["on"], ["en"], "unknown chapter 'on': did you mean 'one'"),
+        (["on"], ["en"], "'on' is no chapter with slides: choose from one, two"),
         (["one"], ["es"], "holds no site in es: run course build --lang es first"),
     ],
 )
