@@ -6,6 +6,7 @@
   var query = new URLSearchParams(location.search);
   var printing = query.has("print-pdf"), speaking = query.has("speaker") && !printing;
   var other = speaking ? window.opener : null;
+  if (printing) root.dataset.theme = "light"; // paper is white
   var LARGEST = 1.6, SMALLEST = 0.5, STEP = 0.05;
 
   function each(selector, act, within) {
@@ -18,7 +19,8 @@
     var room = box.parentElement, style = getComputedStyle(room);
     var wide = room.clientWidth, high = room.clientHeight - parseFloat(style.paddingTop);
     if (!wide) return;
-    var drawn = box.querySelector(".explorer") ? "68rem" : box.querySelector(".figure, .moving, .sizes") ? "46rem" : "";
+    var drawn = box.querySelector(".explorer tr:nth-child(9)") ? "84rem" : box.querySelector(".explorer") ? "68rem"
+      : box.querySelector(".figure, .moving, .sizes") ? "46rem" : "";
     for (var zoom = LARGEST; zoom >= SMALLEST; zoom -= STEP) {
       box.style.setProperty("--zoom", zoom.toFixed(2));
       box.style.setProperty("--wide", drawn || wide / zoom + "px");

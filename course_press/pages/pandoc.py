@@ -200,9 +200,14 @@ def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | Non
     return dict(do_jobs([(chapter.title, partial(job, chapter)) for chapter in wanted]))
 
 
+def kept(root: Path) -> Cache:
+    """What the book at `root` has given before."""
+    return Cache(root / ".cache" / "course")
+
+
 def _runner(root: Path) -> tuple[Cache, Callable[..., ChapterResults]]:
     """What the book at `root` has given before, and how a chapter of its site runs."""
-    cache = Cache(root / ".cache" / "course")
+    cache = kept(root)
     return cache, partial(
         run_chapter, root=root, cache=cache, fingerprint=environment(root), own=True
     )

@@ -16,6 +16,7 @@ from course_press.pages import about, csp, finder, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
+from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
 _SHARED = re.compile(
@@ -60,9 +61,9 @@ class Renderer:
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
         return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
 
-    def deck(self, page: PrintedPage) -> str:
+    def deck(self, page: PrintedPage, cache: Cache) -> str:
         """The slides of a chapter as a browser gets them."""
-        return slides.deck(self.book, page, self.bodies[page.url])
+        return slides.deck(self.book, page, self.bodies[page.url], cache)
 
     def search_index(self) -> str:
         """The script that holds what the search looks through."""

@@ -13,7 +13,7 @@ from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, share, slides
-from course_press.pages.pandoc import ASSETS, PrintedPage, lean, print_pages, templates
+from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.source.book import Book, languages, metadata, read_book
@@ -110,14 +110,14 @@ def write_slides(
             raise CourseError(
                 f"--out {str(out)!r} holds no site in {lang}: run course build --lang {lang} first"
             )
-    written = []
+    written, cache = [], kept(root)
     printed = print_pages(books, names or chapters, say=say)
     for book, pages in zip(books, printed, strict=True):
         labels = labels_written(book)
         for page in pages:
             file = out / book.lang / slides.url(page)
             file.parent.mkdir(exist_ok=True)
-            text = slides.deck(book, page, fill_references(page, labels))
+            text = slides.deck(book, page, fill_references(page, labels), cache)
             write_deck(file, text, (out / book.lang / page.url).parent)
             written.append(file)
     return written
@@ -290,7 +290,7 @@ def _cards(
 
 def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) -> None:
     book, pages = renderer.book, renderer.pages
-    folder = stage / book.lang
+    folder, cache = stage / book.lang, kept(book.root)
     check_links(pages)
     for page in pages:
         copies = [page.chapter.path.parent / image for image in page.data["images"]]
@@ -302,7 +302,7 @@ def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) ->
         if slides.has_deck(page):
             deck = folder / slides.url(page)
             deck.parent.mkdir(exist_ok=True)
-            write_deck(deck, renderer.deck(page), (folder / page.url).parent)
+            write_deck(deck, renderer.deck(page, cache), (folder / page.url).parent)
         for file in copies:
             shutil.copyfile(book.root / file, folder / file)
         if picture := cards.get(page.chapter.path.stem):

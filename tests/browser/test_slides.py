@@ -10,16 +10,18 @@ from tests.course_press.conftest import fixture_site
 pytestmark = pytest.mark.browser
 DECK = "en/slides/one.html"
 SIZE = {"width": 1280, "height": 720}
-SMALL = 0.5
-"""A drawing of a page at half its size is the least that can be read from the last row."""
+SMALL = 0.7
+"""A page's letters at this size, about ten pixels of 720, are the least that can be read from the last row."""
 MEASURE = """() => {
   const slide = Reveal.getCurrentSlide(), box = slide.querySelector('.fit');
   while (Reveal.availableFragments().next) Reveal.nextFragment();
   if (!box) return {name: 'opening', over: slide.scrollHeight - 720, size: 1};
   const held = box.getBoundingClientRect(), room = slide.querySelector('.room').getBoundingClientRect();
   const head = slide.querySelector('h2'), zoom = parseFloat(box.style.getPropertyValue('--zoom'));
+  const cut = [...box.querySelectorAll('pre, .formula, .table-scroll, .explorer-rows')].map(
+    one => one.scrollWidth - one.clientWidth);
   return {name: head.textContent, size: zoom, over: Math.max(held.bottom - room.bottom, room.top - held.top,
-    box.scrollWidth * zoom - room.width, head.scrollHeight - head.clientHeight)};
+    box.scrollWidth * zoom - room.width, head.scrollHeight - head.clientHeight, ...cut)};
 }"""
 
 
@@ -106,8 +108,9 @@ def test_two_windows_of_a_deck_go_together(visit):
 
 @pytest.mark.parametrize("query", ["?print-pdf", "?print-pdf&notes"])
 def test_a_deck_prints_a_slide_a_page(visit, query):
-    page = visit(DECK + query)
+    page = visit(DECK + query, color_scheme="dark")
     wait_for(page, "'printable' in document.body.dataset")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 251)"
     assert page.locator(".pdf-page").count() == page.evaluate("Reveal.getTotalSlides()")
     noted = page.locator("aside.notes").count() if "notes" in query else 0
     assert page.locator(".speaker-notes-pdf").count() == noted
