@@ -5,7 +5,7 @@ run stopped.
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from course_lib.bench import operators, products
 from course_lib.bench.device import Machine, machine
@@ -14,7 +14,9 @@ from course_lib.core.checks import known, positive
 from course_lib.measured import Row, results
 from course_lib.measured.rows import PLAIN, Key
 
-__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "measure", "plan", "run"]
+__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "measure", "plan", "run", "within"]
+
+T = TypeVar("T")
 
 FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
@@ -113,21 +115,42 @@ def run(
     >>> run([], Path("results.csv"))
     0
     """
-    positive("budget", budget)
     here, there = machine(device), results.done(file)
     left = [case for case in cases if not _measured(case, here, there)]
-    if len(left) < len(cases):
-        say(f"{len(cases) - len(left)} of {len(cases)} are measured already")
+
+    def one(case: Case, share: float) -> Row:
+        return measure(case, device, budget=share, seed=seed)
+
+    return within(left, len(cases), file, one, _said, budget=budget, say=say, clock=clock)
+
+
+def within(
+    left: Sequence[T],
+    planned: int,
+    file: Path,
+    measure: Callable[[T, float], Row],
+    said: Callable[[Row], str],
+    *,
+    budget: float,
+    shortest: float = SHORTEST,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+) -> int:
+    """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
+    and append each row before the next is begun; how many are left for another run.
+    """
+    positive("budget", budget)
+    if len(left) < planned:
+        say(f"{planned - len(left)} of {planned} are measured already")
     begin = clock()
     for i, case in enumerate(left):
         remaining = budget - (clock() - begin)
         if remaining <= 0:
-            say(f"the budget is spent: {len(left) - i} of {len(cases)} are left for another run")
+            say(f"the budget is spent: {len(left) - i} of {planned} are left for another run")
             return len(left) - i
-        share = max(remaining / (len(left) - i), min(remaining, SHORTEST))
-        row = measure(case, device, budget=share, seed=seed)
+        row = measure(case, max(remaining / (len(left) - i), min(remaining, shortest)))
         results.append(file, row)
-        say(_said(row))
+        say(said(row))
     return 0
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from course_lib.core import formulas
 from course_lib.core.checks import CourseError, positive, whole
 from course_lib.measured.rows import Row, timed
 
@@ -158,7 +159,7 @@ def capacity(fitted: StepFit, prompt: float, output: float, sequences: int) -> f
     positive("output", output)
     whole("sequences", sequences)
     each = fitted.step / sequences + fitted.token + fitted.seen * (prompt + output / 2)
-    return float(1 / (prompt * fitted.token + output * each))
+    return float(formulas.ceiling(prompt * fitted.token, output, each))
 
 
 def kept(row: Row, run: str, scheduled: float, first: float, last: float) -> Row:

@@ -8,11 +8,13 @@ by itself, at as many tokens as its cache holds.
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from course_lib.bench.device import torch_or_none
+from course_lib.bench.device import machine, torch_or_none
 from course_lib.core.checks import CourseError, count, known
+from course_lib.measured.results import Row
 
 __all__ = ["CONFIG", "VOCABULARY", "SmallEngine"]
 
@@ -149,6 +151,22 @@ class SmallEngine:
     def free(self, place: int) -> None:
         """Empty a place for the next sequence."""
         self.lengths[place] = 0
+
+    def row(self, op: Literal["step", "request"], shape: tuple[int, int], settings: str) -> Row:
+        """The row of a step or a request, before anything is timed."""
+        return Row(
+            device=machine(self.device).name,
+            kind="cuda" if self.device == "cuda" else "cpu",
+            op=op,
+            dtype=self.dtype,
+            shape="x".join(map(str, shape)),
+            timing="warm",
+            data="random",
+            status="ok",
+            settings=settings,
+            backend=self.backend,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
 
 def _by_sequence(

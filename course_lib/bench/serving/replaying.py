@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from course_lib.bench.device import machine
 from course_lib.bench.serving.engine import VOCABULARY, SmallEngine
 from course_lib.core.checks import CourseError, count, shown
 from course_lib.measured import serving
@@ -110,22 +109,11 @@ def replay(
 
 def _row(engine: SmallEngine, requests: Sequence[Any], number: int, rule: str) -> Row:
     arrived, prompt, output = requests[number]
-    return Row(
-        device=machine(engine.device).name,
-        kind="cuda" if engine.device == "cuda" else "cpu",
-        op="request",
-        dtype=engine.dtype,
-        shape=f"{prompt}x{output}",
-        timing="warm",
-        data="random",
-        status="ok",
-        settings=(
-            f"rule={rule} seqs={engine.max_num_seqs} tokens={engine.max_num_batched_tokens} "
-            f"of={len(requests)} request={number} arrived={arrived:.6f}"
-        ),
-        backend=engine.backend,
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    settings = (
+        f"rule={rule} seqs={engine.max_num_seqs} tokens={engine.max_num_batched_tokens} "
+        f"of={len(requests)} request={number} arrived={arrived:.6f}"
     )
+    return engine.row("request", (prompt, output), settings)
 
 
 def _served(

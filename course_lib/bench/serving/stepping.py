@@ -4,24 +4,23 @@ prompts by length; and both in one step.
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from course_lib.bench.device import machine
+from course_lib.bench.campaign import within
 from course_lib.bench.driver import observe
 from course_lib.bench.record import not_measured, timed
 from course_lib.bench.serving.engine import SmallEngine
 from course_lib.bench.timing import FEWEST, sample
-from course_lib.core.checks import CourseError, positive
-from course_lib.measured.results import Row, append, done
+from course_lib.core.checks import CourseError
+from course_lib.measured.results import Row, done
 
 __all__ = ["EngineStep", "plan", "sweep"]
 
 SEQUENCES, CONTEXTS = (1, 8, 4, 2), (64, 1000, 256, 512)
 PROMPTS = (16, 248, 64, 128)
 SHORTEST = 0.2
-"""Seconds that a measurement gets at least, while the budget lasts."""
+"""Seconds that a step is timed at least, while the budget lasts."""
 
 
 class EngineStep(NamedTuple):
@@ -117,41 +116,26 @@ def sweep(
     ...     sweep(small, Path(folder, "results.csv"), budget=1.0, say=lambda _: None)
     0
     """
-    positive("budget", budget)
     if any(engine.lengths):
         raise CourseError("engine must be idle: free its places, or make a new one")
-    finished, begin = done(file), clock()
-    steps = plan(engine)
+    steps, finished = plan(engine), done(file)
     left = [one for one in steps if _row(engine, one).key not in finished]
-    if len(left) < len(steps):
-        say(f"{len(steps) - len(left)} of {len(steps)} steps are measured already")
-    for i, one in enumerate(left):
-        remaining = budget - (clock() - begin)
-        if remaining <= 0:
-            say(f"the budget is spent: {len(left) - i} steps are left for another run")
-            return len(left) - i
-        share = max(remaining / (len(left) - i), min(remaining, SHORTEST))
-        row = _measured(engine, one, share, seed)
-        append(file, row)
-        took = f"{row.seconds_median * 1e3:.2f} ms" if row.seconds_median else row.note
-        say(f"{one.kind} of {one.tokens} tokens that reads {one.seen}: {took}")
-    return 0
+
+    def timed_within(one: EngineStep, share: float) -> Row:
+        return _measured(engine, one, share, seed)
+
+    about: Any = {"budget": budget, "shortest": SHORTEST, "say": say, "clock": clock}
+    return within(left, len(steps), file, timed_within, _said, **about)
+
+
+def _said(row: Row) -> str:
+    took = f"{row.seconds_median * 1e3:.2f} ms" if row.seconds_median else row.note
+    return f"{row.variant} of {row.sizes[0]} tokens that reads {row.sizes[1]}: {took}"
 
 
 def _row(engine: SmallEngine, one: EngineStep) -> Row:
-    return Row(
-        device=machine(engine.device).name,
-        kind="cuda" if engine.device == "cuda" else "cpu",
-        op="step",
-        dtype=engine.dtype,
-        shape=f"{one.tokens}x{one.seen}",
-        timing="warm",
-        data="random",
-        status="ok",
-        settings=f"{one.kind} decoding={one.decoding} prompt={one.prompt}",
-        backend=engine.backend,
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    settings = f"{one.kind} decoding={one.decoding} prompt={one.prompt}"
+    return engine.row("step", (one.tokens, one.seen), settings)
 
 
 def _measured(engine: SmallEngine, one: EngineStep, share: float, seed: int) -> Row:
