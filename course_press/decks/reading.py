@@ -107,8 +107,7 @@ class _Deck:
     def _element(self, one: Any) -> None:
         classes = set(one.classes)
         if one.tag == "section" and not classes & {"footnotes", "tab"}:
-            if not one.xpath("./div[@id='refs']"):
-                self._section(one)
+            self._section(one)
         elif one.tag in ("h2", "h3", "h4"):
             self.heading, self.fresh = inner(one), True
         elif one.tag == "figure":
@@ -139,7 +138,9 @@ class _Deck:
         self.id = one.get("id", "")
         self._walk(one)
         self._prose()
-        if self.fresh:  # it holds nothing but what stands below it
+        if self.fresh and one.xpath("./div[@id='refs']"):
+            self.id, self.fresh = "", False  # a list of sources alone is for the page
+        elif self.fresh:  # it holds nothing but what stands below it
             self._add("text")
 
     # --- slides

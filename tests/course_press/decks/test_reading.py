@@ -132,7 +132,7 @@ def test_lists_go_on_where_a_slide_ends():
     assert sum(counts) == 6
 
 
-def test_a_section_of_sections_has_its_title_and_sources_have_none():
+def test_a_section_of_sections_has_its_title_and_a_list_of_sources_has_none():
     inside = '<section id="sec-b" class="level3"><h3>B</h3><p>In it.</p></section>'
     sources = '<section class="level3"><h3>S</h3><div id="refs"></div></section>'
     assert [heading for heading, _, _ in read(inside + sources)] == ["A", "B"]

@@ -39,6 +39,18 @@ def only_what_the_page_says(folder, lang, name):
             assert word in of_page or word.strip(".,") in of_page or word in asked, (word, text)
 
 
+def all_that_the_page_says(folder, lang, name):
+    """No paragraph of a chapter is lost: it stands on a slide or in the notes."""
+    away = "refs", "footnotes", "guess", "guesses", "exercise-said", "exercise-progress", "walk"
+    outside = " or ".join(f"@id='{one}' or contains(@class, '{one}')" for one in away)
+    told = f"//article//p[not(ancestor-or-self::*[{outside} or self::form])]"
+    page = folder / f"{lang}/chapters/{lang}/{name}.html"
+    (deck,) = says(folder / f"{lang}/slides/{name}.html", "//body")
+    deck = "".join(deck.split())
+    for text in says(page, told):
+        assert "".join(text.split()) in deck, text
+
+
 def test_numbered_chapters_have_decks_and_link_to_them(built):
     for lang in ("en", "es"):
         decks = {file.stem for file in (built / lang / "slides").glob("*.html")}
@@ -121,13 +133,19 @@ def test_long_data_stays_with_the_page(tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lang", languages(ROOT))
-def test_the_books_decks_say_only_what_its_pages_say(whole_book, lang):
+def test_the_books_decks_say_what_its_pages_say_and_nothing_else(whole_book, lang):
     decks = sorted((whole_book / lang / "slides").glob("*.html"))
     assert len(decks) == sum(1 for c in read_book(ROOT, lang).chapters if c.number)
     for deck in decks:
         only_what_the_page_says(whole_book, lang, deck.stem)
+        all_that_the_page_says(whole_book, lang, deck.stem)
 
 
 def test_a_page_that_is_only_looked_up_has_no_deck(built):
     assert not (built / "en/slides/index.html").exists()
     assert slides.features('<i class="explorer" data-kind="eq">')["kinds"] == {"eq"}
+
+
+def test_no_paragraph_is_lost(built):
+    all_that_the_page_says(built, "en", "two")
+    all_that_the_page_says(built, "es", "one")
