@@ -2,11 +2,12 @@
 measures.
 """
 
+from course_lib import training as train
 from course_lib.book.exercises.problem import Exercise
 from course_lib.book.exercises.shared import SIXTEEN_BIT, headline, led
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import transformer
-from course_lib.workloads import llm, train
+from course_lib.workloads import llm
 
 CHAPTER = "measured-predicted"
 _CLOCKED = (
