@@ -16,6 +16,7 @@ NAMES = {
         "H800",
         "JAX",
         "JSON",
+        "PDF",
         "L1",
         "L2",
         "MIG",
