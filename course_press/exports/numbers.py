@@ -46,7 +46,7 @@ _HEADING = re.compile(r"^#{1,6} +(?:\d+(?:\.\d+)* +)?(.+)$")
 _SENTENCE = re.compile(r"(?<=[.!?:;]) +(?=[^\W\d_]|[*“\"`(])")
 
 
-class Moved(NamedTuple):
+class MovedFigure(NamedTuple):
     """A figure that moved: where it stands, what it was, what it is, and the words around it."""
 
     chapter: str
@@ -96,7 +96,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
         return f"first: {self.text.strip('| ').partition('|')[0].strip()}"
 
 
-def moved(old: str, new: str, chapter: str = "") -> list[Moved]:
+def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
     """The figures that moved from one printed notebook to a later one, in reading order.
 
     Parameters
@@ -112,13 +112,15 @@ def moved(old: str, new: str, chapter: str = "") -> list[Moved]:
     before, after = _passages(old, chapter), _passages(new, chapter)
     place = {id(passage): i for i, passage in enumerate(after)}
     return [
-        Moved(chapter, now.section, was_number, number, _around(now.text, at, number))
+        MovedFigure(chapter, now.section, was_number, number, _around(now.text, at, number))
         for was, now in sorted(_pairs(before, after), key=lambda pair: place[id(pair[1])])
         for was_number, number, at in _differing(was, now)
     ]
 
 
-def between(root: Path, since: str, until: str | None = None, lang: str = "en") -> list[Moved]:
+def between(
+    root: Path, since: str, until: str | None = None, lang: str = "en"
+) -> list[MovedFigure]:
     """The figures that moved between two commits, over all notebooks that both have.
 
     Parameters
@@ -175,7 +177,7 @@ def named(root: Path, revision: str) -> str:
     return git(root, *asked).stdout.strip()
 
 
-def page(moves: Sequence[Moved], title: str, file: Path) -> str:
+def page(moves: Sequence[MovedFigure], title: str, file: Path) -> str:
     """The changelog with these moves under a title of their own, before all that it says already:
     ``Since v1.0.0`` is replaced by itself, and by ``Since v1.0.0, until v1.1.0``.
     """
@@ -188,7 +190,7 @@ def page(moves: Sequence[Moved], title: str, file: Path) -> str:
     )
 
 
-def write_page(moves: Sequence[Moved], title: str, file: Path) -> None:
+def write_page(moves: Sequence[MovedFigure], title: str, file: Path) -> None:
     """Write the changelog anew, with these moves first."""
     swap_in(file, page(moves, title, file))
 
@@ -348,8 +350,8 @@ def _around(text: str, at: int, number: str) -> str:
     return f"{before}**{number}**{after}".strip()
 
 
-def _blocks(moves: Iterable[Moved]) -> Iterator[str]:
-    chapters: dict[str, list[Moved]] = {}
+def _blocks(moves: Iterable[MovedFigure]) -> Iterator[str]:
+    chapters: dict[str, list[MovedFigure]] = {}
     for move in moves:
         chapters.setdefault(move.chapter, []).append(move)
     if not chapters:

@@ -114,7 +114,7 @@ def test_the_command_compares_with_the_last_release_and_keeps_a_changelog(clone)
 
 
 def test_a_release_replaces_what_was_written_before_it_and_keeps_older_ones(tmp_path):
-    file, move = tmp_path / "numbers.md", numbers.Moved("one", "Two", "1", "2", "a | **2**")
+    file, move = tmp_path / "numbers.md", numbers.MovedFigure("one", "Two", "1", "2", "a | **2**")
     for title in ("Since v1.0.0, until v1.1.0", "Since v1.1.0", "Since v1.1.0"):
         numbers.write_page([move], title, file)
     numbers.write_page([], "Since v1.1.0, until v1.2.0", file)
