@@ -206,7 +206,7 @@ def release_command(
         Path.cwd(),
         version,
         out.resolve(),
-        to=to or about.FORMATS,
+        to=list(dict.fromkeys(to or about.FORMATS)),
         day=(day or datetime.now(UTC)).date(),
         dry_run=dry_run,
         say=lambda line: out_console.print(line, soft_wrap=True),

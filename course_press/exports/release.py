@@ -171,6 +171,11 @@ def _checked(root: Path, version: str, out: Path, to: Sequence[str], *, resumed:
     """The version before, where all is right for this one."""
     if not _VERSION.fullmatch(version):
         raise CourseError(f"version must be three whole numbers as in 1.2.3 (got {version!r})")
+    for name in to:
+        if name not in about.FORMATS:
+            raise CourseError(
+                f"--to {name!r} is not a format: choose from {', '.join(about.FORMATS)}"
+            )
     if "pdf" in to and not chromium():
         raise MissingError(
             f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}, or --to epub"

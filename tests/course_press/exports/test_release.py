@@ -102,6 +102,8 @@ def test_the_archive_depends_on_names_and_contents_alone(tmp_path):
 def test_the_first_thing_that_is_not_right_is_said(clone):
     with pytest.raises(CourseError, match=r"three whole numbers as in 1\.2\.3 \(got '1\.2'\)"):
         make_release(clone.root, "1.2", clone.root / "dist", day=DAY, to=["epub"])
+    with pytest.raises(CourseError, match="--to 'html' is not a format: choose from epub, pdf"):
+        made(clone, to=["html"])
     with pytest.raises(CourseError, match=r"0\.0\.8 is older than 0\.0\.9"):
         make_release(clone.root, "0.0.8", clone.root / "dist", day=DAY, to=["epub"])
     with pytest.raises(CourseError, match=r"9\.9\.9 again"):
