@@ -2,6 +2,7 @@
 
 from course_lib.measured import (
     collectives,
+    contributed,
     gaps,
     kernels,
     ladder,
@@ -37,6 +38,7 @@ __all__ = [
     "Row",
     "best_published",
     "collectives",
+    "contributed",
     "gaps",
     "kernels",
     "lab",

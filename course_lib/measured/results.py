@@ -18,6 +18,7 @@ import msgspec
 from course_lib.core.checks import CourseError, nonnegative, shown, text
 from course_lib.measured.rows import (
     HEADER,
+    IDENTIFYING,
     Difference,
     Key,
     Manifest,
@@ -289,10 +290,7 @@ def _anonymous(host: Mapping[str, Any]) -> None:
         *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
     } - {""}
     for name, value in host.items():
-        if (
-            name.lower() in ("host", "hostname", "node", "user", "username", "login", "home")
-            or value in names
-        ):
+        if name.lower() in IDENTIFYING or value in names:
             raise CourseError(
                 f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
                 f"out of the manifest"

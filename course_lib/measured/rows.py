@@ -16,6 +16,8 @@ PLAIN = ("matmul", "outer", "copy", "triad")
 """Operators that are done in one way only."""
 LOCAL = (*PLAIN, "add", "chain", "softmax", "norm", "attention", "step", "request")
 """Operators that one device runs alone; the others are collectives."""
+IDENTIFYING = ("host", "hostname", "node", "user", "username", "login", "home")
+"""What a manifest says of its host under none of these names: whose machine it is."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
 

@@ -1,6 +1,6 @@
-"""The commands that print: `course build`, `course slides`, `course notebooks` and
-`course export`; and `course preview`, which shows what was built. What prints takes long to import:
-only the commands that print wait.
+"""The commands that print: `course build`, `course slides`, `course notebooks`, `course export`,
+`course numbers` and `course release`; and `course preview`, which shows what was built. What prints
+takes long to import: only the commands that print wait.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import functools
 import http.server
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -145,6 +146,80 @@ def export_command(
                 f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB",
                 soft_wrap=True,
             )
+
+
+@app.command("numbers")
+def numbers_command(
+    since: Annotated[
+        str | None, typer.Option(help="Tag or commit of the old notebooks; the last release's.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Tag or commit of the new ones; the work tree's.")
+    ] = None,
+    lang: Annotated[str, typer.Option(help="Language of the notebooks.")] = "en",
+    out: Annotated[Path | None, typer.Option(help="Changelog to write them into.")] = None,
+) -> None:
+    """Say which figures of the notebooks moved since a release, and keep it in a changelog.
+
+    Example: `course numbers --since v0.1.0 --out docs/numbers.md`
+    """
+    from course_press.exports import numbers
+
+    root = Path.cwd()
+    known_languages(root, [lang])
+    since = since or numbers.last_release(root)
+    if since is None:
+        raise CourseError("no release is tagged here: give --since, a tag or a commit")
+    moves = numbers.between(root, since, until, lang)
+    for move in moves:
+        where = f"{move.chapter}, {move.section}" if move.section else move.chapter
+        out_console.print(f"{where}: {move.was} → {move.now} in: {move.around}", soft_wrap=True)
+    out_console.print(f"{len(moves)} figures moved since {since}")
+    if out is not None:
+        title = f"Since {numbers.named(root, since)}"
+        title += f", until {numbers.named(root, until)}" if until else ""
+        numbers.write_page(moves, title, out)
+
+
+@app.command("release")
+def release_command(
+    version: Annotated[str, typer.Argument(help="Version, as in 1.2.3.")],
+    to: Annotated[
+        list[str] | None, typer.Option(help="epub or pdf; repeat for both. Both when not given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the archive and its site.")] = Path("dist"),
+    day: Annotated[
+        datetime | None, typer.Option("--date", formats=["%Y-%m-%d"], help="Day; today, UTC.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check, and say what would be done.")
+    ] = False,
+) -> None:
+    """Check the book, set its version, print all of it, pack it with checksums; upload nothing.
+
+    Example: `course release 0.2.0 --dry-run`
+    """
+    from course_press.exports.release import make_release
+    from course_press.pages import about
+
+    archive = make_release(
+        Path.cwd(),
+        version,
+        out.resolve(),
+        to=list(dict.fromkeys(to or about.FORMATS)),
+        day=(day or datetime.now(UTC)).date(),
+        dry_run=dry_run,
+        say=lambda line: out_console.print(line, soft_wrap=True),
+    )
+    if dry_run:
+        out_console.print(f"all is right for {archive.name}; nothing was written")
+        return
+    out_console.print(f"{out / archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
+    out_console.print(
+        f"Next, where make test passes: git add -A, git commit -m 'Release {version}', "
+        f"git tag v{version}",
+        soft_wrap=True,
+    )
 
 
 @app.command()

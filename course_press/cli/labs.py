@@ -1,4 +1,4 @@
-"""The commands that run, compare and rent for labs."""
+"""The commands that run, compare and rent for labs, and that check what readers measured."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.table import Table
 
 from course_lib import CourseError, n, t
 from course_lib.book.text import in_language, language, languages
-from course_lib.measured import results
+from course_lib.measured import contributed, results
 from course_press.cli.console import err_console, out_console
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
@@ -16,6 +16,8 @@ from course_press.labs import run as labs
 app = typer.Typer()
 lab = typer.Typer(help="Run labs: here, on a rented GPU; compare results.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
+measured = typer.Typer(help="Rows that readers measured, for the book.", no_args_is_help=True)
+app.add_typer(measured, name="results")
 Lang = Annotated[
     str | None,
     typer.Option("--lang", help="Language of what is printed; COURSE_LANG's when not given."),
@@ -147,3 +149,21 @@ def lab_cloud(
     out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
         out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
+
+
+@measured.command("check")
+def results_check(
+    folder: Annotated[Path, typer.Argument(help="Holds results.csv and manifest.json.")],
+) -> None:
+    """Check measured rows before they are given to the book: schema, manifest, roofs, repeats.
+
+    Example: `course results check labs/00-three-accelerators/results/local`
+    """
+    findings = contributed.review(folder)
+    for finding in findings:
+        out_console.print(finding, soft_wrap=True)
+    if findings:
+        err_console.print(f"{len(findings)} findings", style="red")
+        raise typer.Exit(1)
+    rows = len(results.read(folder / "results.csv"))
+    out_console.print(f"{rows} rows can be given: CONTRIBUTING.md says how", soft_wrap=True)

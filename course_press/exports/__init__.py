@@ -1,1 +1,1 @@
-"""What is printed besides the site: notebooks, EPUB, PDF."""
+"""What is printed besides the site: notebooks, EPUB, PDF, and a release of them all."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, time
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,6 +33,8 @@ TIMEOUT = 600
 """Seconds after which pandoc or Chromium is taken to hang; the whole book takes them some ten."""
 # Figures wait outside while a page is parsed: libxml2 reads HTML, and would lower the case of SVG.
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+# When a PDF was made, in as many characters as stand there: what follows keeps its place.
+_DATED = re.compile(rb"(/(?:Creation|Mod)Date \(D:)\d{14}")
 _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
 
 
@@ -190,6 +193,8 @@ def _pdf(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         raise CourseError(
             f"chromium could not print the {book.lang} book:\n{done.stderr[-2000:].strip()}"
         )
+    dated = rb"\g<1>" + f"{_day(book):%Y%m%d%H%M%S}".encode()
+    file.write_bytes(_DATED.sub(dated, file.read_bytes()))
 
 
 def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
@@ -250,7 +255,7 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         "cover.svg",
         *(f"--metadata={name}={value}" for name, value in given.items() if value),
     ]
-    done = _within_limit(command, work)
+    done = _within_limit(command, work, SOURCE_DATE_EPOCH=f"{_day(book).timestamp():.0f}")
     if (
         done.returncode or "Could not" in done.stderr
     ):  # a resource not found, or maths not read, is only a warning to pandoc
@@ -259,10 +264,29 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         )
 
 
-def _within_limit(command: Sequence[str], work: Path) -> subprocess.CompletedProcess[str]:
+def _day(book: Book) -> datetime:
+    """The book's date, which its files carry instead of the moment at which they were made; without
+    one that can be read, the first that an archive can carry.
+    """
+    try:
+        found = date.fromisoformat(str(book.meta.get("date", "")))
+    except ValueError:
+        found = date(1980, 1, 1)
+    return datetime.combine(found, time(), UTC)
+
+
+def _within_limit(
+    command: Sequence[str], work: Path, **settings: str
+) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, cwd=work, capture_output=True, text=True, check=False, timeout=TIMEOUT
+            command,
+            cwd=work,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
         raise CourseError(

@@ -64,6 +64,13 @@ def test_the_epub_says_what_it_is_and_in_which_language(epub):
     assert languages == {"es"}
 
 
+def test_the_same_book_is_the_same_epub_whenever_it_is_made(exported, epub):
+    (again,) = export.export_book(exported, "es", ["epub"], exported / "again")
+    with zipfile.ZipFile(again) as file:
+        assert {name: file.read(name) for name in file.namelist()} == epub
+    assert b"2026-01-02T00:00:00Z" in epub["EPUB/content.opf"]
+
+
 def test_everything_that_the_epub_points_at_is_in_it(epub):
     pages = pages_of(epub)
     ids = {name: set(page.xpath("//@id")) for name, page in pages.items()}

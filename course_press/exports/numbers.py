@@ -1,0 +1,363 @@
+"""Says which figures of the printed notebooks moved between two commits: the changelog of numbers,
+for a reader who holds an old notebook.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from course_lib import CourseError
+from course_press.source.chapter import read_text
+from course_press.source.files import swap_in
+
+HEAD = """# Numbers that changed
+
+`course numbers` writes this page from the printed notebooks in English: every figure in a sentence
+or a table that came out otherwise in the later one. Pictures are not compared, nor is a sentence
+that was written anew. A figure that was wrong, and why, stands on the book's page of errata.
+"""
+ALIKE = 0.6
+"""Share of their words that two passages must have in common to be the same one, edited."""
+AROUND = 60
+"""Characters of the sentence that are shown on each side of a figure."""
+_UNIT = (
+    r"(?:×|%|°C|USD|min|h|days?|[pnµmkKMGTPE]?i?(?:FLOPs?|OPs?|Hz|Wh?|J|s|B|bits?)"
+    r"(?:/(?:s|B|FLOP))?)"
+)
+# A number as n() writes it in English, with the unit that decides its size.
+_NUMBER = re.compile(
+    rf"(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?<!,)(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?(?: ?{_UNIT}(?![\w/]))?(?!\w)"
+)
+_TOKEN = re.compile(rf"{_NUMBER.pattern}|\$+[^$]*\$+|\w+|[^\w\s]")
+_VALUE = re.compile(r"([−-]?[\d.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?) ?(.*)")
+# Names of places in the book, of which a new figure before them changes every one.
+_PLACE = re.compile(
+    r"\b(?:Table|Figure|Section|Chapter|Equation|Listing|Part)s? \d+(?:\.\d+)*|\\tag\{[^}]*\}"
+)
+_CITED = re.compile(r"\([^()]*\b(?:19|20)\d\d[a-z]?\)")
+_HEADING = re.compile(r"^#{1,6} +(?:\d+(?:\.\d+)* +)?(.+)$")
+_SENTENCE = re.compile(r"(?<=[.!?:;]) +(?=[^\W\d_]|[*“\"`(])")
+
+
+class MovedFigure(NamedTuple):
+    """A figure that moved: where it stands, what it was, what it is, and the words around it."""
+
+    chapter: str
+    section: str
+    was: str
+    now: str
+    around: str
+
+
+class Passage(msgspec.Struct, frozen=True, dict=True):
+    """A sentence, or a row of a table under its header, in a section of a notebook.
+
+    Attributes
+    ----------
+    table : the table's header; empty for a sentence.
+    row : which row of it.
+    """
+
+    section: str
+    text: str
+    table: str = ""
+    row: int = 0
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[str, int], ...]:
+        """Words, marks and numbers, each with where it begins."""
+        return tuple((found[0], found.start()) for found in _TOKEN.finditer(self.text))
+
+    @cached_property
+    def mask(self) -> tuple[str, ...]:
+        """The tokens with every number as ``#``, so that what moved hides no likeness; a table's
+        row is known by its header and its first cell.
+        """
+        masked = tuple("#" if _NUMBER.fullmatch(token) else token for token, _ in self.tokens)
+        return (self.table, self._label, *masked) if self.table else masked
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """What tells this passage from others."""
+        found = {one for one in self.mask if one.isalpha() or one == "#"}
+        return frozenset(
+            found | ({self.table, self._label, f"row {self.row}"} if self.table else set())
+        )
+
+    @property
+    def _label(self) -> str:
+        return f"first: {self.text.strip('| ').partition('|')[0].strip()}"
+
+
+def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
+    """The figures that moved from one printed notebook to a later one, in reading order.
+
+    Parameters
+    ----------
+    old, new : texts of the two notebooks.
+    chapter : as the changes name it.
+
+    Raises
+    ------
+    CourseError
+        If one of them is no notebook.
+    """
+    before, after = _passages(old, chapter), _passages(new, chapter)
+    place = {id(passage): i for i, passage in enumerate(after)}
+    return [
+        MovedFigure(chapter, now.section, was_number, number, _around(now.text, at, number))
+        for was, now in sorted(_pairs(before, after), key=lambda pair: place[id(pair[1])])
+        for was_number, number, at in _differing(was, now)
+    ]
+
+
+def between(
+    root: Path, since: str, until: str | None = None, lang: str = "en"
+) -> list[MovedFigure]:
+    """The figures that moved between two commits, over all notebooks that both have.
+
+    Parameters
+    ----------
+    root : the book's folder, in a git clone.
+    since, until : revisions; the work tree where `until` is not given.
+    lang : language of the notebooks.
+
+    Raises
+    ------
+    CourseError
+        If a revision is unknown or has no notebooks.
+    """
+    folder = f"notebooks/{lang}"
+    old = _committed(root, since, folder)
+    if until is None:
+        new = {file.name: read_text(file) for file in (root / folder).glob("*.ipynb")}
+    else:
+        new = _committed(root, until, folder)
+    for what, found in ((since, old), (until or "the work tree", new)):
+        if not found:
+            raise CourseError(f"{what} has no notebook in {folder}: give another --since or --lang")
+    return [
+        change
+        for name in sorted(old.keys() & new.keys())
+        if old[name] != new[name]
+        for change in moved(old[name], new[name], name.removesuffix(".ipynb"))
+    ]
+
+
+def last_release(root: Path, but: str = "") -> str | None:
+    """The newest tag of a release, ``v1.2.3``, before this commit; None where there is none.
+
+    Parameters
+    ----------
+    but : a tag that does not count.
+    """
+    asked = [
+        "describe",
+        "--tags",
+        "--abbrev=0",
+        "--match=v[0-9]*",
+        *([f"--exclude={but}"] if but else []),
+    ]
+    done = git(root, *asked)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def named(root: Path, revision: str) -> str:
+    """A revision as a reader can find it: a release by its tag, any other by its commit and day."""
+    if re.fullmatch(r"v\d[\w.]*", revision):
+        return revision
+    asked = ["log", "-1", "--format=%h of %cs", _commit(root, revision)]
+    return git(root, *asked).stdout.strip()
+
+
+def page(moves: Sequence[MovedFigure], title: str, file: Path) -> str:
+    """The changelog with these moves under a title of their own, before all that it says already:
+    ``Since v1.0.0`` is replaced by itself, and by ``Since v1.0.0, until v1.1.0``.
+    """
+    kept = read_text(file).partition("\n## ")[2] if file.is_file() else ""
+    others = [part for part in re.split(r"^## ", kept, flags=re.MULTILINE) if part.strip()]
+    replaced = (title, title.partition(",")[0])  # a release replaces what was written before it
+    parts = [part for part in others if part.partition("\n")[0].strip() not in replaced]
+    return "\n".join(
+        [HEAD, f"## {title}\n", *_blocks(moves), *(f"## {part}".rstrip() + "\n" for part in parts)]
+    )
+
+
+def write_page(moves: Sequence[MovedFigure], title: str, file: Path) -> None:
+    """Write the changelog anew, with these moves first."""
+    swap_in(file, page(moves, title, file))
+
+
+def git(root: Path, *asked: str) -> "subprocess.CompletedProcess[str]":
+    """What git answers in a folder.
+
+    Raises
+    ------
+    CourseError
+        If there is no git.
+    """
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), *asked],
+            capture_output=True,
+            text=True,
+            check=False,
+            encoding="utf-8",
+        )
+    except FileNotFoundError:
+        raise CourseError("git is not on PATH: install it, and work in a clone") from None
+
+
+def _commit(root: Path, revision: str) -> str:
+    found = git(
+        root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+    )
+    commit = found.stdout.strip()
+    if found.returncode or not commit:
+        raise CourseError(
+            f"{revision!r} is no commit here: give a tag or a commit, or run git fetch --tags"
+        )
+    return commit
+
+
+def _committed(root: Path, revision: str, folder: str) -> dict[str, str]:
+    commit = _commit(root, revision)
+    names = git(root, "ls-tree", "--name-only", "-z", commit, "--", f"./{folder}/").stdout.split(
+        "\0"
+    )
+    return {
+        Path(name).name: git(root, "show", f"{commit}:./{name}").stdout
+        for name in names
+        if name.endswith(".ipynb")
+    }
+
+
+def _passages(text: str, chapter: str) -> list[Passage]:
+    try:
+        cells = json.loads(text)["cells"]
+        blocks = [block for cell in cells for block in _blocks_of(cell)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CourseError(f"{chapter or 'the text'} is no notebook: {error!r}") from None
+    section, header, row = "", "", 0
+    passages = []
+    for line in (line for block in blocks for line in [*block.splitlines(), ""]):
+        if heading := _HEADING.match(line):
+            section = heading[1].strip()
+        elif line.startswith("|"):
+            if not header:
+                header, row = line, 0
+            elif not set(line) <= set("|:- "):
+                row += 1
+                passages.append(Passage(section, _plain(line), header, row))
+            continue
+        else:
+            passages += [
+                Passage(section, one) for one in _SENTENCE.split(_plain(line)) if one.strip()
+            ]
+        header = ""
+    return passages
+
+
+def _blocks_of(cell: dict[str, object]) -> Iterator[str]:
+    """The Markdown of a cell: its text, or what its code gave."""
+    if cell["cell_type"] == "markdown":
+        yield _joined(cell["source"])
+        return
+    for output in cell["outputs"]:  # type: ignore[attr-defined]
+        yield _joined(output.get("data", {}).get("text/markdown", ""))
+
+
+def _joined(lines: object) -> str:
+    return lines if isinstance(lines, str) else "".join(lines)  # type: ignore[arg-type]
+
+
+def _plain(line: str) -> str:
+    """A line without the numbers that are names of places and of papers."""
+    return _CITED.sub(
+        "", _PLACE.sub(lambda found: re.split("[ {]", found[0])[0], line.replace("\u00a0", " "))
+    )
+
+
+def _pairs(
+    before: Sequence[Passage], after: Sequence[Passage]
+) -> Iterator[tuple[Passage, Passage]]:
+    """Each passage with what it became: first those that say the same but for numbers, then the
+    others by their words.
+    """
+    matched = SequenceMatcher(
+        None, [p.mask for p in before], [p.mask for p in after], autojunk=False
+    )
+    blocks = matched.get_matching_blocks()
+    for i, j, size in blocks:
+        yield from zip(before[i : i + size], after[j : j + size], strict=True)
+    same_old = {i + k for i, _, size in blocks for k in range(size)}
+    same_new = {j + k for _, j, size in blocks for k in range(size)}
+    left = [p for j, p in enumerate(after) if j not in same_new and "#" in p.mask]
+    for was in (p for i, p in enumerate(before) if i not in same_old and "#" in p.mask):
+        best = max(left, key=lambda now: _likeness(was, now), default=None)
+        if best is not None and _likeness(was, best) >= ALIKE:
+            left.remove(best)
+            yield was, best
+
+
+def _likeness(one: Passage, other: Passage) -> float:
+    if bool(one.table) != bool(other.table):
+        return 0.0
+    return len(one.words & other.words) / len(one.words | other.words)
+
+
+def _differing(was: Passage, now: Passage) -> Iterator[tuple[str, str, int]]:
+    """The numbers of two passages that differ, old and new, and where the new one stands."""
+    one, other = ([token for token, _ in p.tokens] for p in (was, now))
+    masks, theirs = (
+        ["#" if _NUMBER.fullmatch(each) else each for each in side] for side in (one, other)
+    )
+    matched = SequenceMatcher(None, masks, theirs, autojunk=False)
+    for what, i, i_end, j, j_end in matched.get_opcodes():
+        if what != "equal":
+            continue
+        for old, (new, at) in zip(one[i:i_end], now.tokens[j:j_end], strict=True):
+            # In a sentence that was edited, what both have may only have changed its place.
+            swapped = was.mask != now.mask and (
+                any(_same(old, each) for each in other) or any(_same(new, each) for each in one)
+            )
+            if not swapped and not _same(old, new):
+                yield old, new, at
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two tokens are one number, of which one may lack its unit or its commas."""
+    (value, unit), (its, its_unit) = (
+        _VALUE.findall(each.replace(",", ""))[0] for each in (one, other)
+    )
+    return bool(value == its and (unit == its_unit or not (unit and its_unit)))
+
+
+def _around(text: str, at: int, number: str) -> str:
+    end = at + len(number)
+    before, after = text[:at], text[end:]
+    if len(before) > AROUND:
+        before = "… " + before[-AROUND:].partition(" ")[2]
+    if len(after) > AROUND:
+        after = after[:AROUND].rpartition(" ")[0] + " …"
+    return f"{before}**{number}**{after}".strip()
+
+
+def _blocks(moves: Iterable[MovedFigure]) -> Iterator[str]:
+    chapters: dict[str, list[MovedFigure]] = {}
+    for move in moves:
+        chapters.setdefault(move.chapter, []).append(move)
+    if not chapters:
+        yield "No figure moved.\n"
+    for chapter, its in chapters.items():
+        rows = [[m.section or "opening", m.was, m.now, m.around.strip("| ")] for m in its]
+        lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+        head = ["| section | was | is | where |", "|:--|--:|--:|:--|"]
+        yield "\n".join([f"### {chapter}\n", *head, *lines, ""])
