@@ -27,10 +27,11 @@ from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, mo
 
 if TYPE_CHECKING:
     from course_lib import bench, calibrate, diagnosis, measured, network, serve
+    from course_lib import training as train
     from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
-    from course_lib.workloads import block, llm, occupancy, resnet, train
+    from course_lib.workloads import block, llm, occupancy, resnet
 
 ROOMS = {
     "bench": "bench",
@@ -52,7 +53,7 @@ ROOMS = {
     "serve": "serve",
     "tables": "book.tables",
     "trace": "measured.trace",
-    "train": "workloads.train",
+    "train": "training",
 }
 """What `from course_lib import llm` gives, imported when it is asked for: who plots waits for
 matplotlib, nobody else.

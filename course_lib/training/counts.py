@@ -1,4 +1,4 @@
-"""Training: FLOPs a token, and what share of a chip's peak a published speed makes of them.
+"""FLOPs of training on a token, and what share of a chip's peak a published speed makes of them.
 
 The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every
 parameter that a token meets multiplied once in the forward pass and twice in the backward, and
@@ -30,10 +30,10 @@ from course_lib.specs.catalog import accelerator, transformer
 
 __all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "utilisation"]
 
-Recompute = Literal["none", "full"]
-PASSES = {"none": 3, "full": 4}
+Recompute = Literal["none", "selective", "full"]
+PASSES = {"none": 3, "selective": 3, "full": 4}
 """Forward passes that a step is worth: the backward one is worth two, and recomputing all
-activations adds a forward one.
+activations adds a forward one. Recomputing what no product made adds no product.
 """
 
 
@@ -53,8 +53,8 @@ def flops(
     sequence : tokens that are trained on together. Broadcasts.
     causal : count only the pairs that a token sees, (sequence + 1) / 2 each, rather than the whole
         square.
-    recompute : ``"full"`` adds the second forward pass of activation checkpointing. A model's own
-        FLOPs, for the MFU, have none.
+    recompute : ``"full"`` adds the second forward pass of activation checkpointing;
+        ``"selective"`` adds no product. A model's own FLOPs, for the MFU, have none.
     parameters : counted instead of the model's active ones: the embedding's are in those, as in the
         rule 6ND. Broadcasts.
 
@@ -150,7 +150,7 @@ def hfu(
 
     Parameters
     ----------
-    recompute : what was: ``"none"``, where it is the MFU, or ``"full"``.
+    recompute : what was: ``"none"`` or ``"selective"``, where it is the MFU, or ``"full"``.
     model, chip, tokens_per_second, sequence, causal, dtype, parameters : as in `mfu`.
 
     Returns

@@ -1,0 +1,184 @@
+"""What a whole run takes: failures and checkpoints, days and dollars."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    together,
+)
+from course_lib.specs import Transformer
+from course_lib.specs.catalog import transformer
+from course_lib.specs.rental import quotes
+from course_lib.training.constants import FRAMEWORK, TrainingConstants
+from course_lib.training.footprints import OPTIMIZERS, WEIGHT
+from course_lib.training.machines import Cluster, cluster
+from course_lib.training.splits import Layout
+from course_lib.training.steps import TrainingStep, step
+
+__all__ = ["TrainingRun", "checkpoint_interval", "goodput", "run"]
+
+DAY, HOUR = 86400.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingRun:
+    """A whole training run.
+
+    Attributes
+    ----------
+    step : each of its steps.
+    tokens, steps : in all.
+    goodput : share of the time in which steps are made that last.
+    days, low_days, high_days : likely, and at the ends of the step's 80 % range.
+    bound_days : with every step at its bound and no failure.
+    usd : rent of all chips for the likely days; NaN where no price is recorded.
+    failures : expected.
+    interval : s between checkpoints.
+    """
+
+    step: TrainingStep
+    tokens: float
+    steps: float
+    goodput: float
+    days: float
+    low_days: float
+    high_days: float
+    bound_days: float
+    usd: float
+    failures: float
+    interval: float
+
+
+def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> Numbers:
+    """S of work after which a checkpoint is worth its time: Young's rule, as Daly derived it.
+
+    Parameters
+    ----------
+    checkpoint : s that a checkpoint stops the run. Broadcasts.
+    between_failures : s from failure to failure, of the whole machine. Broadcasts.
+
+    Returns
+    -------
+    ``sqrt(2 * checkpoint * between_failures)``: half an interval is lost at each failure, and a
+    checkpoint in each interval; there the two are equal.
+
+    Examples
+    --------
+    >>> checkpoint_interval(30, 6 * 3600) / 60
+    18.973665961010276
+    """
+    stops, apart = positive("checkpoint", checkpoint), positive("between_failures", between_failures)
+    together(checkpoint=stops, between_failures=apart)
+    return plain(np.sqrt(2 * np.asarray(stops) * apart))
+
+
+def goodput(
+    checkpoint: ArrayLike,
+    between_failures: ArrayLike,
+    *,
+    restart: ArrayLike = 0.0,
+    interval: ArrayLike | None = None,
+) -> Numbers:
+    """The share of a run's time in which steps are made that last.
+
+    Parameters
+    ----------
+    checkpoint, between_failures : as in `checkpoint_interval`.
+    restart : s from a failure until the run goes on. Broadcasts.
+    interval : s of work between checkpoints; the best if not given. Broadcasts.
+
+    Returns
+    -------
+    A fraction, 0 where failures leave no time: of an interval and its checkpoint, what is not the
+    checkpoint; less, for each failure, the restart and half an interval.
+
+    Examples
+    --------
+    >>> round(goodput(30, 6 * 3600, restart=600), 3)
+    0.921
+    """
+    stops, apart = positive("checkpoint", checkpoint), positive("between_failures", between_failures)
+    down = nonnegative("restart", restart)
+    every = (
+        checkpoint_interval(checkpoint, between_failures)
+        if interval is None
+        else positive("interval", interval)
+    )
+    together(checkpoint=stops, between_failures=apart, restart=down, interval=every)
+    whole = np.asarray(every) + stops
+    lost = (down + whole / 2) / apart
+    return plain(np.maximum(np.asarray(every) / whole * (1 - lost), 0.0))
+
+
+def run(
+    model: Transformer | str,
+    chips: Cluster | str,
+    layout_of: Layout | str,
+    sequence: int,
+    tokens: float,
+    *,
+    chip_failure_days: float = 2_000.0,
+    restart: float = 600.0,
+    disk: float = 2e9,
+    usd_per_hour: float | None = None,
+    framework: TrainingConstants | str = FRAMEWORK,
+) -> TrainingRun:
+    """Days and dollars of training on so many tokens.
+
+    Parameters
+    ----------
+    model, chips, layout_of, sequence, framework : as in `step`.
+    tokens : in all.
+    chip_failure_days : days of one chip from failure to failure, its share of the machine's
+        included: an assumption, to be replaced by what the reader's machines do.
+    restart : s from a failure until the run goes on; assumed.
+    disk : byte/s that each machine writes of a checkpoint; assumed.
+    usd_per_hour : of one chip; the cheapest recorded price if not given.
+
+    Examples
+    --------
+    >>> one = run("llama-3-8b", "1024xh100-sxm", "dp=128,tp=8,zero=1,mbs=2,acc=4", 4096, 15e12)
+    >>> one.bound_days < one.days, 0.9 < one.goodput < 1
+    (True, True)
+    """
+    one, on = transformer(model), cluster(chips)
+    wanted, written = float(positive("tokens", tokens)), float(positive("disk", disk))
+    apart = float(positive("chip_failure_days", chip_failure_days)) * DAY / on.count
+    each = step(one, on, layout_of, sequence, framework=framework)
+    saved = one.parameters * (WEIGHT + OPTIMIZERS["adamw"])
+    stops = saved / (written * on.machines)
+    good = float(np.asarray(goodput(stops, apart, restart=restart)))
+    if good <= 0:
+        raise CourseError(
+            f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)}): with "
+            f"{on.count} chips a failure comes every {apart:.0f} s"
+        )
+    steps = wanted / each.tokens
+    days = steps * each.expected_s / good / DAY
+    price = _price(on) if usd_per_hour is None else float(positive("usd_per_hour", usd_per_hour))
+    return TrainingRun(
+        step=each,
+        tokens=wanted,
+        steps=steps,
+        goodput=good,
+        days=days,
+        low_days=steps * each.low_s / good / DAY,
+        high_days=steps * each.high_s / good / DAY,
+        bound_days=steps * each.bound_s / DAY,
+        usd=days * DAY / HOUR * on.count * price,
+        failures=days * DAY / apart,
+        interval=float(np.asarray(checkpoint_interval(stops, apart))),
+    )
+
+
+def _price(on: Cluster) -> float:
+    known = quotes(on.chip.key)
+    return known[0].usd_per_hour if known else float("nan")
