@@ -46,6 +46,7 @@ bench: $(VENV)/labs
 calibrate: $(VENV)/press
 	$(RUN)/python -m course_lib.calibrate
 	$(RUN)/python -m course_lib.serve
+	$(RUN)/python -m course_lib.training
 
 # Pins for every platform; constraints.txt holds names and versions only.
 pins: $(VENV)/test

@@ -16,7 +16,7 @@ from rich.table import Table
 from course_lib import CourseError
 from course_press.check import parity
 from course_press.check.rules import check_book
-from course_press.cli import build, diagnose, exercises, labs, predict, serving, specs
+from course_press.cli import build, diagnose, exercises, labs, predict, serving, specs, training
 from course_press.cli.build import known_languages
 from course_press.cli.console import err_console, out_console
 from course_press.source.book import languages, read_book
@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     add_completion=False,
 )
-for commands in (build, specs, predict, serving, diagnose, labs, exercises):
+for commands in (build, specs, predict, serving, training, diagnose, labs, exercises):
     app.add_typer(commands.app)
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 

@@ -1,0 +1,6 @@
+"""Fit the constants of training, and print how well each part of the runs predicts the rest."""
+
+from course_lib.training import fitting
+
+fitting.write()
+print(fitting.as_text(fitting.splits()))  # noqa: T201

@@ -1,0 +1,152 @@
+"""The command `course train`: whether a training run fits, how fast it goes, and what it costs."""
+
+import json
+import math
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from course_lib import CourseError, n
+from course_lib import training as train
+from course_lib.counting import named
+from course_lib.specs import Transformer
+from course_press.cli.console import out_console
+
+app = typer.Typer()
+
+_STEP_TOKENS = 2**20
+_LISTED = 20
+
+
+@app.command("train")
+def train_command(
+    model: Annotated[
+        str, typer.Argument(help="Key of a model, a config.json, or - for one on standard input.")
+    ],
+    chips: Annotated[str, typer.Option(help="How many of which: 64xh100-sxm.")],
+    sequence: Annotated[int, typer.Option(help="Tokens of each sequence.")] = 4096,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            help="How chips share the work: dp=8,tp=8,pp=1,cp=1,ep=1,zero=1,mbs=2,acc=4,"
+            "interleave=1,recompute=none,schedule=1f1b. Without it, layouts are ranked."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Sequences of a step, to rank layouts; a million tokens' worth."),
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens to train on, for days and dollars.")
+    ] = None,
+    usd: Annotated[
+        float | None, typer.Option(help="USD for an hour of a chip; the recorded price.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="In SI units, as JSON.")] = False,
+) -> None:
+    """Predict a training step, or rank layouts; with --tokens, days and dollars.
+
+    Example: `course train llama-3-8b --chips 64xh100-sxm --layout dp=8,tp=8,zero=1,mbs=2,acc=4`
+    """
+    one, on = _described(model), train.cluster(chips)
+    if usd is not None and tokens is None:
+        raise CourseError("--usd needs --tokens: a price has no use without a run")
+    if layout is not None:
+        if batch is not None:
+            raise CourseError("--batch needs no --layout: dp * mbs * acc of the layout is the batch")
+        step = train.step(one, on, layout, sequence)
+        found = _record(step, _whole(one, step, tokens, usd))
+        if as_json:
+            print(json.dumps(found, indent=1))  # noqa: T201
+        else:
+            _show(step, found)
+        return
+    many = max(_STEP_TOKENS // sequence, 1) if batch is None else batch
+    ranked = train.layouts(one, on, many, sequence, most=_LISTED)
+    if not ranked:
+        raise CourseError(
+            f"no layout of {on.count} chips fits a batch of {many} sequences: take more chips, or "
+            f"a batch that they divide"
+        )
+    found_of = [_record(each.step, _whole(one, each.step, tokens, usd)) for each in ranked]
+    if as_json:
+        records = [
+            {"layout": str(each.layout), **record, "behind": each.behind, "why": each.why}
+            for each, record in zip(ranked, found_of, strict=True)
+        ]
+        print(json.dumps(records, indent=1))  # noqa: T201
+        return
+    table = Table("layout", "step", "tokens/s a chip", "MFU", "memory", "behind", "why", box=None)
+    for each in ranked:
+        step = each.step
+        table.add_row(
+            str(each.layout),
+            n(step.expected_s, "s"),
+            n(step.tokens_per_s_per_chip),
+            n(step.mfu, "%"),
+            n(step.memory.total, "B"),
+            n(each.behind, "%"),
+            each.why,
+        )
+    out_console.print(table)
+
+
+def _described(given: str) -> Transformer:
+    found = named(given, sys.stdin.read() if given == "-" else None)
+    if not isinstance(found.model, Transformer):
+        raise CourseError(
+            f"model {given!r} is none whose training is known by its sizes: course predict can "
+            f"trace it, but its backward pass is not"
+        )
+    return found.model
+
+
+def _whole(
+    model: Transformer, step: train.TrainingStep, tokens: float | None, usd: float | None
+) -> train.TrainingRun | None:
+    if tokens is None:
+        return None
+    return train.run(model, step.chips, step.layout, step.sequence, tokens, usd_per_hour=usd)
+
+
+def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "memory_bytes": step.memory.total,
+        "fits": step.fits,
+        "step_s": {
+            "lower": step.bound_s,
+            "expected": step.expected_s,
+            "low": step.low_s,
+            "high": step.high_s,
+        },
+        "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
+        "mfu": step.mfu,
+        "parts": dict(step.parts),
+    }
+    if whole is not None:
+        found |= {"days": whole.days, "usd": whole.usd if math.isfinite(whole.usd) else None}
+    return found
+
+
+def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
+    out_console.print(
+        f"{step.layout}: a step of {step.tokens} tokens takes {n(step.expected_s, 's')}, in 80 of "
+        f"100 cases {n(step.low_s, 's')} to {n(step.high_s, 's')}, and at least "
+        f"{n(step.bound_s, 's')}",
+        soft_wrap=True,
+    )
+    out_console.print(
+        f"{n(step.tokens_per_s_per_chip)} tokens/s a chip, MFU {n(step.mfu, '%')}", soft_wrap=True
+    )
+    said = "fits" if step.fits else f"is not expected to work: {step.why_not}"
+    out_console.print(f"{n(step.memory.total, 'B')} on the fullest chip: {said}", soft_wrap=True)
+    table = Table("of the step", "", box=None)
+    for name, seconds in sorted(step.parts.items(), key=lambda item: -item[1]):
+        if seconds > 0:
+            table.add_row(name, n(seconds, "s"))
+    out_console.print(table)
+    if "days" in found:
+        price = "no price is recorded" if found["usd"] is None else f"{n(found['usd'])} USD"
+        out_console.print(f"{n(found['days'])} days, {price}", soft_wrap=True)
