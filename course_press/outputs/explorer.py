@@ -21,10 +21,12 @@ from course_lib.book.explore import (
     Endless,
     Explorer,
     Field,
+    Map,
     Roofline,
     TableRow,
     color_of,
     ranges,
+    ticks,
 )
 from course_lib.book.plot import LINES, own_tone
 from course_lib.book.text import PREFIXED
@@ -189,7 +191,12 @@ def _axes(explorer: Explorer) -> dict[str, Any]:
     """What the plot's axes are called, span and count."""
     labels = (explorer.x_label, explorer.y_label)
     return {
-        name: {"label": label, "range": span, "unit": (_UNIT.findall(label) or [""])[0]}
+        name: {
+            "label": label,
+            "range": span,
+            "unit": (_UNIT.findall(label) or [""])[0],
+            **({"ticks": ticks(explorer, name)} if isinstance(explorer, Map) else {}),
+        }
         for name, label, span in zip("xy", labels, ranges(explorer), strict=True)
     }
 

@@ -20,7 +20,7 @@ from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
-NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity")
+NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity", "layouts")
 BOOK = """
 project: {type: book, execute-dir: project}
 profile: {group: [en, es, ko]}
@@ -195,12 +195,40 @@ def test_lines_move_with_the_controls_and_the_marks_are_really_drawn(visit, name
     place = (figure.state()[control] + 1) % len(figure.values(control))
     choose(page, name, control, place)
     wait_for(page, f"{svg}.outerHTML != {json.dumps(before)}")
+    if isinstance(figure, explore.Map):
+        cells = page.locator(f"#fig-{name} .explorer-host :is(.plot-cell, .plot-hatch)")
+        assert cells.count() >= 1
+        return
     lines = page.evaluate(
         f"[...{svg}.querySelectorAll('.plot-line')].map(line => line.getAttribute('points').length)"
     )
     assert lines
     assert min(lines) > 10
     assert page.locator(f"#fig-{name} .explorer-host :is(.plot-dot, .plot-turn)").count() >= 1
+
+
+def test_a_map_has_the_cells_of_the_library_and_a_click_chooses_one(visit):
+    page = opened(visit, "en", "layouts")
+    figure = explore.layouts()
+    for chosen in ({}, {"model": "llama-3-70b", "chips": 512}):
+        for control, value in chosen.items():
+            choose(page, "layouts", control, list(figure.values(control)).index(value))
+        page.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => "
+            "done(true))))"
+        )
+        for layer, mark in zip(figure.layers, ("hatche", "cell", "frame", "frame"), strict=True):
+            wanted = {tile[:2] for tile in figure.tiles(layer, figure.state(**chosen))}
+            assert wanted <= {(one["x"], one["y"]) for one in drawn(page, "layouts", mark)}
+            if layer.shade:
+                assert len(drawn(page, "layouts", mark)) == len(wanted)
+    cell = page.locator("#fig-layouts .plot-cell").first
+    place = dict(part.split("=") for part in cell.get_attribute("data-cell").split("&"))
+    assert cell.locator("title").text_content()
+    cell.click()
+    chosen |= {name: figure.values(name)[int(i)] for name, i in place.items()}
+    assert table(page, "layouts") == figure.shown(**chosen)
+    assert page.locator("#fig-layouts .explorer-said").text_content()
 
 
 @pytest.mark.parametrize(

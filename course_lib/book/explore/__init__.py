@@ -6,8 +6,10 @@ from course_lib.book.explore.choices import CHIPS
 from course_lib.book.explore.engines import EngineExplorer, capacity, slo
 from course_lib.book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
+from course_lib.book.explore.maps import Map, Tile, ticks
 from course_lib.book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
 from course_lib.book.explore.serving import Answer, Calculator, advice, calculator, limits
+from course_lib.book.explore.training import layouts
 from course_lib.book.explore.views import Endless, Explorer, color_of, ranges
 
 __all__ = [
@@ -26,18 +28,22 @@ __all__ = [
     "EngineExplorer",
     "Explorer",
     "Field",
+    "Map",
     "Roofline",
     "TableRow",
+    "Tile",
     "advice",
     "batch",
     "calculator",
     "capacity",
     "color_of",
     "decode",
+    "layouts",
     "limits",
     "network",
     "ranges",
     "roofline",
     "slo",
+    "ticks",
     "upgrade",
 ]

@@ -85,7 +85,8 @@ class ChartLayer:
     Parameters
     ----------
     mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound
-        changes), ``"rule"`` (upright) or ``"level"``.
+        changes), ``"rule"`` (upright) or ``"level"``; on a map, a ``"cell"``, a ``"hatch"`` (a cell
+        that is crossed out) or the ``"frame"`` of a cell.
     x, y : the quantities drawn; a rule has no `y`, a level no `x`.
     along : axes that it runs along; of several, a line for each place on the first ones.
     at : for an axis, the control that chooses its value, where that is not its own.
@@ -94,9 +95,12 @@ class ChartLayer:
     name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
     bend : the quantities `x` and `y` of a further point of the line, where it bends between the
         values of its axis.
+    shade : the quantity that is written in a cell, and that a cell is the darker the more it has
+        of; where it has none, nothing is drawn.
+    tip : what is said of a cell under the pointer, as the cells of a row.
     """
 
-    mark: Literal["line", "dash", "dot", "turn", "rule", "level"]
+    mark: Literal["line", "dash", "dot", "turn", "rule", "level", "cell", "hatch", "frame"]
     x: str = ""
     y: str = ""
     along: tuple[str, ...] = ()
@@ -104,6 +108,13 @@ class ChartLayer:
     color: int | str | None = None
     name: str = ""
     bend: tuple[str, str] | None = None
+    shade: str = ""
+    tip: tuple[str, ...] = ()
+
+    @property
+    def tiled(self) -> bool:
+        """Whether it stands on a map, whose axes are marked at its cells alone."""
+        return self.mark in ("cell", "hatch", "frame")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from course_lib.core.checks import CourseError
 
 _MARGIN = 1.3
 """The axes end this factor beyond the quantities."""
+CELL = 2**0.5
+"""The edges of a map's cell, which doubles from one to the next, are this factor off its middle."""
 
 
 class Explorer(Grid, Shown):
@@ -101,7 +103,8 @@ def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
         return float(every.min()), float(every.max())
 
     (left, right), (low, high) = span("x"), span("y")
-    return (left / _MARGIN, right * _MARGIN), (low / _MARGIN, high * _MARGIN)
+    margin = CELL if any(layer.tiled for layer in explorer.layers) else _MARGIN
+    return (left / margin, right * margin), (low / margin, high * margin)
 
 
 def marks(
@@ -111,7 +114,7 @@ def marks(
     points; what has no value is left out.
     """
     found = []
-    for i, series in enumerate(_series(explorer, layer, state)):
+    for i, series in enumerate(series_of(explorer, layer, state)):
         points = [
             (
                 explorer.number(layer.x, place) if layer.x else 1.0,
@@ -157,7 +160,7 @@ def color_of(
         explorer.text(one.color, at)
         for one in named
         if isinstance(one.color, str) and one.color[:1] == "@"
-        for at in _series(explorer, one, state)
+        for at in series_of(explorer, one, state)
     )
     own = dict(zip(names, tones(list(names)), strict=True))
     return own[explorer.text(shown.color, place)]
@@ -169,7 +172,7 @@ def _run(shown: ChartLayer | TableRow) -> tuple[str, ...]:
     return tuple(shown.along[-1:]) if line else ()
 
 
-def _series(
+def series_of(
     explorer: Grid, shown: ChartLayer | TableRow, state: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
     """The places of the lines, marks or rows that something is at a state."""

@@ -2,13 +2,17 @@
 
 from course_lib.book.moving.anatomy import journey, systolic
 from course_lib.book.moving.caches import roofs
-from course_lib.book.moving.collectives import all_reduce
-from course_lib.book.moving.gradients import backward_pass
 from course_lib.book.moving.memory import fill, heads, hierarchy
 from course_lib.book.moving.multiprocessors import coalescing, stages, waves
 from course_lib.book.moving.requests import batching
 from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
-from course_lib.book.moving.sharding import sharded_matmul
+from course_lib.book.moving.spread import (
+    all_reduce,
+    backward_pass,
+    pipeline,
+    sharded_matmul,
+    shrink,
+)
 from course_lib.book.moving.stream import machine
 from course_lib.book.moving.tiles import flash_attention, tiled_product
 from course_lib.book.moving.timelines import fuse, overlap
@@ -33,9 +37,11 @@ __all__ = [
     "journey",
     "machine",
     "overlap",
+    "pipeline",
     "roofs",
     "rows",
     "sharded_matmul",
+    "shrink",
     "stages",
     "systolic",
     "tiled_product",

@@ -19,7 +19,7 @@ from course_lib.network import Link
 from course_lib.specs import model
 from course_press.outputs.explorer import html
 
-NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity")
+NAMES = ("roofline", "batch", "upgrade", "network", "decode", "slo", "capacity", "layouts")
 
 
 @pytest.fixture(scope="module", params=NAMES)

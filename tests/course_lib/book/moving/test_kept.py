@@ -13,6 +13,7 @@ PICTURES = {
     "waves": lambda: moving.waves(chip("a100-sxm-80")),
     "coalescing": moving.coalescing,
     "batching": lambda: moving.batching("llama-3-8b", H100),
+    "pipeline": lambda: moving.pipeline(4, 8, forward=0.1),
     "stages": lambda: moving.stages(occupancy.slice_of(H100, 128, 128, 64, patch=(11, 12))),
     "overlap": lambda: moving.overlap(
         H100, ops.matmul(256, 8192, 28672), ops.matmul(4096, 8192, 8192), ops.matmul(8, 8192, 8192)
