@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.calibrate.constants import calibration
+from course_lib.specs import Transformer
 from course_lib.training.constants import TrainingConstants
 from course_lib.training.counts import PASSES
 from course_lib.training.footprints import GRADIENT, WEIGHT, dealt, grids
 from course_lib.training.machines import Cluster
 from course_lib.training.passes import ELEMENT, Blocks, blocks
-from course_lib.specs import Transformer
 
-__all__ = ["PARTS", "Times"]
+__all__ = ["PARTS", "Exchange", "Times"]
 
 Array = NDArray[np.float64]
 PARTS = (
@@ -32,9 +32,9 @@ PARTS = (
     "optimizer",
     "pressure",
 )
-"""What an expected step is made of, s: arithmetic by kind, collectives of a layer, the host, waiting
-for other stages, what crosses between them, gradients, gathered weights, the update, and what a
-memory that is nearly full costs.
+"""What an expected step is made of, s: arithmetic by kind, collectives of a layer, the host,
+waiting for other stages, what crosses between them, gradients, gathered weights, the update, and
+what a memory that is nearly full costs.
 """
 _SHARP = 8.0
 """How sharply the longer of host and device decides: the power of their mean."""
@@ -182,12 +182,11 @@ def _groups(at: dict[str, Array]) -> Iterator[tuple[NDArray[np.bool_], int, int]
 
 def _by_stages(found: Blocks, at: dict[str, Array], layer: Array, head: Array) -> _Slowest:
     size = len(at["pp"])
-    most = _Slowest(*(np.zeros(size) for _ in range(3)), np.zeros(size, dtype=bool))
+    layers, heads, parameters = (np.zeros(size) for _ in range(3))
+    most = _Slowest(layers, heads, parameters, np.zeros(size, dtype=bool))
     for some, pp, interleave in _groups(at):
         held = dealt(found, pp, interleave)
-        slowest = np.argmax(
-            held.layers * layer[some, None] + held.head * head[some, None], axis=1
-        )
+        slowest = np.argmax(held.layers * layer[some, None] + held.head * head[some, None], axis=1)
         most.layers[some], most.heads[some] = held.layers[slowest], held.head[slowest]
         twice = 0.0 if found.tied and pp == 1 else 1.0
         experts = found.routed / at["ep"][some, None]
@@ -267,9 +266,7 @@ def _experts(
     return _exchange(on, "experts", "all-to-all", at["ep"], at["tp"], size, messages, rates)
 
 
-def _pipeline(
-    on: Cluster, at: dict[str, Array], size: Array, how: TrainingConstants
-) -> Exchange:
+def _pipeline(on: Cluster, at: dict[str, Array], size: Array, how: TrainingConstants) -> Exchange:
     """What stages send on and back: hidden, but for the microbatches that fill the pipeline."""
     apart = at["tp"] * at["cp"] * at["dp"]
     messages = 2.0 * at["acc"] * at["interleave"] * (at["pp"] > 1)

@@ -7,7 +7,7 @@ import msgspec
 from course_lib.core.checks import known
 from course_lib.specs import DATA, load_toml
 
-__all__ = ["TrainingConstants", "frameworks"]
+__all__ = ["TrainingConstants", "constants", "frameworks"]
 
 FOLDER = DATA / "training"
 FRAMEWORK = "nanotron"

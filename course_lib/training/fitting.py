@@ -93,10 +93,10 @@ def fit(models: Sequence[str]) -> TrainingConstants:
     capacity = cluster("1xh100-sxm").chip.memory or np.inf
 
     def of(name: str) -> NDArray[np.float64]:
-        return np.concatenate([getattr(one, name) for one in runs])[ran]
+        return np.asarray(np.concatenate([getattr(one, name) for one in runs])[ran])
 
     def made(how: TrainingConstants, name: str) -> NDArray[np.float64]:
-        return np.concatenate([predicted(one, how)[name] for one in runs])[ran]
+        return np.asarray(np.concatenate([predicted(one, how)[name] for one in runs])[ran])
 
     memory, speed = np.log(of("memory")), np.log(of("tokens_per_s"))
     weight = np.where(of("mfu") > FAST, 1.0, SLOW)
@@ -161,7 +161,7 @@ def _refined(
 
 def splits() -> dict[tuple[str, str], Check]:
     """Checks of each model, by what was fitted and what is predicted."""
-    found = {}
+    found: dict[tuple[str, str], Check] = {}
     for fitted in SPLITS:
         how = fit(fitted)
         found |= {("+".join(fitted), name): check(name, how) for name in shapes()}
@@ -176,7 +176,7 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
     >>> as_text({("1B", "8B"): check("8B")}).splitlines()[0].split()
     ['fit', 'of', 'memory', 'AUC', 'alarms', 'missed', 'broken', 'speed', 'regret', 'most', 'crashes']
     """  # noqa: E501
-    heads = "memory AUC alarms missed broken speed regret most crashes".split()
+    heads = ["memory", "AUC", "alarms", "missed", "broken", "speed", "regret", "most", "crashes"]
     lines = [f"{'fit':8}{'of':4}" + "".join(f"{head:>9}" for head in heads)]
     for (fitted, name), one in found.items():
         figures: dict[str, Any] = one.figures

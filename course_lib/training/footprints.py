@@ -107,9 +107,7 @@ def memory(
     every = [layout(layout_of)] if isinstance(layout_of, Layout | str) else list(layout_of)
     for each in every:
         require(one, each, tokens)
-    found = grids(
-        one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)]
-    )
+    found = grids(one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)])
     values = {name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
     return TrainingMemory(**values)
 
@@ -182,8 +180,8 @@ def _stagewise(
     states: float,
 ) -> dict[str, Array]:
     """What chips of each stage keep: arrays by layout and stage."""
-    dp, tp, cp, ep, zero, mbs, acc = (
-        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs", "acc")
+    dp, tp, cp, ep, zero, mbs = (
+        at[name][:, None] for name in ("dp", "tp", "cp", "ep", "zero", "mbs")
     )
     pp = len(held.layers)
     copies, tokens = dp * cp, mbs * sequence / cp
@@ -198,7 +196,8 @@ def _stagewise(
         """By ZeRO: each copy's share of what they hold in common."""
         apart = zero >= stage
         return np.asarray(
-            bytes_ * (shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1))
+            bytes_
+            * (shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1))
         )
 
     one = np.asarray(found.kept)[at["recompute"].astype(int)][:, None]

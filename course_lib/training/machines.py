@@ -81,13 +81,13 @@ def _plain_way(collective: str) -> str | None:
     return "ring" if collective == "all-to-all" else None
 
 
-def cluster(given: str | Cluster | Accelerator, count_: int | None = None) -> Cluster:
+def cluster(given: str | Cluster | Accelerator, number: int | None = None) -> Cluster:
     """Chips that train together.
 
     Parameters
     ----------
     given : how many of what, as ``"64xh100-sxm"``; or a chip or its key, with their number.
-    count_ : how many, where `given` does not say.
+    number : how many, where `given` does not say.
 
     Raises
     ------
@@ -101,10 +101,10 @@ def cluster(given: str | Cluster | Accelerator, count_: int | None = None) -> Cl
     """
     if isinstance(given, Cluster):
         return given
-    many = count_
+    many = number
     if isinstance(given, str) and (said := re.fullmatch(r"\s*(\d+)\s*x\s*(\S+)\s*", given)):
-        if count_ is not None:
-            raise CourseError(f"chips {shown(given)} has a number: leave count_ out")
+        if number is not None:
+            raise CourseError(f"chips {shown(given)} has a number: leave number out")
         many, given = int(said[1]), said[2]
     if many is None:
         raise CourseError(
@@ -112,5 +112,7 @@ def cluster(given: str | Cluster | Accelerator, count_: int | None = None) -> Cl
         )
     on = accelerator(given)
     if count("chips", many) > 1 and not on.joins:
-        raise CourseError(f"{on.key} has no link in its file, so that several cannot train together")
+        raise CourseError(
+            f"{on.key} has no link in its file, so that several cannot train together"
+        )
     return Cluster(on, many)

@@ -75,7 +75,10 @@ def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> N
     >>> checkpoint_interval(30, 6 * 3600) / 60
     18.973665961010276
     """
-    stops, apart = positive("checkpoint", checkpoint), positive("between_failures", between_failures)
+    stops, apart = (
+        positive("checkpoint", checkpoint),
+        positive("between_failures", between_failures),
+    )
     together(checkpoint=stops, between_failures=apart)
     return plain(np.sqrt(2 * np.asarray(stops) * apart))
 
@@ -105,7 +108,10 @@ def goodput(
     >>> round(goodput(30, 6 * 3600, restart=600), 3)
     0.921
     """
-    stops, apart = positive("checkpoint", checkpoint), positive("between_failures", between_failures)
+    stops, apart = (
+        positive("checkpoint", checkpoint),
+        positive("between_failures", between_failures),
+    )
     down = nonnegative("restart", restart)
     every = (
         checkpoint_interval(checkpoint, between_failures)

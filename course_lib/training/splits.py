@@ -1,9 +1,11 @@
-"""How the chips of a training run share its work, and which blocks each stage of a pipeline gets."""
+"""How the chips of a training run share its work, and which blocks each stage of a pipeline
+gets.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +19,6 @@ SCHEDULES = ("1f1b", "afab")
 """One forward, one backward; or all forward passes before all backward ones."""
 Array = NDArray[np.float64]
 _MOST_ZERO = 3
-_AFTER = 3
-"""Blocks behind the layers: the head, its logits in single precision, the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Layout:
     mbs: int = 1
     acc: int = 1
     interleave: int = 1
-    recompute: Literal["none", "selective", "full"] = "none"
-    schedule: Literal["1f1b", "afab"] = "1f1b"
+    recompute: str = "none"
+    schedule: str = "1f1b"
 
     def __post_init__(self) -> None:
         for name in NUMBERS:

@@ -55,7 +55,7 @@ def train_command(
         raise CourseError("--usd needs --tokens: a price has no use without a run")
     if layout is not None:
         if batch is not None:
-            raise CourseError("--batch needs no --layout: dp * mbs * acc of the layout is the batch")
+            raise CourseError("--batch is for ranking: with --layout it is dp * mbs * acc")
         step = train.step(one, on, layout, sequence)
         found = _record(step, _whole(one, step, tokens, usd))
         if as_json:

@@ -61,6 +61,8 @@ STEP = {
     "kv": "bf16",
     "compute": "bf16",
 }
+LAYOUT = "dp=8,tp=8,zero=1,mbs=2,acc=4"
+TRAINING = {"model": "llama-3-8b", "chips": "64xh100-sxm", "sequence": 4096}
 TRAINED = {
     "model": "llama-3-8b",
     "chip": "h100-sxm",
@@ -444,6 +446,41 @@ CALLS = [
         },
     ),
     Call(train.mfu, {**TRAINED, "dtype": "bf16", "parameters": 8e9}),
+    Call(train.backward, {"model": "llama-3-8b", "sequence": 4096, "recompute": "full"}),
+    Call(train.bubble, {"pp": 4, "acc": 8, "interleave": 2}),
+    Call(train.check, {"name": "8B", "framework": "nanotron"}),
+    Call(train.checkpoint_interval, {"checkpoint": 30.0, "between_failures": 1e5}),
+    Call(train.cluster, {"given": "h100-sxm", "number": 64}),
+    Call(train.constants, {"given": "nanotron"}),
+    Call(train.frameworks, {}),
+    Call(
+        train.goodput,
+        {"checkpoint": 30.0, "between_failures": 1e5, "restart": 600.0, "interval": 2e3},
+    ),
+    Call(train.layout, {"given": LAYOUT}),
+    Call(
+        train.Layout,
+        {"dp": 2, "tp": 2, "pp": 2, "cp": 2, "ep": 2, "zero": 1, "mbs": 2, "acc": 4}
+        | {"interleave": 2, "recompute": "full", "schedule": "1f1b"},
+    ),
+    Call(
+        train.layouts,
+        {**TRAINING, "chips": "8xh100-sxm", "batch": 32, "zeros": (1,), "recompute": ("none",)}
+        | {"most": 3, "framework": "nanotron"},
+    ),
+    Call(
+        train.memory,
+        {"model": "llama-3-8b", "layout_of": LAYOUT, "sequence": 4096}
+        | {"optimizer": "adamw", "framework": "nanotron"},
+    ),
+    Call(train.published_runs, {"name": "1B"}),
+    Call(
+        train.run,
+        {**TRAINING, "layout_of": LAYOUT, "tokens": 1e12, "chip_failure_days": 2e3}
+        | {"restart": 600.0, "disk": 2e9, "usd_per_hour": 2.0, "framework": "nanotron"},
+    ),
+    Call(train.shapes, {}),
+    Call(train.step, {**TRAINING, "layout_of": LAYOUT, "framework": "nanotron"}),
     Call(train.hfu, {**TRAINED, "recompute": "full", "dtype": "bf16", "parameters": 8e9}),
     Call(train.utilisation, {"flops_per_second": 4e14, "chip": "h100-sxm", "dtype": "bf16"}),
     Call(
@@ -625,6 +662,7 @@ ROOMS = {
     "bench.serving.stepping": "takes an engine; see bench/test_serving",
     "book.reports.serving": "takes rows; see bench/test_serving",
     "measured.serving": "takes rows; see bench/test_serving",
+    "training.fitting": "takes the library's own tables",
     "serve.clock": "tabulates; see test_clock",
     "serve.fitting": "takes the library's own log",
     "serve.fleet": "takes a service's settings; see test_service",

@@ -2,11 +2,11 @@
 measures.
 """
 
+from course_lib import training as train
 from course_lib.book.exercises.problem import Exercise
 from course_lib.book.exercises.shared import headline
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import transformer
-from course_lib import training as train
 from course_lib.workloads import llm
 
 CHAPTER = "measured-predicted"
