@@ -138,9 +138,9 @@ EXERCISES = (
         CHAPTER,
         "%",
         {"stages": (8, 4, 16), "pieces": (24, 8, 48, 12), "parts": (2, 4)},
-        answer=lambda stages, pieces, parts: bubble(stages, pieces, parts),
+        answer=lambda stages, pieces, parts: bubble(pp=stages, acc=pieces, interleave=parts),
         misconceptions={
-            "no-parts": lambda stages, pieces: bubble(stages, pieces),
+            "no-parts": lambda stages, pieces: bubble(stages, pieces, 1),
             "of-the-work": lambda stages, pieces, parts: (stages - 1) / (parts * pieces),
             "all-stages": lambda stages, pieces, parts: stages / (parts * pieces + stages),
             "one-in-so-many": lambda stages: 1 - 1 / stages,
