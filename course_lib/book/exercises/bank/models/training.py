@@ -122,7 +122,7 @@ EXERCISES = (
             "forward-exchange-alone": lambda layers, width, tokens, ways: _sent(
                 layers, width, tokens, ways, 4
             ),
-            "one-block-half": lambda width, tokens, ways: _sent(1, width, tokens, ways, 8),
+            "one-block-alone": lambda width, tokens, ways: _sent(1, width, tokens, ways, 8),
             "shared-message": lambda layers, width, tokens, ways: (
                 _sent(layers, width, tokens, ways, 8) / ways
             ),
