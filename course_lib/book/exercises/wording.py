@@ -21,6 +21,7 @@ CHAPTERS = (
     "network-rooflines",
     "transformer-arithmetic",
     "serving",
+    "training",
     "measured-predicted",
     "your-own-step",
 )
