@@ -3,7 +3,7 @@
 from course_lib.serve.clock import Pace, linear_pace, pace
 from course_lib.serve.fleet import ROUTERS, Service, cache_blocks, on_one_replica, service, simulate
 from course_lib.serve.outcome import LATENCIES, SHARES, Served
-from course_lib.serve.planning import PERCENTILE, Layout, plan, sensitivity
+from course_lib.serve.planning import PERCENTILE, ServingLayout, plan, sensitivity
 from course_lib.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
 from course_lib.serve.requests import Requests, drawn, read_requests
 from course_lib.serve.settings import EngineSettings, engine, engines
@@ -14,11 +14,11 @@ __all__ = [
     "ROUTERS",
     "SHARES",
     "EngineSettings",
-    "Layout",
     "Pace",
     "Requests",
     "Served",
     "Service",
+    "ServingLayout",
     "cache_blocks",
     "drawn",
     "engine",

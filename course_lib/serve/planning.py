@@ -16,7 +16,7 @@ from course_lib.serve.settings import EngineSettings, engine, spread
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 
-__all__ = ["PERCENTILE", "Layout", "Workload", "plan", "sensitivity"]
+__all__ = ["PERCENTILE", "ServingLayout", "Workload", "plan", "sensitivity"]
 
 PERCENTILE = "p99"
 """Of each latency, what must stay within its limit."""
@@ -28,7 +28,7 @@ Workload = Callable[[float], Requests]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class ServingLayout:
     """A way to serve.
 
     Attributes
@@ -68,7 +68,7 @@ def plan(
     engine_of: EngineSettings | str = "vllm",
     link: Any = None,
     **how: Any,
-) -> list[Layout]:
+) -> list[ServingLayout]:
     """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first.
 
     A replica is filled until it just keeps the limits, by simulation of its share of the requests;
@@ -133,7 +133,7 @@ def plan(
         replicas, done = ceil(wanted / share), one.run(workload(share))
         made, cost = wanted * float(done.output.mean()), replicas * chips * price
         usd = float(usd_per_mtoken(cost, made))
-        found.append(Layout(tp, wide, replicas, share, made, cost, usd, done))
+        found.append(ServingLayout(tp, wide, replicas, share, made, cost, usd, done))
     return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
 
 

@@ -1,7 +1,6 @@
 """Training: memory, layouts, what a step takes and what a run costs."""
 
 from course_lib.training.clock import PARTS, Exchange
-from course_lib.training.constants import TrainingConstants, constants, frameworks
 from course_lib.training.counts import (
     PASSES,
     Recompute,
@@ -16,6 +15,7 @@ from course_lib.training.footprints import MEMORIES, OPTIMIZERS, TrainingMemory,
 from course_lib.training.machines import Cluster, cluster
 from course_lib.training.passes import Backward, backward
 from course_lib.training.reliability import TrainingRun, checkpoint_interval, goodput, run
+from course_lib.training.software import TrainingConstants, constants, frameworks
 from course_lib.training.splits import SCHEDULES, Layout, bubble, layout
 from course_lib.training.steps import RankedLayout, TrainingStep, layouts, step
 

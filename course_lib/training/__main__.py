@@ -2,5 +2,6 @@
 
 from course_lib.training import fitting
 
-fitting.write()
-print(fitting.as_text(fitting.splits()))  # noqa: T201
+if __name__ == "__main__":
+    fitting.write()
+    print(fitting.as_text(fitting.splits()))  # noqa: T201

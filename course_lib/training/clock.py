@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from course_lib.calibrate.constants import calibration
 from course_lib.specs import Transformer
-from course_lib.training.constants import TrainingConstants
 from course_lib.training.counts import PASSES
 from course_lib.training.footprints import GRADIENT, WEIGHT, dealt, grids
 from course_lib.training.machines import Cluster
-from course_lib.training.passes import ELEMENT, Blocks, blocks
+from course_lib.training.passes import ELEMENT, LayerSizes, blocks
+from course_lib.training.software import TrainingConstants
 
-__all__ = ["PARTS", "Exchange", "Times"]
+__all__ = ["PARTS", "Exchange", "StepTimes"]
 
 Array = NDArray[np.float64]
 PARTS = (
@@ -72,7 +72,7 @@ class Exchange(NamedTuple):
         return self.seconds - self.exposed
 
 
-class Times(NamedTuple):
+class StepTimes(NamedTuple):
     """Steps of many layouts: arrays.
 
     Attributes
@@ -94,7 +94,7 @@ class Times(NamedTuple):
 
 def times(
     model: Transformer, on: Cluster, at: dict[str, Array], sequence: int, how: TrainingConstants
-) -> Times:
+) -> StepTimes:
     """Steps of many layouts, unchecked."""
     found, memory = blocks(model), grids(model, at, sequence, how)
     chip, peak = on.chip, on.chip.peak("bf16")
@@ -133,7 +133,8 @@ def times(
     boundary = np.where(pp > 1, tokens * found.width * ELEMENT / tp, 0.0)
     sent = _pipeline(on, at, boundary, how)
     crossing = np.where(pp > 1, how.far_stage * np.minimum(pp / 2, 2.0) / 2 * far, 0.0)
-    sent = sent._replace(exposed=sent.exposed + crossing * (acc + fill))
+    late = crossing * (acc + fill)
+    sent = sent._replace(seconds=sent.seconds + late, exposed=sent.exposed + late)
     each = most.parameters / tp
     weights, gradients = _gradients(on, at, each, how, far)
     owned = each / np.where(zero >= 1, copies, 1)
@@ -160,7 +161,7 @@ def times(
     # No constant makes a step faster than its bound: what is missing is waiting.
     parts["bubble"] = parts["bubble"] + np.maximum(bound - expected, 0.0)
     expected = np.maximum(expected, bound)
-    return Times(
+    return StepTimes(
         bound, expected, {name: parts[name] for name in PARTS}, exchanges, memory, most.empty
     )
 
@@ -180,7 +181,7 @@ def _groups(at: dict[str, Array]) -> Iterator[tuple[NDArray[np.bool_], int, int]
         yield (at["pp"] == pp) & (at["interleave"] == interleave), pp, interleave
 
 
-def _by_stages(found: Blocks, at: dict[str, Array], layer: Array, head: Array) -> _Slowest:
+def _by_stages(found: LayerSizes, at: dict[str, Array], layer: Array, head: Array) -> _Slowest:
     size = len(at["pp"])
     layers, heads, parameters = (np.zeros(size) for _ in range(3))
     most = _Slowest(layers, heads, parameters, np.zeros(size, dtype=bool))
@@ -199,7 +200,7 @@ def _by_stages(found: Blocks, at: dict[str, Array], layer: Array, head: Array) -
     return most
 
 
-def _in_order(found: Blocks, at: dict[str, Array], layer: Array, head: Array) -> Array:
+def _in_order(found: LayerSizes, at: dict[str, Array], layer: Array, head: Array) -> Array:
     """The least s of the stages' arithmetic: each does that of all microbatches, once the first has
     come through the stages before it, and its last result goes back through them.
     """

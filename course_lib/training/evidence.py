@@ -13,8 +13,8 @@ from course_lib.core.checks import known
 from course_lib.measured.published import table
 from course_lib.specs import Transformer, model
 from course_lib.training.clock import times
-from course_lib.training.constants import FRAMEWORK, TrainingConstants, constants
 from course_lib.training.machines import Cluster, cluster
+from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
 from course_lib.training.splits import Layout, columns
 from course_lib.training.steps import works
 
@@ -91,7 +91,6 @@ class Runs:
         ]
 
 
-@cache
 def published_runs(name: str) -> Runs:
     """The runs of ``"1B"`` or ``"8B"``.
 
@@ -104,7 +103,11 @@ def published_runs(name: str) -> Runs:
     >>> len(runs.layouts), int(runs.ran.sum())
     (827, 490)
     """
-    known("model", name, shapes())
+    return _read(known("name", name, shapes()))
+
+
+@cache
+def _read(name: str) -> Runs:
     best: dict[tuple[int, Layout], Mapping[str, str]] = {}
     for row in table(TABLE):
         if row["model"] != name:

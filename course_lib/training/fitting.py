@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from course_lib.calibrate.constants import to_toml
-from course_lib.training.constants import FOLDER, FRAMEWORK, TrainingConstants
 from course_lib.training.evidence import FAST, Check, check, predicted, published_runs, shapes
 from course_lib.training.machines import cluster
+from course_lib.training.software import FOLDER, FRAMEWORK, TrainingConstants
 
 __all__ = ["SPLITS", "as_text", "fit", "splits", "write"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from course_lib.core.checks import CourseError, Numbers, count, known, plain
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.training.constants import FRAMEWORK, TrainingConstants, constants
-from course_lib.training.passes import ELEMENT, Blocks, blocks
+from course_lib.training.passes import ELEMENT, LayerSizes, blocks
+from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
 from course_lib.training.splits import Layout, Stages, columns, flying, layout, stages
 from course_lib.workloads.shares import undivided
 
@@ -143,7 +143,7 @@ def refused(model: Transformer, one: Layout, sequence: int) -> str:
     return ""
 
 
-def dealt(found: Blocks, pp: int, interleave: int) -> Stages:
+def dealt(found: LayerSizes, pp: int, interleave: int) -> Stages:
     """The stages of a pipeline of a model."""
     head = found.vocab * found.width / found.met if found.head else 0.0
     return stages(found.layers, head, pp, interleave)
@@ -172,7 +172,7 @@ def grids(
 
 
 def _stagewise(
-    found: Blocks,
+    found: LayerSizes,
     at: dict[str, Array],
     held: Stages,
     sequence: int,

@@ -13,7 +13,7 @@ from course_lib.training.counts import PASSES, Recompute
 from course_lib.workloads.shares import Matrix
 from course_lib.workloads.weights import matrices
 
-__all__ = ["Backward", "Blocks", "backward", "blocks"]
+__all__ = ["Backward", "LayerSizes", "backward"]
 
 ELEMENT = 2
 """Byte of an activation: bf16."""
@@ -49,7 +49,7 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class LayerSizes:
     """A model as training sees it: what each of its layers weighs, multiplies and keeps.
 
     Attributes
@@ -110,7 +110,7 @@ def backward(
     return Backward(forward, 2 * forward, again, 6.0 * one.active_parameters, parts)
 
 
-def blocks(model: Transformer) -> Blocks:
+def blocks(model: Transformer) -> LayerSizes:
     """A transformer's layers, each taken as the mean of all.
 
     Examples
@@ -132,7 +132,7 @@ def blocks(model: Transformer) -> Blocks:
         if model.latent is not None
         else 2 * model.kv_heads * model.head_dim
     )
-    return Blocks(
+    return LayerSizes(
         layers=model.layers,
         width=model.width,
         vocab=model.vocab,

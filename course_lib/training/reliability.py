@@ -17,9 +17,9 @@ from course_lib.core.checks import (
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
-from course_lib.training.constants import FRAMEWORK, TrainingConstants
 from course_lib.training.footprints import OPTIMIZERS, WEIGHT
 from course_lib.training.machines import Cluster, cluster
+from course_lib.training.software import FRAMEWORK, TrainingConstants
 from course_lib.training.splits import Layout
 from course_lib.training.steps import TrainingStep, step
 

@@ -172,7 +172,7 @@ class Stages(NamedTuple):
 
 @cache
 def stages(layers: int, head: float, pp: int, interleave: int = 1) -> Stages:
-    """Blocks dealt out in order, so that each stage gets about as much arithmetic.
+    """LayerSizes dealt out in order, so that each stage gets about as much arithmetic.
 
     A stage takes blocks until the arithmetic so far exceeds its share. The blocks are the
     embedding, the layers, the last norm, the head, the logits in single precision, and the loss;

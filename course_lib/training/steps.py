@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from course_lib.core.checks import CourseError, count
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.training.clock import Exchange, Times, times
-from course_lib.training.constants import FRAMEWORK, TrainingConstants, constants
+from course_lib.training.clock import Exchange, StepTimes, times
 from course_lib.training.counts import PASSES, flops
 from course_lib.training.footprints import MEMORIES, TrainingMemory, refused, require
 from course_lib.training.machines import Cluster, cluster
+from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
 from course_lib.training.splits import Layout, columns, layout
 
 __all__ = ["RankedLayout", "TrainingStep", "layouts", "step"]
@@ -109,10 +109,10 @@ def step(
         )
     tokens = count("sequence", sequence)
     require(one, how, tokens)
-    return steps(one, on, [how], tokens, constants(framework))[0]
+    return stepped(one, on, [how], tokens, constants(framework))[0]
 
 
-def steps(
+def stepped(
     model: Transformer,
     on: Cluster,
     layouts: Iterable[Layout],
@@ -131,7 +131,7 @@ def works(
     model: Transformer,
     on: Cluster,
     at: dict[str, NDArray[np.float64]],
-    done: Times,
+    done: StepTimes,
     how: TrainingConstants,
 ) -> dict[str, Any]:
     """Whether runs are expected to work, an array by reason."""
@@ -166,7 +166,7 @@ def _record(
     one: Layout,
     sequence: int,
     how: TrainingConstants,
-    done: Times,
+    done: StepTimes,
     working: dict[str, Any],
     i: int,
 ) -> TrainingStep:
@@ -259,7 +259,7 @@ def layouts(
     how, found = constants(framework), list[TrainingStep]()
     for policy in policies:
         some = [replace(each, recompute=policy) for each in every]
-        done = steps(one, on, some, tokens, how) if some else []
+        done = stepped(one, on, some, tokens, how) if some else []
         found += [step for step in done if step.fits]
         every = [step.layout for step in done if not step.fits]
     return _ranked(found)[:most]

@@ -106,7 +106,7 @@ def serve_command(
         price = _price(on, usd)
         joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
-        def cheapest(**at: float) -> list[serve.Layout]:
+        def cheapest(**at: float) -> list[serve.ServingLayout]:
             return serve.plan(
                 one,
                 on,

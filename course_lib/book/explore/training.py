@@ -5,8 +5,9 @@
 ['TP', '8', '1']
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from course_lib.book.explore.choices import Choices, shape
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.maps import Map
 from course_lib.book.text import t
+from course_lib.core import CourseError
 from course_lib.specs import model
 
 __all__ = ["layouts"]
 
-MODELS = ("llama-3-8b", "mpt-30b", "llama-3-70b")
+MODELS = ("llama-3-8b", "llama-3-70b", "llama-3-405b")
 COUNTS = (8, 64, 512)
 BATCHES = (128, 512, 2048)
 STAGES = ("0", "1", "2", "3")
@@ -27,20 +29,30 @@ SPREAD = (1, 2, 4, 8, 16)
 """Chips that share each layer, and stages of a pipeline."""
 BY = ("model", "chips", "batch", "zero")
 CELLS = (*BY, "tp", "pp")
-RECOMPUTE = ("none", "selective", "full")
-LIMITS = ("compute", "memory", "tp", "dp", "pp", "optimizer")
-"""What can take most of a step, beside what is computed."""
+RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
+LOST = (
+    "traffic",
+    "tensor",
+    "launches",
+    "bubble",
+    "pipeline",
+    "gradients",
+    "weights",
+    "optimizer",
+    "pressure",
+)
+"""What can take most of a step beside the arithmetic of its products and its attention."""
 QUANTITIES = {
     "dp": "",
     "mbs": "",
     "acc": "",
     "recompute": "",
     "needed": "B",
+    "fit": "",
     "rate": "",
     "mfu": "%",
-    "bubble": "%",
-    "bound": "",
-    "fit": "",
+    "lost": "",
+    "share": "%",
 }
 """What is said of a layout, and in which unit."""
 
@@ -55,7 +67,7 @@ def layouts(
     sequence: int = 4096,
 ) -> Map:
     """Tokens per second and chip of every tensor- and pipeline-parallel layout of a training step,
-    each with the micro-batch and the recomputation that are fastest of those that fit; those that
+    each with the microbatch and the recomputation that are fastest of those that fit; those that
     do not fit have the memory that they need at least.
 
     Parameters
@@ -80,7 +92,7 @@ def layouts(
     }
     words = {
         "recompute": tuple(t(f"layouts-{one}") for one in RECOMPUTE),
-        "bound": tuple(t(f"layouts-bound-{one}") for one in LIMITS),
+        "lost": tuple(t(f"layouts-lost-{one}") for one in LOST),
         "fit": (t("does-not-fit"), t("fits")),
     }
 
@@ -91,18 +103,22 @@ def layouts(
             chosen = dict(
                 zip(BY, (at[by][i] for by, i in zip(BY, place, strict=True)), strict=True)
             )
-            found = _found(chosen, at["tp"], at["pp"], key, sequence)
-            for (i, j), one in found.items():
+            run = f"{chosen['chips']}x{key}", chosen["batch"], sequence
+            here = {
+                (i, j): one
+                for i, tp in enumerate(at["tp"])
+                for j, pp in enumerate(at["pp"])
+                if (one := _cell(chosen["model"], run, int(chosen["zero"]), tp, pp))
+            }
+            for spot, one in here.items():
                 for name, value in one.items():
-                    cells[name][(*place, i, j)] = value
-            fitting = {spread: one["rate"] for spread, one in found.items() if one["fit"]}
+                    cells[name][(*place, *spot)] = value
+            fitting = {spot: one["rate"] for spot, one in here.items() if one["fit"]}
             if fitting:
                 i, j = max(fitting, key=fitting.__getitem__)
-                for name, value in {**found[i, j], "tp": at["tp"][i], "pp": at["pp"][j]}.items():
+                for name, value in {**here[i, j], "tp": at["tp"][i], "pp": at["pp"][j]}.items():
                     best[name][place] = value
-        fits = cells["fit"] == 1
         over = np.where(cells["fit"] == 0, cells["needed"], np.nan)
-        cells["rate"][~fits] = np.nan
         return {
             **{name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")},
             **{
@@ -116,7 +132,7 @@ def layouts(
             },
         }
 
-    tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "bound")
+    tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
     return Map(
         "layouts",
         axes,
@@ -148,8 +164,62 @@ def layouts(
     )
 
 
-def _found(
-    chosen: Mapping[str, Any], tps: Sequence[int], pps: Sequence[int], key: str, sequence: int
-) -> dict[tuple[int, int], dict[str, float]]:
-    """The fastest layout of each place of the map that fits, or the smallest where none does."""
-    raise NotImplementedError
+_Run = tuple[str, int, int]
+"""Chips as text, the sequences of a step, and the tokens of each."""
+
+
+@cache
+def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float]]:
+    """The fastest layout that fits, by ZeRO's stage, chips that share a layer, and stages of the
+    pipeline.
+    """
+    found: dict[tuple[int, int, int], dict[str, float]] = {}
+    for one in train.layouts(name, *run, zeros=range(len(STAGES))):
+        step, how = one.step, one.layout
+        lost = max(LOST, key=lambda part: step.parts[part])
+        said = {
+            "dp": how.dp,
+            "mbs": how.mbs,
+            "acc": how.acc,
+            "recompute": RECOMPUTE.index(how.recompute),
+            "needed": float(step.memory.total),
+            "fit": 1,
+            "rate": step.tokens_per_s_per_chip,
+            "mfu": step.mfu,
+            "lost": LOST.index(lost),
+            "share": step.parts[lost] / step.expected_s,
+        }
+        found.setdefault((how.zero, how.tp, how.pp), said)
+    return found
+
+
+@cache
+def _cluster(chips: str) -> tuple[int, float]:
+    """How many chips it is, and the bytes of each that a run can use."""
+    on = train.cluster(chips)
+    return on.count, train.constants().usable * float(on.chip.memory or 0)
+
+
+@cache
+def _cell(name: str, run: _Run, zero: int, tp: int, pp: int) -> dict[str, float] | None:
+    """What is said of a cell: of the fastest layout that fits, or of that which needs least. A
+    single copy has nothing that ZeRO could cut.
+    """
+    chips, batch, sequence = run
+    count, room = _cluster(chips)
+    dp, rest = divmod(count, tp * pp)
+    if rest or not dp or batch % dp:
+        return None
+    zero = zero if dp > 1 else 0
+    if found := _fastest(name, run).get((zero, tp, pp)):
+        return found
+    acc, least = batch // dp, RECOMPUTE[-1]
+    try:
+        how = train.Layout(dp=dp, tp=tp, pp=pp, zero=zero, acc=acc, recompute=least)
+        needed = float(train.memory(name, how, sequence).total)
+    except CourseError:  # the model does not divide
+        return None
+    if (zero > 1 and pp > 1) or needed <= room:
+        return None
+    said = {"dp": dp, "mbs": 1, "acc": acc, "recompute": RECOMPUTE.index(least)}
+    return {**said, "needed": needed, "fit": 0}

@@ -1,4 +1,4 @@
-"""A pipeline of stages as a timeline: who computes which micro-batch when, and who stands idle."""
+"""A pipeline of stages as a timeline: who computes which microbatch when, and who stands idle."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -25,7 +25,7 @@ _TONES = ("math", "memory")
 
 
 class Slot(NamedTuple):
-    """A pass of a micro-batch through a chunk of a stage's layers, and when it is computed.
+    """A pass of a microbatch through a chunk of a stage's layers, and when it is computed.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def timetable(way: str, stages: int, batches: int, chunks: int = 1) -> list[Slot
     Parameters
     ----------
     way : one of `WAYS`.
-    stages, batches : of the pipeline, and the micro-batches of a step.
+    stages, batches : of the pipeline, and the microbatches of a step.
     chunks : of layers on each stage; more than one only where they are interleaved.
 
     Returns
@@ -60,7 +60,7 @@ def timetable(way: str, stages: int, batches: int, chunks: int = 1) -> list[Slot
     ------
     CourseError
         If a count is no positive whole number, or there are several chunks and they are not
-        interleaved, or the micro-batches of interleaved ones are no multiple of the stages.
+        interleaved, or the microbatches of interleaved ones are no multiple of the stages.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def timetable(way: str, stages: int, batches: int, chunks: int = 1) -> list[Slot
 
 
 def _before(slot: Slot, stages: int, chunks: int) -> Slot | None:
-    """The pass whose result this one needs; nothing where it is a micro-batch's first."""
+    """The pass whose result this one needs; nothing where it is a microbatch's first."""
     place = slot.chunk * stages + slot.stage
     if slot.backward and place == stages * chunks - 1:
         return slot._replace(backward=False)
@@ -118,7 +118,7 @@ def _order(way: str, stage: int, stages: int, batches: int, chunks: int) -> Iter
         first = min(2 * (stages - stage - 1) + (chunks - 1) * stages, every)
 
     def slot(k: int, *, backward: bool) -> Slot:
-        # As many micro-batches as there are stages go through one chunk, then through the next.
+        # As many microbatches as there are stages go through one chunk, then through the next.
         group, within = divmod(k, stages * chunks)
         chunk, batch = divmod(within, stages)
         if chunks == 1:
@@ -164,7 +164,7 @@ class _Schedule(NamedTuple):
         return waited / (self.stages * time) if time else 0.0
 
     def held(self, time: int) -> float:
-        """Micro-batches whose activations the fullest stage has held up to then: each from its
+        """Microbatches whose activations the fullest stage has held up to then: each from its
         forward pass on until its backward pass is done, of as many layers as a stage has.
         """
         return max(self._kept(stage, time) for stage in range(self.stages)) / self.chunks
@@ -185,14 +185,14 @@ class _Schedule(NamedTuple):
 
 
 def pipeline(stages: int, batches: int, chunks: int = 2, *, forward: float) -> Moving:
-    """The timeline of a pipeline's step: forward and backward passes of its micro-batches on each
+    """The timeline of a pipeline's step: forward and backward passes of its microbatches on each
     stage, and the bubble; all forward passes first, one of each in turn, and interleaved.
 
     Parameters
     ----------
-    stages, batches : of the pipeline, and the micro-batches of a step, a multiple of them.
+    stages, batches : of the pipeline, and the microbatches of a step, a multiple of them.
     chunks : of layers on each stage where they are interleaved, two or more.
-    forward : s of the forward pass of a micro-batch through a stage; the backward one takes twice
+    forward : s of the forward pass of a microbatch through a stage; the backward one takes twice
         as long.
 
     Examples
@@ -308,7 +308,7 @@ class _Rows:
                 yield shape, a, b
 
     def _slots(self) -> Iterator[tuple[Shape, Shape, Slot]]:
-        """Every pass, with the number of its micro-batch where there is room; a chunk has its own
+        """Every pass, with the number of its microbatch where there is room; a chunk has its own
         lane in the row of its stage.
         """
         scene, chunks = self.scene, self.plan.chunks

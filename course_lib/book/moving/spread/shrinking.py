@@ -9,6 +9,7 @@ from course_lib.core import CourseError
 from course_lib.core.checks import known
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
+from course_lib.training import TrainingMemory
 
 __all__ = ["TECHNIQUES", "shrink"]
 
@@ -26,7 +27,7 @@ TECHNIQUES = (
     "full",
 )
 """What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
-smaller micro-batch, and recomputation.
+smaller microbatch, and recomputation.
 """
 _PARTS: dict[str, dict[str, Any]] = {
     "weights": {"tone": "chip"},
@@ -43,7 +44,7 @@ _BEYOND = 1.15
 """Of the chip's memory, how much there is room for at least."""
 
 
-def shrink(cases: Mapping[str, Mapping[str, Any]], chip: Accelerator | str) -> Moving:
+def shrink(cases: Mapping[str, Mapping[str, TrainingMemory]], chip: Accelerator | str) -> Moving:
     """What one chip holds in training, before and after each technique: a stack beside the line of
     the chip's memory.
 
@@ -61,13 +62,11 @@ def shrink(cases: Mapping[str, Mapping[str, Any]], chip: Accelerator | str) -> M
 
     Examples
     --------
-    >>> from types import SimpleNamespace as Held
-    >>> held = Held(weights=16e9, gradients=32e9, optimizer=96e9, activations=20e9, logits=4e9,
-    ...     buffers=1e9, fragmentation=3e9, total=172e9)
-    >>> cut = Held(**vars(held) | {"optimizer": 12e9, "total": 88e9})
-    >>> picture = shrink({"8B": {"plain": held, "zero-1": cut}}, "h100-sxm")
-    >>> picture.scenes["8B"][0].says[1][-52:]
-    'Now 88 GB instead of 172 GB. The H100 lacks 2.10 GB.'
+    >>> from course_lib import train
+    >>> layouts = {"plain": "dp=64", "zero-1": "dp=64,zero=1", "zero-3": "dp=64,zero=3"}
+    >>> rows = {name: train.memory("llama-3-8b", how, 4096) for name, how in layouts.items()}
+    >>> len(shrink({"Llama-3-8B": rows}, "h100-sxm").scenes["Llama-3-8B"][0].says)
+    3
     """
     on = accelerator(chip)
     if on.memory is None:
@@ -86,7 +85,7 @@ def shrink(cases: Mapping[str, Mapping[str, Any]], chip: Accelerator | str) -> M
     return Moving("shrink", drawn, label=t("model"))
 
 
-def _says(rows: Mapping[str, Any], chip: Accelerator) -> Iterator[str]:
+def _says(rows: Mapping[str, TrainingMemory], chip: Accelerator) -> Iterator[str]:
     """What each technique does, and what it leaves."""
     before = None
     for key, held in rows.items():
@@ -108,7 +107,7 @@ class _Stacks:
     def __init__(
         self,
         width: float,
-        rows: Mapping[str, Any],
+        rows: Mapping[str, TrainingMemory],
         most: int,
         chip: Accelerator,
         says: Sequence[str],

@@ -1,4 +1,4 @@
-"""A pipeline's timeline: nobody computes before the neighbor has, and the bubble is the formula's."""
+"""A pipeline's timeline: nobody computes before the neighbor has, and idles as the formula says."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import CourseError, moving, n, t
+from course_lib import CourseError, moving, n, t, train
 from course_lib.book.moving.spread import pipelines
 from course_lib.book.text import in_language
 
@@ -18,10 +18,6 @@ MANY = {"afab": 1, "1f1b": 1, "interleaved": CHUNKS}
 @pytest.fixture(scope="module")
 def picture():
     return moving.pipeline(STAGES, BATCHES, CHUNKS, forward=FORWARD)
-
-
-def bubble(stages, batches, chunks):
-    return (stages - 1) / (chunks * batches + stages - 1)
 
 
 @EACH
@@ -56,7 +52,7 @@ def test_the_idle_share_of_a_step_is_the_closed_formula(way, stages, groups, chu
     slots = pipelines.timetable(way, stages, batches, chunks)
     busy = sum(one.end - one.start for one in slots)
     whole = stages * max(one.end for one in slots)
-    assert 1 - busy / whole == pytest.approx(bubble(stages, batches, chunks), abs=1e-12)
+    assert 1 - busy / whole == pytest.approx(train.bubble(stages, batches, chunks), abs=1e-12)
 
 
 def test_one_of_each_in_turn_holds_no_more_than_there_are_stages():
@@ -79,7 +75,7 @@ def test_what_is_drawn_is_the_bubble_that_is_said(picture, way, narrow):
         for line in ("alarm", "math", "memory")
     }  # fmt: skip
     idle = areas["alarm"] / sum(areas.values())
-    wanted = bubble(STAGES, BATCHES, MANY[way])
+    wanted = train.bubble(STAGES, BATCHES, MANY[way])
     assert idle == pytest.approx(wanted, rel=0.01)
     assert areas["memory"] == pytest.approx(2 * areas["math"], rel=0.01)
     assert n(wanted, "%") in scene.says[-1]
