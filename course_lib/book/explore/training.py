@@ -81,6 +81,12 @@ def layouts(
     ------
     CourseError
         If one of them is not offered.
+
+    Examples
+    --------
+    >>> figure = layouts("llama-3-70b")
+    >>> len(list(figure.tiles(figure.layers[3], figure.state())))
+    1
     """
     axes = {
         "model": Axis(MODELS, t("model"), tuple(model(one).name for one in MODELS), on),
