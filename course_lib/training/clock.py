@@ -14,7 +14,7 @@ from course_lib.training.machines import Cluster
 from course_lib.training.passes import ELEMENT, LayerSizes, blocks
 from course_lib.training.software import TrainingConstants
 
-__all__ = ["PARTS", "Exchange", "StepTimes"]
+__all__ = ["PARTS", "Exchange", "TrainingTimes"]
 
 Array = NDArray[np.float64]
 PARTS = (
@@ -72,7 +72,7 @@ class Exchange(NamedTuple):
         return self.seconds - self.exposed
 
 
-class StepTimes(NamedTuple):
+class TrainingTimes(NamedTuple):
     """Steps of many layouts: arrays.
 
     Attributes
@@ -94,7 +94,7 @@ class StepTimes(NamedTuple):
 
 def times(
     model: Transformer, on: Cluster, at: dict[str, Array], sequence: int, how: TrainingConstants
-) -> StepTimes:
+) -> TrainingTimes:
     """Steps of many layouts, unchecked."""
     found, memory = blocks(model), grids(model, at, sequence, how)
     chip, peak = on.chip, on.chip.peak("bf16")
@@ -120,13 +120,13 @@ def times(
         / (chip.bandwidth * reached.bandwidth),
     }
     inner = [
-        _tensor(on, at, most.layers, tokens * found.width * ELEMENT, how),
-        _context(on, at, most.layers, tokens * found.keys * ELEMENT / tp, how),
-        _experts(on, at, most.layers, tokens * found.sent * ELEMENT / 2 / tp, how),
+        _tensor(on, at, most.deepest, tokens * found.width * ELEMENT, how),
+        _context(on, at, most.deepest, tokens * found.keys * ELEMENT / tp, how),
+        _experts(on, at, most.deepest, tokens * found.sent * ELEMENT / 2 / tp, how),
     ]
     device |= {one.name: one.seconds / acc for one in inner}
     busy = np.asarray(sum(device.values()))
-    host = _host(on, at, most.layers, how)
+    host = _host(on, at, most.deepest, how)
     slower = (busy**_SHARP + host**_SHARP) ** (1 / _SHARP)
     fill = (pp - 1) / at["interleave"]
     far = on.machines > how.far
@@ -161,16 +161,19 @@ def times(
     # No constant makes a step faster than its bound: what is missing is waiting.
     parts["bubble"] = parts["bubble"] + np.maximum(bound - expected, 0.0)
     expected = np.maximum(expected, bound)
-    return StepTimes(
+    return TrainingTimes(
         bound, expected, {name: parts[name] for name in PARTS}, exchanges, memory, most.empty
     )
 
 
 class _Slowest(NamedTuple):
-    """Of each layout, its slowest stage's layers and heads, and the most parameters of a stage."""
+    """Of each layout, its slowest stage's layers and heads; the most layers and parameters of a
+    stage; and whether one is empty.
+    """
 
     layers: Array
     heads: Array
+    deepest: Array
     parameters: Array
     empty: NDArray[np.bool_]
 
@@ -183,12 +186,13 @@ def _groups(at: dict[str, Array]) -> Iterator[tuple[NDArray[np.bool_], int, int]
 
 def _by_stages(found: LayerSizes, at: dict[str, Array], layer: Array, head: Array) -> _Slowest:
     size = len(at["pp"])
-    layers, heads, parameters = (np.zeros(size) for _ in range(3))
-    most = _Slowest(layers, heads, parameters, np.zeros(size, dtype=bool))
+    layers, heads, deepest, parameters = (np.zeros(size) for _ in range(4))
+    most = _Slowest(layers, heads, deepest, parameters, np.zeros(size, dtype=bool))
     for some, pp, interleave in _groups(at):
         held = dealt(found, pp, interleave)
         slowest = np.argmax(held.layers * layer[some, None] + held.head * head[some, None], axis=1)
         most.layers[some], most.heads[some] = held.layers[slowest], held.head[slowest]
+        most.deepest[some] = np.max(held.layers)
         twice = 0.0 if found.tied and pp == 1 else 1.0
         experts = found.routed / at["ep"][some, None]
         owned = (

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.core.checks import CourseError, Numbers, count, known, plain
+from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.training.passes import ELEMENT, LayerSizes, blocks
 from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
-from course_lib.training.splits import Layout, Stages, columns, flying, layout, stages
+from course_lib.training.splits import Layout, Stages, columns, flying, stages
+from course_lib.training.splits import layout as layout_from
 from course_lib.workloads.shares import undivided
 
 __all__ = ["OPTIMIZERS", "TrainingMemory", "memory"]
@@ -72,7 +73,7 @@ class TrainingMemory:
 
 def memory(
     model: Transformer | str,
-    layout_of: Layout | str | list[Layout],
+    layout: Layout | str | list[Layout],
     sequence: int,
     *,
     optimizer: str = "adamw",
@@ -85,7 +86,7 @@ def memory(
     Parameters
     ----------
     model : a transformer or its key.
-    layout_of : a layout, its text, or a list of layouts: then every field is an array.
+    layout : a layout, its text, or a list of layouts: then every field is an array.
     sequence : tokens of each sequence.
     optimizer : one of `OPTIMIZERS`.
     framework : whose constants.
@@ -103,8 +104,13 @@ def memory(
     (16.1, True)
     """
     one, tokens = transformer(model), count("sequence", sequence)
-    alone = isinstance(layout_of, Layout | str)
-    every = [layout(layout_of)] if isinstance(layout_of, Layout | str) else list(layout_of)
+    alone = isinstance(layout, Layout | str)
+    if not alone and (not isinstance(layout, list | tuple) or not layout):
+        raise CourseError(
+            f"layout must be a layout, text as 'dp=8,tp=8', or a list of such (got {shown(layout)})"
+        )
+    given = [layout] if isinstance(layout, Layout | str) else layout
+    every = [layout_from(each) for each in given]
     for each in every:
         require(one, each, tokens)
     found = grids(one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)])

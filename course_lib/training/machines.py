@@ -81,13 +81,13 @@ def _plain_way(collective: str) -> str | None:
     return "ring" if collective == "all-to-all" else None
 
 
-def cluster(given: str | Cluster | Accelerator, number: int | None = None) -> Cluster:
+def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cluster:
     """Chips that train together.
 
     Parameters
     ----------
-    given : how many of what, as ``"64xh100-sxm"``; or a chip or its key, with their number.
-    number : how many, where `given` does not say.
+    chips : how many of what, as ``"64xh100-sxm"``; or a chip or its key, with their number.
+    number : how many, where `chips` does not say.
 
     Raises
     ------
@@ -99,20 +99,23 @@ def cluster(given: str | Cluster | Accelerator, number: int | None = None) -> Cl
     >>> cluster("64xh100-sxm").machines, cluster("tpu-v5p", 64).machines
     (8.0, 1.0)
     """
-    if isinstance(given, Cluster):
-        return given
-    many = number
-    if isinstance(given, str) and (said := re.fullmatch(r"\s*(\d+)\s*x\s*(\S+)\s*", given)):
+    if isinstance(chips, Cluster):
+        return chips
+    if not isinstance(chips, str | Accelerator):
+        raise CourseError(f"chips must be text as '64xh100-sxm' (got {shown(chips)})")
+    many, which = number, chips
+    if isinstance(chips, str) and (said := re.fullmatch(r"\s*(\d{1,9})\s*x\s*(\S+)\s*", chips)):
         if number is not None:
-            raise CourseError(f"chips {shown(given)} has a number: leave number out")
-        many, given = int(said[1]), said[2]
+            raise CourseError(f"chips {shown(chips)} has a number: leave number out")
+        many, which = int(said[1]), said[2]
     if many is None:
         raise CourseError(
-            f"chips must say how many, as '64xh100-sxm' (got {shown(getattr(given, 'key', given))})"
+            f"chips must say their number, as '64xh100-sxm' (got "
+            f"{shown(getattr(chips, 'key', chips))})"
         )
-    on = accelerator(given)
-    if count("chips", many) > 1 and not on.joins:
+    on = accelerator(which)
+    if count("number", many) > 1 and not on.joins:
         raise CourseError(
             f"{on.key} has no link in its file, so that several cannot train together"
         )
-    return Cluster(on, many)
+    return Cluster(on, count("number", many))

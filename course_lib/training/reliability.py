@@ -12,6 +12,7 @@ from course_lib.core.checks import (
     plain,
     positive,
     shown,
+    single,
     together,
 )
 from course_lib.specs import Transformer
@@ -127,7 +128,7 @@ def goodput(
 def run(
     model: Transformer | str,
     chips: Cluster | str,
-    layout_of: Layout | str,
+    layout: Layout | str,
     sequence: int,
     tokens: float,
     *,
@@ -141,7 +142,7 @@ def run(
 
     Parameters
     ----------
-    model, chips, layout_of, sequence, framework : as in `step`.
+    model, chips, layout, sequence, framework : as in `step`.
     tokens : in all.
     chip_failure_days : days of one chip from failure to failure, its share of the machine's
         included: an assumption, to be replaced by what the reader's machines do.
@@ -156,12 +157,13 @@ def run(
     (True, True)
     """
     one, on = transformer(model), cluster(chips)
-    wanted, written = float(positive("tokens", tokens)), float(positive("disk", disk))
-    apart = float(positive("chip_failure_days", chip_failure_days)) * DAY / on.count
-    each = step(one, on, layout_of, sequence, framework=framework)
+    wanted, written = _one("tokens", tokens), _one("disk", disk)
+    apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
+    each = step(one, on, layout, sequence, framework=framework)
     saved = one.parameters * (WEIGHT + OPTIMIZERS["adamw"])
     stops = saved / (written * on.machines)
-    good = float(np.asarray(goodput(stops, apart, restart=restart)))
+    down = single("restart", nonnegative("restart", restart))
+    good = single("goodput", goodput(stops, apart, restart=down))
     if good <= 0:
         raise CourseError(
             f"chip_failure_days leaves no time to train (got {shown(chip_failure_days)}): with "
@@ -169,7 +171,7 @@ def run(
         )
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
-    price = _price(on) if usd_per_hour is None else float(positive("usd_per_hour", usd_per_hour))
+    price = _price(on) if usd_per_hour is None else _one("usd_per_hour", usd_per_hour)
     return TrainingRun(
         step=each,
         tokens=wanted,
@@ -181,8 +183,12 @@ def run(
         bound_days=steps * each.bound_s / DAY,
         usd=days * DAY / HOUR * on.count * price,
         failures=days * DAY / apart,
-        interval=float(np.asarray(checkpoint_interval(stops, apart))),
+        interval=single("interval", checkpoint_interval(stops, apart)),
     )
+
+
+def _one(name: str, given: float) -> float:
+    return single(name, positive(name, given))
 
 
 def _price(on: Cluster) -> float:

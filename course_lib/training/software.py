@@ -87,7 +87,7 @@ def frameworks() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
-def constants(given: TrainingConstants | str = FRAMEWORK) -> TrainingConstants:
+def constants(framework: TrainingConstants | str = FRAMEWORK) -> TrainingConstants:
     """A framework's constants by its name.
 
     Examples
@@ -95,9 +95,9 @@ def constants(given: TrainingConstants | str = FRAMEWORK) -> TrainingConstants:
     >>> constants().fragmentation >= 1
     True
     """
-    if isinstance(given, TrainingConstants):
-        return given
-    return _read(known("framework", given, frameworks()))
+    if isinstance(framework, TrainingConstants):
+        return framework
+    return _read(known("framework", framework, frameworks()))
 
 
 @cache

@@ -98,12 +98,12 @@ NUMBERS = ("dp", "tp", "pp", "cp", "ep", "zero", "mbs", "acc", "interleave")
 """What a layout counts."""
 
 
-def layout(given: str | Layout) -> Layout:
+def layout(text: str | Layout) -> Layout:
     """A layout as text has it.
 
     Parameters
     ----------
-    given : names and values of `Layout`, as ``dp=8,tp=8,zero=1``; a layout is returned as it is.
+    text : names and values of `Layout`, as ``dp=8,tp=8,zero=1``; a layout is returned as it is.
 
     Raises
     ------
@@ -115,20 +115,22 @@ def layout(given: str | Layout) -> Layout:
     >>> layout("dp=8,tp=8,pp=1,zero=1,mbs=2,acc=4").chips
     64
     """
-    if isinstance(given, Layout):
-        return given
-    if not isinstance(given, str):
+    if isinstance(text, Layout):
+        return text
+    if not isinstance(text, str):
         raise CourseError(
-            f"layout must be a Layout, or text as 'dp=8,tp=8,zero=1' (got {shown(given)})"
+            f"layout must be a Layout, or text as 'dp=8,tp=8,zero=1' (got {shown(text)})"
         )
     found: dict[str, Any] = {}
-    for part in filter(None, (one.strip() for one in given.split(","))):
+    for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, value = (one.strip() for one in part.partition("="))
         if not equals:
-            raise CourseError(f"layout must be name=value, as 'dp=8,tp=8' (got {shown(part)})")
-        known("layout name", name, (field.name for field in fields(Layout)))
+            raise CourseError(
+                f"text of a layout must be name=value, as 'dp=8,tp=8' (got {shown(part)})"
+            )
+        known("layout name", name, (field.name for field in fields(Layout)), "in the text")
         if name in found:
-            raise CourseError(f"layout names {name} twice (got {shown(given)})")
+            raise CourseError(f"text of a layout names {name} twice (got {shown(text)})")
         if name in NUMBERS and not value.isdecimal():
             raise CourseError(f"{name} must be one whole number (got {shown(value)})")
         found[name] = int(value) if name in NUMBERS else value

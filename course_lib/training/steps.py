@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.core.checks import CourseError, count
+from course_lib.core.checks import CourseError, count, known, shown
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.training.clock import Exchange, StepTimes, times
+from course_lib.training.clock import Exchange, TrainingTimes, times
 from course_lib.training.counts import PASSES, flops
 from course_lib.training.footprints import MEMORIES, TrainingMemory, refused, require
 from course_lib.training.machines import Cluster, cluster
 from course_lib.training.software import FRAMEWORK, TrainingConstants, constants
-from course_lib.training.splits import Layout, columns, layout
+from course_lib.training.splits import Layout, columns
+from course_lib.training.splits import layout as layout_from
 
 __all__ = ["RankedLayout", "TrainingStep", "layouts", "step"]
 
@@ -73,7 +74,7 @@ class TrainingStep:
 def step(
     model: Transformer | str,
     chips: Cluster | str,
-    layout_of: Layout | str,
+    layout: Layout | str,
     sequence: int,
     *,
     framework: TrainingConstants | str = FRAMEWORK,
@@ -84,7 +85,7 @@ def step(
     ----------
     model : a transformer or its key.
     chips : a cluster, or text as ``"64xh100-sxm"``.
-    layout_of : a layout or its text; all chips take part.
+    layout : a layout or its text; all chips take part.
     sequence : tokens of each sequence.
     framework : whose constants: what software adds to physics.
 
@@ -101,7 +102,7 @@ def step(
     >>> abs(sum(one.parts.values()) / one.expected_s - 1) < 1e-9
     True
     """
-    one, on, how = transformer(model), cluster(chips), layout(layout_of)
+    one, on, how = transformer(model), cluster(chips), layout_from(layout)
     if how.chips != on.count:
         raise CourseError(
             f"layout takes dp * tp * pp * cp = {how.chips} chips, and there are {on.count}: change "
@@ -131,7 +132,7 @@ def works(
     model: Transformer,
     on: Cluster,
     at: dict[str, NDArray[np.float64]],
-    done: StepTimes,
+    done: TrainingTimes,
     how: TrainingConstants,
 ) -> dict[str, Any]:
     """Whether runs are expected to work, an array by reason."""
@@ -166,7 +167,7 @@ def _record(
     one: Layout,
     sequence: int,
     how: TrainingConstants,
-    done: StepTimes,
+    done: TrainingTimes,
     working: dict[str, Any],
     i: int,
 ) -> TrainingStep:
@@ -248,12 +249,13 @@ def layouts(
     """
     one, on = transformer(model), cluster(chips)
     sequences, tokens = count("batch", batch), count("sequence", sequence)
-    policies = [name for name in POLICIES if name in set(recompute)]
-    if not policies:
-        raise CourseError(f"recompute must name some of {', '.join(POLICIES)}")
+    asked = [known("recompute", name, POLICIES) for name in _several("recompute", recompute)]
+    policies = [name for name in POLICIES if name in asked]
+    stages = [count("zeros", zero, 0) for zero in _several("zeros", zeros)]
+    listed = None if most is None else count("most", most)
     every = [
         each
-        for each in _ways(one, on, sequences, tuple(zeros), policies[0])
+        for each in _ways(one, on, sequences, stages, policies[0])
         if not refused(one, each, tokens)
     ]
     how, found = constants(framework), list[TrainingStep]()
@@ -262,7 +264,13 @@ def layouts(
         done = stepped(one, on, some, tokens, how) if some else []
         found += [step for step in done if step.fits]
         every = [step.layout for step in done if not step.fits]
-    return _ranked(found)[:most]
+    return _ranked(found)[:listed]
+
+
+def _several(name: str, given: Any) -> list[Any]:
+    if not isinstance(given, list | tuple) or not given:
+        raise CourseError(f"{name} must be a tuple or a list of some (got {shown(given)})")
+    return list(given)
 
 
 def _ranked(found: list[TrainingStep]) -> list[RankedLayout]:
@@ -282,7 +290,7 @@ def _why(step: TrainingStep, best: TrainingStep) -> str:
 
 
 def _ways(
-    model: Transformer, on: Cluster, batch: int, zeros: tuple[int, ...], policy: str
+    model: Transformer, on: Cluster, batch: int, zeros: list[int], policy: str
 ) -> Iterator[Layout]:
     chips = on.count
     groups = [1] if model.experts is None else _halves(chips)

@@ -450,14 +450,14 @@ CALLS = [
     Call(train.bubble, {"pp": 4, "acc": 8, "interleave": 2}),
     Call(train.check, {"name": "8B", "framework": "nanotron"}),
     Call(train.checkpoint_interval, {"checkpoint": 30.0, "between_failures": 1e5}),
-    Call(train.cluster, {"given": "h100-sxm", "number": 64}),
-    Call(train.constants, {"given": "nanotron"}),
+    Call(train.cluster, {"chips": "h100-sxm", "number": 64}),
+    Call(train.constants, {"framework": "nanotron"}),
     Call(train.frameworks, {}),
     Call(
         train.goodput,
         {"checkpoint": 30.0, "between_failures": 1e5, "restart": 600.0, "interval": 2e3},
     ),
-    Call(train.layout, {"given": LAYOUT}),
+    Call(train.layout, {"text": LAYOUT}),
     Call(
         train.Layout,
         {"dp": 2, "tp": 2, "pp": 2, "cp": 2, "ep": 2, "zero": 1, "mbs": 2, "acc": 4}
@@ -470,17 +470,17 @@ CALLS = [
     ),
     Call(
         train.memory,
-        {"model": "llama-3-8b", "layout_of": LAYOUT, "sequence": 4096}
+        {"model": "llama-3-8b", "layout": LAYOUT, "sequence": 4096}
         | {"optimizer": "adamw", "framework": "nanotron"},
     ),
     Call(train.published_runs, {"name": "1B"}),
     Call(
         train.run,
-        {**TRAINING, "layout_of": LAYOUT, "tokens": 1e12, "chip_failure_days": 2e3}
+        {**TRAINING, "layout": LAYOUT, "tokens": 1e12, "chip_failure_days": 2e3}
         | {"restart": 600.0, "disk": 2e9, "usd_per_hour": 2.0, "framework": "nanotron"},
     ),
     Call(train.shapes, {}),
-    Call(train.step, {**TRAINING, "layout_of": LAYOUT, "framework": "nanotron"}),
+    Call(train.step, {**TRAINING, "layout": LAYOUT, "framework": "nanotron"}),
     Call(train.hfu, {**TRAINED, "recompute": "full", "dtype": "bf16", "parameters": 8e9}),
     Call(train.utilisation, {"flops_per_second": 4e14, "chip": "h100-sxm", "dtype": "bf16"}),
     Call(

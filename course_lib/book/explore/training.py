@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from course_lib import train
+from course_lib import training as train
 from course_lib.book.explore.choices import Choices, shape
 from course_lib.book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_lib.book.explore.maps import Map
@@ -180,7 +180,7 @@ def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float
     pipeline.
     """
     found: dict[tuple[int, int, int], dict[str, float]] = {}
-    for one in train.layouts(name, *run, zeros=range(len(STAGES))):
+    for one in train.layouts(name, *run, zeros=tuple(map(int, STAGES))):
         step, how = one.step, one.layout
         lost = max(LOST, key=lambda part: step.parts[part])
         said = {

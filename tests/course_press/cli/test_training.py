@@ -61,7 +61,7 @@ def test_without_a_layout_a_ranked_list():
         (("llama-3-8b", *ON, *LAYOUT, "--usd", "2"), "--usd needs --tokens"),
         (("llama-3-8b", "--chips", "1xh100-sxm"), "no layout of 1 chips fits"),
         (("resnet-50", *ON), "is none whose training is known"),
-        (("llama-3-8b", "--chips", "h100-sxm"), "must say how many"),
+        (("llama-3-8b", "--chips", "h100-sxm"), "must say their number"),
     ],
 )
 def test_what_cannot_be_answered_says_why(arguments, said):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from course_lib import train
+from course_lib import training as train
 from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import CourseError

@@ -161,7 +161,7 @@ class _Stacks:
 
     def _legend(self, y: float) -> None:
         scene = self.scene
-        across, a_line = (176, 2) if scene.narrow else (176, 4)
+        across, a_line = (176, 2) if scene.narrow else (184, 4)
         for i, (name, look) in enumerate(_PARTS.items()):
             x, line = 8 + across * (i % a_line), y + 19 * (i // a_line)
             scene.rect(x, line - 10, 12, 12, thick=1, **look)

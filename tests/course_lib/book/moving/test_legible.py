@@ -4,15 +4,19 @@ import json
 
 import pytest
 
-from course_lib import chip, model, moving
+from course_lib import chip, model, moving, train
 
 H100 = chip("h100-sxm")
 CASES = [(model("llama-3-8b"), 8192, "bf16"), (model("llama-3-70b"), 4096, "int4/32")]
+HELD = {
+    f"zero-{stage}": train.memory("llama-3-8b", f"dp=64,zero={stage}", 4096) for stage in (1, 2, 3)
+}
 PICTURES = [
     moving.machine(H100),
     moving.hierarchy([H100, chip("h200-sxm"), chip("b200-sxm")]),
     moving.fill(H100, CASES),
     moving.heads(model("llama-3-8b"), model("deepseek-v3")),
+    moving.shrink({"8B": HELD}, H100),
 ]
 
 
