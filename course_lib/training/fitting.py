@@ -14,7 +14,7 @@ from course_lib.training.evidence import FAST, Check, check, predicted, publishe
 from course_lib.training.machines import cluster
 from course_lib.training.software import FOLDER, FRAMEWORK, TrainingConstants
 
-__all__ = ["SPLITS", "as_text", "fit", "splits", "write"]
+__all__ = ["SPLITS", "as_text"]
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))
 """Which models are fitted; the others are predicted."""
@@ -72,7 +72,7 @@ runs were made with other software.
 """
 PRIOR, SLOW = 0.02, 0.4
 """How strongly a constant is held where it starts, and what runs below `evidence.FAST` count."""
-ALARMS = 0.99
+ALARMS, ENDS = 0.99, (0.1, 0.9)
 Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 
@@ -82,7 +82,7 @@ def fit(models: Sequence[str]) -> TrainingConstants:
     Memory's are fitted to the memory of all runs that worked, then the clock's to their steps: by
     least squares on logarithms, in which runs far off count ever less. `usable` leaves at most one
     in a hundred runs of each model that worked above it, and is 1 at least; `low` and `high` leave
-    one in ten of the fast runs below and above.
+    one in ten of these fast runs below and above.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def fit(models: Sequence[str]) -> TrainingConstants:
         for one in runs
     )
     ratio = (made(how, "tokens_per_s") / of("tokens_per_s"))[of("mfu") > FAST]
-    low, high = np.quantile(ratio, [0.1, 0.9])
+    low, high = np.quantile(ratio, ENDS)
     return msgspec.structs.replace(
         how, usable=max(share, 1.0), low=min(float(low), 1.0), high=max(float(high), 1.0)
     )
@@ -199,9 +199,19 @@ def as_text(found: dict[tuple[str, str], Check]) -> str:
 
 
 def write() -> None:
-    """Fit all published runs, and keep the constants."""
+    """Fit all published runs, and keep the constants, with a range as wide as what was fitted to
+    one model needs to hold four in five fast runs of the other.
+    """
+    held_out = [
+        check(name, fit(fitted)) for fitted in SPLITS for name in shapes() if name not in fitted
+    ]
+    ratio = np.concatenate(
+        [(one.tokens_per_s / one.runs.tokens_per_s)[one.fast] for one in held_out]
+    )
+    low, high = np.quantile(ratio, ENDS).tolist()
+    whole = msgspec.structs.replace(fit(SPLITS[-1]), low=min(low, 1.0), high=max(high, 1.0))
     (FOLDER / f"{FRAMEWORK}.toml").write_text(
         "# Written by make calibrate: see course_lib/training/fitting.py.\n"
-        + to_toml(msgspec.to_builtins(fit(SPLITS[-1]))),
+        + to_toml(msgspec.to_builtins(whole)),
         encoding="utf-8",
     )
