@@ -123,6 +123,7 @@ def budgets(site: Path) -> Table:
     """The table that `make bench` prints; what is not installed is named."""
     table = Table("pages", "measured", "target", box=None)
     pages = [file.relative_to(site).as_posix() for file in sorted(site.glob("*/**/*.html"))]
+    pages = [page for page in pages if "/slides/" not in page]
     weights = {page: weight(site, page) for page in pages}
     heaviest = max(weights, key=lambda page: weights[page])
     for page in dict.fromkeys([*PAGES, heaviest]):

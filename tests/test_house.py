@@ -32,7 +32,7 @@ def test_whatever_a_package_reads_is_installed_with_it():
 
 def test_a_script_from_elsewhere_is_the_one_that_its_licence_names():
     vendor = ROOT / "course_press" / "assets" / "vendor"
-    for script in vendor.glob("*.js"):
+    for script in [*vendor.glob("*.js"), *vendor.glob("*.css")]:
         licence = script.with_suffix(".LICENSE").read_text()
         assert re.search(r"\d+\.\d+\.\d+", licence)
         assert f"sha256 {hashlib.sha256(script.read_bytes()).hexdigest()}" in licence

@@ -138,6 +138,14 @@ def within(
 ) -> int:
     """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
     and append each row before the next is begun; how many are left for another run.
+
+    Examples
+    --------
+    >>> from time import monotonic
+    >>> about = {"budget": 1.0, "say": print, "clock": monotonic}
+    >>> within([], 2, Path("results.csv"), measure, str, **about)
+    2 of 2 are measured already
+    0
     """
     positive("budget", budget)
     if len(left) < planned:

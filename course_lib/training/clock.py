@@ -105,10 +105,12 @@ def times(
     tokens, copies = mbs * sequence / cp, dp * cp
     passes = np.array([float(PASSES[name]) for name in PASSES])[at["recompute"].astype(int)]
     kept = np.asarray(found.kept)[0]
+    # Of what a forward pass leaves, the share that the backward one has to make again.
+    again = (1 - np.asarray(found.kept) / kept)[at["recompute"].astype(int)]
     # Of a layer and microbatch, on each chip.
     products = 2 * passes * tokens * found.met / tp
     pairs = passes * tokens * found.pairs * (sequence + 1) / 2 / tp
-    moved = passes / _PRODUCTS * tokens * kept * ELEMENT / tp
+    moved = (1 + again / _PRODUCTS) * tokens * kept * ELEMENT / tp
     head = 2 * _PRODUCTS * tokens * found.vocab * found.width / tp * (found.head > 0)
     logits = tokens * found.vocab * 4 / tp
     most = _by_stages(found, at, products / peak, head / peak)

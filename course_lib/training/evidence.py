@@ -34,7 +34,7 @@ def shapes() -> Mapping[str, Transformer]:
 
     Tokens per second and MFU are tied by the FLOPs of a token, 6 for each parameter and 12 for each
     layer, position and width: 59.6 GFLOP for the larger model. Llama 3's sizes with as many heads
-    of keys as of queries and 131,072 tokens give that, and its own sizes 16 % less. Of the smaller
+    of keys as of queries and 131,072 tokens give that, and its own sizes 8 % less. Of the smaller
     model pipelines count 1.6 GFLOP more than single stages: that is one table of 131,072 tokens of
     width 2,048, which they hold twice, so that the head is tied to it.
 

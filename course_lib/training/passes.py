@@ -4,6 +4,7 @@ the backward one.
 
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core.checks import Numbers, known, plain, whole
@@ -26,7 +27,8 @@ class Backward:
     Attributes
     ----------
     forward, backward, recomputed : of the products and attention of each pass: every product
-        Y = X W has two in the backward pass, X' = Y' W^T and W' = X^T Y'.
+        Y = X W has two in the backward pass, X' = Y' W^T and W' = X^T Y'. Layers are computed
+        again, and the head is not.
     rule : what 6ND counts: six for each parameter that a token meets.
     parts : of the forward pass, by part.
     """
@@ -106,7 +108,8 @@ def backward(
         parts[each.part] = parts.get(each.part, 0.0) + 2.0 * _met(each)
     parts["attention"] = plain(_pairs(one) * one.layers * seen)
     forward = plain(sum(parts.values()))
-    again = (PASSES[recompute] - PASSES["none"]) * forward
+    layers = plain(forward - np.asarray(parts.get("head", 0.0)))
+    again = (PASSES[recompute] - PASSES["none"]) * layers
     return Backward(forward, 2 * forward, again, 6.0 * one.active_parameters, parts)
 
 

@@ -227,8 +227,9 @@ def layouts(
 ) -> list[RankedLayout]:
     """Layouts whose memory suffices, the fastest first.
 
-    Every way is tried in which powers of two, and what is left, share the chips and the batch; one
-    that recomputes is kept only where its layout does not fit without.
+    Every way is tried in which powers of two, and what is left, share the chips and the batch, but
+    neither interleaving nor context parallelism; one that recomputes is kept only where its layout
+    does not fit without.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ something is missing.
 
 import contextlib
 import platform
+import shutil
 import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,17 @@ from rich.table import Table
 from course_lib import CourseError
 from course_press.check import parity
 from course_press.check.rules import check_book
-from course_press.cli import build, diagnose, exercises, labs, predict, serving, specs, training
+from course_press.cli import (
+    build,
+    diagnose,
+    exercises,
+    grading,
+    labs,
+    predict,
+    serving,
+    specs,
+    training,
+)
 from course_press.cli.build import known_languages
 from course_press.cli.console import err_console, out_console
 from course_press.source.book import languages, read_book
@@ -29,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     add_completion=False,
 )
-for commands in (build, specs, predict, serving, training, diagnose, labs, exercises):
+for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
@@ -104,6 +115,7 @@ def doctor() -> None:
         Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),
+        Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
     table = Table("what", "found", "for", box=None)

@@ -1,6 +1,6 @@
-"""The commands that print: `course build`, `course notebooks`, `course export`; and
-`course preview`, which shows what was built. What prints takes long to import: only the commands
-that print wait.
+"""The commands that print: `course build`, `course slides`, `course notebooks` and
+`course export`; and `course preview`, which shows what was built. What prints takes long to import:
+only the commands that print wait.
 """
 
 import contextlib
@@ -71,6 +71,30 @@ def build(
         f"{len(pages)} pages in {', '.join(langs)} by {name} in "
         f"{time.perf_counter() - start:.1f} s: {out / 'index.html'}"
     )
+
+
+@app.command("slides")
+def slides_command(
+    chapter: Annotated[
+        list[str] | None, typer.Argument(help="Chapters by file name. All when not given.")
+    ] = None,
+    lang: Annotated[
+        list[str] | None, typer.Option(help="Language; repeat for several. All when not given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the site, built before.")] = Path("_site"),
+) -> None:
+    """Print the decks of chapters anew, for teaching; `course build` prints all of them.
+
+    Example: `course slides rooflines --lang es`
+    """
+    root = Path.cwd()
+    langs = known_languages(root, lang)
+    from course_press.pages.site import write_slides
+
+    with progress("reading the book") as say:
+        files = write_slides(root, langs, chapter or [], out.resolve(), say=say)
+    for file in files:
+        out_console.print(str(file.relative_to(out.resolve().parent)), soft_wrap=True)
 
 
 @app.command("notebooks")

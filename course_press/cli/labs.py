@@ -1,4 +1,4 @@
-"""The commands that run, compare, rent for and grade labs."""
+"""The commands that run, compare and rent for labs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,6 @@ from rich.table import Table
 from course_lib import CourseError, n, t
 from course_lib.book.text import in_language, language, languages
 from course_lib.measured import results
-from course_press import grading
 from course_press.cli.console import err_console, out_console
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
@@ -23,7 +22,8 @@ Lang = Annotated[
 ]
 
 
-def _chosen(lang: str | None) -> str:
+def chosen(lang: str | None) -> str:
+    """The language that was asked for; raise where the book has none of it."""
     if lang is None:
         return language()
     if lang not in languages():
@@ -52,7 +52,7 @@ def lab_run(
         number,
         device=device,
         budget=budget,
-        lang=_chosen(lang),
+        lang=chosen(lang),
         usd_per_hour=usd_per_hour,
         say=err_console.print,
         sku=sku,
@@ -86,7 +86,7 @@ def lab_compare(
     from course_lib.book.reports.frame import said  # draws too, and takes long to import
 
     differences = results.compare(results.read(before), results.read(after))
-    with in_language(_chosen(lang)):
+    with in_language(chosen(lang)):
         header = [t("operator"), t("format"), said("shape"), said("timing")]
         header += [said("before"), said("after"), t("ratio"), said("beyond-noise")]
         found = Table(*header, box=None)
@@ -147,25 +147,3 @@ def lab_cloud(
     out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
     if not dry_run:
         out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
-
-
-@app.command()
-def grade(
-    number: Annotated[str, typer.Argument(help="Number of the lab.")],
-    file: Annotated[Path, typer.Argument(help="Your solution.")],
-    lang: Lang = None,
-) -> None:
-    """Check your solution of a lab; each failure names the likely mistake.
-
-    Example: `course grade 00 my_bench.py`
-    """
-    with in_language(_chosen(lang)):
-        verdicts = grading.grade(labs.folder(Path.cwd(), number), file)
-        marks = {True: str(grading.said("passed")), False: str(grading.said("failed"))}
-        for verdict in verdicts:
-            mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
-            out_console.print(
-                f"{mark}  {verdict.title}: {verdict.said}", markup=False, soft_wrap=True
-            )
-    if not all(verdict.passed for verdict in verdicts):
-        raise typer.Exit(1)

@@ -14,7 +14,7 @@ from statistics import fmean, median, median_low
 import msgspec
 
 from course_press.grading.benchmark_run import REPEATS, Outcome, on_this_computer, simulate, within
-from course_press.grading.learner import EndedError, Failure, existing
+from course_press.grading.learner import EndedError, Failure
 from course_press.grading.simulated import Sample
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
@@ -41,20 +41,7 @@ def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
     One verdict each on runs, keys, operands, warm-up, synchronisation, median, flops, unit and
     this-computer, except those that cannot be judged: only `runs` where the file does not run at
     all, and no `this-computer` before all others pass.
-
-    Raises
-    ------
-    CourseError
-        If there is no such file, or it is not text in UTF-8.
-
-    Examples
-    --------
-    >>> grade(Path("nowhere.py"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your matmul_bench.py
     """
-    path = existing(path, "matmul_bench.py")
     try:
         outcomes = simulate(path, limit)
     except EndedError as error:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from course_press.grading.learner import existing
 from course_press.grading.verdict import Said, Verdict, said
 
 Cause = Literal["none", "unfused-chain", "round-trip", "tiny-batches", "strided-copies"]
@@ -64,20 +63,8 @@ def grade(path: Path, answers: Mapping[str, Program]) -> list[Verdict]:
     -------
     One verdict each on whether the file can be read (``"runs"``) and on its form (``"keys"``), and
     then one for each program; those after a failure of the first two are left out.
-
-    Raises
-    ------
-    CourseError
-        If there is no such file, or it is not text in UTF-8.
-
-    Examples
-    --------
-    >>> grade(Path("nowhere.py"), {})
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your diagnosis.py
     """
-    text = existing(path, "diagnosis.py").read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     try:
         given = _literal(text)
     except SyntaxError as error:

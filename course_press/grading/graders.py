@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -9,9 +10,10 @@ from course_lib import CourseError
 from course_lib.book.text import languages
 from course_lib.core import known
 from course_press.grading import benchmark, diagnosis, kernels, ring, serving, sharding
+from course_press.grading.learner import existing
 from course_press.grading.verdict import Verdict, said
 
-__all__ = ["GRADERS", "Grading", "grade", "grading"]
+__all__ = ["GRADERS", "Grading", "grade", "graded_by", "grading"]
 
 GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Verdict]]] = {
     "benchmark": lambda file, _: benchmark.grade(file),
@@ -25,9 +27,13 @@ GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Ver
 
 
 class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a lab.toml holds: a key of `GRADERS`, and the answers of one that compares."""
+    """What a lab.toml holds: a key of `GRADERS`, the name of the stub, what a right file is graded
+    by, and the answers of a grader that compares.
+    """
 
     grader: str
+    file: str
+    criteria: Annotated[list[str], msgspec.Meta(min_length=1)]
     answers: dict[str, diagnosis.Program] = {}
 
 
@@ -71,6 +77,11 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     folder : of the lab.
     file : the learner's.
 
+    Raises
+    ------
+    CourseError
+        If there is no such file, it is no text, or what its grader needs is not installed.
+
     Examples
     --------
     >>> grade(Path("elsewhere/07-small"), Path("mine.py"))
@@ -78,10 +89,16 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     ...
     course_lib.CourseError: lab '07' has nothing to grade: choose from none
     """
+    about = graded_by(folder)
+    return GRADERS[about.grader](existing(file, about.file), about.answers)
+
+
+def graded_by(folder: Path) -> Grading:
+    """What a lab's lab.toml says; raise where it has none, with the labs that have."""
     about = grading(folder)
     if about is None:
         labs = sorted(path.parent.name[:2] for path in folder.parent.glob("[0-9][0-9]-*/lab.toml"))
         lab = folder.name.partition("-")[0]
         choice = labs or said("nothing")
         raise CourseError(str(said("nothing-to-grade", lab=repr(lab), labs=choice)))
-    return GRADERS[about.grader](file, about.answers)
+    return about

@@ -8,11 +8,13 @@ grader judges them. Processes, memory, the size of a file and time are limited, 
 is ended.
 
 That keeps an honest mistake from taking the computer with it, and a careless cheat from passing. It
-is no sandbox. The file runs with the rights of whoever grades it: it can read what that person can
-read, write there, use the network, and end that person's processes, this grader among them. How
-many files it writes is not limited. One that imitates what `course_press.grading.inside` sends can
-say that it multiplied random numbers. On macOS, where there is no /proc, memory and processes are
-not counted, and a process that leaves its session outlives the grading.
+is no sandbox: the file runs with the rights of whoever grades it, and can read what that person can
+read, write there, use the network, and end that person's processes, this grader among them. Inside
+`course_press.grading.isolated` it runs in a cell instead, and can do none of that.
+
+Either way, a file that imitates what `course_press.grading.inside` sends can say that it multiplied
+random numbers. On macOS, where there is no /proc and no cell, memory and processes are not counted,
+and a process that leaves its session outlives the grading.
 """
 
 import contextlib
@@ -34,6 +36,7 @@ import msgspec
 from course_lib import CourseError
 from course_press.grading.inside import frames
 from course_press.grading.inside.learner import MEMORY
+from course_press.grading.isolation import IsolatedCell, isolating
 from course_press.grading.verdict import Amount, Said, said
 
 START = 120.0
@@ -99,11 +102,9 @@ class Failure(msgspec.Struct, frozen=True):
 class Learner:
     """One process that runs a learner's file, and the socket on which it answers."""
 
-    def __init__(
-        self, warden: "Warden", file: Path, limit: float, talk: socket.socket, trace: Any
-    ) -> None:
-        self.warden, self.file, self.limit, self.talk, self.trace = warden, file, limit, talk, trace
-        self.pid = 0
+    def __init__(self, warden: "Warden", limit: float, talk: socket.socket, trace: Any) -> None:
+        self.warden, self.limit, self.talk, self.trace = warden, limit, talk, trace
+        self.pid, self.file = 0, Path()
         self.end = time.monotonic() + limit
 
     def fileno(self) -> int:
@@ -171,35 +172,53 @@ class Warden:
     ----------
     preload : packages that they find imported; `missing` says which could not be, and why.
     environment : variables that packages look at when they are imported.
+    readable : files of the library that jobs need.
     """
 
     def __init__(
-        self, preload: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+        self,
+        preload: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
     ) -> None:
         if sys.platform == "win32":
             raise CourseError(str(said("windows")))
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._files = contextlib.ExitStack()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._learners: list[Learner] = []
         self._ended: dict[int, tuple[int, Said | None]] = {}
         self._control, theirs = socket.socketpair()
         inside = str(Path(__file__).parent / "inside")
+        call = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, inside, "main"]
+        path = _path()
+        self._cell: IsolatedCell | None = None
+        if isolating():
+            self._cell = IsolatedCell(self._folder.name, path, [inside, *map(str, readable)])
+            call, path = self._cell.command(call), self._cell.packages
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", BOOT, inside, "main"],
+                call,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self._complaints,
                 env={**_environment(self._folder.name), **(environment or {})},
                 cwd=self._folder.name,
+                pass_fds=self._cell.lent if self._cell else (),
                 start_new_session=True,
             )
         self._end = time.monotonic() + START
-        frames.send(self._control, {"path": _path(), "preload": list(preload)})
+        probe = self._cell.probe() if self._cell else None
+        self._told = {"path": path, "preload": list(preload), "probe": probe}
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         try:
+            with contextlib.suppress(OSError):  # where it has ended, it says why
+                frames.send(self._control, self._told)
+            if self._cell:
+                self._cell.prove(self._probed())
             found = self._heard()["found"]
         except BaseException:
             self.__exit__()
@@ -215,12 +234,27 @@ class Warden:
             self._process.kill()
             self._process.wait()
         for one in self._learners:
-            if one.pid not in self._ended:
+            # In a cell, pids are its own, and all ends with the warden.
+            if not self._cell and one.pid not in self._ended:
                 # Only where the warden itself was killed is anything left of it.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(one.pid, signal.SIGKILL)
         self._forget()
         self._folder.cleanup()
+        self._complaints.close()
+        if self._cell:
+            self._cell.close()
+
+    def _probed(self) -> dict[str, Any]:
+        """What the warden finds in its cell."""
+        try:
+            return self._heard()
+        except CourseError:
+            self._complaints.seek(0)
+            reason = self._complaints.read(1 << 16).decode(errors="replace")
+            reason = reason.strip().rpartition("\n")[2]
+            why = said("cell-failed", reason=reason)
+            raise CourseError(str(said("no-isolation", why=why))) from None
 
     def clear(self) -> None:
         """End what runs, and everything that it started, so that others may follow."""
@@ -238,27 +272,23 @@ class Warden:
         """Start a process for a job of `course_press.grading.inside`, with a folder and a copy of
         the file of its own.
         """
-        folder = tempfile.mkdtemp(dir=self._folder.name)
-        file = Path(folder, source.name)
-        file.write_bytes(source.read_bytes())
         ours, theirs = socket.socketpair()
         trace = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        one = Learner(self, file, limit, self._files.enter_context(ours), trace)
+        one = Learner(self, limit, self._files.enter_context(ours), trace)
         self._learners.append(one)
         about = {
             "kind": kind,
-            "folder": folder,
-            "file": str(file),
+            "name": source.name,
             "without": str(source.parent),
             "limit": limit,
             **job,
         }
-        with theirs:
-            socket.send_fds(
-                self._control, [json.dumps(about).encode()], [theirs.fileno(), one.trace.fileno()]
-            )
+        with theirs, source.open("rb") as text:
+            lent = [theirs.fileno(), trace.fileno(), text.fileno()]
+            socket.send_fds(self._control, [json.dumps(about).encode()], lent)
             self._end = time.monotonic() + START
-            one.pid = self._heard("started")["started"]
+            heard = self._heard("started")
+        one.pid, one.file = heard["started"], Path(heard["file"])
         one.end = time.monotonic() + limit
         return one
 

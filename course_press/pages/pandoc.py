@@ -134,10 +134,13 @@ def page_lines(
 
 
 def print_pages(
-    books: Sequence[Book], *, say: Callable[[str], None] = lambda _: None
+    books: Sequence[Book],
+    names: Collection[str] | None = None,
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[list[PrintedPage]]:
-    """Run and print every chapter of these books of one folder, or reuse what was printed where
-    nothing has changed: each book's pages, in its order.
+    """Run and print every chapter of these books of one folder, or those of these names, or reuse
+    what was printed where nothing has changed: each book's pages, in its order.
 
     Raises
     ------
@@ -164,7 +167,7 @@ def print_pages(
             (book, chapter)
             for book in books
             for chapter in book.chapters
-            if chapter.is_cover == covers
+            if chapter.is_cover == covers and (names is None or chapter.path.stem in names)
         ]
         pages = do_jobs(
             [
@@ -174,7 +177,10 @@ def print_pages(
             say=say,
         )
         printed |= {id(page.chapter): page for page in pages}
-    return [[printed[id(chapter)] for chapter in book.chapters] for book in books]
+    return [
+        [printed[id(chapter)] for chapter in book.chapters if id(chapter) in printed]
+        for book in books
+    ]
 
 
 def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
@@ -194,9 +200,14 @@ def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | Non
     return dict(do_jobs([(chapter.title, partial(job, chapter)) for chapter in wanted]))
 
 
+def kept(root: Path) -> Cache:
+    """What the book at `root` has given before."""
+    return Cache(root / ".cache" / "course")
+
+
 def _runner(root: Path) -> tuple[Cache, Callable[..., ChapterResults]]:
     """What the book at `root` has given before, and how a chapter of its site runs."""
-    cache = Cache(root / ".cache" / "course")
+    cache = kept(root)
     return cache, partial(
         run_chapter, root=root, cache=cache, fingerprint=environment(root), own=True
     )

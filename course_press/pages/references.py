@@ -6,27 +6,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from course_press.pages.about import up
+from course_press.pages.about import up, url
 from course_press.pages.pandoc import PrintedPage, line_with
+from course_press.source.book import Book
+from course_press.source.chapter import Chapter
+from course_press.source.labels import find_labels
 
 # What pandoc writes, in these very letters: a page is not parsed for it.
 _XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
-Labels: TypeAlias = Mapping[str, tuple[PrintedPage, Mapping[str, str]]]
-"""By label id: the page it stands on, and its kind, number and title."""
+Labels: TypeAlias = Mapping[str, Chapter]
+"""By label id: the chapter on whose page it stands."""
 
 
 def labels_of(pages: Sequence[PrintedPage]) -> Labels:
-    """Where each label stands."""
-    labels: dict[str, tuple[PrintedPage, Mapping[str, str]]] = {}
+    """Where each label of these pages stands."""
+    labels: dict[str, Chapter] = {}
     for page in pages:
         for label in page.data["labels"]:
             if label["id"] in labels:
-                other = labels[label["id"]][0].chapter.path
+                other = labels[label["id"]].path
                 raise line_with(page.chapter, f"#{label['id']}").error(
                     f"label #{label['id']} stands in {other} already"
                 )
-            labels[label["id"]] = (page, label)
+            labels[label["id"]] = page.chapter
     return labels
+
+
+def labels_written(book: Book) -> Labels:
+    """Where each label of a book will stand, before its pages are printed."""
+    return {label.id: chapter for chapter in book.chapters for label in find_labels(chapter)}
 
 
 def fill_references(page: PrintedPage, labels: Labels) -> str:
@@ -38,8 +46,8 @@ def fill_references(page: PrintedPage, labels: Labels) -> str:
             raise line_with(page.chapter, f"@{id_}").error(
                 f"cross-reference @{id_} has no target in this book"
             )
-        target, _ = labels[id_]
-        href = f"#{id_}" if target is page else f"{up(page.chapter)}{target.url}#{id_}"
+        target = labels[id_]
+        href = f"#{id_}" if target is page.chapter else f"{up(page.chapter)}{url(target)}#{id_}"
         return f'<a class="xref" href="{href}">'
 
     return _XREF.sub(reference, page.body)

@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from course_lib.book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, finder
+from course_press.pages import about, csp, finder, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
 from course_press.pages.searchable import sections
+from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
 _SHARED = re.compile(
@@ -59,6 +60,10 @@ class Renderer:
         context = _context(self, page)
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
         return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
+
+    def deck(self, page: PrintedPage, cache: Cache) -> str:
+        """The slides of a chapter as a browser gets them."""
+        return slides.deck(self.book, page, self.bodies[page.url], cache)
 
     def search_index(self) -> str:
         """The script that holds what the search looks through."""
@@ -128,14 +133,9 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "title": page.chapter.title,
             "number": str(page.chapter.number or ""),
             "description": page.chapter.meta.get("description", ""),
-            "math": "<math" in page.body,
+            **slides.features(page.body),
             "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
-            "exercises": 'class="exercise"' in page.body,
-            "predictions": any(f'class="{name}"' in page.body for name in ("guess", "guesses")),
-            "explorers": 'class="explorer"' in page.body,
-            "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', page.body)),
-            "moving": 'class="moving"' in page.body,
-            "calculator": 'class="calculator"' in page.body,
+            "slides": base + slides.url(page) if slides.has_deck(page) else None,
             "folded": '<details class="cell-code">' in page.body,
             "path": page.url,
             "body": Markup(renderer.bodies[page.url]),  # noqa: S704 - pandoc's own output

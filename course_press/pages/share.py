@@ -13,6 +13,8 @@ from PIL import Image
 
 Picture = tuple[int, bytes]
 """A figure as PNG, after the place of its cell."""
+DECKS = "slides"
+"""Where the decks stand in the site of a language."""
 SIZE = (1200, 630)
 """Pixels of a picture that a shared link shows large."""
 _MARGIN, _STRIPE = 24, 12
@@ -90,7 +92,8 @@ def cards(
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
-    """The map of all pages, each with its twins in the other languages.
+    """The map of all pages, each with its twins in the other languages; decks are for those who
+    come from a page.
 
     Parameters
     ----------
@@ -110,6 +113,8 @@ def sitemap(site: str, folders: Mapping[str, Path]) -> str:
     for lang, folder in folders.items():
         for file in sorted(folder.rglob("*.html")):
             path = file.relative_to(folder).as_posix()
+            if path.startswith(f"{DECKS}/"):
+                continue
             shared = path.replace(f"chapters/{lang}/", "chapters/*/", 1)
             twins.setdefault(shared, {})[lang] = f"{site}/{lang}/{path}"
     lines = [line for pages in twins.values() for line in _entries(pages, list(folders))]

@@ -1,6 +1,7 @@
 """Prints the book as a site with the embedded engine: pandoc, Lua filters, one template."""
 
 import base64
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,9 @@ from urllib.parse import urlsplit
 from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, share
-from course_press.pages.pandoc import ASSETS, PrintedPage, lean, print_pages, templates
-from course_press.pages.references import check_links
+from course_press.pages import about, csp, share, slides
+from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
+from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.source.book import Book, languages, metadata, read_book
 from course_press.source.files import put, staged, swap_in
@@ -64,7 +65,62 @@ def build(
             cards = _cards(book, pages, printed.get(parity.SOURCE, ()), out)
             _write_pages(Renderer(book, source, pages, every, downloads, cards), cards, stage)
         put_in_place(book_in(every[0]), every, stage, out)
-    return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
+    files = (file for lang in langs for file in (out / lang).rglob("*.html"))
+    return sorted(file for file in files if file.parent.name != share.DECKS)
+
+
+def write_slides(
+    root: Path,
+    langs: Sequence[str],
+    names: Sequence[str],
+    out: Path,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Write the decks of some chapters, or of all where none is named, into a site that stands.
+
+    Parameters
+    ----------
+    root : the book's folder.
+    langs : the languages.
+    names : chapters by the names of their files.
+    out : the site's folder, by whichever engine.
+    say : told what is going on, a line at a time.
+
+    Returns
+    -------
+    The decks written.
+
+    Raises
+    ------
+    SourceError
+        If a chapter cannot be read, run or printed.
+    CourseError
+        If a name is no chapter's, or `out` holds no site in these languages.
+    """
+    books = [read_book(root, lang) for lang in langs]
+    chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
+    for name in names:
+        if name not in chapters:
+            raise CourseError(
+                f"{name!r} is no chapter with slides: choose from {', '.join(chapters)}"
+            )
+    for lang in langs:
+        if not ((out / MARKER).is_file() and (out / lang / "index.html").is_file()):
+            raise CourseError(
+                f"--out {str(out)!r} holds no site in {lang}: run course build --lang {lang} first"
+            )
+    written, cache = [], kept(root)
+    printed = print_pages(books, names or chapters, say=say)
+    for book, pages in zip(books, printed, strict=True):
+        labels = labels_written(book)
+        for page in pages:
+            file = out / book.lang / slides.url(page)
+            file.parent.mkdir(exist_ok=True)
+            text = slides.deck(book, page, fill_references(page, labels), cache)
+            write_deck(file, text, (out / book.lang / page.url).parent)
+            written.append(file)
+    return written
 
 
 def every_language(root: Path, langs: Sequence[str], out: Path) -> list[str]:
@@ -205,6 +261,21 @@ def write_page(file: Path, text: str) -> None:
         file.with_name(name).write_text(script, encoding="utf-8")
 
 
+def write_deck(file: Path, text: str, pages: Path) -> None:
+    """Write a deck; what its figures hold in common with the chapter's page in the folder `pages`
+    stays there.
+    """
+    text, apart = put_apart(text, file.stem)
+    held = {one.read_text(encoding="utf-8"): one for one in pages.glob(f"{file.stem}.*.js")}
+    for name, script in apart.items():
+        if twin := held.get(script):
+            to = Path(os.path.relpath(twin, file.parent)).as_posix()
+            text = text.replace(f'data-apart="{name}"', f'data-apart="{to}"')
+        else:
+            file.with_name(name).write_text(script, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+
+
 def _cards(
     book: Book, pages: Sequence[PrintedPage], english: Sequence[PrintedPage], out: Path
 ) -> dict[str, bytes]:
@@ -219,7 +290,7 @@ def _cards(
 
 def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) -> None:
     book, pages = renderer.book, renderer.pages
-    folder = stage / book.lang
+    folder, cache = stage / book.lang, kept(book.root)
     check_links(pages)
     for page in pages:
         copies = [page.chapter.path.parent / image for image in page.data["images"]]
@@ -228,6 +299,10 @@ def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) ->
         for file in [Path(page.url), *copies]:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
         write_page(folder / page.url, renderer.text(page))
+        if slides.has_deck(page):
+            deck = folder / slides.url(page)
+            deck.parent.mkdir(exist_ok=True)
+            write_deck(deck, renderer.deck(page, cache), (folder / page.url).parent)
         for file in copies:
             shutil.copyfile(book.root / file, folder / file)
         if picture := cards.get(page.chapter.path.stem):

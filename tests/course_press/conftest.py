@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib import CourseError
+from course_press.grading.isolation import isolated
 from course_press.grading.learner import Warden
 from course_press.pages import site
 from tests.conftest import once
@@ -67,6 +69,16 @@ def warden():
     pytest.importorskip("torch")
     with Warden(["torch"]) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def cells():
+    """Skips, loudly, where learners' files cannot be isolated."""
+    try:
+        with isolated(), Warden():
+            pass
+    except CourseError as error:
+        pytest.skip(f"NOT EXERCISED, isolation and what relies on it: {error}")
 
 
 @pytest.fixture

@@ -9,6 +9,9 @@ from course_lib.book.exercises.wording import CHAPTERS, phrases
 from course_lib.book.text import UNITS
 from course_lib.core.checks import CourseError, nearest, shown
 
+MODELS = ("transformer-arithmetic", "serving", "training")
+"""The chapters on whole models, whose exercises have a room of their own in `bank`."""
+
 
 def all() -> tuple[Exercise, ...]:
     """Every exercise, chapter by chapter.
@@ -25,9 +28,9 @@ def all() -> tuple[Exercise, ...]:
 def _bank() -> Mapping[str, Exercise]:
     found: dict[str, Exercise] = {}
     for chapter in CHAPTERS:
-        for one in import_module(
-            f"course_lib.book.exercises.bank.{chapter.replace('-', '_')}"
-        ).EXERCISES:
+        room = "bank.models" if chapter in MODELS else "bank"
+        module = import_module(f"course_lib.book.exercises.{room}.{chapter.replace('-', '_')}")
+        for one in module.EXERCISES:
             if one.id in found or one.chapter != chapter or one.unit not in UNITS:
                 raise CourseError(
                     f"exercise {one.id!r} of {chapter}: its id must be new, its chapter "

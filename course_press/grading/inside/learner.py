@@ -1,8 +1,8 @@
 """A learner's process: bounded, in a folder with nothing but its own file, and without the rest of
 this press.
 
-The limits keep an honest mistake from taking the computer with it. They are no sandbox: the file
-runs with the rights of whoever grades it, and can read what that person can read.
+The limits keep an honest mistake from taking the computer with it. They are no sandbox: that is a
+cell of `course_press.grading.isolation`, where there is one.
 """
 
 import contextlib

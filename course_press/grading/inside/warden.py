@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ EVERY = 0.2
 """Seconds between looks at what the learners' processes have started."""
 FORKS = sys.platform == "linux"
 """Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork."""
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
 
 
 def main() -> None:
@@ -36,6 +37,8 @@ def main() -> None:
     with open(os.devnull) as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
     told = json.loads(frames.receive(control)[0])
+    if told["probe"]:
+        frames.send(control, _seen(told["probe"]))
     sys.path += told["path"]
     if sys.platform == "linux":
         # What a learner's process leaves behind becomes ours, whatever session it has moved to.
@@ -46,6 +49,54 @@ def main() -> None:
         _serve(control, learners)
     finally:
         _end(learners)
+
+
+def _seen(probe: dict[str, Any]) -> dict[str, Any]:
+    """Give up all rights, and say what can be seen and done nevertheless; the grader judges it."""
+    if user := probe["user"]:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    sets = ("CapPrm", "CapEff", "CapAmb")
+    rights = [name for name in sets if int(status[name], 16)]
+    if int(status["NoNewPrivs"]) != 1:
+        rights.append("NoNewPrivs")
+    disks = [os.statvfs(disk) for disk in probe["disks"]]
+    return {
+        "reaches": _reaches(probe["port"]),
+        "interfaces": [name for _, name in socket.if_nameindex()],
+        "reads": any(Path(one).exists() for one in probe["hidden"]),
+        "processes": len(list(Path("/proc").glob("[0-9]*"))),
+        "users": [*os.getresuid(), *os.getresgid()],
+        "rights": rights,
+        "writes": [place for place in probe["places"] if _writes(place)],
+        "nameless": _nameless(),
+        "bytes": sum(one.f_blocks * one.f_frsize for one in disks),
+    }
+
+
+def _reaches(port: int) -> bool:
+    with socket.socket() as one:
+        one.settimeout(2)
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _nameless() -> bool:
+    """Whether files can be had that lie nowhere, and that nothing counts."""
+    try:
+        os.close(os.memfd_create("probe"))
+    except OSError:
+        return False
+    return True
+
+
+def _writes(place: str) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
 
 
 def _imported(name: str) -> str:
@@ -61,7 +112,7 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
     looked, why = 0.0, list[str | int]()
     while True:
         if select.select([control], [], [], EVERY / 4)[0]:
-            message, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
+            message, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)
             if not message:
                 return
             job = json.loads(message)
@@ -70,11 +121,13 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
                 why = []
                 frames.send(control, {"cleared": True})
                 continue
+            *fds, source = fds
+            job |= _placed(job["name"], source)
             pid = _start(job, fds, control)
             learners.add(pid)
             for fd in fds:
                 os.close(fd)
-            frames.send(control, {"started": pid})
+            frames.send(control, {"started": pid, "file": job["file"]})
         if time.monotonic() - looked > EVERY:
             looked = time.monotonic()
             if too_much := _too_much():
@@ -84,6 +137,14 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
             if pid in learners:
                 learners.discard(pid)
                 frames.send(control, {"ended": pid, "code": code, "why": why})
+
+
+def _placed(name: str, source: int) -> dict[str, str]:
+    """A folder of its own for a file, with a copy of it."""
+    folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
+    with open(source, "rb") as opened:
+        (folder / name).write_bytes(opened.read())
+    return {"folder": str(folder), "file": str(folder / name)}
 
 
 def _start(job: dict[str, Any], fds: list[int], control: socket.socket) -> int:

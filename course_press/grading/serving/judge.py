@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_press.grading.learner import EndedError, Failure, Learner, Warden, existing
+from course_press.grading.learner import EndedError, Failure, Learner, Warden
 from course_press.grading.serving import engine, latencies
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
@@ -71,19 +71,12 @@ def grade(path: Path, *, limit: float = LIMIT, warden: Warden | None = None) -> 
     One verdict a criterion: runs, fit, step, admission, loop, ttft, tpot and throughput; none of a
     function that gave no result, and of the loop only where step and admission are right.
 
-    Raises
-    ------
-    CourseError
-        If there is no such file, or it is not text in UTF-8.
-
     Examples
     --------
-    >>> grade(Path("nowhere.py"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your serving.py
+    >>> from course_press.grading import graded_by
+    >>> graded_by(Path("labs/03-serving")).criteria[0]
+    'runs'
     """
-    path = existing(path, "serving.py")
     with contextlib.nullcontext(warden) if warden else Warden(["numpy"]) as warden:
         try:
             return _Grading(warden.start("serving", path, limit)).verdicts()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import CourseError, network
-from course_press.grading.learner import Warden, existing
+from course_press.grading.learner import Warden
 from course_press.grading.sharding import numbers, traffic
 from course_press.grading.sharding.tasks import DEVICES, TARGET, TASKS, Task
 from course_press.grading.sharding.trial import Trial, tried
@@ -50,16 +50,14 @@ def grade(
     Raises
     ------
     CourseError
-        If there is no such file, it is not text in UTF-8, or jax is not installed.
+        If jax is not installed.
 
     Examples
     --------
-    >>> grade(Path("nowhere.py"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give the path of your sharding.py
+    >>> from course_press.grading import graded_by
+    >>> graded_by(Path("labs/05-sharding")).criteria[0]
+    'runs'
     """
-    path = existing(path, "sharding.py")
     found: dict[str, Verdict] = {}
     for trial in tried(path, tasks, limit, warden):
         for verdict in _judged(trial):

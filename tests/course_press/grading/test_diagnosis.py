@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import CourseError, trace
+from course_lib import trace
 from course_press.grading import diagnosis, grading
 from course_press.grading.diagnosis import CAUSES, CONFUSED
 from tests.course_press.grading.words import failures
@@ -107,14 +107,6 @@ def test_a_file_of_another_form(tmp_path, text, criterion, why):
     found = failures(graded(tmp_path, text))
     assert list(found) == [criterion]
     assert why in found[criterion]
-
-
-def test_a_missing_file_and_one_that_is_no_text(tmp_path):
-    with pytest.raises(CourseError, match=r"path 'nowhere\.py' is not a file"):
-        grade(Path("nowhere.py"))
-    (tmp_path / "d.py").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(CourseError, match="not text in UTF-8"):
-        grade(tmp_path / "d.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,34 @@
 """A lab names its grader and its answers; what is wrong in its lab.toml is named with file and key."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from course_lib import CourseError
 from course_press import grading
+from tests.course_press.grading.words import failures
 
 LABS = Path(__file__).parents[3] / "labs"
+OTHERS = """\
+file = "mine.py"
+criteria = ["runs"]
+"""
 ANSWER = """
 [answers.A]
 cause = "none"
 operators = ["aten::mm"]
 tells = { en = "all is well", es = "todo va bien", ko = "이상 없음" }
 """
+
+
+# What its stub is told; lab 02's and lab 00's have tests of their own.
+KINDLY = {
+    "01": "raise NotImplementedError.*not implemented yet: your code goes here",
+    "03": r"not implemented yet: fit\(steps\)",
+    "04": "not implemented yet: add, bias_gelu_dropout, softmax, matmul, attention",
+    "05": r"task 1 .*raise NotImplementedError.*not implemented yet",
+}
 
 
 @pytest.fixture
@@ -23,7 +38,9 @@ def lab(tmp_path):
     def put(text):
         folder = tmp_path / "07-small"
         folder.mkdir()
-        (folder / "lab.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        (folder / "lab.toml").write_bytes(
+            text if isinstance(text, bytes) else (OTHERS + text).encode()
+        )
         return folder
 
     return put
@@ -40,6 +57,41 @@ def test_every_lab_has_a_grader_and_every_grader_a_lab():
         "05": "sharding",
     }
     assert set(found.values()) == set(grading.GRADERS)
+
+
+@pytest.mark.parametrize("folder", [one.parent for one in sorted(LABS.glob("*/reference.py"))])
+def test_the_reference_passes_every_criterion_that_its_lab_names(folder):
+    needs(folder)
+    verdicts = grading.grade(folder, folder / "reference.py")
+    assert failures(verdicts) == {}
+    assert [one.criterion for one in verdicts] == grading.graded_by(folder).criteria
+
+
+@pytest.mark.parametrize("number", KINDLY)
+def test_the_stub_is_told_kindly(number):
+    (folder,) = LABS.glob(f"{number}-*")
+    needs(folder)
+    found = failures(grading.grade(folder, folder / grading.graded_by(folder).file))
+    assert list(found) == ["runs"]
+    assert re.search(KINDLY[number], found["runs"])
+
+
+def needs(folder):
+    """Skip where what a lab is about is not installed."""
+    package = {"01": "torch", "04": "triton", "05": "jax"}.get(folder.name[:2], "numpy")
+    pytest.importorskip(package)
+
+
+@pytest.mark.parametrize("folder", sorted(LABS.glob("[0-9]*")))
+def test_a_missing_file_and_one_that_is_no_text_are_named(folder, tmp_path):
+    name = grading.graded_by(folder).file
+    with pytest.raises(
+        CourseError, match=rf"'nowhere\.py' is not a file: give the path of your {name}"
+    ):
+        grading.grade(folder, Path("nowhere.py"))
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(CourseError, match="not text in UTF-8"):
+        grading.grade(folder, tmp_path / "bytes.py")
 
 
 def test_a_new_lab_needs_no_edit_of_the_press(lab, tmp_path):
@@ -60,6 +112,11 @@ def test_a_new_lab_needs_no_edit_of_the_press(lab, tmp_path):
         ('grader = "ring"\nworlds = 4', "unknown field `worlds`"),
         ('grader = "ring', "lab.toml: "),
         (b"\xff", "lab.toml: "),
+        (b'grader = "ring"\ncriteria = ["runs"]', "missing required field `file`"),
+        (
+            b'grader = "ring"\nfile = "x.py"\ncriteria = []',
+            r"`array` of length >= 1 - at `\$\.criteria`",
+        ),
         ('grader = "diagnosis"', "grader 'diagnosis' needs answers"),
         ('grader = "ring"' + ANSWER, "grader 'ring' takes no answers"),
         (

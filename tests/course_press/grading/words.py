@@ -18,10 +18,10 @@ OPEN = frozenset(
 """Where a sentence quotes the file or Python; whatever else is filled in is checked."""
 CODE = frozenset(
     """
-    admit all aten bias bits call causal cause causes chunk colab contiguous copy cuda device
+    admit all apt aten bias bits bubblewrap bwrap call causal cause causes chunk colab contiguous copy cuda device
     diagnosis dict dropout empty event exp float flops gelu grid install irecv isend jax kernel
     kernels labs linux macos make matmul measure memoryerror modulo nan none notimplementederror
-    numpy nvlink operator os other output pip pmean psum py rank recv reduce repeats return round running
+    numpy nvlink operator os other output pip pmean psum py python rank recv reduce repeats return round running
     scheduled seconds seen send sharding softmax stride strided strides synchronize tensor tflops tiny todo
     todos tokens torch trip triton true unfused wait windows world
     """.split()  # noqa: SIM905
@@ -47,6 +47,13 @@ def failures(verdicts):
                 assert not leaks(one.title, lang)
                 assert "{" not in re.sub(r"\{\"\w+\".*\}|'.*'|\{'.*\}", "", one.said)
     return {one.criterion: one.said for one in verdicts if not one.passed}
+
+
+def written(folder, text):
+    """A learner's file."""
+    file = folder / "mine.py"
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 def english(said, lang):

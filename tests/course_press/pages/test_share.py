@@ -165,7 +165,8 @@ def test_the_map_names_every_page_and_its_twins_and_no_other(built):
         for url in urls
     }
     pages = {f"{SITE}/{file.relative_to(built).as_posix()}" for file in built.glob("*/**/*.html")}
-    assert set(named) == pages
+    decks = {one for one in pages if "/slides/" in one}  # readers come to them from their chapters
+    assert set(named) == pages - decks
     for address, twins in named.items():
         assert set(twins) == {"en", "es", "x-default"}
         assert address in twins.values()

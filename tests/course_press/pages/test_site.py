@@ -127,7 +127,8 @@ def test_metadata(built):
     )
     others = {link.get("hreflang"): link.get("href") for link in head.cssselect("link[hreflang]")}
     assert others["es"] == "https://example.org/book/es/chapters/es/one.html"
-    edit, issue = (a.get("href") for a in page(built).cssselect(".actions a"))
+    deck, edit, issue = (a.get("href") for a in page(built).cssselect(".actions a"))
+    assert deck == "../../slides/one.html"
     assert edit == "https://github.com/example/book/edit/main/chapters/en/one.qmd"
     assert issue == "https://github.com/example/book/issues/new?title=chapters/en/one.qmd"
 
@@ -167,9 +168,9 @@ def test_a_notebook_is_linked_and_copied_where_there_is_one(book):
     notebook.write_text("{}")
     book.build()
     hrefs = [a.get("href") for a in page(book.root / "_site").cssselect(".actions a")]
-    assert hrefs[0] == "../../notebooks/en/one.ipynb"
+    assert hrefs[1] == "../../notebooks/en/one.ipynb"
     assert (
-        hrefs[1]
+        hrefs[2]
         == "https://colab.research.google.com/github/example/book/blob/v0.1.0/notebooks/en/one.ipynb"
     )
     assert (book.root / "_site/en/notebooks/en/one.ipynb").is_file()
@@ -315,7 +316,7 @@ def test_a_build_reads_each_source_once_and_writes_each_page_once(book, monkeypa
     assert len(read) == len(set(read))
     assert {lang for _, lang in read} == {"en", *langs}  # pages say where the English has moved on
     pages = [file for file in wrote if ".html" in file.name]
-    assert len(pages) == len(set(pages)) == 2 + 3 * len(langs)
+    assert len(pages) == len(set(pages)) == 2 + 5 * len(langs)  # two of the three pages have slides
 
 
 def test_a_folder_may_be_called_anything_in_any_locale(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from course_lib import network
 from course_lib.book.exercises.problem import Exercise
 from course_lib.book.exercises.shared import headline
 from course_lib.specs import Accelerator
+from course_lib.training import bubble, checkpoint_interval
 
 CHAPTER = "training"
 RATIO = 20
@@ -137,9 +138,9 @@ EXERCISES = (
         CHAPTER,
         "%",
         {"stages": (8, 4, 16), "pieces": (24, 8, 48, 12), "parts": (2, 4)},
-        answer=lambda stages, pieces, parts: (stages - 1) / (parts * pieces + stages - 1),
+        answer=lambda stages, pieces, parts: bubble(pp=stages, acc=pieces, interleave=parts),
         misconceptions={
-            "no-parts": lambda stages, pieces: (stages - 1) / (pieces + stages - 1),
+            "no-parts": lambda stages, pieces: bubble(stages, pieces, 1),
             "of-the-work": lambda stages, pieces, parts: (stages - 1) / (parts * pieces),
             "all-stages": lambda stages, pieces, parts: stages / (parts * pieces + stages),
             "one-in-so-many": lambda stages: 1 - 1 / stages,
@@ -192,9 +193,9 @@ EXERCISES = (
         CHAPTER,
         "s",
         {"chips": (4096, 1024, 16384), "hours": (50000, 35000, 90000), "save": (40, 15, 90)},
-        answer=lambda chips, hours, save: sqrt(2 * save * hours * 3600 / chips),
+        answer=lambda chips, hours, save: checkpoint_interval(save, hours * 3600 / chips),
         misconceptions={
-            "one-chip-fails": lambda hours, save: sqrt(2 * save * hours * 3600),
+            "one-chip-fails": lambda hours, save: checkpoint_interval(save, hours * 3600),
             "between-failures": lambda chips, hours: hours * 3600 / chips,
             "saved-without-two": lambda chips, hours, save: sqrt(save * hours * 3600 / chips),
         },

@@ -1,0 +1,142 @@
+"""The commands that grade labs: one file, a class, or by the system that a school has."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import CourseError
+from course_lib.book.text import in_language
+from course_press import grading
+from course_press.cli.console import err_console, out_console
+from course_press.cli.labs import Lang, chosen
+from course_press.grading import classroom
+from course_press.labs import run as labs
+
+app = typer.Typer()
+Number = Annotated[str, typer.Argument(help="Number of the lab.")]
+
+
+@app.command()
+def grade(
+    number: Annotated[
+        str | None, typer.Argument(help="Number of the lab; with --all, where all are for one.")
+    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="Your solution.")] = None,
+    all_: Annotated[
+        Path | None, typer.Option("--all", help="Folder of a class's submissions.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --all, the CSV of grades; else Gradescope's results.json."),
+    ] = None,
+    roll: Annotated[
+        Path | None, typer.Option(help="CSV of a class: student, lang. With --all.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many files at a time. With --all.")] = max(
+        1, (os.cpu_count() or 1) // 2
+    ),
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Run the file in a cell, as --all does.")
+    ] = False,
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="With --all: files run with your rights.")
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Check your solution of a lab, or a class's; each failure names the likely mistake.
+
+    Example: `course grade 00 my_bench.py`
+
+    Example: `course grade --all submissions --out grades.csv`
+    """
+    with in_language(chosen(lang)):
+        if all_ is not None:
+            if file is not None or isolated:
+                raise CourseError("--all grades a folder: leave out the file and --isolated")
+            with contextlib.nullcontext() if unsafe else grading.isolated():
+                _class(all_, number, out or Path("grades.csv"), roll, jobs)
+            return
+        if number is None or file is None or roll is not None or unsafe:
+            raise CourseError(
+                "give a lab and a file, as in: course grade 00 my_bench.py; or a folder of "
+                "submissions with --all, which --roll and --unsafe go with"
+            )
+        with grading.isolated() if isolated else contextlib.nullcontext():
+            passed = _one(labs.folder(Path.cwd(), number), file, out)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _one(folder: Path, file: Path, out: Path | None) -> bool:
+    if out is None:
+        verdicts = grading.grade(folder, file)
+    else:
+        found = classroom.judged(folder, file, isolate=False)
+        verdicts = []
+    marks = {True: str(grading.said("passed")), False: str(grading.said("failed"))}
+    for verdict in verdicts:
+        mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
+        out_console.print(f"{mark}  {verdict.title}: {verdict.said}", markup=False, soft_wrap=True)
+    if out is None:
+        return all(verdict.passed for verdict in verdicts)
+    criteria = grading.graded_by(folder).criteria
+    text = json.dumps(classroom.gradescope(found, criteria), ensure_ascii=False, indent=1)
+    out.write_text(text, encoding="utf-8")
+    out_console.print(classroom.student_report([found], {found.lab: criteria}), soft_wrap=True)
+    return found.passed
+
+
+def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs: int) -> None:
+    root = Path.cwd()
+    folders = {
+        one.name[:2]: one
+        for one in sorted((root / "labs").glob("[0-9][0-9]-*"))
+        if grading.grading(one) is not None
+    }
+    lab = labs.folder(root, number).name[:2] if number else None
+    done = classroom.grade_class(
+        folder,
+        folders,
+        out,
+        lab=lab,
+        jobs=jobs,
+        roll=classroom.read_roll(roll) if roll else None,
+        say=lambda line: err_console.print(line, markup=False, soft_wrap=True),
+    )
+    out_console.print(classroom.summary(done.graded), soft_wrap=True)
+    for lab, pairs in done.similar.items():
+        if pairs:
+            said = grading.said("class-similar", lab=lab, pairs=len(pairs))
+            out_console.print(str(said), soft_wrap=True)
+    out_console.print(
+        str(grading.said("class-done", path=str(out), folder=str(out.with_suffix(""))))
+    )
+    for line in done.wrong:
+        err_console.print(line, style="red", soft_wrap=True, markup=False)
+    if done.wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def autograder(
+    number: Number,
+    system: Annotated[str, typer.Option("--for", help=f"One of {', '.join(classroom.KITS)}.")],
+    out: Annotated[Path, typer.Option(help="A zip file; for nbgrader, a course's folder.")],
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Files run with the rights of who grades.")
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Pack a lab's grader for Gradescope, Otter-Grader or nbgrader.
+
+    Example: `course autograder 00 --for gradescope --out autograder-00.zip`
+    """
+    root = Path.cwd()
+    with in_language(chosen(lang)):
+        folder = labs.folder(root, number)
+        classroom.write_kit(system, root, folder, out, isolate=not unsafe)
+    out_console.print(str(out), soft_wrap=True)

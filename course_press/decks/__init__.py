@@ -1,0 +1,1 @@
+"""Slides out of a printed chapter, before they are set into a page."""

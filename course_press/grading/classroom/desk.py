@@ -1,0 +1,122 @@
+"""From a folder of submissions to everything that an instructor hands on."""
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from course_lib.book.text import in_language, language
+from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv
+from course_press.grading.classroom.marking import mark_all
+from course_press.grading.classroom.record import Graded, Record
+from course_press.grading.classroom.reports import safe_name, summary, write_reports
+from course_press.grading.classroom.similarity import Pair, alike
+from course_press.grading.classroom.submissions import Submission, find, text_of
+from course_press.grading.graders import graded_by
+from course_press.grading.verdict import said
+
+__all__ = ["Done", "grade_class"]
+
+REFERENCE = "(reference)"
+"""Stands for the reference solution among what is compared: anybody can copy it."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What came of a class.
+
+    Attributes
+    ----------
+    graded : by student and lab.
+    wrong : what is said of files that were left out, or could not be graded now.
+    similar : by lab, the pairs that are alike.
+    """
+
+    graded: list[Graded]
+    wrong: list[str]
+    similar: dict[str, list[Pair]]
+
+
+def grade_class(
+    submissions: Path,
+    folders: Mapping[str, Path],
+    out: Path,
+    *,
+    lab: str | None = None,
+    jobs: int = 1,
+    roll: Mapping[str, str] | None = None,
+    say: Callable[[str], object] = str,
+) -> Done:
+    """Grade all that was handed in, and write grades, reports and exports.
+
+    Files run in cells inside `course_press.grading.isolated`, and else with your rights. What the
+    record has of a file as it is now is not graded again.
+
+    Parameters
+    ----------
+    submissions : folder of a class's files.
+    folders : of the labs, by number.
+    out : the CSV of grades; all else goes into a folder beside it, of the same name.
+    lab : the only one, where all files are for one.
+    jobs : how many files at a time.
+    roll : languages by student; `None` where there is no list of the class.
+    say : is told what happens.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     grade_class(Path(folder), {}, Path(folder, "grades.csv")).graded
+    []
+    """
+    about = {number: graded_by(folder) for number, folder in folders.items()}
+    work, left = find(submissions, {number: one.file for number, one in about.items()}, lab)
+    beside = out.with_suffix("")
+    with Record(beside / "record.jsonl") as record:
+        graded, failed = mark_all(work, folders, record, jobs=jobs, say=say)
+    labs = [lab] if lab else sorted({one.lab for one in graded})
+    criteria = {number: about[number].criteria for number in labs}
+    similar = {
+        number: _alike([one for one in work if one.lab == number], folders[number], stub)
+        for number in labs
+        for stub in [about[number].file]
+    }
+    flagged = {
+        (name, number)
+        for number, pairs in similar.items()
+        for pair in pairs
+        for name in (pair.first, pair.second)
+    }
+    students = roll or {}
+    text = plain_csv(graded, criteria, roll=students, similar=flagged)
+    out.write_text(text, encoding="utf-8")
+    (beside / "nbgrader.csv").write_text(nbgrader_csv(graded, criteria), encoding="utf-8")
+    (beside / "summary.txt").write_text(summary(graded), encoding="utf-8")
+    _write_similar(similar, beside / "similar.csv")
+    write_reports(graded, criteria, students, beside / "reports")
+    (beside / "gradescope").mkdir(exist_ok=True)
+    for one in graded:
+        with in_language(students.get(one.student, language())):
+            results = gradescope(one, criteria[one.lab])
+        name = f"{safe_name(one.student)}-{one.lab}.json"
+        results_text = json.dumps(results, ensure_ascii=False, indent=1)
+        (beside / "gradescope" / name).write_text(results_text, encoding="utf-8")
+    wrong = [str(one) for one in left]
+    wrong += [str(said("class-left", student=s.student, lab=s.lab, why=why)) for s, why in failed]
+    return Done(graded, wrong, similar)
+
+
+def _alike(work: list[Submission], folder: Path, stub: str) -> list[Pair]:
+    texts = {one.student: text for one in work if isinstance(text := text_of(one.file), str)}
+    if (reference := folder / "reference.py").is_file():
+        texts[REFERENCE] = reference.read_text(encoding="utf-8")
+    return alike(texts, (folder / stub).read_text(encoding="utf-8"))
+
+
+def _write_similar(similar: Mapping[str, list[Pair]], file: Path) -> None:
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened, lineterminator="\n")
+        writer.writerow(["lab", "first", "second", "share"])
+        for lab, pairs in similar.items():
+            writer.writerows([lab, one.first, one.second, round(one.share, 3)] for one in pairs)

@@ -1,0 +1,179 @@
+"""What has been graded, a line a submission, kept so that a run that ends early loses none."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from course_lib import CourseError
+from course_lib.book.text import in_language, languages
+from course_press.grading.classroom.submissions import Submission
+from course_press.grading.verdict import Amount, Said, Verdict, said
+
+__all__ = ["Graded", "Mark", "Record", "as_marks", "digest"]
+
+PLACES = ("line", "call")
+"""Keys of what says where in a student's file something is."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What was found by one criterion, in every language.
+
+    Attributes
+    ----------
+    mistake : keys of the sentences that say it; empty where it passed.
+    title, told : by language.
+    general : the same sentences without what is this student's.
+    """
+
+    criterion: str
+    passed: bool
+    mistake: str
+    title: dict[str, str]
+    told: dict[str, str]
+    general: dict[str, str]
+
+
+class Graded(msgspec.Struct, frozen=True):
+    """A submission and what was found."""
+
+    student: str
+    lab: str
+    file: str
+    digest: str
+    isolated: bool
+    at: str
+    marks: list[Mark]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all criteria are met."""
+        return bool(self.marks) and all(mark.passed for mark in self.marks)
+
+    def points(self, criteria: Sequence[str]) -> float:
+        """Of 100, by how many of a lab's criteria it meets."""
+        met = {mark.criterion for mark in self.marks if mark.passed}
+        return round(100 * len(met & set(criteria)) / len(criteria), 1)
+
+
+def as_marks(verdicts: Sequence[Verdict]) -> list[Mark]:
+    """Verdicts in every language.
+
+    Examples
+    --------
+    >>> from course_press.grading.verdict import Verdict, said
+    >>> mistake = said("median-wrong", wrong=said("too-few-repeats", asked="10", timed=3))
+    >>> (mark,) = as_marks([Verdict("median", False, mistake)])
+    >>> mark.mistake
+    'median-wrong/too-few-repeats'
+    """
+    every: list[dict[str, tuple[str, str, str]]] = [{} for _ in verdicts]
+    for lang in languages():
+        with in_language(lang):
+            for texts, one in zip(every, verdicts, strict=True):
+                texts[lang] = one.title, one.said, str(_general(one.why))
+    return [
+        Mark(
+            one.criterion,
+            one.passed,
+            "" if one.passed else "/".join(_keys(one.why)),
+            *({lang: told[part] for lang, told in texts.items()} for part in range(3)),
+        )
+        for one, texts in zip(verdicts, every, strict=True)
+    ]
+
+
+def _keys(why: Said) -> Iterator[str]:
+    yield why.key
+    for value in why.values.values():
+        for part in _parts(value) or [value]:
+            if isinstance(part, Said) and part.key not in PLACES:
+                yield from _keys(part)
+
+
+def _general(why: Said) -> Said:
+    """The sentence without numbers and without what it quotes."""
+    return Said(
+        why.key,
+        {
+            name: [_hushed(one) for one in parts] if (parts := _parts(value)) else _hushed(value)
+            for name, value in why.values.items()
+        },
+    )
+
+
+def _hushed(value: object) -> Said | str:
+    if isinstance(value, Said):
+        return said("somewhere") if value.key in PLACES else _general(value)
+    return "…"
+
+
+def _parts(value: object) -> Sequence[object]:
+    """The parts of a value that has several."""
+    return value if isinstance(value, list | tuple) and not isinstance(value, Amount) else ()
+
+
+def digest(file: Path) -> str:
+    """A name for what a file holds."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+class Record:
+    """A file of graded submissions, one run's at a time, to which lines are only added.
+
+    Parameters
+    ----------
+    path : of the file; made where it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: dict[tuple[str, str], Graded] = {}
+
+    def __enter__(self) -> Self:
+        import fcntl  # of POSIX systems; the rest of the command line does without
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise CourseError(str(said("record-busy", path=repr(str(self.path))))) from None
+        self._file.seek(0)
+        content = self._file.read()
+        # A killed run leaves half a line, which is graded again.
+        self._file.truncate(content.rfind(b"\n") + 1)
+        for line in content[: content.rfind(b"\n") + 1].splitlines():
+            with contextlib.suppress(msgspec.MsgspecError):
+                self._note(msgspec.json.decode(line, type=Graded))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, one: Graded) -> None:
+        """Keep it: when this returns, it is on the disk."""
+        line = msgspec.json.encode(one) + b"\n"
+        while line:
+            line = line[os.write(self._file.fileno(), line) :]
+        os.fsync(self._file.fileno())
+        self._note(one)
+
+    def of(self, submission: Submission) -> Graded | None:
+        """What was found last."""
+        return self._known.get((submission.student, submission.lab))
+
+    def _note(self, one: Graded) -> None:
+        self._known[one.student, one.lab] = one

@@ -1,0 +1,148 @@
+"""What a class has handed in: whose file is for which lab."""
+
+import csv
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from course_lib import CourseError
+from course_lib.book.text import languages
+from course_press.grading.verdict import Said, said
+
+__all__ = ["Submission", "find", "read_roll", "text_of"]
+
+MOST = 1 << 20
+"""Bytes of a file: what a person writes is far smaller."""
+
+
+class Submission(msgspec.Struct, frozen=True, order=True):
+    """One student's file for one lab."""
+
+    student: str
+    lab: str
+    file: Path
+
+
+def find(
+    folder: Path, stubs: Mapping[str, str], lab: str | None = None
+) -> tuple[list[Submission], list[Said]]:
+    """The submissions in a folder: a folder for each student, or a file for each.
+
+    Without `lab`, a file is for the lab whose stub it is named like, with or without something in
+    front: `ada/matmul_bench.py` and `ada-matmul_bench.py` are both Ada's, for lab 00.
+
+    Parameters
+    ----------
+    folder : what was handed in.
+    stubs : by lab, the name of the file that it hands out.
+    lab : the only one, where all files are for one.
+
+    Returns
+    -------
+    What can be graded, and what is said of the rest: links, what is no Python, two of a kind.
+
+    Examples
+    --------
+    >>> find(Path("nowhere"), {"00": "matmul_bench.py"})
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: 'nowhere' is not a folder: give the one with your class's files
+    """
+    if not folder.is_dir():
+        raise CourseError(str(said("no-submissions", path=repr(str(folder)))))
+    wanted = {lab: stubs[lab]} if lab else stubs
+    found: dict[tuple[str, str], Submission] = {}
+    wrong: list[Said] = []
+    endings = tuple(wanted.values())
+
+    def order(entry: tuple[str | None, Path]) -> tuple[bool, Path]:
+        return not entry[1].name.endswith(endings), entry[1]  # a stub's name goes before others
+
+    for owner, file in sorted(_files(folder), key=order):
+        name = file.relative_to(folder).as_posix()
+        if file.is_symlink() or not file.is_file() or file.suffix != ".py":
+            wrong.append(said("hand-in-kind", name=name))
+            continue
+        number = next((key for key, stub in wanted.items() if file.name.endswith(stub)), lab)
+        if number is None:
+            wrong.append(said("hand-in-lab", name=name, names=sorted(endings)))
+            continue
+        student = owner or file.name.removesuffix(wanted[number]).rstrip(" -_.") or file.stem
+        student = _printable(student)
+        one = Submission(student, number, file)
+        if (same := found.get((one.student, number))) is not None:
+            other = same.file.relative_to(folder).as_posix()
+            wrong.append(said("hand-in-twice", name=name, other=other))
+            continue
+        found[one.student, number] = one
+    return sorted(found.values()), wrong
+
+
+def _files(folder: Path) -> Iterator[tuple[str | None, Path]]:
+    """Each file, with its student where a folder is named after one."""
+    for entry in folder.iterdir():
+        if entry.name.startswith((".", "__")):
+            continue
+        if entry.is_symlink() or not entry.is_dir():
+            yield None, entry
+            continue
+        for file in entry.rglob("*"):
+            inner = file.relative_to(entry).parts
+            if (file.is_symlink() or not file.is_dir()) and not any(
+                part.startswith((".", "__")) for part in inner
+            ):
+                yield entry.name, file
+
+
+def _printable(name: str) -> str:
+    """As one writes it, whatever the system that packed it; nothing in it moves a cursor."""
+    composed = unicodedata.normalize("NFC", name)
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in composed)
+
+
+def text_of(file: Path) -> str | Said:
+    """What a file holds, or why it cannot be graded."""
+    with file.open("rb") as opened:
+        content = opened.read(MOST + 1)
+    if len(content) > MOST:
+        return said("hand-in-large", most=MOST >> 20)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return said("hand-in-text", reason=error.reason)
+
+
+def read_roll(file: Path) -> dict[str, str]:
+    r"""The students of a class with their languages, from a CSV with columns student and lang.
+
+    Raises
+    ------
+    CourseError
+        If it cannot be read, with the line that is wrong.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "roll.csv")
+    ...     _ = file.write_text("student,lang\nada,es\n")
+    ...     read_roll(file)
+    {'ada': 'es'}
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            rows = list(csv.DictReader(opened))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CourseError(f"roll {str(file)!r} cannot be read: {error}") from None
+    found = {}
+    for line, row in enumerate(rows, start=2):
+        student, lang = ((row.get(name) or "").strip() for name in ("student", "lang"))
+        if not student or lang not in languages():
+            raise CourseError(
+                f"{file.name}, line {line}: student {student!r} with lang {lang!r}: give each "
+                f"student a name and one of {', '.join(languages())}"
+            )
+        found[_printable(student)] = lang
+    return found

@@ -1,0 +1,227 @@
+"""A cell for learners' files: by bubblewrap, without network, rights or any file of this computer
+but what Python needs, and proved each time before a file runs in it.
+
+A cell has namespaces of its own, a system that can only be read, and memory for a disk. It holds
+Python and its packages; neither the book with its references and tests nor other submissions are in
+it. Whoever runs the grading lends it no right: where that is root, the warden becomes a user that
+nobody is before it starts anything.
+
+The kernel refuses a file what would give it memory that belongs to no process, for nothing could
+count that, and calls that few need and many attacks use.
+"""
+
+import contextlib
+import errno
+import itertools
+import os
+import platform
+import shutil
+import socket
+import struct
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib import CourseError
+from course_press.grading.verdict import Said, said
+
+__all__ = ["IsolatedCell", "isolated", "isolating"]
+
+DISK = 256 << 20
+"""Bytes that a file may write in its cell, all together; they are memory."""
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
+NOBODYS, COUNT = 61184, 4000
+"""Users that no account has: each cell is another one, for the kernel counts a user's processes."""
+ARCHITECTURES = {
+    "x86_64": (
+        0xC000003E,
+        {"memfd_create": 319, "memfd_secret": 447, "shmget": 29, "msgget": 68, "unshare": 272}
+        | {"userfaultfd": 323, "bpf": 321, "io_uring_setup": 425, "keyctl": 250, "add_key": 248},
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {"memfd_create": 279, "memfd_secret": 447, "shmget": 194, "msgget": 186, "unshare": 97}
+        | {"userfaultfd": 282, "bpf": 280, "io_uring_setup": 425, "keyctl": 219, "add_key": 217},
+    ),
+}
+"""By machine, its mark in a filter of system calls, and the numbers of those that are refused: from
+the kernel's tables of system calls."""
+LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
+ROOT = Path(__file__).parents[2]
+_cells = itertools.count(os.getpid())
+_isolating: ContextVar[bool] = ContextVar("isolating", default=False)
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Run learners' files in cells, for as long as the block lasts.
+
+    Raises
+    ------
+    CourseError
+        If there is no bubblewrap here.
+    """
+    if not shutil.which("bwrap"):
+        raise CourseError(str(said("no-isolation", why=said("no-bubblewrap"))))
+    before = _isolating.set(True)
+    try:
+        yield
+    finally:
+        _isolating.reset(before)
+
+
+def isolating() -> bool:
+    """Whether learners' files run in cells now."""
+    return _isolating.get()
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a cell's own process finds there, as `course_press.grading.inside.warden` tells."""
+
+    reaches: bool
+    interfaces: list[str]
+    reads: bool
+    processes: int
+    users: list[int]
+    rights: list[str]
+    writes: list[str]
+    bytes: int
+    nameless: bool
+
+
+class IsolatedCell:
+    """What starts a warden in a cell, and what proves that it is one.
+
+    Parameters
+    ----------
+    folder : where files run in it; the one of that name outside is not seen.
+    packages : where Python finds packages.
+    readable : other folders that it reads.
+    """
+
+    def __init__(self, folder: str, packages: Sequence[str], readable: Sequence[str]) -> None:
+        self.folder = folder
+        own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parents[1])]
+        self.packages = [one for one in packages if _of_python(one, own)]
+        wanted = dict.fromkeys([*own, *self.packages, *readable])
+        self.readable = [one for one in wanted if not wanted.keys() & set(_above(one))]
+        self.user = NOBODYS + next(_cells) % COUNT if os.geteuid() == 0 else 0
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self._secret = tempfile.NamedTemporaryFile(prefix="secret-")  # noqa: SIM115
+        Path(self._secret.name).chmod(0o644)
+        self._filter = tempfile.TemporaryFile()  # noqa: SIM115
+        self._filter.write(_refusals(platform.machine()))
+        self._filter.seek(0)
+        self.lent = [self._filter.fileno()]
+
+    def command(self, program: Sequence[str]) -> list[str]:
+        """The call that runs a program in the cell."""
+        call = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        call += ["--unshare-cgroup-try", "--die-with-parent", "--as-pid-1", "--new-session"]
+        # Root lends nothing but the right to become somebody else; others have nothing to lend.
+        call += (
+            ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            if self.user
+            else ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+        )
+        call += _ways(OF_THE_SYSTEM)
+        for path in (*SYSTEM, *OF_THE_SYSTEM):
+            call += ["--ro-bind-try", path, path]
+        call += ["--proc", "/proc", "--dev", "/dev"]
+        for path in ("/tmp", "/dev/shm"):  # noqa: S108
+            call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", path]
+        call += _ways([*self.readable, self.folder])
+        for path in self.readable:
+            call += ["--ro-bind", path, path]
+        call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", self.folder]
+        call += ["--seccomp", str(self._filter.fileno())]
+        call += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", self.folder, "--"]
+        return [*call, *program]
+
+    def probe(self) -> dict[str, Any]:
+        """What the warden is to try before anything else."""
+        return {
+            "user": self.user,
+            "port": self._door.getsockname()[1],
+            "hidden": [self._secret.name, *(str(ROOT / one) for one in ("labs", "tests", ".git"))],
+            "places": ["/", "/usr", "/etc", "/dev", *self.readable],
+            "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
+        }
+
+    def prove(self, told: Mapping[str, Any]) -> None:
+        """Judge what it found.
+
+        Raises
+        ------
+        CourseError
+            If it is no cell, with what is wrong with it.
+        """
+        seen = msgspec.convert(told, Seen)
+        wrong: list[Said | str] = []
+        if seen.reaches or set(seen.interfaces) - {"lo"}:
+            wrong.append(said("cell-network"))
+        if seen.reads:
+            wrong.append(said("cell-reads"))
+        if seen.processes != 1:
+            wrong.append(said("cell-processes"))
+        if 0 in seen.users or seen.rights:
+            wrong.append(said("cell-rights"))
+        if seen.nameless:
+            wrong.append(said("cell-memory"))
+        if seen.writes or not 0 < seen.bytes <= 3 * DISK:
+            wrong.append(said("cell-writes"))
+        if wrong:
+            raise CourseError(str(said("no-isolation", why=wrong)))
+
+    def close(self) -> None:
+        """Take away what the proof needed."""
+        self._door.close()
+        self._secret.close()
+        self._filter.close()
+
+
+def _ways(paths: Sequence[str]) -> list[str]:
+    """Makes the folders above: those that bubblewrap makes by itself are root's alone."""
+    parents = sorted({one for path in paths for one in _above(path)})
+    return [word for parent in parents for word in ("--perms", "0755", "--dir", parent)]
+
+
+def _above(path: str) -> list[str]:
+    return [str(one) for one in Path(path).parents]
+
+
+def _refusals(machine: str) -> bytes:
+    """A filter that refuses system calls; one that refuses none where their numbers are not known,
+    which the proof then finds.
+    """
+    mark, numbers = ARCHITECTURES.get(machine, (0, {}))
+    if not numbers:
+        return _step(RETURN, ALLOW)
+    calls = sorted(numbers.values())
+    last = len(calls)
+    steps = [_step(LOAD, 4), _step(EQUAL, mark, 0, last + 3), _step(LOAD, 0)]
+    # Numbers from here on are another way to ask for the same calls.
+    steps.append(_step(AT_LEAST, 0x40000000, last + 1))
+    steps += [_step(EQUAL, call, last - at) for at, call in enumerate(calls)]
+    return b"".join([*steps, _step(RETURN, ALLOW), _step(RETURN, REFUSE)])
+
+
+def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, then, otherwise, value)
+
+
+def _of_python(entry: str, own: Sequence[str]) -> bool:
+    """Whether it is Python's own, or where packages are installed: a folder with somebody's code
+    may hold anything.
+    """
+    path = Path(entry)
+    kinds = {"site-packages", "dist-packages", Path(sysconfig.get_path("purelib")).name}
+    return path.exists() and (path.name in kinds or any(path.is_relative_to(one) for one in own))

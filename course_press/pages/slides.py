@@ -1,0 +1,108 @@
+"""A chapter as a deck of slides, with the same outputs and words as its page."""
+
+import functools
+import posixpath
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from course_lib.book.text import words
+from course_press.decks import reading
+from course_press.decks.reading import slides_of
+from course_press.pages import csp
+from course_press.pages.pandoc import ASSETS, PrintedPage, pandoc_version, templates
+from course_press.pages.share import DECKS
+from course_press.run.execute import Cache
+from course_press.source.book import Book
+from course_press.source.chapter import read_text
+
+
+def has_deck(page: PrintedPage) -> bool:
+    """Whether a page is a chapter: what is only looked up is not taught from slides."""
+    return page.chapter.number is not None
+
+
+def url(page: PrintedPage) -> str:
+    """Where the deck of a page stands, from the language's root."""
+    return f"{DECKS}/{page.chapter.path.stem}.html"
+
+
+def features(body: str) -> dict[str, Any]:
+    """What a printed text needs beside it: which scripts and styles."""
+    return {
+        "math": "<math" in body,
+        "exercises": 'class="exercise"' in body,
+        "predictions": any(f'class="{name}"' in body for name in ("guess", "guesses")),
+        "explorers": 'class="explorer"' in body,
+        "kinds": set(re.findall(r'class="explorer"[^>]* data-kind="(\w+)"', body)),
+        "moving": 'class="moving"' in body,
+        "calculator": 'class="calculator"' in body,
+    }
+
+
+def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
+    """The deck of a chapter as a browser gets it, or what was made of the same text before.
+
+    Parameters
+    ----------
+    book, page : the chapter.
+    body : its text with its references filled in.
+    cache : where decks are kept.
+    """
+    ui, title = words(book.lang, "ui"), str(book.meta["title"])
+    context: dict[str, Any] = {
+        "lang": book.lang,
+        "w": ui,
+        "title": f"{page.chapter.title} · {title}",
+        "page": {
+            "name": page.chapter.title,
+            "number": str(page.chapter.number or ""),
+            "description": page.chapter.meta.get("description", ""),
+            "href": f"../{page.url}",
+            "book": title,
+        },
+        "root": "../../",
+        "version": version("course-lib"),
+        "built_with": f"pandoc {pandoc_version()}",
+    }
+    key = cache.key("deck", context, body, _makers())
+    if (stored := cache.get(key)) is None:
+        stored = _made(context, _leading_from(page.url, slides_of(page.chapter.title, body)))
+        cache.put(key, stored)
+    return str(stored)
+
+
+def _made(context: dict[str, Any], text: str) -> str:
+    context["page"] |= features(text)
+    template = _templates().get_template("slides.html.j2")
+    frame = template.render(context, slides="", csp="")
+    return template.render(context, slides=Markup(text), csp=csp.policy(frame))  # noqa: S704
+
+
+_templates = functools.cache(templates)  # to read them takes as long as all the rest
+
+
+@functools.cache
+def _makers() -> str:
+    """A fingerprint of all that makes decks."""
+    code = [Path(__file__), *Path(reading.__file__).parent.glob("*.py")]
+    files = [*code, *ASSETS.glob("*.j2"), *ASSETS.glob("*.html")]
+    return Cache.key([read_text(file) for file in sorted(files)])
+
+
+def _leading_from(page: str, text: str) -> str:
+    """Links of a page as links of its deck: to a slide where it has what is linked to."""
+    ids = set(re.findall(r'\bid="([^"]+)"', text))
+    folder = posixpath.dirname(page)
+
+    def link(match: re.Match[str]) -> str:
+        file, _, anchor = match[2].partition("#")
+        if re.match(r"\w+:", file) or (not file and anchor in ids):
+            return match[0]
+        to = posixpath.normpath(posixpath.join(folder, file)) if file else page
+        return f'{match[1]}="../{to}{"#" if anchor else ""}{anchor}"'
+
+    return re.sub(r'(?<= )(href|src)="([^"]*)"', link, text)

@@ -1,0 +1,277 @@
+"""A class is graded once, in cells, each student alike, whatever is handed in."""
+
+import csv
+import json
+import os
+import shutil
+
+import pytest
+
+from course_lib import CourseError
+from course_lib.book.text import in_language
+from course_press import grading
+from course_press.grading.classroom import desk, find, grade_class, read_roll, record
+from course_press.grading.isolation import isolated
+from tests.course_press.conftest import course
+from tests.course_press.grading.classroom.simulated import (
+    FOLDERS,
+    LABS,
+    handed_in,
+    submissions,
+    wanted,
+)
+
+STUBS = {lab: grading.graded_by(folder).file for lab, folder in FOLDERS.items()}
+FEW = ("student-02", "student-09", "student-21", "student-23")
+"""Right and wrong ones of two labs that are graded fast."""
+
+
+def rows(file):
+    with file.open(encoding="utf-8", newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def graded(folder, out, **more):
+    with isolated():
+        return grade_class(folder, FOLDERS, out, **more)
+
+
+def same(tmp_path, students, jobs):
+    done = graded(handed_in(tmp_path / "in", students), tmp_path / "grades.csv", jobs=jobs)
+    assert done.wrong == []
+    for one in done.graded:
+        failed = [mark.criterion for mark in one.marks if not mark.passed]
+        assert (one.passed, failed) == wanted(one.student), one
+        results = json.loads(
+            (tmp_path / "grades" / "gradescope" / f"{one.student}-{one.lab}.json").read_text()
+        )
+        assert results["extra_data"]["passed"] == one.passed
+        assert (results["score"] == 100) == one.passed
+    table = rows(tmp_path / "grades.csv")
+    assert {row["student"]: row["verdict"] == "passed" for row in table} == {
+        student: wanted(student)[0] for student in students
+    }
+    book = rows(tmp_path / "grades" / "nbgrader.csv")
+    assert {row["student_id"]: float(row["score"]) == 100 for row in book} == {
+        student: wanted(student)[0] for student in students
+    }
+
+
+def test_there_are_ten_right_ones_and_twenty_with_a_mistake_in_all_labs():
+    found = submissions()
+    assert len(found) == 30
+    assert sum(not criterion for _, _, criterion in found.values()) == 10
+    assert {lab for lab, *_ in found.values()} == set(FOLDERS)
+
+
+def test_each_of_a_few_gets_the_verdict_that_its_mistake_deserves(tmp_path, cells):
+    same(tmp_path, FEW, jobs=2)
+
+
+@pytest.mark.exhaustive
+def test_each_of_thirty_gets_the_verdict_that_its_mistake_deserves(tmp_path, cells):
+    same(tmp_path, submissions(), jobs=2)
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """Grades by lab 02's way, which executes nothing, and counts."""
+    calls = []
+
+    def grade(folder, file):
+        calls.append(file.parent.name)
+        return grading.grade(folder, file)
+
+    monkeypatch.setattr("course_press.grading.classroom.marking.grade", grade)
+    return calls
+
+
+DIAGNOSED = ("student-09", "student-21", "student-22")
+
+
+def test_a_second_run_grades_only_what_changed(tmp_path, fast):
+    folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+    grade_class(folder, FOLDERS, out)
+    assert sorted(fast) == sorted(DIAGNOSED)
+    before = out.read_text()
+    fast.clear()
+    grade_class(folder, FOLDERS, out)
+    assert fast == []
+    assert out.read_text() == before
+    file = folder / "student-21" / STUBS["02"]
+    shutil.copy(folder / "student-09" / STUBS["02"], file)
+    done = grade_class(folder, FOLDERS, out)
+    assert fast == ["student-21"]
+    assert [one.passed for one in done.graded] == [True, True, False]
+
+
+def test_what_a_killed_run_left_is_kept_and_its_half_line_graded_again(tmp_path, fast):
+    folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+    grade_class(folder, FOLDERS, out)
+    kept = tmp_path / "grades" / "record.jsonl"
+    content = kept.read_bytes()
+    kept.write_bytes(content[:-20])
+    fast.clear()
+    done = grade_class(folder, FOLDERS, out)
+    assert len(fast) == 1
+    assert len(done.graded) == 3
+    assert len(kept.read_bytes().splitlines()) == 3
+
+
+def test_what_was_graded_unsafely_is_no_record_for_cells(tmp_path, fast, cells):
+    folder, out = handed_in(tmp_path / "in", DIAGNOSED[:1]), tmp_path / "grades.csv"
+    grade_class(folder, FOLDERS, out)
+    graded(folder, out)
+    assert len(fast) == 2
+    grade_class(folder, FOLDERS, out)
+    assert len(fast) == 2
+
+
+def test_one_that_could_not_be_graded_keeps_nobody_from_a_grade_and_is_tried_again(
+    tmp_path, monkeypatch
+):
+    folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+
+    def grade(lab, file):
+        if file.parent.name == "student-21":
+            raise CourseError("busy")
+        return grading.grade(lab, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("course_press.grading.classroom.marking.grade", grade)
+        done = grade_class(folder, FOLDERS, out)
+    assert [one.student for one in done.graded] == ["student-09", "student-22"]
+    assert done.wrong == ["student-21, lab 02, could not be graded: busy"]
+    assert grade_class(folder, FOLDERS, out).wrong == []
+
+
+def test_two_runs_do_not_write_one_record(tmp_path):
+    with (
+        record.Record(tmp_path / "record.jsonl"),
+        pytest.raises(CourseError, match="in use by another run"),
+        record.Record(tmp_path / "record.jsonl"),
+    ):
+        pass
+
+
+def test_where_the_reference_fails_nobody_is_graded(tmp_path):
+    broken = tmp_path / "03-serving"
+    shutil.copytree(FOLDERS["03"], broken)
+    shutil.copy(broken / "serving.py", broken / "reference.py")
+    folder = handed_in(tmp_path / "in", ["student-23"])
+    with pytest.raises(CourseError, match="reference of lab 03 itself fails on this computer"):
+        grade_class(folder, {"03": broken}, tmp_path / "grades.csv")
+
+
+def test_each_student_is_told_in_their_language_and_the_summary_names_nobody(tmp_path):
+    folder, roll = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "roll.csv"
+    roll.write_text("student,lang\nstudent-09,ko\nstudent-21,es\nstudent-22,en\nzoe,en\n")
+    with in_language("en"):
+        grade_class(folder, FOLDERS, tmp_path / "grades.csv", roll=read_roll(roll))
+    beside = tmp_path / "grades"
+    told = {one.stem: one.read_text(encoding="utf-8") for one in beside.glob("reports/*.txt")}
+    assert "기준 7개를 모두 충족한다" in told["student-09"]
+    assert "Se cumplen 6 de 7 criterios" in told["student-21"]
+    assert "6 of 7 criteria are met" in told["student-22"]
+    summary = (beside / "summary.txt").read_text(encoding="utf-8")
+    assert "Lab 02: 1 of 3 pass" in summary
+    assert "student" not in summary
+    assert summary.count("   1  ") == 2
+    (missing,) = [row for row in rows(tmp_path / "grades.csv") if row["student"] == "zoe"]
+    assert missing["verdict"] == "missing"
+
+
+def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_path):
+    for name in (
+        "ada/matmul_bench.py",
+        "ada/ring_all_reduce.py",
+        "bob-matmul_bench.py",
+        "eve/work.py",
+        "eve/__pycache__/work.py",
+        "notes.txt",
+        "eve/deep/kernels.py",
+        "ada/again/matmul_bench.py",
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x = 1")
+    (tmp_path / "mallory").mkdir()
+    os.mkfifo(tmp_path / "pipe-kernels.py")
+    (tmp_path / "mallory" / "matmul_bench.py").symlink_to(FOLDERS["00"] / "reference.py")
+    with in_language("en"):
+        found, wrong = find(tmp_path, STUBS)
+        said = sorted(str(one) for one in wrong)
+    assert [(one.student, one.lab) for one in found] == [
+        ("ada", "00"), ("ada", "01"), ("bob", "00"), ("eve", "04"),
+    ]  # fmt: skip
+    assert [one.partition(" ")[0] for one in said] == [
+        "ada/matmul_bench.py", "eve/work.py", "mallory/matmul_bench.py", "notes.txt", "pipe-kernels.py",
+    ]  # fmt: skip
+    alone, _ = find(tmp_path, STUBS, "00")
+    assert [(one.student, one.file.name) for one in alone] == [
+        ("ada", "matmul_bench.py"), ("bob", "bob-matmul_bench.py"), ("eve", "kernels.py"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\xfe", "not text in UTF-8"),
+        (b"x" * (2 << 20), "more than 1 MiB"),
+        (b"", "nothing is assigned"),
+    ],
+)
+def test_a_file_that_is_no_text_is_a_failure_of_its_own(tmp_path, content, said):
+    file = tmp_path / "in" / "ada" / STUBS["02"]
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    done = grade_class(tmp_path / "in", FOLDERS, tmp_path / "grades.csv")
+    (mark,) = done.graded[0].marks
+    assert not mark.passed
+    assert said in mark.told["en"]
+
+
+def test_no_name_is_a_formula_or_moves_a_cursor(tmp_path):
+    file = tmp_path / "in" / "=HYPERLINK(1)\x1b[2J" / STUBS["02"]
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    grade_class(tmp_path / "in", FOLDERS, tmp_path / "grades.csv")
+    assert (
+        rows(tmp_path / "grades.csv")[0]["student"] == "'=HYPERLINK(1)\N{REPLACEMENT CHARACTER}[2J"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["student,lang\nada,fr\n", "name,lang\nada,en\n", "student,lang\n,en\n"]
+)
+def test_a_wrong_roll_is_refused_by_its_line(tmp_path, text):
+    (tmp_path / "roll.csv").write_text(text)
+    with pytest.raises(CourseError, match=r"roll\.csv, line 2: student .* one of en, es, ko"):
+        read_roll(tmp_path / "roll.csv")
+
+
+def test_the_command_grades_a_class_or_refuses_where_nothing_is_isolated(tmp_path):
+    handed_in(tmp_path / "in", DIAGNOSED)
+    call = ("grade", "--all", str(tmp_path / "in"), "--out", str(tmp_path / "grades.csv"))
+    nowhere = course(LABS.parent, *call, path=str(tmp_path))
+    assert nowhere.returncode == 2
+    assert "apt install bubblewrap" in nowhere.stderr
+    assert "--unsafe" in nowhere.stderr
+    unsafe = course(LABS.parent, *call, "--unsafe", path=str(tmp_path))
+    assert unsafe.returncode == 0, unsafe.stderr
+    assert "Lab 02: 1 of 3 pass" in unsafe.stdout
+    assert {row["isolated"] for row in rows(tmp_path / "grades.csv")} == {"no"}
+
+
+def test_copies_are_flagged_and_the_reference_is_one_of_those_compared(tmp_path):
+    handed_in(tmp_path / "in", ["student-00", "student-05", "student-06", "student-07"])
+    copied = tmp_path / "in" / "student-99" / STUBS["00"]
+    copied.parent.mkdir()
+    text = submissions()["student-06"][1].replace("times", "durations").replace("start", "began")
+    copied.write_text("# all my own work\n" + text)
+    work, _ = find(tmp_path / "in", STUBS)
+    pairs = desk._alike(work, FOLDERS["00"], STUBS["00"])
+    assert {(one.first, one.second) for one in pairs} == {
+        ("student-06", "student-99"),
+        (desk.REFERENCE, "student-00"),
+    }
