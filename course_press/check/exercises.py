@@ -43,6 +43,13 @@ def untranslated() -> Iterator[tuple[str, str]]:
                             f"{chapter}.{lang}.toml",
                             f"{id_}: {name} has not the {{figures}} of the English",
                         )
+                drawn = [one[id_].get("drawn", {}) for one in (here, english)]
+                for name in sorted({name for one in drawn for name in one}):
+                    if _figures(drawn[0].get(name, "")) != _figures(drawn[1].get(name, "")):
+                        yield (
+                            f"{chapter}.{lang}.toml",
+                            f"{id_}: drawn {name} has not the {{figures}} of the English",
+                        )
 
 
 def _within(texts: Mapping[str, Any], above: str = "") -> set[str]:

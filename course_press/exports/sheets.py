@@ -27,9 +27,11 @@ def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any
     yield code_cell("setup", "from course_lib.book.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
+        fixed = f"\n\n*{said['fixed']}*" if one.exercise.fixed else ""
         yield text_cell(
             one.exercise.id,
-            f"## {number}. {plain(one.text('title'))}\n\n{plain(one.text('question'), unit)}",
+            f"## {number}. {plain(one.text('title'))}\n\n"
+            f"{plain(one.text('question'), unit)}{fixed}",
         )
         yield code_cell(
             f"{one.exercise.id}-answer", f'check("{one.exercise.id}", ..., seed={seed})'

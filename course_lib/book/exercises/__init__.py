@@ -14,7 +14,7 @@ from course_lib.book.exercises.answers import Feedback, check
 from course_lib.book.exercises.collection import all, get
 from course_lib.book.exercises.form import Form, capital, exercise
 from course_lib.book.exercises.guesses import Bias, Guess, Parity, Question, bias, parity, predict
-from course_lib.book.exercises.problem import Exercise, Group, Variant
+from course_lib.book.exercises.problem import ENOUGH, Exercise, Group, Variant
 from course_lib.book.exercises.wording import (
     CHAPTERS,
     FOLDER,
@@ -27,6 +27,7 @@ from course_lib.book.exercises.wording import (
 
 __all__ = [
     "CHAPTERS",
+    "ENOUGH",
     "FOLDER",
     "Bias",
     "Exercise",

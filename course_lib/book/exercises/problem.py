@@ -1,21 +1,28 @@
 """An exercise: the answer and each misconception are functions of figures from the spec tables."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature
-from math import isfinite
+from math import isfinite, prod
 from random import Random
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from course_lib.book.exercises.wording import common_texts, texts
-from course_lib.book.text import language, n
+from course_lib.book.text import in_language, language, n
 from course_lib.core.checks import CourseError, count
 from course_lib.specs import Accelerator, chip, model, models
 
 CLOSE = 0.1
 """How far from the answer, as a fraction of it, a number counts as close."""
+ENOUGH = 100
+"""How many variants an exercise must have, so that a class need not share them."""
+TRIES = 5000
+"""How many seeds are looked at in the search for variants."""
+DRAWS = 1000
+"""How many draws a seed has until one can be asked."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
 
@@ -59,6 +66,9 @@ class Exercise:
         three; or a word.
     tolerance : how far from the answer, as a fraction of it, a number is still right.
     whole : whether the answer is a count that must be met exactly.
+    fits : whether parameters go together. Those that do not are never drawn.
+    fixed : whether the exercise is about a thing that cannot vary, so that it has fewer than
+        `ENOUGH` variants. A sheet says so.
     """
 
     id: str
@@ -71,6 +81,8 @@ class Exercise:
     facts: Callable[..., Mapping[str, Any]] | None = None
     tolerance: float = 0.02
     whole: bool = False
+    fits: Callable[..., bool] | None = None
+    fixed: bool = False
 
     def variant(self, seed: int | None = None) -> "Variant":
         """The exercise with its parameters chosen: the page's own, or drawn with a seed.
@@ -84,26 +96,37 @@ class Exercise:
         if seed is not None:
             seed = count("seed", seed, 0)
         if seed is None:
-            return self._with({names: choices[0] for names, choices in self.choices.items()}, None)
-        draw = Random(f"{self.id} {seed}")  # noqa: S311 - a sheet of exercises, and it must repeat
-        for _ in range(100):
-            picks = {
-                names: choices[int(draw.random() * len(choices))]
-                for names, choices in self.choices.items()
-            }
-            found = self._with(picks, seed)
-            # Where a misconception happens to give the right number, there is nothing to recognise:
-            # draw again.
-            if found.told_apart:
-                return found
-        raise CourseError(
-            f"exercise {self.id!r} has no variant whose misconceptions differ from its "
-            f"answer: give it more choices"
-        )
+            first = tuple((names, choices[0]) for names, choices in self.choices.items())
+            return Variant(self, None, *_solve(self, first))
+        return _drawn(self, seed)
 
-    def _with(self, picks: Mapping[str, Any], seed: int | None) -> "Variant":
-        given, answer, groups = _solve(self, tuple(picks.items()))
-        return Variant(self, seed, given, answer, groups)
+    def variants(self, limit: int = ENOUGH) -> tuple["Variant", ...]:
+        """Variants that ask different questions, at most so many, by their seeds from zero on.
+
+        Parameters
+        ----------
+        limit : how many are enough. An exercise may have millions.
+
+        Examples
+        --------
+        >>> from course_lib.book.exercises import get
+        >>> len(get("rooflines-trillion").variants())
+        100
+        """
+        limit = count("limit", limit, 1)
+        found: dict[str, Variant] = {}
+        with in_language("en"):
+            for seed in range(min(TRIES, 20 * self.size)):
+                one = self.variant(seed)
+                found.setdefault(one.text("question"), one)
+                if len(found) == limit:
+                    break
+        return tuple(found.values())
+
+    @property
+    def size(self) -> int:
+        """How many choices of parameters there are, also of those that make no variant."""
+        return prod(len(choices) for choices in self.choices.values())
 
     def groups(self, numbers: Mapping[str, float]) -> tuple[Group, ...]:
         """Misconceptions by their numbers: those that cannot be told apart go together."""
@@ -125,6 +148,39 @@ class Exercise:
         return WHOLE if self.whole else self.tolerance * abs(value)
 
 
+def _given(picks: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
+    """Parameters by name: those that are drawn together apart, and chips for their keys."""
+    given: dict[str, Any] = {}
+    for names, value in picks:
+        several = names.split()
+        given |= dict(zip(several, value if len(several) > 1 else (value,), strict=True))
+    return MappingProxyType(
+        {name: chip(value) if name in ("chip", "other") else value for name, value in given.items()}
+    )
+
+
+@cache
+def _drawn(one: Exercise, seed: int) -> "Variant":
+    """The first draw of a seed that can be asked."""
+    draw = Random(f"{one.id} {seed}")  # noqa: S311 - a sheet of exercises, and it must repeat
+    for _ in range(DRAWS):
+        picks = tuple(
+            (names, choices[int(draw.random() * len(choices))])
+            for names, choices in one.choices.items()
+        )
+        if one.fits and not _call(one.fits, _given(picks)):
+            continue
+        found = Variant(one, seed, *_solve(one, picks))
+        # Where a misconception happens to give the right number, there is nothing to recognise, and
+        # where the question shows the answer, nothing to compute.
+        if found.told_apart and not found.given_away:
+            return found
+    raise CourseError(
+        f"exercise {one.id!r} has no variant whose misconceptions differ from its answer: give it "
+        f"more choices"
+    )
+
+
 @cache
 def _solve(
     one: Exercise, picks: tuple[tuple[str, Any], ...]
@@ -132,20 +188,14 @@ def _solve(
     """Parameters, answer and groups. Seeds share few choices, and some answers take a whole network
     to compute.
     """
-    given: dict[str, Any] = {}
-    for names, value in picks:
-        several = names.split()
-        given |= dict(zip(several, value if len(several) > 1 else (value,), strict=True))
-    given = {
-        name: chip(value) if name in ("chip", "other") else value for name, value in given.items()
-    }
+    given = _given(picks)
     values = {name: _call(wrong, given) for name, wrong in one.misconceptions.items()}
     numbers = {
         name: float(value)
         for name, value in values.items()
         if value is not None and isfinite(value)
     }
-    return MappingProxyType(given), float(_call(one.answer, given)), one.groups(numbers)
+    return given, float(_call(one.answer, given)), one.groups(numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +235,17 @@ class Variant:
         return isfinite(self.answer) and not any(
             group.low <= high and low <= group.high for group in self.groups
         )
+
+    @property
+    def given_away(self) -> bool:
+        """Whether the question shows the digits of the answer, two at least: a single one may
+        stand anywhere.
+        """
+        with in_language("en"):  # so that a seed draws the same in every language
+            digits = re.match(r"[\d.,]+", self.shown_answer)
+            if digits is None or len(digits[0]) < 2:
+                return False
+            return digits[0] in re.findall(r"\d(?:[\d.,]*\d)?", self.text("question"))
 
     def judge(self, value: float) -> tuple[Verdict, Group | None]:
         """What a number in SI base units is, and the misconceptions that give it."""
@@ -238,7 +299,8 @@ class Variant:
 
     def _texts(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = texts(self.exercise.chapter, language())[self.exercise.id]
-        return found
+        # What a draw says otherwise than the page, whose sentence has no room for its parameters.
+        return found if self.seed is None else {**found, **found.get("drawn", {})}
 
     def _fill(self, text: str) -> str:
         ex = self.exercise

@@ -18,6 +18,8 @@ def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
         if file == "rooflines.ko.toml":
             del found["rooflines-dot"]
             found["rooflines-tile"]["hints"].pop()
+        if file == "hello-roofline.es.toml":
+            found["hello-ridge"]["drawn"]["hints"].pop()
         if file == "common.es.toml":
             del found["misconceptions"]["sparse"]
         if file == "predictions.ko.toml":
@@ -28,6 +30,7 @@ def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
     monkeypatch.setattr(wording, "_load", broken)
     assert list(untranslated()) == [
         ("common.es.toml", "sparse has no text"),
+        ("hello-roofline.es.toml", "hello-ridge: drawn hints has not the {figures} of the English"),
         ("predictions.ko.toml", "phrases.right {truth} has no text"),
         ("predictions.ko.toml", "wall-batch.choices.never has no text"),
         ("rooflines.ko.toml", "rooflines-dot has no text"),

@@ -2,17 +2,19 @@
 they compute.
 """
 
+from itertools import product
 from typing import Any
 
 from course_lib import ops
 from course_lib.book.exercises.problem import Exercise
+from course_lib.book.exercises.shared import VECTOR
 from course_lib.core import Work
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
 
 CHAPTER = "bandwidth-and-profiling"
-_SHAPES = ((32, 2048, 4096), (16, 4096, 4096), (8, 2048, 8192), (64, 1024, 5120))
-_VECTOR = ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "mi300x")
+_SHAPES = tuple(product((32, 16, 8, 64), (2048, 4096, 1024), (4096, 5120, 8192, 3072)))
+_FORMATS = ("fp16", "fp32", "bf16", "fp8", "fp64")
 
 
 def _map(
@@ -25,8 +27,9 @@ def _gelu(chip: Accelerator, flops: int) -> float:
     return flops / 4 / chip.ridge("fp32", "vector")
 
 
-def _sum(dtype: str, arrays: int = 3) -> float:
-    return 1 / (arrays * itemsize(dtype))
+def _moved(*dtypes: str) -> float:
+    """Bytes of an element of each array."""
+    return sum(map(itemsize, dtypes))
 
 
 def _scores(heads: int, length: int) -> float:
@@ -46,7 +49,7 @@ EXERCISES = (
         "profiling-gelu",
         CHAPTER,
         "%",
-        {"chip": _VECTOR, "flops": (10, 8, 12)},
+        {"chip": VECTOR, "flops": (10, 8, 12, 6, 9, 14, 15, 16, 18, 20)},
         answer=_gelu,
         misconceptions={
             "matrix-peak": lambda chip, flops: flops / 4 / chip.ridge("fp16"),
@@ -66,7 +69,7 @@ EXERCISES = (
         "profiling-unfused",
         CHAPTER,
         "B",
-        {"shape": _SHAPES, "kernels": (3, 4, 5)},
+        {"shape": _SHAPES, "kernels": (3, 4, 5, 6)},
         answer=lambda shape, kernels: kernels * _map(shape).bytes,
         misconceptions={
             "fused": lambda shape: _map(shape).bytes,
@@ -85,7 +88,7 @@ EXERCISES = (
         "profiling-fused-time",
         CHAPTER,
         "s",
-        {"chip": _VECTOR, "shape": _SHAPES},
+        {"chip": VECTOR, "shape": _SHAPES},
         answer=lambda chip, shape: _map(shape).bytes / chip.bandwidth,
         misconceptions={
             "forgot-write": lambda chip, shape: _map(shape).bytes / 2 / chip.bandwidth,
@@ -104,22 +107,30 @@ EXERCISES = (
         "profiling-residual",
         CHAPTER,
         "FLOP/B",
-        {"dtype": ("fp16", "fp32", "bf16", "fp8")},
-        answer=_sum,
+        {"dtype": _FORMATS, "second": _FORMATS, "third": _FORMATS},
+        answer=lambda dtype, second, third: 1 / _moved(dtype, second, third),
         misconceptions={
-            "forgot-write": lambda dtype: _sum(dtype, 2),
-            "one-operand": lambda dtype: _sum(dtype, 2),
-            "per-number": lambda dtype: 1 / 3 if itemsize(dtype) > 1 else None,
-            "one-array": lambda dtype: _sum(dtype, 1),
-            "doubled-flops": lambda dtype: 2 * _sum(dtype),
+            "forgot-write": lambda dtype, second: 1 / _moved(dtype, second),
+            "one-operand": lambda dtype, third: 1 / _moved(dtype, third),
+            "per-number": lambda dtype, second, third: (
+                1 / 3 if _moved(dtype, second, third) > 3 else None
+            ),
+            "one-array": lambda dtype: 1 / _moved(dtype),
+            "doubled-flops": lambda dtype, second, third: 2 / _moved(dtype, second, third),
         },
-        facts=lambda dtype: {"size": (itemsize(dtype), ""), "moved": (3 * itemsize(dtype), "")},
+        facts=lambda dtype, second, third: {
+            "size": (itemsize(dtype), ""),
+            "moved": (_moved(dtype, second, third), ""),
+        },
     ),
     Exercise(
         "profiling-scores",
         CHAPTER,
         "B",
-        {"heads": (32, 16, 64), "length": (4096, 8192, 2048)},
+        {
+            "heads": (32, 16, 64, 40, 48, 24, 12, 20, 56, 80, 96, 128),
+            "length": (4096, 8192, 2048, 1024, 16384, 32768, 3072, 6144, 12288, 512),
+        },
         answer=_scores,
         misconceptions={
             "one-pass": lambda heads, length: _scores(heads, length) / 4,
@@ -138,7 +149,11 @@ EXERCISES = (
         "profiling-achieved",
         CHAPTER,
         "%",
-        {"chip": _VECTOR, "shape": _SHAPES, "fraction": (0.8, 0.74, 0.86, 0.91)},
+        {
+            "chip": VECTOR,
+            "shape": _SHAPES,
+            "fraction": (0.8, 0.74, 0.86, 0.91, 0.68, 0.77, 0.65, 0.71, 0.83, 0.88, 0.93),
+        },
         answer=lambda fraction: fraction,
         misconceptions={
             "forgot-write": lambda fraction: fraction / 2,
@@ -160,7 +175,10 @@ EXERCISES = (
         "profiling-share",
         CHAPTER,
         "×",
-        {"share": (0.4, 0.25, 0.6), "factor": (3.0, 2.6, 4.0)},
+        {
+            "share": (0.4, 0.25, 0.6, 0.3, 0.35, 0.45, 0.5, 0.55, 0.2, 0.65, 0.28, 0.42, 0.38),
+            "factor": (3.0, 2.6, 4.0, 1.8, 2.2, 2.5, 3.4, 5.0, 6.0, 3.6, 2.8, 4.5),
+        },
         answer=_faster,
         misconceptions={
             "local-speed-up": lambda factor: factor,

@@ -1,17 +1,18 @@
 """Exercises of the chapter *Hello, roofline*: ResNet-50 on one chip."""
 
 from functools import cache
+from math import ceil, inf
 from typing import Any
 
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.shared import above, headline, sparse_ridge
-from course_lib.core import Work, critical_batch
-from course_lib.core.checks import Numbers
+from course_lib.book.exercises.shared import CLOCKS, VECTOR, headline, led, sparse_ridge
+from course_lib.core import Work
 from course_lib.specs import Accelerator
 from course_lib.workloads import resnet
 
 CHAPTER = "hello-roofline"
-_FP16 = ("a100-sxm-80", "h100-sxm", "v100-sxm2", "h200-sxm", "t4", "l4")
+_FP16 = led("a100-sxm-80", VECTOR)
+_BATCHES = (64, 32, 128, 256, 16, 8, 24, 48, 96, 192, 512)
 
 
 @cache
@@ -19,15 +20,17 @@ def _network(batch: Any, **more: Any) -> Work:
     return resnet.work("resnet-50", batch, **more)
 
 
-def _first(chip: Accelerator, dtype: str, exact: bool = True) -> Numbers:
-    return critical_batch(lambda batch: _network(batch, w=dtype), chip, exact=exact)
-
-
-def _sparse_first(chip: Accelerator, dtype: str) -> float | None:
-    rate, one = sparse_ridge(chip, dtype), _network(1, w=dtype)
+def _first(rate: float, dtype: str, exact: bool = True) -> float:
+    """The first batch whose intensity reaches `rate`; infinite where none does."""
+    one = _network(1, w=dtype)
     each = _network(2, w=dtype).bytes - one.bytes
-    gain = rate and one.flops / rate - each
-    return above((one.bytes - each) / gain) if gain and gain > 0 else None
+    gain = one.flops / rate - (each if exact else 0.0)
+    return max(1.0, ceil((one.bytes - each) / gain - 1e-9)) if gain > 0 else inf
+
+
+def _sparse_first(chip: Accelerator, dtype: str, share: float) -> float | None:
+    rate = sparse_ridge(chip, dtype)
+    return _first(rate * share, dtype) if rate else None
 
 
 def _sizes(dtype: str = "fp16") -> dict[str, Any]:
@@ -42,13 +45,8 @@ EXERCISES = (
         CHAPTER,
         "%",
         {
-            "intensity ridge": (
-                (50.0, 156.0),
-                (20.0, 139.0),
-                (64.0, 295.0),
-                (80.0, 206.0),
-                (100.0, 281.0),
-            )
+            "intensity": (50.0, 20.0, 64.0, 80.0, 100.0, 30.0, 40.0, 25.0, 10.0, 16.0, 90.0, 120.0),
+            "ridge": (156.0, 139.0, 295.0, 206.0, 281.0, 240.0, 164.0, 247.0, 403.0, 419.0, 378.0),
         },
         answer=lambda intensity, ridge: intensity / ridge,
         misconceptions={
@@ -62,25 +60,28 @@ EXERCISES = (
         "hello-ridge",
         CHAPTER,
         "FLOP/B",
-        {"chip": _FP16},
-        answer=lambda chip: chip.ridge("fp16"),
+        {"chip": _FP16, "share": CLOCKS},
+        answer=lambda chip, share: share * chip.ridge("fp16"),
         misconceptions={
-            "sparse": lambda chip: sparse_ridge(chip, "fp16"),
-            "per-number": lambda chip: 2 * chip.ridge("fp16"),
-            "bits": lambda chip: chip.ridge("fp16") / 8,
-            "vector-peak": lambda chip: chip.ridge("fp32", "vector"),
-            "inverted": lambda chip: 1 / chip.ridge("fp16"),
+            "sparse": lambda chip, share: (rate := sparse_ridge(chip, "fp16")) and share * rate,
+            "per-number": lambda chip, share: 2 * share * chip.ridge("fp16"),
+            "bits": lambda chip, share: share * chip.ridge("fp16") / 8,
+            "vector-peak": lambda chip, share: share * chip.ridge("fp32", "vector"),
+            "inverted": lambda chip, share: 1 / share / chip.ridge("fp16"),
+            "stated-clock": lambda chip, share: chip.ridge("fp16") if share < 1 else None,
         },
-        facts=lambda chip: {
+        units={"share": "%"},
+        facts=lambda chip, share: {
             "peak": (chip.peak("fp16"), "FLOP/s", 4),
             "bandwidth": (chip.bandwidth, "B/s", 4),
+            "scaled": (share * chip.peak("fp16"), "FLOP/s", 4),
         },
     ),
     Exercise(
         "hello-math-time",
         CHAPTER,
         "s",
-        {"chip": _FP16, "batch": (64, 32, 128, 256, 16)},
+        {"chip": _FP16, "batch": _BATCHES},
         answer=lambda chip, batch: _network(batch).flops / chip.peak("fp16"),
         misconceptions={
             "forgot-2": lambda chip, batch: _network(batch).flops / 2 / chip.peak("fp16"),
@@ -96,7 +97,10 @@ EXERCISES = (
         "hello-intensity",
         CHAPTER,
         "FLOP/B",
-        {"batch": (64, 16, 32, 128, 256), "dtype": ("fp16", "int8")},
+        {
+            "batch": (*_BATCHES, 4, 12, 20, 28, 40, 56, 72, 80, 112, 144, 160, 224, 320, 384),
+            "dtype": ("fp16", "int8", "bf16", "fp8", "fp32"),
+        },
         answer=lambda batch, dtype: _network(batch, w=dtype).intensity,
         misconceptions={
             "weights-only": lambda batch, dtype: (
@@ -116,25 +120,53 @@ EXERCISES = (
                 ("a100-sxm-80", "fp16"),
                 ("v100-sxm2", "fp16"),
                 ("a100-sxm-80", "int8"),
+                ("h100-sxm", "fp16"),
+                ("h200-sxm", "fp16"),
+                ("mi300x", "fp16"),
+                ("mi325x", "fp16"),
+                ("a10g", "fp16"),
+                ("rtx-4090", "fp16"),
+                ("t4", "fp16"),
+                ("mi250x", "fp16"),
+                ("a100-sxm-40", "fp16"),
                 ("tpu-v4", "int8"),
-            )
+                ("tpu-v5e", "int8"),
+                ("tpu-v5p", "int8"),
+                ("h200-sxm", "int8"),
+                ("mi325x", "int8"),
+            ),
+            "share": tuple(percent / 100 for percent in range(100, 48, -2)),
         },
-        answer=_first,
+        answer=lambda chip, dtype, share: _first(share * chip.ridge(dtype), dtype),
         misconceptions={
-            "weights-only": lambda chip, dtype: _first(chip, dtype, exact=False),
-            "rounded-down": lambda chip, dtype: _first(chip, dtype) - 1,
+            "weights-only": lambda chip, dtype, share: _first(
+                share * chip.ridge(dtype), dtype, exact=False
+            ),
+            "rounded-down": lambda chip, dtype, share: _first(share * chip.ridge(dtype), dtype) - 1,
             "sparse": _sparse_first,
         },
-        facts=lambda chip, dtype: {**_sizes(dtype), "ridge": (chip.ridge(dtype), "FLOP/B", 4)},
+        units={"share": "%"},
+        facts=lambda chip, dtype, share: {
+            **_sizes(dtype),
+            "ridge": (share * chip.ridge(dtype), "FLOP/B", 4),
+        },
         whole=True,
+        # A batch of some size, the same from the figures that the question shows, and one image
+        # enough where only the weights count.
+        fits=lambda chip, dtype, share: (
+            3 <= _first(share * chip.ridge(dtype), dtype) < 100
+            and _first(share * chip.ridge(dtype), dtype, exact=False) == 1
+            and len({_first(share * chip.ridge(dtype) * x, dtype) for x in (0.998, 1.0, 1.002)})
+            == 1
+        ),
     ),
     Exercise(
         "hello-in-flight",
         CHAPTER,
         "B",
         {
-            "chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "t4"),
-            "latency": (600e-9, 500e-9, 700e-9, 800e-9),
+            "chip": _FP16,
+            "latency": (600e-9, 500e-9, 700e-9, 800e-9, 450e-9, 550e-9, 650e-9, 750e-9, 400e-9),
         },
         answer=lambda chip, latency: chip.bandwidth * latency,
         misconceptions={

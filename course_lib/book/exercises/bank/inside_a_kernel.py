@@ -8,7 +8,20 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
 
 CHAPTER = "inside-a-kernel"
-_CHIPS = ("h100-sxm", "a100-sxm-80", "l40s", "t4")
+_CHIPS = (
+    "h100-sxm",
+    "a100-sxm-80",
+    "l40s",
+    "t4",
+    "h200-sxm",
+    "b200-sxm",
+    "v100-sxm2",
+    "l4",
+    "a10g",
+    "rtx-4090",
+    "h100-pcie",
+    "a100-sxm-40",
+)
 _NS = 1e-9
 
 
@@ -45,7 +58,8 @@ def _in_flight(chip: Accelerator, latency: float, each: int, units: float) -> in
 
 def _deep(memory: float, sides: int, stages: int, size: int = 2) -> Any:
     """How deep a slice may be, in steps of sixteen; `None` where there is no room for one."""
-    return int(memory // (stages * sides * size)) // 16 * 16 or None
+    depth = int(memory // (stages * sides * size)) // 16 * 16
+    return depth if depth > 0 else None
 
 
 EXERCISES = (
@@ -53,7 +67,10 @@ EXERCISES = (
         "kernel-sectors",
         CHAPTER,
         "%",
-        {"dtype": ("fp32", "bf16", "fp64"), "stride": (4, 2, 3, 10, 20, 64)},
+        {
+            "dtype": ("fp32", "bf16", "fp64", "fp16", "fp8", "int8"),
+            "stride": (4, 2, 3, 10, 20, 64, 5, 6, 7, 8, 9, 12, 14, 16, 18, 24, 28, 32, 40, 48, 50),
+        },
         answer=_used,
         misconceptions={
             "sector-each": lambda dtype, stride: (
@@ -76,7 +93,11 @@ EXERCISES = (
         "kernel-occupancy",
         CHAPTER,
         "%",
-        {"chip": _CHIPS, "threads": (256, 128, 384), "registers": (96, 72, 128, 168, 64)},
+        {
+            "chip": _CHIPS,
+            "threads": (256, 128, 384, 192, 64),
+            "registers": (96, 72, 128, 168, 64, 80, 48, 56, 112, 144),
+        },
         answer=_share,
         misconceptions={
             "parts-of-blocks": lambda chip, registers: min(
@@ -101,10 +122,10 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "latency": (500 * _NS, 400 * _NS, 650 * _NS),
-            "load": (100 * _NS, 60 * _NS, 150 * _NS),
-            "math": (250 * _NS, 200 * _NS, 300 * _NS),
-            "stages": (2, 3, 4),
+            "latency": (500 * _NS, 400 * _NS, 650 * _NS, 450 * _NS, 550 * _NS, 700 * _NS),
+            "load": (100 * _NS, 60 * _NS, 150 * _NS, 80 * _NS, 120 * _NS),
+            "math": (250 * _NS, 200 * _NS, 300 * _NS, 180 * _NS, 350 * _NS),
+            "stages": (2, 3, 4, 5),
         },
         answer=lambda latency, load, math, stages: max(
             math, load, (latency + load + math) / stages
@@ -126,9 +147,9 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "l40s"),
-            "latency": (450 * _NS, 400 * _NS, 500 * _NS, 550 * _NS),
-            "each": (16, 8),
+            "chip": _CHIPS,
+            "latency": tuple(ns * _NS for ns in (450, 400, 500, 550, 420, 480, 520, 580, 600)),
+            "each": (16, 8, 4),
         },
         answer=lambda chip, latency, each: _in_flight(chip, latency, each, chip.multiprocessors),
         misconceptions={
@@ -149,15 +170,26 @@ EXERCISES = (
             "warp": (32 * each, "B"),
         },
         whole=True,
+        # No more than a multiprocessor has places for, and the same from what the texts show.
+        fits=lambda chip, latency, each: (
+            _in_flight(chip, latency, each, chip.multiprocessors) <= _places(chip)
+            and len(
+                {
+                    _in_flight(chip, latency * x, each, chip.multiprocessors)
+                    for x in (0.9995, 1.0, 1.0005)
+                }
+            )
+            == 1
+        ),
     ),
     Exercise(
         "kernel-depth",
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "a100-sxm-80"),
-            "high wide": ((128, 128), (128, 256), (64, 128), (128, 192)),
-            "stages": (4, 3, 5),
+            "chip": tuple(one for one in _CHIPS if one not in ("t4", "v100-sxm2")),
+            "high wide": ((128, 128), (128, 256), (64, 128), (128, 192), (64, 256), (64, 64)),
+            "stages": (4, 3, 5, 2, 6),
         },
         answer=lambda chip, high, wide, stages: _deep(chip.block_memory, high + wide, stages),
         misconceptions={

@@ -3,10 +3,11 @@
 from typing import Any
 
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.shared import above
+from course_lib.book.exercises.shared import VECTOR, above, led
 from course_lib.specs import Accelerator
 
 CHAPTER = "inside-the-machine"
+_NVIDIA = led("a100-sxm-80", [one for one in VECTOR if not one.startswith("mi")])
 _WARP = 4 * 32
 """Byte that the threads of a warp ask for together, four each."""
 
@@ -34,7 +35,10 @@ EXERCISES = (
         "machine-peak",
         CHAPTER,
         "FLOP/s",
-        {"chip": ("h100-sxm", "a100-sxm-80", "tpu-v5p"), "clock": (1.2e9, 1.0e9, 0.9e9, 1.35e9)},
+        {
+            "chip": ("h100-sxm", "a100-sxm-80", "tpu-v5p"),
+            "clock": (1.2e9, 1.0e9, 0.9e9, 1.35e9, *(25e6 * step for step in range(19, 54))),
+        },
         answer=_peak,
         misconceptions={
             "forgot-2": lambda chip, clock: _peak(chip, clock) / 2,
@@ -49,7 +53,10 @@ EXERCISES = (
         "machine-bus",
         CHAPTER,
         "B/s",
-        {"pins": (6144, 8192, 4096, 5120), "gigabits": (6.4, 9.2, 5.6, 8.0)},
+        {
+            "pins": (6144, 8192, 4096, 5120, 1024, 2048, 3072, 7168, 9216, 10240, 12288, 16384),
+            "gigabits": (6.4, 9.2, 5.6, 8.0, 2.0, 2.4, 3.2, 3.6, 4.8, 5.2, 7.2, 9.6),
+        },
         answer=lambda pins, gigabits: pins * gigabits * 1e9 / 8,
         misconceptions={
             "bits": lambda pins, gigabits: pins * gigabits * 1e9,
@@ -61,8 +68,10 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("a100-sxm-80", "h200-sxm", "h100-sxm", "l40s"),
-            "latency": (400e-9, 470e-9, 600e-9),
+            "chip": _NVIDIA,
+            "latency": tuple(
+                ns * 1e-9 for ns in (400, 470, 600, 430, 450, 500, 520, 550, 580, 640, 700, 750)
+            ),
         },
         answer=lambda chip, latency: above(_loads(chip, latency)),
         misconceptions={
@@ -78,17 +87,21 @@ EXERCISES = (
             "load": (_WARP, "B"),
         },
         whole=True,
+        # The same from the bandwidth as the question shows it.
+        fits=lambda chip, latency: (
+            len({above(_loads(chip, latency * x)) for x in (0.9995, 1.0, 1.0005)}) == 1
+        ),
     ),
     Exercise(
         "machine-registers",
         CHAPTER,
         "B",
-        {"chip": ("h100-sxm", "a100-sxm-80", "l40s", "t4", "v100-sxm2")},
-        answer=lambda chip: 4 * chip.registers * chip.multiprocessors,
+        {"chip": led("h100-sxm", _NVIDIA), "chips": (1, 2, 4, 8, 16, 24, 32, 48, 64, 72, 128)},
+        answer=lambda chip, chips: 4 * chips * chip.registers * chip.multiprocessors,
         misconceptions={
-            "one-multiprocessor": lambda chip: 4 * chip.registers,
-            "bits": lambda chip: 32 * chip.registers * chip.multiprocessors,
-            "per-number": lambda chip: chip.registers * chip.multiprocessors,
+            "one-multiprocessor": lambda chip, chips: 4 * chips * chip.registers,
+            "bits": lambda chip, chips: 32 * chips * chip.registers * chip.multiprocessors,
+            "per-number": lambda chip, chips: chips * chip.registers * chip.multiprocessors,
         },
         facts=lambda chip: {"registers": (chip.registers, ""), "many": (chip.multiprocessors, "")},
     ),
@@ -96,7 +109,10 @@ EXERCISES = (
         "machine-array",
         CHAPTER,
         "%",
-        {"side tokens": ((128, 512), (128, 128), (256, 1024), (256, 256), (128, 64))},
+        {
+            "side": (128, 256, 64, 32, 512, 96, 192),
+            "tokens": (512, 128, 1024, 256, 64, *range(96, 1024, 64), 1536, 2048, 3072, 4096),
+        },
         answer=lambda side, tokens: tokens / (tokens + 2 * side - 2),
         misconceptions={
             "fill-only": lambda side, tokens: tokens / (tokens + side - 1),

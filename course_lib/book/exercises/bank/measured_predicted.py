@@ -4,13 +4,23 @@ measures.
 
 from course_lib import training as train
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.shared import headline
+from course_lib.book.exercises.shared import SIXTEEN_BIT, headline, led
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 
 CHAPTER = "measured-predicted"
-_CLOCKED = ("h100-sxm", "a100-sxm-80", "h200-sxm")
+_CLOCKED = (
+    "h100-sxm",
+    "a100-sxm-80",
+    "h200-sxm",
+    "h100-pcie",
+    "l4",
+    "mi300x",
+    "mi325x",
+    "rtx-4090",
+    "a100-sxm-40",
+)
 
 
 def _peak_at(chip: Accelerator, slow: float) -> float:
@@ -39,7 +49,11 @@ EXERCISES = (
         "measured-clock",
         CHAPTER,
         "%",
-        {"chip": _CLOCKED, "slow": (0.75, 0.7, 0.8), "reached": (0.88, 0.92, 0.84)},
+        {
+            "chip": _CLOCKED,
+            "slow": (0.75, 0.7, 0.8, 0.65, 0.85),
+            "reached": (0.88, 0.92, 0.84, 0.8, 0.86, 0.78, 0.73, 0.75, 0.82, 0.9, 0.94, 0.69),
+        },
         answer=lambda reached: reached,
         misconceptions={
             "stated-clock": lambda slow, reached: reached * slow,
@@ -63,9 +77,9 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "chip": ("a100-sxm-80", "h100-sxm", "h200-sxm", "l40s"),
-            "moved": (15e9, 8e9, 27e9),
-            "share": (0.8, 0.75, 0.85),
+            "chip": led("a100-sxm-80", SIXTEEN_BIT),
+            "moved": (15e9, 8e9, 27e9, 13e9, 6e9),
+            "share": (0.8, 0.75, 0.85, 0.7, 0.9),
         },
         answer=lambda chip, moved, share: moved / chip.bandwidth / share,
         misconceptions={
@@ -85,11 +99,11 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "chip": ("h100-sxm", "h200-sxm", "b200-sxm"),
-            "moved": (15e9, 8e9),
-            "share": (0.8, 0.75),
-            "kernels": (250, 300, 400),
-            "each": (6e-6, 8e-6),
+            "chip": ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "a100-sxm-80"),
+            "moved": (15e9, 8e9, 13e9, 6e9),
+            "share": (0.8, 0.75, 0.85),
+            "kernels": (250, 300, 400, 350),
+            "each": (6e-6, 8e-6, 5e-6),
         },
         answer=_step,
         misconceptions={
@@ -114,14 +128,10 @@ EXERCISES = (
         CHAPTER,
         "%",
         {
-            "chip speed": (
-                ("h100-sxm", 9000.0),
-                ("h200-sxm", 10_000.0),
-                ("a100-sxm-80", 3200.0),
-                ("h100-sxm", 7500.0),
-            ),
-            "llama": ("llama-3-8b", "llama-2-7b"),
-            "length": (8192, 4096, 6144),
+            "chip": ("h100-sxm", "h200-sxm", "a100-sxm-80", "mi300x", "h100-pcie", "tpu-v5p"),
+            "speed": (9000.0, 10_000.0, 3200.0, 7500.0, 2500.0, 4000.0, 5500.0, 8200.0, 12_000.0),
+            "llama": ("llama-3-8b", "llama-2-7b", "llama-2-13b", "mistral-7b"),
+            "length": (8192, 4096, 6144, 2048),
         },
         answer=lambda chip, llama, speed, length: train.mfu(llama, chip, speed, length),
         misconceptions={
@@ -147,15 +157,19 @@ EXERCISES = (
             "each": (train.flops(llama, length), "FLOP"),
             "rate": (train.flops(llama, length) * speed, "FLOP/s"),
         },
+        # What teams report, and the share of attention large enough to be seen.
+        fits=lambda chip, llama, speed, length: (
+            0.2 < float(train.mfu(llama, chip, speed, length)) < 0.65
+        ),
     ),
     Exercise(
         "measured-claim",
         CHAPTER,
         "×",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm"),
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "mi300x", "mi325x"),
             "llama": ("llama-2-70b", "llama-2-13b", "llama-3-70b"),
-            "speed": (600, 900, 1500),
+            "speed": (600, 900, 1500, 750, 1200, 2000, 2500, 3000),
         },
         answer=_excess,
         misconceptions={
@@ -169,5 +183,6 @@ EXERCISES = (
             "bandwidth": (chip.bandwidth, "B/s", 4),
             "needed": (_excess(chip, llama, speed) * chip.bandwidth, "B/s"),
         },
+        fits=lambda chip, llama, speed: _excess(chip, llama, speed) > 1.2,
     ),
 )

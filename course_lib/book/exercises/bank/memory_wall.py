@@ -1,9 +1,10 @@
 """Exercises of the chapter *The memory wall*: decoding a language model."""
 
+from itertools import product
 from typing import Any
 
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.shared import SIXTEEN_BIT, sparse_ridge
+from course_lib.book.exercises.shared import SIXTEEN_BIT, led, sparse_ridge
 from course_lib.core import attainable
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer, model
@@ -11,7 +12,17 @@ from course_lib.workloads.precision import formats
 from course_lib.workloads.weights import cache_bytes, streamed_bytes
 
 CHAPTER = "memory-wall"
-_GQA = ("llama-3-8b", "llama-3-70b", "mistral-7b", "llama-2-70b")
+_GQA = (
+    "llama-3-8b",
+    "llama-3-70b",
+    "mistral-7b",
+    "llama-2-70b",
+    "mixtral-8x7b",
+    "llama-3-405b",
+    "qwen2.5-0.5b",
+)
+_CHOSEN = tuple(product((8, 16, 32, 60, 64, 128, 160, 256), (2, 4, 6)))
+"""Experts in a layer, and those that a token visits."""
 
 
 def _decoder(key: str) -> Transformer:
@@ -57,14 +68,9 @@ def _crossing(chip: Accelerator, context: int, sign: int = -1) -> float | None:
     return weights / chip.bandwidth / gain if gain > 0 else None
 
 
-def _experts(model: str) -> float:
-    experts = _decoder(model).experts
-    assert experts is not None
-    return experts.count / experts.active
-
-
-def _grouped(group: int) -> float:
-    return _decoder("llama-3-8b").parameters * itemsize(f"int4/{group}")
+def _grouped(model: str, group: int, scale: int) -> float:
+    """Bytes of all parameters in four bits, with a scale for each group."""
+    return _decoder(model).parameters * (itemsize("int4") + scale / 8 / group)
 
 
 def _gain(chip: Accelerator, other: Accelerator, intensity: float) -> Any:
@@ -80,17 +86,16 @@ EXERCISES = (
         "wall-decode-time",
         CHAPTER,
         "s",
-        {
-            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "mi300x", "l40s"),
-            "w": ("bf16", "int8"),
-        },
+        {"chip": SIXTEEN_BIT, "w": ("bf16", "int8", "fp16", "fp8", "int4", "fp32", "fp4")},
         answer=lambda chip, w: _streamed(w) / chip.bandwidth,
         misconceptions={
             "embedding-too": lambda chip, w: _held(w) / chip.bandwidth,
             "per-number": lambda chip, w: (
-                _streamed("int8") / chip.bandwidth if w != "int8" else None
+                _streamed("int8") / chip.bandwidth if itemsize(w) != 1 else None
             ),
-            "four-bytes": lambda chip: 4 * _streamed("int8") / chip.bandwidth,
+            "four-bytes": lambda chip, w: (
+                4 * _streamed("int8") / chip.bandwidth if itemsize(w) != 4 else None
+            ),
             "power-of-ten": lambda chip, w: 1e-3 * _streamed(w) / chip.bandwidth,
         },
         facts=lambda chip, w: {
@@ -100,20 +105,23 @@ EXERCISES = (
             "streamed": (_streamed(w), "B", 4),
             "bandwidth": (chip.bandwidth, "B/s", 4),
         },
+        fits=lambda chip, w: _held(w) < chip.memory,
     ),
     Exercise(
         "wall-new-chip",
         CHAPTER,
         "×",
         {
-            "chip other intensity": (
-                ("a100-sxm-80", "h100-sxm", 200.0),
-                ("h100-sxm", "h200-sxm", 250.0),
-                ("l40s", "h100-sxm", 350.0),
-                ("a100-sxm-80", "b200-sxm", 250.0),
-                ("h200-sxm", "tpu-v6e", 400.0),
-                ("a100-sxm-80", "mi300x", 200.0),
-            )
+            "chip": led("a100-sxm-80", SIXTEEN_BIT),
+            "other": ("h100-sxm", "h200-sxm", "b200-sxm", "tpu-v6e", "mi300x", "mi325x"),
+            "intensity": (
+                200.0,
+                250.0,
+                350.0,
+                400.0,
+                150.0,
+                *(20.0 * step for step in range(8, 21)),
+            ),
         },
         answer=_gain,
         misconceptions={
@@ -132,12 +140,17 @@ EXERCISES = (
             "speed1": (_speed(chip, intensity), "FLOP/s"),
             "speed2": (_speed(other, intensity), "FLOP/s"),
         },
+        fits=lambda chip, other: chip is not other,
     ),
     Exercise(
         "wall-kv-bytes",
         CHAPTER,
         "B",
-        {"model": _GQA, "batch": (16, 8, 32), "context": (4096, 8192, 2048)},
+        {
+            "model": _GQA,
+            "batch": (16, 8, 32, 24, 64, 48),
+            "context": (4096, 8192, 2048, 1024, 3072, 6144),
+        },
         answer=_cache,
         misconceptions={
             "keys-only": lambda model, batch, context: _cache(model, batch, context) / 2,
@@ -158,12 +171,29 @@ EXERCISES = (
             "kv_heads": (_decoder(model).kv_heads, ""),
             "token": (_token(model), "B", 4),
         },
+        fits=lambda model, context: context <= _decoder(model).context,
     ),
     Exercise(
         "wall-how-many-fit",
         CHAPTER,
         "",
-        {"capacity": (80e9, 40e9, 141e9, 192e9), "context": (1024, 2048, 4096)},
+        {
+            "capacity": (
+                80e9,
+                40e9,
+                141e9,
+                192e9,
+                24e9,
+                32e9,
+                48e9,
+                64e9,
+                96e9,
+                128e9,
+                256e9,
+                288e9,
+            ),
+            "context": (1024, 2048, 4096, 512, 768, 1536, 3072, 6144, 8192, 1280, 2560),
+        },
         answer=lambda capacity, context: _sequences(capacity, context) // 1,
         misconceptions={
             "no-weights": lambda capacity, context: capacity // (context * _token("llama-3-8b")),
@@ -187,13 +217,8 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip context": (
-                ("a100-sxm-80", 256),
-                ("h100-sxm", 256),
-                ("h100-sxm", 128),
-                ("a100-sxm-80", 512),
-                ("h200-sxm", 256),
-            )
+            "chip": led("a100-sxm-80", SIXTEEN_BIT),
+            "context": (256, 128, 512, 64, 96, 160, 192, 224, 288, 320, 384, 448, 640, 768),
         },
         answer=_crossing,
         misconceptions={
@@ -215,39 +240,56 @@ EXERCISES = (
             "reading": (_step(context)[2] / chip.bandwidth, "s", 4),
             "once": (_step(context)[0] / chip.bandwidth, "s", 4),
         },
+        # Where the two times of a sequence are nearly the same, their difference is all rounding.
+        fits=lambda chip, context: (
+            _step(context)[2] / chip.bandwidth < 0.8 * _step(context)[1] / chip.peak("bf16")
+        ),
     ),
     Exercise(
         "wall-experts",
         CHAPTER,
         "",
-        {"chip": SIXTEEN_BIT, "model": ("mixtral-8x7b", "deepseek-v3")},
-        answer=lambda chip, model: chip.ridge("bf16") * _experts(model),
+        {"chip": SIXTEEN_BIT, "model": ("mixtral-8x7b",), "count active": _CHOSEN},
+        answer=lambda chip, count, active: chip.ridge("bf16") * count / active,
         misconceptions={
             "no-experts": lambda chip: chip.ridge("bf16"),
-            "inverted": lambda chip, model: chip.ridge("bf16") / _experts(model),
-            "all-experts": lambda chip, model: chip.ridge("bf16") * _decoder(model).experts.count,  # type: ignore[union-attr]
-            "sparse": lambda chip, model: (rate := sparse_ridge(chip)) and rate * _experts(model),
+            "inverted": lambda chip, count, active: chip.ridge("bf16") * active / count,
+            "all-experts": lambda chip, count: chip.ridge("bf16") * count,
+            "sparse": lambda chip, count, active: (
+                (rate := sparse_ridge(chip)) and rate * count / active
+            ),
         },
-        facts=lambda chip, model: {
-            "count": (_decoder(model).experts.count, ""),  # type: ignore[union-attr]
-            "active": (_decoder(model).experts.active, ""),  # type: ignore[union-attr]
-            "ridge": (chip.ridge("bf16"), "FLOP/B"),
-        },
+        facts=lambda chip: {"ridge": (chip.ridge("bf16"), "FLOP/B")},
     ),
     Exercise(
         "wall-group-scales",
         CHAPTER,
         "B",
-        {"group": (32, 64, 16, 128)},
+        {
+            "model": (
+                "llama-3-8b",
+                "llama-3-70b",
+                "llama-3-405b",
+                "llama-2-7b",
+                "llama-2-13b",
+                "llama-2-70b",
+                "mistral-7b",
+                "mixtral-8x7b",
+                "gemma-2b",
+                "deepseek-v3",
+            ),
+            "group": (32, 64, 16, 128, 256),
+            "scale": (16, 8, 32),
+        },
         answer=_grouped,
         misconceptions={
-            "no-scales": lambda: _held("int4"),
-            "bits": lambda group: 8 * _grouped(group),
-            "per-number": lambda: _held("int8"),
+            "no-scales": lambda model: _decoder(model).parameters * itemsize("int4"),
+            "bits": lambda model, group, scale: 8 * _grouped(model, group, scale),
+            "per-number": lambda model: _decoder(model).parameters * itemsize("int8"),
         },
-        facts=lambda group: {
-            "parameters": (_held("int8"), "", 4),
-            "per_weight": (8 * itemsize(f"int4/{group}"), "", 4),
+        facts=lambda model, group, scale: {
+            "parameters": (_decoder(model).parameters, "", 4),
+            "per_weight": (4 + scale / group, "", 4),
         },
         tolerance=0.01,
     ),

@@ -8,8 +8,11 @@ from course_lib.book.exercises.shared import headline
 from course_lib.specs import Accelerator
 
 CHAPTER = "network-rooflines"
-_NVLINK = ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm")
-_TPUS = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7")
+_NVLINK = ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm", "a100-sxm-40", "b300-sxm")
+_TPUS = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v4", "tpu-v3")
+_REACHED = (1.0, *(percent / 100 for percent in range(30, 96, 3)))
+"""What part of its peak a chip reaches. A page asks of the whole peak."""
+_MESSAGES = (1e9, 16e9, 140e9, 2e8, 5e8, 2e9, 4e9, 8e9, 26e9, 60e9)
 
 
 def _all_links(chip: Accelerator) -> float:
@@ -20,12 +23,19 @@ def _reduced(chip: Accelerator, message: float, n: int, *, link: float | None = 
     return network.all_reduce(message, link or chip.links["nvlink"], n)
 
 
-def _contraction(chip: Accelerator, link: float | None = None) -> Any:
-    return network.critical_contraction(chip.peak("bf16"), link or chip.links["ici"].per_direction)
+def _contraction(chip: Accelerator, share: float, link: float | None = None) -> Any:
+    return network.critical_contraction(
+        share * chip.peak("bf16"), link or chip.links["ici"].per_direction
+    )
 
 
-def _tokens(chip: Accelerator, link: float) -> Any:
-    return network.data_parallel_tokens(chip.peak("bf16"), link)
+def _tokens(chip: Accelerator, link: float, share: float = 1.0) -> Any:
+    return network.data_parallel_tokens(share * chip.peak("bf16"), link)
+
+
+def _inside(chip: Accelerator) -> float:
+    """What all links of a chip to those of its machine carry in one direction, bytes/s."""
+    return max((float(one.total_per_direction) for one in chip.links.values()), default=0.0)
 
 
 def _legs(chip: Accelerator, message: float, nodes: int) -> network.Legs:
@@ -46,25 +56,36 @@ def _latency_size(chip: Accelerator, n: int, latency: float, count: int | None =
     return network.latency_bound_size(wires, n)
 
 
+def _summed(n: int, ring: float, switch: float) -> Any:
+    """How much faster the switch is, where each way reaches a part of what links carry."""
+    in_ring = network.all_reduce(1.0, ring, n)
+    return in_ring / network.all_reduce(1.0, switch, n, algorithm="in-switch")
+
+
 EXERCISES = (
     Exercise(
         "network-two-chips",
         CHAPTER,
         "",
-        {"chip": _TPUS},
+        {"chip": _TPUS, "share": _REACHED},
         answer=_contraction,
         misconceptions={
-            "bidirectional": lambda chip: _contraction(chip) / 2,
-            "whole-product": lambda chip: _contraction(chip) / 2,
-            "elements": lambda chip: _contraction(chip) / 2,
-            "gigabits": lambda chip: _contraction(chip) * 8,
-            "classic-link": lambda chip: (
-                _contraction(chip, chip.classic["link"].si) if "link" in chip.classic else None
+            "bidirectional": lambda chip, share: _contraction(chip, share) / 2,
+            "whole-product": lambda chip, share: _contraction(chip, share) / 2,
+            "elements": lambda chip, share: _contraction(chip, share) / 2,
+            "gigabits": lambda chip, share: _contraction(chip, share) * 8,
+            "classic-link": lambda chip, share: (
+                _contraction(chip, share, chip.classic["link"].si)
+                if "link" in chip.classic
+                else None
             ),
-            "memory-ridge": lambda chip: chip.ridge("bf16"),
+            "memory-ridge": lambda chip, share: share * chip.ridge("bf16"),
+            "all-of-the-peak": lambda chip, share: _contraction(chip, 1.0) if share < 1 else None,
         },
-        facts=lambda chip: {
+        units={"share": "%"},
+        facts=lambda chip, share: {
             "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "scaled": (share * chip.peak("bf16"), "FLOP/s", 4),
             "link": (chip.links["ici"].per_direction, "B/s"),
         },
         tolerance=0.01,
@@ -73,7 +94,7 @@ EXERCISES = (
         "network-all-reduce",
         CHAPTER,
         "s",
-        {"chip": _NVLINK, "n": (8, 4), "message": (1e9, 16e9, 140e9, 2e8)},
+        {"chip": _NVLINK, "n": (8, 4, 6), "message": _MESSAGES},
         answer=_reduced,
         misconceptions={
             "one-half": lambda chip, n, message: _reduced(chip, message, n) / 2,
@@ -97,18 +118,27 @@ EXERCISES = (
         "network-tokens-nvlink",
         CHAPTER,
         "",
-        {"chip": _NVLINK},
-        answer=lambda chip: _tokens(chip, _all_links(chip)),
+        {"chip": _NVLINK, "share": _REACHED},
+        answer=lambda chip, share: _tokens(chip, _all_links(chip), share),
         misconceptions={
-            "bidirectional": lambda chip: _tokens(chip, _all_links(chip)) / 2,
-            "one-half": lambda chip: _tokens(chip, _all_links(chip)) / 2,
-            "forward-only": lambda chip: _tokens(chip, _all_links(chip)) * 2,
-            "whole-step": lambda chip: _tokens(chip, _all_links(chip)) * 2 / 3,
-            "sparse": lambda chip: (peak := headline(chip)) and peak / _all_links(chip),
-            "one-link": lambda chip: _tokens(chip, chip.links["nvlink"].per_direction),
+            "bidirectional": lambda chip, share: _tokens(chip, _all_links(chip), share) / 2,
+            "one-half": lambda chip, share: _tokens(chip, _all_links(chip), share) / 2,
+            "forward-only": lambda chip, share: _tokens(chip, _all_links(chip), share) * 2,
+            "whole-step": lambda chip, share: _tokens(chip, _all_links(chip), share) * 2 / 3,
+            "sparse": lambda chip, share: (
+                (peak := headline(chip)) and share * peak / _all_links(chip)
+            ),
+            "one-link": lambda chip, share: _tokens(
+                chip, chip.links["nvlink"].per_direction, share
+            ),
+            "all-of-the-peak": lambda chip, share: (
+                _tokens(chip, _all_links(chip)) if share < 1 else None
+            ),
         },
-        facts=lambda chip: {
+        units={"share": "%"},
+        facts=lambda chip, share: {
             "peak": (chip.peak("bf16"), "FLOP/s", 4),
+            "scaled": (share * chip.peak("bf16"), "FLOP/s", 4),
             "link": (_all_links(chip), "B/s"),
         },
     ),
@@ -117,9 +147,18 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm"),
-            "gigabits": (400, 200),
-            "ports": (8, 4),
+            "chip": (
+                "h100-sxm",
+                "b200-sxm",
+                "mi300x",
+                "h200-sxm",
+                "a100-sxm-80",
+                "mi325x",
+                "b300-sxm",
+                "a100-sxm-40",
+            ),
+            "gigabits": (400, 200, 100, 50, 800),
+            "ports": (8, 4, 2, 6),
         },
         answer=lambda chip, gigabits, ports: _tokens(chip, ports * gigabits * 1e9 / 8),
         misconceptions={
@@ -141,15 +180,16 @@ EXERCISES = (
             "port": (gigabits * 1e9 / 8, "B/s"),
             "link": (ports * gigabits * 1e9 / 8, "B/s"),
         },
+        fits=lambda chip, gigabits, ports: ports * gigabits * 1e9 / 8 < _inside(chip),
     ),
     Exercise(
         "network-nodes",
         CHAPTER,
         "s",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "b200-sxm"),
-            "nodes": (16, 2, 4),
-            "message": (4e9, 1e9, 16e9),
+            "chip": ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm"),
+            "nodes": (16, 2, 4, 8, 32, 64, 128),
+            "message": (4e9, *(size for size in _MESSAGES if size != 4e9)),
         },
         answer=lambda chip, message, nodes: _legs(chip, message, nodes).lower,
         misconceptions={
@@ -174,7 +214,11 @@ EXERCISES = (
         "network-latency",
         CHAPTER,
         "B",
-        {"chip": _NVLINK, "n": (8, 4), "latency": (1e-6, 2e-6, 5e-7)},
+        {
+            "chip": _NVLINK,
+            "n": (8, 4, 6),
+            "latency": (1e-6, 2e-6, 5e-7, 8e-7, 1.2e-6, 1.5e-6, 2.5e-6, 3e-6),
+        },
         answer=_latency_size,
         misconceptions={
             "one-hop": lambda chip, latency: latency * _all_links(chip),
@@ -195,7 +239,11 @@ EXERCISES = (
         "network-bus-bandwidth",
         CHAPTER,
         "B/s",
-        {"n": (8, 4, 16), "message": (1e9, 4e9), "rate": (264e9, 205e9, 230e9)},
+        {
+            "n": (8, 4, 16, 32, 6),
+            "message": (1e9, 4e9, 2e9, 8e9, 16e9, 5e8),
+            "rate": (264e9, 205e9, 230e9, 150e9, 180e9, 120e9),
+        },
         answer=lambda n, rate: rate * 2 * (n - 1) / n,
         misconceptions={
             "algorithm-bandwidth": lambda rate: rate,
@@ -214,17 +262,20 @@ EXERCISES = (
         "network-in-switch",
         CHAPTER,
         "×",
-        {"n": (8, 4, 16, 32)},
-        answer=lambda n: (
-            network.all_reduce(1.0, 1.0, n) / network.all_reduce(1.0, 1.0, n, algorithm="in-switch")
-        ),
+        {
+            "n": (8, 4, 16, 32, 6, 12, 24, 64, 72),
+            "ring": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75),
+            "switch": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7),
+        },
+        answer=_summed,
         misconceptions={
-            "many-chips": lambda: 2.0,
-            "one-half": lambda n: (n - 1) / n,
-            "inverted": lambda n: n / 2 / (n - 1),
+            "many-chips": lambda ring, switch: 2.0 * switch / ring,
+            "one-half": lambda n, ring, switch: _summed(n, ring, switch) / 2,
+            "inverted": lambda n, ring, switch: 1 / _summed(n, ring, switch),
             "as-many-as-chips": lambda n: 1.0 * n,
         },
-        facts=lambda n: {"ring": (2 * (n - 1) / n, "")},
+        units={"ring": "%", "switch": "%"},
+        facts=lambda n: {"sent": (2 * (n - 1) / n, "")},
         tolerance=0.01,
     ),
 )

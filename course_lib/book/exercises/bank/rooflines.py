@@ -1,10 +1,19 @@
 """Exercises of the chapter *All about rooflines*."""
 
+from itertools import product
 from typing import Any
 
 from course_lib import ops
 from course_lib.book.exercises.problem import Exercise
-from course_lib.book.exercises.shared import SIXTEEN_BIT, above, headline, sparse_ridge
+from course_lib.book.exercises.shared import (
+    INT8,
+    SIXTEEN_BIT,
+    VECTOR,
+    above,
+    headline,
+    printed,
+    sparse_ridge,
+)
 from course_lib.core import Work, critical_batch, ridge
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
@@ -35,6 +44,16 @@ def _without_result(chip: Accelerator, D: int, F: int) -> Any:
     return critical_batch(layer, chip)
 
 
+def _from_ridge(chip: Accelerator, D: int, F: int, size: float) -> bool:
+    """Whether the ridge that the question shows gives the same batch as the ridge itself."""
+
+    def batch(ridge: float) -> float | None:
+        room = 2 * D * F - 2 * ridge * (D + F)
+        return above(ridge * size * D * F / room) if room > 0 else None
+
+    return batch(printed(chip.ridge("bf16"))) == batch(chip.ridge("bf16"))
+
+
 def _two(
     chip: Accelerator, work: tuple[float, ...]
 ) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -46,7 +65,7 @@ EXERCISES = (
         "rooflines-trillion",
         CHAPTER,
         "s",
-        {"chip": SIXTEEN_BIT, "flops": (1e12, 2e12, 5e12, 4e11)},
+        {"chip": SIXTEEN_BIT, "flops": (1e12, 2e12, 5e12, 4e11, 3e12, 8e12, 6e11)},
         answer=lambda chip, flops: flops / chip.peak("bf16"),
         misconceptions={
             "sparse": lambda chip, flops: (peak := headline(chip)) and flops / peak,
@@ -62,8 +81,9 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "l40s"),
-            "flops moved": ((2e12, 4e9), (1e12, 9e9), (4e11, 6e9), (8e12, 5e9), (5e12, 3e9)),
+            "chip": SIXTEEN_BIT,
+            "flops": (2e12, 1e12, 4e11, 8e12, 5e12, 3e12),
+            "moved": (4e9, 9e9, 6e9, 5e9, 3e9, 12e9, 16e9),
         },
         answer=lambda chip, flops, moved: max(_clocks(chip, flops, moved)),
         misconceptions={
@@ -86,8 +106,19 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "tpu-v5e", "a100-sxm-80", "h200-sxm", "mi300x"),
-            "D F": ((4096, 14336), (8192, 28672), (5120, 13824), (4096, 11008), (8192, 8192)),
+            "chip": SIXTEEN_BIT,
+            "D F": (
+                (4096, 14336),
+                (8192, 28672),
+                (5120, 13824),
+                (4096, 11008),
+                (8192, 8192),
+                (3072, 8192),
+                (4096, 12288),
+                (5120, 20480),
+                (6144, 16384),
+                (7168, 18432),
+            ),
         },
         answer=_layer_batch,
         misconceptions={
@@ -103,15 +134,13 @@ EXERCISES = (
             "rule": (above(chip.ridge("bf16")), ""),
         },
         whole=True,
+        fits=lambda chip, D, F: _from_ridge(chip, D, F, 2),
     ),
     Exercise(
         "rooflines-int8-weights",
         CHAPTER,
         "",
-        {
-            "chip": ("tpu-v5e", "h100-sxm", "a100-sxm-80", "tpu-v6e", "mi300x"),
-            "D": (8192, 4096, 16384),
-        },
+        {"chip": INT8, "D": (8192, 4096, 16384, 2048, 3072, 5120, 6144, 7168, 10240, 12288)},
         answer=lambda chip, D: _layer_batch(chip, D, D, w="int8"),
         misconceptions={
             "rule-of-thumb": lambda chip: above(chip.ridge("bf16") / 2),
@@ -124,18 +153,16 @@ EXERCISES = (
             "rule": (above(chip.ridge("bf16") / 2), ""),
         },
         whole=True,
+        fits=lambda chip, D: _from_ridge(chip, D, D, 1),
     ),
     Exercise(
         "rooflines-local",
         CHAPTER,
         "",
         {
-            "sequences length chips": (
-                (1024, 2048, 512),
-                (512, 4096, 128),
-                (256, 8192, 64),
-                (2048, 4096, 1024),
-            )
+            "sequences": (1024, 512, 256, 2048, 4096, 128),
+            "length": (2048, 4096, 8192, 1024),
+            "chips": (512, 128, 64, 1024, 256, 32, 2048),
         },
         answer=lambda sequences, length, chips: sequences * length / chips,
         misconceptions={
@@ -145,36 +172,39 @@ EXERCISES = (
         },
         facts=lambda sequences, length: {"tokens": (sequences * length, "")},
         whole=True,
+        fits=lambda sequences, chips: chips <= sequences,
     ),
     Exercise(
         "rooflines-dot",
         CHAPTER,
         "FLOP/s",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "tpu-v5p", "mi300x"),
-            "dtype": ("bf16", "fp32", "fp8"),
+            "chip": (*VECTOR, "tpu-v5p"),
+            "dtype": ("bf16", "fp32", "fp8", "fp16", "fp64", "int8", "fp4"),
         },
         answer=lambda chip, dtype: chip.bandwidth / itemsize(dtype),
         misconceptions={
-            "matrix-peak": lambda chip: chip.peak("bf16"),
+            "matrix-peak": lambda chip: chip.peak("bf16") if "matrix.bf16" in chip.peaks else None,
             "vector-peak": lambda chip: chip.peak("fp32", "vector"),
             "one-operand": lambda chip, dtype: 2 * chip.bandwidth / itemsize(dtype),
             "forgot-2": lambda chip, dtype: chip.bandwidth / itemsize(dtype) / 2,
-            "per-number": lambda chip: chip.bandwidth,
+            "per-number": lambda chip, dtype: chip.bandwidth if itemsize(dtype) != 1 else None,
         },
         facts=lambda chip, dtype: {
             "bandwidth": (chip.bandwidth, "B/s", 4),
             "size": (itemsize(dtype), ""),
             "intensity": (1 / itemsize(dtype), "FLOP/B"),
         },
+        fits=lambda chip, dtype: chip.bandwidth / itemsize(dtype) < chip.peak("fp32", "vector") / 4,
     ),
     Exercise(
         "rooflines-tile",
         CHAPTER,
         "FLOP/B",
         {
-            "bm bn": ((128, 128), (128, 256), (64, 128), (256, 256), (64, 256)),
-            "dtype": ("bf16", "fp8", "fp32"),
+            "bm": (128, 64, 256, 32, 96, 192),
+            "bn": (128, 256, 64, 96, 192, 160),
+            "dtype": ("bf16", "fp8", "fp32", "fp16", "int8"),
         },
         answer=lambda bm, bn, dtype: 2 * bm * bn / (bm + bn) / itemsize(dtype),
         misconceptions={
@@ -189,8 +219,8 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "mi300x"),
-            "work": ((4e12, 2e9, 2e11, 8e9), (3e12, 1e9, 1e11, 5e9), (6e12, 4e9, 4e11, 9e9)),
+            "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "mi300x", "tpu-v5p", "b200-sxm"),
+            "work": tuple(product((4e12, 3e12, 6e12), (2e9, 1e9, 4e9), (2e11, 1e11), (8e9, 5e9))),
         },
         answer=lambda chip, work: sum(max(clocks) for clocks in _two(chip, work)),
         misconceptions={

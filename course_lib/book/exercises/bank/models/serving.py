@@ -13,9 +13,9 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "rate": (20.0, 10.0, 40.0),
-            "first tpot": ((2.0, 0.025), (4.5, 0.04), (3.0, 0.02)),
-            "output": (241, 401, 301),
+            "rate": (20.0, 10.0, 40.0, 15.0, 30.0),
+            "first tpot": ((2.0, 0.025), (4.5, 0.04), (3.0, 0.02), (1.5, 0.03), (2.5, 0.05)),
+            "output": (241, 401, 301, 201, 501, 351),
         },
         answer=lambda rate, first, tpot, output: in_system(rate, first + (output - 1) * tpot),
         misconceptions={
@@ -35,8 +35,9 @@ EXERCISES = (
         CHAPTER,
         "s",
         {
-            "rate service": ((4.0, 0.2), (1.5, 0.5), (9.0, 0.1), (2.0, 0.35)),
-            "spread": (1.5, 0.7, 2.0),
+            "rate": (4.0, 1.5, 9.0, 2.0, 2.5, 3.0, 5.0, 6.0, 7.5),
+            "service": (0.2, 0.5, 0.1, 0.35, 0.25, 0.15, 0.12, 0.3, 0.4),
+            "spread": (1.5, 0.7, 2.0, 0.5, 1.2, 1.8),
         },
         answer=wait,
         misconceptions={
@@ -52,12 +53,16 @@ EXERCISES = (
             "busy": (rate * service, "%"),
             "varied": ((1 + spread**2) / 2, ""),
         },
+        fits=lambda rate, service: 0.4 < rate * service < 0.96,
     ),
     Exercise(
         "srv-twice",
         CHAPTER,
         "×",
-        {"before after": ((0.5, 0.9), (0.6, 0.9), (0.7, 0.95), (0.4, 0.8))},
+        {
+            "before": (0.5, 0.6, 0.7, 0.4, 0.3, 0.35, 0.45, 0.55, 0.65, 0.25, 0.75),
+            "after": (0.9, 0.95, 0.8, 0.85, 0.7, 0.75, 0.88, 0.92, 0.94, 0.96, 0.78, 0.82),
+        },
         answer=lambda before, after: after / (1 - after) / (before / (1 - before)),
         misconceptions={
             "ratio-of-loads": lambda before, after: after / before,
@@ -69,14 +74,17 @@ EXERCISES = (
             "then": (before / (1 - before), ""),
             "now": (after / (1 - after), ""),
         },
+        # At half, the ratio before is one, and the ratio after is the answer.
+        fits=lambda before, after: after > before + 0.04 and before != 0.5,
     ),
     Exercise(
         "srv-batch",
         CHAPTER,
         "",
         {
-            "fixed each": ((6.6e-3, 61e-6), (8.2e-3, 95e-6), (11e-3, 140e-6)),
-            "limit": (20e-3, 25e-3, 40e-3),
+            "fixed": (6.6e-3, 8.2e-3, 11e-3, 5.4e-3, 9.5e-3),
+            "each": (61e-6, 95e-6, 140e-6, 48e-6, 77e-6),
+            "limit": (20e-3, 25e-3, 40e-3, 30e-3, 50e-3),
         },
         answer=lambda fixed, each, limit: (limit - fixed) // each,
         misconceptions={
@@ -87,15 +95,18 @@ EXERCISES = (
         units={"fixed": "s", "each": "s", "limit": "s"},
         facts=lambda fixed, limit: {"left": (limit - fixed, "s")},
         whole=True,
+        # Where the parts come out even, the last bit of a float would decide.
+        fits=lambda fixed, each, limit: 0.02 < (limit - fixed) / each % 1 < 0.98,
     ),
     Exercise(
         "srv-rate",
         CHAPTER,
         "",
         {
-            "adds": (22e-3, 35e-3, 14e-3),
-            "output": (300, 200, 500),
-            "fixed each": ((6.6e-3, 61e-6), (8.2e-3, 95e-6)),
+            "adds": (22e-3, 35e-3, 14e-3, 28e-3, 18e-3),
+            "output": (300, 200, 500, 250, 400),
+            "fixed": (6.6e-3, 8.2e-3, 5.4e-3),
+            "each": (61e-6, 95e-6, 48e-6, 77e-6),
         },
         answer=lambda adds, output, each: 3600 / (adds + output * each),
         misconceptions={
@@ -116,8 +127,9 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "blocks": (2588, 29133, 9000),
-            "prompt output": ((900, 300), (2000, 410), (500, 700)),
+            "blocks": (2588, 29133, 9000, 4750, 14200, 19600),
+            "prompt": (900, 2000, 500, 1200, 1500),
+            "output": (300, 410, 700, 250, 550),
             "longest": (8192, 4096),
         },
         answer=lambda blocks, prompt, output: blocks // ceil((prompt + output) / 16),
@@ -137,7 +149,11 @@ EXERCISES = (
         "srv-transfer",
         CHAPTER,
         "s",
-        {"token": (131072, 327680), "prompt": (3000, 1700, 6000), "gigabits": (400, 200, 100)},
+        {
+            "token": (131072, 327680, 196608, 98304, 524288),
+            "prompt": (3000, 1700, 6000, 2400, 4500, 9000),
+            "gigabits": (400, 200, 100, 800),
+        },
         answer=lambda token, prompt, gigabits: token * prompt / (gigabits * 1e9 / 8),
         misconceptions={
             "gigabits": lambda token, prompt, gigabits: token * prompt / (gigabits * 1e9),
@@ -154,7 +170,22 @@ EXERCISES = (
         "srv-guesses",
         CHAPTER,
         "×",
-        {"acceptance": (0.7, 0.6, 0.85), "guesses": (3, 5, 4)},
+        {
+            "acceptance": (
+                0.7,
+                0.6,
+                0.85,
+                0.5,
+                0.55,
+                0.58,
+                0.62,
+                0.65,
+                0.68,
+                0.72,
+                *(percent / 100 for percent in range(74, 92, 2)),
+            ),
+            "guesses": (3, 5, 4, 2, 6, 7, 8),
+        },
         answer=speculated,
         misconceptions={
             "guesses-independent": lambda acceptance, guesses: 1 + guesses * acceptance,
@@ -169,10 +200,10 @@ EXERCISES = (
         CHAPTER,
         "×",
         {
-            "acceptance": (0.8, 0.7),
-            "guesses": (5, 3),
-            "cost": (0.1, 0.15),
-            "verify": (1.6, 1.3, 2.5),
+            "acceptance": (0.8, 0.7, 0.6, 0.75, 0.85),
+            "guesses": (5, 3, 4, 2, 6),
+            "cost": (0.1, 0.15, 0.05, 0.08),
+            "verify": (1.6, 1.3, 2.5, 1.2, 1.4),
         },
         answer=speedup,
         misconceptions={
@@ -194,7 +225,11 @@ EXERCISES = (
         "srv-cost",
         CHAPTER,
         "",
-        {"price": (2.5, 4.0, 7.0), "speed": (5000, 2600, 9000), "use": (0.4, 0.25, 0.6)},
+        {
+            "price": (2.5, 4.0, 7.0, 1.8, 3.2, 5.5),
+            "speed": (5000, 2600, 9000, 3400, 7200),
+            "use": (0.4, 0.25, 0.6, 0.35, 0.5, 0.7),
+        },
         answer=lambda price, speed, use: 1000 * usd_per_mtoken(price, speed * use),
         misconceptions={
             "always-full": lambda price, speed: 1000 * usd_per_mtoken(price, speed),

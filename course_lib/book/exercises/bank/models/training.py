@@ -27,12 +27,15 @@ def _work(chip: Accelerator, hours: float, used: float) -> float:
     return 3600 * hours * used * chip.peak("bf16")
 
 
+SIZES = (8e9, 13e9, 3e9, 2e9, 5e9, 1e9, 4e9, 7e9, 9e9, 14e9, 20e9, 32e9)
+COPIES = (64, 32, 128, 16, 8, 24, 48, 96, 256, 512)
+
 EXERCISES = (
     Exercise(
         "train-states",
         CHAPTER,
         "B",
-        {"parameters": (2e9, 3e9, 5e9), "copies": (16, 32, 8)},
+        {"parameters": (2e9, *SIZES), "copies": (16, 32, 8, 64, 24, 48, 4, 12, 40, 20)},
         answer=lambda parameters, copies: parameters * (2 + 4 + 12 / copies),
         misconceptions={
             "sixteen-bits-alone": lambda parameters: parameters * 2,
@@ -50,7 +53,7 @@ EXERCISES = (
         "train-recompute",
         CHAPTER,
         "%",
-        {"hardware": (0.52, 0.44, 0.6, 0.36)},
+        {"hardware": (0.52, 0.44, *(half / 200 for half in range(51, 160)))},
         answer=lambda hardware: hardware * 3 / 4,
         misconceptions={
             "nothing-recomputed": lambda hardware: hardware,
@@ -65,9 +68,9 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "b200-sxm", "mi300x"),
-            "batch": (1024, 2048, 512),
-            "length": (4096, 8192),
+            "chip": ("h100-sxm", "b200-sxm", "mi300x", "h200-sxm", "a100-sxm-80"),
+            "batch": (2048, 1024, 512, 768, 1536, 3072, 4096),
+            "length": (4096, 8192, 2048, 16384),
         },
         answer=lambda chip, batch, length: batch * length // _tokens(chip),
         misconceptions={
@@ -92,7 +95,7 @@ EXERCISES = (
         "train-shards",
         CHAPTER,
         "B",
-        {"parameters": (8e9, 13e9, 3e9), "copies": (64, 32, 128)},
+        {"parameters": SIZES, "copies": COPIES},
         answer=lambda parameters, copies: 3 * 2 * parameters * (copies - 1) / copies,
         misconceptions={
             "gathered-once": lambda parameters, copies: 2 * 2 * parameters * (copies - 1) / copies,
@@ -112,17 +115,17 @@ EXERCISES = (
         CHAPTER,
         "B",
         {
-            "layers": (32, 80, 40),
-            "width": (4096, 8192, 5120),
-            "tokens": (8192, 4096),
-            "ways": (8, 4),
+            "layers": (32, 80, 40, 48, 60),
+            "width": (4096, 8192, 5120, 6144),
+            "tokens": (8192, 4096, 16384, 2048),
+            "ways": (8, 4, 2),
         },
         answer=lambda layers, width, tokens, ways: _sent(layers, width, tokens, ways, 8),
         misconceptions={
             "forward-exchange-alone": lambda layers, width, tokens, ways: _sent(
                 layers, width, tokens, ways, 4
             ),
-            "one-block-half": lambda width, tokens, ways: _sent(1, width, tokens, ways, 8),
+            "one-block-alone": lambda width, tokens, ways: _sent(1, width, tokens, ways, 8),
             "shared-message": lambda layers, width, tokens, ways: (
                 _sent(layers, width, tokens, ways, 8) / ways
             ),
@@ -137,7 +140,11 @@ EXERCISES = (
         "train-bubble",
         CHAPTER,
         "%",
-        {"stages": (8, 4, 16), "pieces": (24, 8, 48, 12), "parts": (2, 4)},
+        {
+            "stages": (8, 4, 16, 12, 6, 10),
+            "pieces": (24, 8, 48, 12, 16, 32, 36, 40, 64),
+            "parts": (2, 4, 3, 5),
+        },
         answer=lambda stages, pieces, parts: bubble(pp=stages, acc=pieces, interleave=parts),
         misconceptions={
             "no-parts": lambda stages, pieces: bubble(stages, pieces, 1),
@@ -155,7 +162,7 @@ EXERCISES = (
         "train-pieces",
         CHAPTER,
         "",
-        {"stages": (8, 4, 16, 12), "most": (0.1, 0.05, 0.2)},
+        {"stages": (8, 4, 16, 12, *range(5, 25)), "most": (0.1, 0.05, 0.2, 0.15, 0.25, 0.08, 0.04)},
         answer=lambda stages, most: ceil((stages - 1) * (1 - most) / most - 1e-9),
         misconceptions={
             "of-the-work": lambda stages, most: ceil((stages - 1) / most - 1e-9),
@@ -171,10 +178,10 @@ EXERCISES = (
         CHAPTER,
         "B",
         {
-            "layer": (0.25e9, 0.4e9, 0.15e9),
-            "layers": (32, 64, 96),
-            "stages": (4, 8),
-            "pieces": (32, 64),
+            "layer": (0.25e9, 0.4e9, 0.15e9, 0.3e9, 0.35e9, 0.45e9),
+            "layers": (32, 64, 96, 48, 80),
+            "stages": (4, 8, 16),
+            "pieces": (32, 64, 128),
         },
         answer=lambda layer, layers, stages: layer * layers / stages * stages,
         misconceptions={
@@ -192,7 +199,11 @@ EXERCISES = (
         "train-save",
         CHAPTER,
         "s",
-        {"chips": (4096, 1024, 16384), "hours": (50000, 35000, 90000), "save": (40, 15, 90)},
+        {
+            "chips": (4096, 1024, 16384, 2048, 8192, 512),
+            "hours": (50000, 35000, 90000, 40000, 60000),
+            "save": (40, 15, 90, 20, 30, 60),
+        },
         answer=lambda chips, hours, save: checkpoint_interval(save, hours * 3600 / chips),
         misconceptions={
             "one-chip-fails": lambda hours, save: checkpoint_interval(save, hours * 3600),
@@ -207,9 +218,9 @@ EXERCISES = (
         CHAPTER,
         "",
         {
-            "chip": ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm"),
-            "hours": (1e6, 2e5, 4e6),
-            "used": (0.4, 0.5, 0.3),
+            "chip": ("h100-sxm", "a100-sxm-80", "b200-sxm", "h200-sxm", "mi300x"),
+            "hours": (1e6, 2e5, 4e6, 5e5, 3e6, 8e5),
+            "used": (0.4, 0.5, 0.3, 0.35, 0.45),
         },
         answer=lambda chip, hours, used: sqrt(_work(chip, hours, used) / (6 * RATIO)),
         misconceptions={

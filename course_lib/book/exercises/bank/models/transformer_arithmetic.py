@@ -1,33 +1,53 @@
 """Exercises of the chapter *Transformer arithmetic*: parameters, FLOPs and bytes from sizes."""
 
+from collections.abc import Sequence
+
 from course_lib.book.exercises.problem import Exercise
 from course_lib.book.exercises.shared import headline
 
 CHAPTER = "transformer-arithmetic"
-_BLOCKS = (
-    (4096, 32, 8, 128, 14336),
-    (8192, 64, 8, 128, 28672),
-    (5120, 40, 8, 128, 27648),
-    (3072, 24, 8, 128, 8192),
-    (2048, 16, 4, 128, 8192),
+_WIDTHS = (
+    (4096, 32, 128),
+    (8192, 64, 128),
+    (5120, 40, 128),
+    (3072, 24, 128),
+    (2048, 16, 128),
+    (6144, 48, 128),
+    (7168, 56, 128),
+    (2560, 20, 128),
+    (3584, 28, 128),
+    (2048, 32, 64),
+    (16384, 128, 128),
 )
-"""Width, query heads, key-value heads, size of a head, and width of the MLP."""
+"""Width, query heads, and size of a head."""
 _STACKS = (
-    (7.5e9, 32, 32, 8, 128),
-    (69.5e9, 80, 64, 8, 128),
-    (13e9, 40, 40, 8, 128),
-    (3e9, 28, 24, 4, 128),
+    (32, 32, 128),
+    (80, 64, 128),
+    (40, 40, 128),
+    (28, 24, 128),
+    (24, 32, 64),
+    (48, 56, 128),
+    (48, 48, 128),
+    (32, 20, 128),
+    (64, 40, 128),
+    (36, 32, 128),
 )
-"""Parameters that a token meets, layers, query heads, key-value heads, and size of a head."""
-_LATENTS = ((128, 512, 64), (64, 512, 64), (16, 512, 64), (40, 256, 32), (96, 384, 64))
-"""Query heads, numbers of a latent vector, and those of the position; heads have 128."""
-_MIXTURES = (
-    (1.6e9, 32, 4096, 14336, 8, 2),
-    (2e9, 48, 2048, 768, 128, 8),
-    (1.2e9, 28, 2048, 1408, 64, 6),
-    (3e9, 40, 6144, 10752, 16, 4),
+"""Layers, query heads, and size of a head."""
+_MET = tuple(
+    tenths * 1e8
+    for tenths in (
+        *(11, 12, 13, 14, 23, 26, 28, 30, 32, 35, 38, 58, 62, 66, 70, 82, 121, 135, 148),
+        *(190, 210, 240, 260, 290, 320, 350, 580, 640, 695, 750),
+    )
 )
-"""Parameters outside experts, layers, width, width of an expert, experts, and visited ones."""
+"""Parameters of matrices that a token may be multiplied by."""
+_KV = (8, 4, 2, 16)
+_LATENTS: dict[str, Sequence[int]] = {
+    "heads": (128, 64, 16, 40, 96, 32, 24, 48, 80),
+    "c": (512, 256, 384, 768, 1024),
+    "rho": (64, 32, 128, 96),
+}
+"""Heads, numbers of a latent vector, and those of the position; heads have 128."""
 
 
 def _attention(width: int, heads: int, kv: int, size: int) -> int:
@@ -52,7 +72,24 @@ EXERCISES = (
         "trans-parameters",
         CHAPTER,
         "",
-        {"width heads kv size ffn": _BLOCKS},
+        {
+            "width heads size": _WIDTHS,
+            "kv": _KV,
+            "ffn": (
+                14336,
+                28672,
+                27648,
+                8192,
+                11008,
+                13824,
+                5632,
+                10240,
+                12288,
+                16384,
+                18432,
+                20480,
+            ),
+        },
         answer=_block,
         misconceptions={
             "no-gate": lambda width, heads, kv, size, ffn: (
@@ -66,12 +103,15 @@ EXERCISES = (
             "attention": (_attention(width, heads, kv, size), "", 4),
             "mlp": (3 * width * ffn, "", 4),
         },
+        fits=lambda width, heads, kv, ffn: (
+            heads % kv == 0 and kv < heads and 2.5 * width <= ffn <= 5.5 * width
+        ),
     ),
     Exercise(
         "trans-context",
         CHAPTER,
         "",
-        {"met layers heads kv size": _STACKS},
+        {"met": (7.5e9, *_MET), "layers heads size": _STACKS, "kv": _KV},
         answer=lambda met, layers, heads, size: met / (2 * layers * heads * size),
         misconceptions={
             "one-product": lambda met, layers, heads, size: met / (layers * heads * size),
@@ -83,6 +123,10 @@ EXERCISES = (
             "matrices": (2 * met, "FLOP", 4),
             "each": (4 * layers * heads * size, "FLOP", 4),
         },
+        # Models of such sizes have as many parameters, more or less.
+        fits=lambda met, layers, heads, kv, size: (
+            10.5 < met / (layers * (heads * size) ** 2) < 15 and heads % kv == 0 and kv < heads
+        ),
     ),
     Exercise(
         "trans-training",
@@ -90,9 +134,9 @@ EXERCISES = (
         "s",
         {
             "chip": ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm"),
-            "met": (7.5e9, 12.7e9, 69.5e9),
-            "tokens": (1e12, 2e12, 15e12),
-            "chips": (1024, 2048, 4096),
+            "met": (7.5e9, 12.7e9, 69.5e9, 3e9, 32e9),
+            "tokens": (1e12, 2e12, 15e12, 5e12),
+            "chips": (1024, 2048, 4096, 512),
         },
         answer=lambda chip, met, tokens, chips: (
             6 * met * tokens / (chips * 0.4 * chip.peak("bf16"))
@@ -119,7 +163,7 @@ EXERCISES = (
         "trans-cache",
         CHAPTER,
         "×",
-        {"heads c rho": _LATENTS},
+        _LATENTS,
         answer=lambda heads, c, rho: 2 * heads * 128 / (c + rho),
         misconceptions={
             "keys-only": lambda heads, c, rho: heads * 128 / (c + rho),
@@ -133,7 +177,7 @@ EXERCISES = (
         "trans-latent",
         CHAPTER,
         "FLOP/B",
-        {"heads c rho": _LATENTS},
+        _LATENTS,
         answer=_latent,
         misconceptions={
             "elements": lambda heads, c, rho: 2 * _latent(heads, c, rho),
@@ -151,14 +195,9 @@ EXERCISES = (
         CHAPTER,
         "%",
         {
-            "count active batch": (
-                (8, 2, 4),
-                (64, 6, 8),
-                (16, 4, 6),
-                (128, 8, 16),
-                (256, 8, 32),
-                (8, 2, 3),
-            )
+            "count": (8, 64, 16, 128, 256, 32, 160),
+            "active": (2, 6, 4, 8),
+            "batch": (4, 8, 6, 16, 32, 3, 12, 24),
         },
         answer=lambda count, active, batch: 1 - (1 - active / count) ** batch,
         misconceptions={
@@ -170,12 +209,19 @@ EXERCISES = (
             "avoids": (1 - active / count, "%", 4),
             "left": ((1 - active / count) ** batch, "%"),
         },
+        fits=lambda count, active, batch: 0.05 < (1 - active / count) ** batch < 0.9,
     ),
     Exercise(
         "trans-active",
         CHAPTER,
         "",
-        {"outside layers width ffn count active": _MIXTURES},
+        {
+            "outside": (1.6e9, 2e9, 1.2e9, 3e9),
+            "layers": (32, 48, 28, 40),
+            "width": (4096, 2048, 6144, 5120),
+            "ffn": (14336, 768, 1408, 10752, 2816, 8192),
+            "count active": ((8, 2), (128, 8), (64, 6), (16, 4)),
+        },
         answer=lambda outside, layers, width, ffn, active: (
             outside + _experts(0, layers, width, ffn, active)
         ),
@@ -196,5 +242,7 @@ EXERCISES = (
             "visited": (layers * active * 3 * width * ffn, "", 4),
             "held": (_experts(outside, layers, width, ffn, count), "", 4),
         },
+        # Many experts are small ones.
+        fits=lambda width, ffn, count: 20_000 < ffn * count < 250_000 and ffn < 4 * width,
     ),
 )

@@ -1,0 +1,225 @@
+"""Sheets for everybody on a roll: a sheet and a key for each student, and an index for the
+instructor.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from course_lib import CourseError
+from course_lib.book.exercises import Exercise
+from course_lib.book.text import in_language, languages
+from course_press.exports import sheets
+from course_press.source.files import swap_in
+
+__all__ = ["INDEX", "Student", "read_roll", "seed_of", "write_sheets"]
+
+INDEX = "index.csv"
+"""The file beside the keys that says whose sheet is which."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_COLUMNS = ("id", "name", "language", "seed", "chapters", "sheet", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """A line of a roll.
+
+    Attributes
+    ----------
+    id : what the files are called by.
+    name : for the index alone; may be empty.
+    language : of the sheet and the key.
+    """
+
+    id: str
+    name: str
+    language: str
+
+
+def read_roll(file: Path, language: str) -> tuple[Student, ...]:
+    """Everybody on a roll: a CSV file with a column ``id``, and ``name`` and ``language`` if there
+    are such.
+
+    Parameters
+    ----------
+    file : in UTF-8, with a line that names the columns.
+    language : of those whose line names none.
+
+    Raises
+    ------
+    CourseError
+        If the file cannot be read or is no such table, or an id is missing, stands there twice or
+        is no name for a file; the message has the line.
+    """
+    rows = list(_rows(file))
+    if not rows:
+        raise CourseError(f"--roll {str(file)!r} names no student: write a line for each")
+    found: dict[str, tuple[int, Student]] = {}
+    for line, row in rows:
+        at = f"--roll {str(file)!r}, line {line}"
+        who = Student(row["id"], row.get("name", ""), row.get("language", "") or language)
+        if not _PLAIN.fullmatch(who.id):
+            raise CourseError(
+                f"{at}: id {who.id!r} cannot name a file: use up to 64 of a-z, A-Z, 0-9, - and _, "
+                f"beginning with a letter or digit"
+            )
+        if who.language not in languages():
+            raise CourseError(
+                f"{at}: language {who.language!r} is not one of the exercises: choose from "
+                f"{', '.join(languages())}"
+            )
+        # Some file systems do not tell "A7" from "a7".
+        first = found.setdefault(who.id.casefold(), (line, who))
+        if first[0] != line:
+            raise CourseError(
+                f"{at}: id {who.id!r} is on line {first[0]} already: give each student one line"
+            )
+    return tuple(who for _, who in found.values())
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CourseError(f"--roll {str(file)!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise CourseError(
+            f"--roll {str(file)!r}, line {line} is not UTF-8: export the table again as UTF-8"
+        ) from None
+    lines = csv.reader(io.StringIO(text, newline=""))
+    header = [name.strip().casefold() for name in next(lines, [])]
+    if "id" not in header or len(set(header)) < len(header):
+        raise CourseError(
+            f"--roll {str(file)!r} must begin with a line of different columns, id among them, "
+            f"with commas between (got {', '.join(header) or 'an empty file'})"
+        )
+    for cells in lines:
+        if any(cell.strip() for cell in cells):
+            if len(cells) != len(header):
+                raise CourseError(
+                    f"--roll {str(file)!r}, line {lines.line_num} has {len(cells)} cells instead "
+                    f"of {len(header)}: put quotes around a cell with a comma"
+                )
+            yield lines.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
+
+
+def seed_of(seed: int, id_: str) -> int:
+    """A student's own seed: the same for the same course and id, whoever else is on the roll.
+
+    Parameters
+    ----------
+    seed : of the course.
+    id_ : of the student.
+
+    Examples
+    --------
+    >>> seed_of(7, "s001") == seed_of(7, "s001"), seed_of(7, "s001") == seed_of(8, "s001")
+    (True, False)
+    """
+    return int.from_bytes(sha256(f"{seed}:{id_}".encode()).digest()[:6])
+
+
+def write_sheets(
+    roll: Sequence[Student],
+    chosen: Sequence[Exercise],
+    seed: int,
+    *,
+    out: Path,
+    keys: Path,
+    force: bool = False,
+) -> tuple[int, int]:
+    """Write a sheet and a key for each student, and the index beside the keys.
+
+    A run that was stopped goes on where it stopped: who is in the index and has both files keeps
+    them. The index keeps those who are no longer on the roll.
+
+    Parameters
+    ----------
+    roll, chosen : whose sheets, and which exercises are on them.
+    seed : of the course.
+    out, keys : the folder of sheets, and that of keys.
+    force : whether to write anew what is there.
+
+    Returns
+    -------
+    How many students have got their files, and how many had them before.
+
+    Raises
+    ------
+    CourseError
+        If keys would lie among the sheets, or a file there is not of this roll and seed.
+    """
+    if keys.resolve().is_relative_to(out.resolve()):
+        raise CourseError(
+            f"--key {str(keys)!r} lies in the folder of the sheets: the answers need one of their "
+            f"own"
+        )
+    for option, folder in (("--out", out), ("--key", keys)):
+        if folder.exists() and not folder.is_dir():
+            raise CourseError(f"{option} {str(folder)!r} is a file: with --roll it is a folder")
+    index = keys / INDEX
+    before = _index(index, force)
+    done: dict[str, dict[str, str]] = {}
+    wanted = {who.id: _line(who, chosen, seed) for who in roll}
+    for who in roll if not force else ():
+        known, line = before.get(who.id), wanted[who.id]
+        there = [file for file in (out / line["sheet"], keys / line["key"]) if file.exists()]
+        if there and not (known and {**known, "name": who.name} == line):
+            raise CourseError(
+                f"{str(there[0])!r} is there already, from another seed, language or choice of "
+                f"chapters: choose other folders, or add --force to replace it"
+            )
+        if len(there) == 2:
+            done[who.id] = line
+    kept = len(done)
+    for who in roll:
+        if who.id in done:
+            continue
+        own = seed_of(seed, who.id)
+        # Before the files, so that a run that is stopped between them knows them as its own.
+        done[who.id] = wanted[who.id]
+        _write(index, _table({**before, **done}))
+        with in_language(who.language):
+            variants = [one.variant(own) for one in chosen]
+            _write(out / wanted[who.id]["sheet"], sheets.questions(variants, own, who.language))
+            _write(keys / wanted[who.id]["key"], sheets.answers(variants, own, who.language))
+    _write(index, _table({**before, **done}))
+    return len(roll) - kept, kept
+
+
+def _line(who: Student, chosen: Sequence[Exercise], seed: int) -> dict[str, str]:
+    chapters = " ".join(dict.fromkeys(one.chapter for one in chosen))
+    own = str(seed_of(seed, who.id))
+    files = (f"{who.id}.ipynb", f"{who.id}-key.ipynb")
+    return dict(zip(_COLUMNS, (who.id, who.name, who.language, own, chapters, *files), strict=True))
+
+
+def _index(file: Path, force: bool) -> dict[str, dict[str, str]]:
+    if not file.is_file():
+        return {}
+    rows = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"), newline=""))
+    if tuple(rows.fieldnames or ()) != _COLUMNS:
+        if force:
+            return {}
+        raise CourseError(f"{str(file)!r} is no index of sheets: choose another folder for --key")
+    return {row["id"]: row for row in rows}
+
+
+def _table(lines: dict[str, dict[str, str]]) -> str:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(lines.values())
+    return text.getvalue()
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        swap_in(file, text)
+    except OSError as error:
+        raise CourseError(f"{str(file)!r} cannot be written: {error.strerror}") from None
