@@ -30,16 +30,8 @@ SPREAD = (1, 2, 4, 8, 16)
 BY = ("model", "chips", "batch", "zero")
 CELLS = (*BY, "tp", "pp")
 RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
-LOST = (
-    "traffic",
-    "tensor",
-    "launches",
-    "bubble",
-    "pipeline",
-    "gradients",
-    "weights",
-    "optimizer",
-    "pressure",
+LOST = tuple(
+    name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
 )
 """What can take most of a step beside the arithmetic of its products and its attention."""
 QUANTITIES = {
