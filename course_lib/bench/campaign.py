@@ -14,7 +14,7 @@ from course_lib.core.checks import known, positive
 from course_lib.measured import Row, results
 from course_lib.measured.rows import PLAIN, Key
 
-__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "measure", "plan", "run", "within"]
+__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "measure", "plan", "run"]
 
 T = TypeVar("T")
 

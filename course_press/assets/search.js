@@ -83,7 +83,7 @@
     add(engine.search(question, { combineWith: "AND", prefix: begins }));
     if (found.length < MOST) add(apart(question));
     if (found.length < FEW) add(engine.search(question, { combineWith: "AND", prefix: begins, fuzzy: near }));
-    if (found.length < FEW) add(engine.search(telling(question), { combineWith: "OR", prefix: begins, fuzzy: near }));
+    if (found.length < MOST) add(engine.search(telling(question), { combineWith: "OR", prefix: begins, fuzzy: near }));
     // A term by another name: what the book says under its own.
     if (terms.length && found.length < MOST) add(engine.search(terms[0].title.replace(/\(.*/, ""), { combineWith: "AND" }));
     return found;
