@@ -705,7 +705,6 @@ LEFT_OUT = {
     "core.bounds.summed": "total, for estimates of the library's own",
     "core.dtypes.widest": "takes no names: every caller has checked its formats",
     "specs.configurations.cited_by": "takes a model of the table",
-    "measured.contributed": "reads a folder; see test_contributed",
     "measured.published.lab": "takes a lab of this repository",
     **dict.fromkeys(
         (f"core.formulas.{name}" for name in formulas.__all__),
