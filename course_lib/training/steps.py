@@ -23,7 +23,7 @@ from course_lib.training.splits import layout as layout_from
 
 __all__ = ["RankedLayout", "TrainingStep", "layouts", "step"]
 
-POLICIES = ("none", "selective", "full")
+POLICIES = tuple(PASSES)
 """Of recomputation, in the order in which they are tried."""
 
 

@@ -7,7 +7,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
 
 import numpy as np
 
@@ -29,7 +28,7 @@ SPREAD = (1, 2, 4, 8, 16)
 """Chips that share each layer, and stages of a pipeline."""
 BY = ("model", "chips", "batch", "zero")
 CELLS = (*BY, "tp", "pp")
-RECOMPUTE: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
+RECOMPUTE = tuple(train.PASSES)
 LOST = tuple(
     name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
 )
