@@ -165,7 +165,7 @@ class _Stacks:
         for i, (name, look) in enumerate(_PARTS.items()):
             x, line = 8 + across * (i % a_line), y + 19 * (i // a_line)
             scene.rect(x, line - 10, 12, 12, thick=1, **look)
-            scene.text(x + 18, line, t(_called(name)), size=12.5)
+            scene.text(x + 18, line, t(f"train-{name}"), size=12.5)
 
     def _stand(self, step: int) -> None:
         """The rows up to this step; the next one waits, unseen, where this one's stack is. There is
@@ -195,8 +195,3 @@ class _Stacks:
             tone = "alarm" if held.total > self.memory else "ink"
             total.to(opacity=float(i <= step), tone=tone if i == step else "muted")
             more.to(opacity=float(self.left + below * px > self.right + 1))
-
-
-def _called(part: str) -> str:
-    """The word of a part: some are terms of the book."""
-    return part if part in ("weights", "activations") else f"moving-shrink-{part}"
