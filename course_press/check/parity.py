@@ -64,8 +64,8 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections. Includes, labels and divs keep their order; what stands within sentences is
-    only counted.
+    """A chapter's sections. Includes, labels and divs keep their order; what stands within
+    sentences is only counted.
 
     A sentence's citations, numbers and maths follow the word order of its language.
     """

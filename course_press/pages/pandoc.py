@@ -239,7 +239,7 @@ def print_page(
         for other in others
         if chapter.is_cover and other.chapter.number
     ]
-    course = {
+    course: dict[str, Any] = {
         "words": ui_words(book.lang),
         "chapter": str(chapter.number or ""),
         "profile": book.lang,
