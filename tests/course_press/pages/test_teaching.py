@@ -175,3 +175,22 @@ def differences(root):
         for lang in ("en", "es")
     )
     return parity.differences(english, spanish)
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_every_chapter_has_ten_questions_each_with_its_answer(lang):
+    text = source("exam", lang)
+    parts = re.split(r"^## .*\{#sec-exam-([\w-]+)\}$", text, flags=re.MULTILINE)[1:]
+    found = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(found) == ["use", *(name for name in numbered() if not name.startswith("lab-"))]
+    del found["use"]
+    for name, section in found.items():
+        open_, *answered = re.split(r"^::: \{\.answer\}\n(.*?)^:::$", section, flags=re.M | re.S)
+        questions = [open_, *answered[1::2]]
+        assert len(answered[::2]) == 10, name
+        assert [re.match(r"\s*\*\*(\d+)\.\*\* ", one)[1] for one in questions[:10]] == [
+            str(i) for i in range(1, 11)
+        ]
+        assert not questions[10].strip(), name
+        # What a marker needs besides the answer itself.
+        assert all(re.search(r"^\*[^*]+:\* ", one, re.MULTILINE) for one in answered[::2]), name
