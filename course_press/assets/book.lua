@@ -176,7 +176,7 @@ local function courses_read(folder, titles)
     local line, read = page.title:clone(), 0
     for id in ids:gmatch("[^#]+") do
       local blocks = section_of(page.chapter, id)
-      line:extend { pandoc.Str(read == 0 and ": " or " · "), pandoc.Link(blocks[1].content, file .. ".qmd#" .. id) }
+      line:extend { pandoc.Str(read == 0 and " › " or " · "), pandoc.Link(blocks[1].content, file .. ".qmd#" .. id) }
       read = read + study(blocks)
     end
     return line, read, 0

@@ -131,7 +131,7 @@ def test_a_session_says_what_its_pages_say(planned, tmp_path):
 def test_sections_of_a_page_share_a_line_and_exercises_have_their_titles(planned):
     one = plan(planned, "sec-day-1")
     lines = [" ".join(li.text_content().split()) for li in one["Reading"].cssselect("li")]
-    assert lines[1].startswith("All about rooflines: Two clocks · Intensity and the ridge · ")
+    assert lines[1].startswith("All about rooflines › Two clocks · Intensity and the ridge · ")
     found = [a.get("href").partition("#exercise-")[2] for a in one["Practice"].cssselect("a")]
     titles = [a.text_content() for a in one["Practice"].cssselect("a")]
     assert titles == [exercises.get(id_).variant(None).text("title") for id_ in found]
