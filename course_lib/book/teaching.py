@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from course_lib.book.exercises import CHAPTERS, all, common_texts
 from course_lib.book.plot import Diagram, builds_on
-from course_lib.book.tables import Folded
-from course_lib.book.text import Span, Table, language, n, plain, t, table
+from course_lib.book.tables import Cards, Folded
+from course_lib.book.text import Span, language, n, plain, t, table
 from course_lib.specs import DATA
 
 __all__ = ["PARTS", "Concept", "concept_map", "concept_table", "concepts", "mistake_tables"]
@@ -55,10 +55,11 @@ def concepts() -> tuple[Concept, ...]:
     """  # noqa: E501
     with (DATA / "concepts.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    return tuple(
-        Concept(row["term"], *row["section"].split("#"), tuple(row["needs"].split()))
-        for row in rows
-    )
+    found = []
+    for row in rows:
+        page, section = row["section"].split("#")
+        found.append(Concept(row["term"], page, section, tuple(row["needs"].split())))
+    return tuple(found)
 
 
 def concept_map() -> Diagram:
@@ -75,8 +76,9 @@ def concept_map() -> Diagram:
     )
 
 
-def concept_table() -> Table:
-    """The concepts with the section that teaches each, and what each needs.
+def concept_table() -> Cards:
+    """The concepts with the section that teaches each, and what each needs: all that the map
+    shows, in words.
 
     Examples
     --------
@@ -93,7 +95,8 @@ def concept_table() -> Table:
                 plain(*[part for need in needs for part in (", ", need)][1:]),
             ]
         )
-    return table([t("concept"), t("taught-in"), t("needs")], rows, "lll")
+    made = table([t("concept"), t("taught-in"), t("needs")], rows, "lll")
+    return Cards(made.header, made.rows, made.align)
 
 
 def mistake_tables() -> Folded:
@@ -109,20 +112,20 @@ def mistake_tables() -> Folded:
     header = [t("mistake"), t("feedback"), t("exercises")]
     found = []
     for chapter in CHAPTERS:
-        by_name: dict[str, list[Span]] = {}
+        by_mistake: dict[str, list[Span]] = {}
         for one in (one for one in all() if one.chapter == chapter):
             title = plain(one.variant().text("title"))
-            for name in one.misconceptions:
+            for mistake in one.misconceptions:
                 link = Span(title, to=f"{chapter}.qmd#exercise-{one.id}")
-                by_name.setdefault(name, []).append(link)
+                by_mistake.setdefault(mistake, []).append(link)
         rows = [
             [
-                said[name]["name"],
-                said[name]["text"],
+                said[mistake]["name"],
+                said[mistake]["text"],
                 plain(*[part for link in links for part in (" · ", link)][1:]),
             ]
-            for name, links in sorted(by_name.items(), key=lambda item: said[item[0]]["name"])
+            for mistake, links in sorted(by_mistake.items(), key=lambda item: said[item[0]]["name"])
         ]
-        title = f"{t(f'chapter-{chapter}')} ({n(len(rows))})"
-        found.append((title, f"mistakes-{chapter}", table(header, rows, "lll")))
+        name = f"{t(f'chapter-{chapter}')} ({n(len(rows))})"
+        found.append((name, f"mistakes-{chapter}", table(header, rows, "lll")))
     return Folded(found)

@@ -17,6 +17,7 @@ from course_lib.core.checks import CourseError
 
 __all__ = [
     "Diagram",
+    "edge",
     "flow",
     "head",
     "legend",
@@ -315,6 +316,20 @@ def head(x: float, y: float, side: str, color: tuple[str, str] = ("muted", MUTED
     )
 
 
+def edge(place: int) -> tuple[str, str]:
+    """The color of the edge of a box of some kind, by the kind's place: what a page calls it, and
+    what it is elsewhere.
+
+    Examples
+    --------
+    >>> edge(0), edge(3)
+    (('2', '#883c00'), ('muted', '#5b6472'))
+    """
+    if place >= len(_EDGES):
+        return "muted", MUTED
+    return str(_EDGES[place]), LINES[_EDGES[place] - 1]
+
+
 def look(place: int) -> str:
     """The fill and the edge of a box of some kind, by the kind's place: the fourth has no fill,
     and a dashed edge.
@@ -324,10 +339,10 @@ def look(place: int) -> str:
     >>> look(3)
     'fill: none; stroke: var(--fig-muted, #5b6472); stroke-dasharray: 4 3'
     """
+    stroke = f"stroke: {_color(edge(place))}"
     if place >= len(SHADES):
-        return f"fill: none; stroke: {_color(('muted', MUTED))}; stroke-dasharray: 4 3"
-    edge = (str(_EDGES[place]), LINES[_EDGES[place] - 1])
-    return f"fill: {_color((f'shade-{place + 1}', SHADES[place]))}; stroke: {_color(edge)}"
+        return f"fill: none; {stroke}; stroke-dasharray: 4 3"
+    return f"fill: {_color((f'shade-{place + 1}', SHADES[place]))}; {stroke}"
 
 
 def legend(kinds: Sequence[str], width: float, left: float = 0) -> tuple[str, float]:

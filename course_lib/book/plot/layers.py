@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Layers", "layers"]
+__all__ = ["Layers", "layered"]
 
 Point: TypeAlias = tuple[int, int]
 """A box, or a place where its lines pass a layer further down: which box, which layer."""
 _SWEEPS = 40
-_BOX, _LINE = 1.0, 0.14
+_BOX, _LINE = 1.0, 0.12
 """Widths of what stands in a layer: a box with its gap, and a place where a line passes."""
 
 
@@ -21,19 +21,21 @@ class Layers(NamedTuple):
 
     Attributes
     ----------
+    at : the layer of each box.
     rows : the points of each layer, from left to right.
     x : the middle of each point, between 0 and `width`.
     links : from a point to one in the next layer.
     width : of the widest layer.
     """
 
+    at: list[int]
     rows: list[list[Point]]
     x: dict[Point, float]
     links: list[tuple[Point, Point]]
     width: float
 
 
-def layers(needs: Sequence[Sequence[int]], most: int) -> Layers:
+def layered(needs: Sequence[Sequence[int]], most: int) -> Layers:
     """Boxes in layers, each below all that it needs. Lines that leave the same box and pass the
     same layer pass it together.
 
@@ -44,7 +46,7 @@ def layers(needs: Sequence[Sequence[int]], most: int) -> Layers:
 
     Examples
     --------
-    >>> layers([[], [0], [0], [1, 2]], 2).rows
+    >>> layered([[], [0], [0], [1, 2]], 2).rows
     [[(0, 0)], [(1, 1), (2, 1)], [(3, 2)]]
     """
     layer = _ranked(needs, most)
@@ -62,7 +64,7 @@ def layers(needs: Sequence[Sequence[int]], most: int) -> Layers:
     boxes = {(box, at) for box, at in enumerate(layer)}
     rows = _uncrossed(rows, links)
     width = max(sum(_wide(point, boxes) for point in row) for row in rows)
-    return Layers(rows, _placed(rows, links, boxes, width), links, width)
+    return Layers(layer, rows, _placed(rows, links, boxes, width), links, width)
 
 
 def _ranked(needs: Sequence[Sequence[int]], most: int) -> list[int]:

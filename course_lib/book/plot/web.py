@@ -4,10 +4,10 @@ one below another, with arcs beside them.
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.book.plot.colors import LINES
 from course_lib.book.plot.diagram import (
     NARROW,
     Diagram,
+    edge,
     head,
     legend,
     line,
@@ -17,16 +17,16 @@ from course_lib.book.plot.diagram import (
     wrapped,
 )
 from course_lib.book.plot.labels import MUTED
-from course_lib.book.plot.layers import Layers, layers
+from course_lib.book.plot.layers import Layers, layered
 from course_lib.core.checks import CourseError
 
 __all__ = ["builds_on"]
 
 WIDE = 720
 """Of the figure, px at full size."""
-_MOST, _GAP, _BETWEEN = 5, 8, 46.0
+_MOST, _GAP, _BETWEEN = 5, 8, 44.0
 """Boxes in a row at most, and what is left between them and between rows, px."""
-_SIZE, _ROW, _PAD = 13, 16.0, 6
+_SIZE, _ROW, _PAD = 13, 16.0, 7
 """Of the letters, of a line of them, and of the air around them, px."""
 _ARCS, _CORNER = 96, 14
 """What the arcs of the narrow figure take, and what the number of a box's kind takes, px."""
@@ -84,7 +84,7 @@ def _in_layers(
     names: Sequence[str], needs: Sequence[Sequence[int]], kind: Sequence[int], kinds: Sequence[str]
 ) -> tuple[str, float]:
     """The drawing and its height."""
-    made = layers(needs, _MOST)
+    made = layered(needs, _MOST)
     unit = (WIDE - 4) / made.width
     wide = unit - _GAP
     text = [wrapped(name, wide - _PAD - _CORNER, _SIZE) for name in names]
@@ -92,26 +92,23 @@ def _in_layers(
     y += 26
     tops, heights = [], []
     for at, row in enumerate(made.rows):
-        heights.append(max(_tall(text[box]) for box, own in row if _is_box(made, box, at)))
+        heights.append(max(_tall(text[box]) for box, _ in row if made.at[box] == at))
         tops.append(y)
         y += heights[-1] + _BETWEEN
-    parts, boxes = [named], [""]
+    parts: list[str] = [named]
+    boxes: list[str] = []
     for above, below in sorted(made.links, key=lambda link: made.x[link[0]]):
         parts.append(_link(made, above, below, tops, heights, kind, unit))
     for at, row in enumerate(made.rows):
         for box, _ in row:
             x = made.x[box, at] * unit
-            if _is_box(made, box, at):
+            if made.at[box] == at:
                 left = x - wide / 2
                 boxes.append(_box(left, tops[at], wide, heights[at], text[box], kind[box]))
             else:
-                tone = _tone(kind[box])
-                parts.append(line(f"M{x:.1f} {tops[at]:.1f}v{heights[at]:.1f}", tone))
+                through = f"M{x:.1f} {tops[at]:.1f}v{heights[at]:.1f}"
+                parts.append(line(through, edge(kind[box])))
     return "".join(parts + boxes), y - _BETWEEN + 6
-
-
-def _is_box(made: Layers, box: int, at: int) -> bool:
-    return not any(below == (box, at) and above[0] == box for above, below in made.links)
 
 
 def _link(
@@ -124,10 +121,10 @@ def _link(
     unit: float,
 ) -> str:
     """A line from a point to one in the next row; an arrow where a box stands there."""
-    tone = _tone(kind[above[0]])
+    tone = edge(kind[above[0]])
     start, end = tops[above[1]] + heights[above[1]], tops[below[1]]
     x, to = made.x[above] * unit, made.x[below] * unit
-    arrives = _is_box(made, *below)
+    arrives = made.at[below[0]] == below[1]
     if arrives:  # arrows at one box stand side by side, in the order of where they come from
         comers = sorted((made.x[one], one) for one, other in made.links if other == below)
         to += 14 * (comers.index((made.x[above], above)) - (len(comers) - 1) / 2)
@@ -156,7 +153,7 @@ def _in_a_row(
     step = (_ARCS - 16) / max(1, *_lanes(lasts).values())
     lines = []
     for need, lane in _lanes(lasts).items():
-        tone, left, start = _tone(kind[need]), _ARCS - 12 - lane * step, middles[need] + 5
+        tone, left, start = edge(kind[need]), _ARCS - 12 - lane * step, middles[need] + 5
         for box in (i for i, of in enumerate(needs) if need in of):
             of = sorted(needs[box])
             end = middles[box] - 1 + 6 * (of.index(need) - (len(of) - 1) / 2)
@@ -182,14 +179,6 @@ def _lanes(lasts: Mapping[int, int]) -> dict[int, int]:
     return lanes
 
 
-def _tone(kind: int) -> tuple[str, str]:
-    """The color of the lines that leave a box of this kind."""
-    places = (2, 5, 3)
-    if kind >= len(places):
-        return "muted", MUTED
-    return str(places[kind]), LINES[places[kind] - 1]
-
-
 def _tall(text: Sequence[str]) -> float:
     return len(text) * _ROW + 2 * _PAD
 
@@ -197,20 +186,20 @@ def _tall(text: Sequence[str]) -> float:
 def _box(x: float, y: float, width: float, height: float, text: Sequence[str], kind: int) -> str:
     first = y + (height - len(text) * _ROW) / 2 + 0.78 * _ROW
     middle = x + (width - _CORNER + _PAD) / 2
-    small = {"style": f"; font-size: {_SIZE}px"}
+    small = f"; font-size: {_SIZE}px"
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="5" '
         f'style="{look(kind)}"/>'
         + "".join(
-            words(round(middle, 1), round(first + i * _ROW, 1), said, anchor="middle", **small)
+            words(round(middle, 1), round(first + i * _ROW, 1), said, anchor="middle", style=small)
             for i, said in enumerate(text)
         )
         + words(
             round(x + width - 4, 1),
-            round(y + 12, 1),
+            round(y + height - 4, 1),
             str(kind + 1),
             anchor="end",
             color=("muted", MUTED),
-            style="; font-size: 11px",
+            style="; font-size: 12px",
         )
     )
