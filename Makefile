@@ -76,4 +76,4 @@ $(VENV)/test: $(VENV)/labs
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache _site ._site-*
+	rm -rf $(VENV) .cache _site _site-answers ._site-*

@@ -38,6 +38,20 @@ def test_a_script_from_elsewhere_is_the_one_that_its_licence_names():
         assert f"sha256 {hashlib.sha256(script.read_bytes()).hexdigest()}" in licence
 
 
+def test_the_book_is_cited_as_its_pages_say():
+    cited, shared, english = (
+        yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+        for name in ("CITATION.cff", "_quarto.yml", "_quarto-en.yml")
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    book = shared["book"] | english["book"]
+    assert [one["name"] for one in cited["authors"]] == [book["author"]]
+    assert [cited[key] for key in ("title", "date-released", "url", "repository-code")] == [
+        book[key] for key in ("title", "date", "site-url", "repo-url")
+    ]
+    assert cited["version"] == project["version"]
+
+
 def test_pins_carry_no_addresses():
     assert not re.search(r"https?:|--index", (ROOT / "constraints.txt").read_text())
 

@@ -8,6 +8,7 @@ local WORDS_PER_MINUTE, HANGUL_PER_MINUTE = 138, 300
 local LOOK, EXERCISE, PROBLEM = 1, 5, 10
 local HANGUL = "[\234-\237][\128-\191][\128-\191]"
 local root = quarto and quarto.project.directory or "."
+local lang -- of this page
 
 local function file_text(path)
   local file = io.open(path, "rb")
@@ -16,11 +17,14 @@ local function file_text(path)
   return text
 end
 
--- Rows of course_lib's word list, which lies beside the press wherever that is installed.
-local function rows_of(name)
+-- A file of course_lib's data, which lies beside the press wherever that is installed.
+local function data_text(name)
   local path = "../../course_lib/data/" .. name
-  path = quarto and quarto.utils.resolve_path(path) or pandoc.path.join { pandoc.path.directory(PANDOC_SCRIPT_FILE), path }
-  local parsed = pandoc.utils.to_simple_table(pandoc.read(file_text(path), "csv").blocks[1])
+  return file_text(quarto and quarto.utils.resolve_path(path) or pandoc.path.join { pandoc.path.directory(PANDOC_SCRIPT_FILE), path })
+end
+
+local function rows_of(name)
+  local parsed = pandoc.utils.to_simple_table(pandoc.read(data_text(name), "csv").blocks[1])
   local header = parsed.headers:map(function(cell) return stringify(cell) end)
   return parsed.rows:map(function(cells)
     local row = {}
@@ -29,13 +33,12 @@ local function rows_of(name)
   end)
 end
 
--- What a chapter takes, in minutes, from its source: a page says the same before and after its cells have run. Inline code is a
--- value: one word. A figure, a table or a displayed equation is a minute's look. Exercises and problems come on top, and what a lab asks
--- for beyond reading stands in its front matter.
-local function study(chapter)
-  local words, hangul, looks, work = 0, 0, 0, tonumber(stringify(chapter.meta.work or "")) or 0
+-- What blocks of a chapter take, in minutes, from their source: a page says the same before and after its cells have run. Inline code is a
+-- value: one word. A figure, a table or a displayed equation is a minute's look. Exercises and problems come on top.
+local function study(blocks)
+  local words, hangul, looks, work = 0, 0, 0, 0
   local problems = false
-  chapter.blocks:walk {
+  blocks:walk {
     Header = function(header) problems = header.identifier:match("problems$") ~= nil end,
     Para = function(para)
       if stringify(para):match("^{{<.*/ex%-") then work = work + EXERCISE end
@@ -51,7 +54,7 @@ local function study(chapter)
     Math = function(math) if math.mathtype == "DisplayMath" then looks = looks + 1 end end,
     traverse = "topdown",
   }
-  local prose = chapter.blocks:walk {
+  local prose = blocks:walk {
     CodeBlock = function() return {} end,
     Para = function(para) return stringify(para):match("^{{<") and {} or nil end,
     Table = function() return {} end,
@@ -67,6 +70,9 @@ local function study(chapter)
   return math.max(1, math.ceil(words / WORDS_PER_MINUTE + hangul / HANGUL_PER_MINUTE + LOOK * looks)), work
 end
 
+-- What a lab asks for beyond reading stands in its front matter.
+local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or "")) or 0 end
+
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
 local function chapter_at(path)
   local chapter = pandoc.read(file_text(path) or "", "markdown")
@@ -76,35 +82,187 @@ end
 local function inlines_of(markdown) return pandoc.utils.blocks_to_inlines(pandoc.read(markdown, "markdown").blocks) end
 
 -- What the cover says of each chapter. Quarto does not tell, so that its sources are read.
-local function read_chapters(lang)
+local function read_chapters()
   local list = pandoc.List {}
   for path in file_text(root .. "/_quarto-" .. lang .. ".yml"):gmatch("chapters/[%w/-]+%.qmd") do
     local chapter = chapter_at(root .. "/" .. path)
     if chapter then
-      local read, work = study(chapter)
+      local read, work = study(chapter.blocks)
       local meta = chapter.meta
-      list:insert { path = path, title = meta.title, description = meta.description or {}, minutes = read, work = work }
+      list:insert { path = path, title = meta.title, description = meta.description or {}, minutes = read, work = work + lab_work(chapter) }
     end
   end
   return list
 end
 
-local function chapters(lang, known)
+local function words_of_page()
   local said = {}
   for _, row in ipairs(rows_of("words.csv")) do said[row.term] = row[lang] end
-  local function time(key, counts)
-    return pandoc.Span({ pandoc.Str((said[key]:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))) }, { class = "time" })
-  end
+  return said
+end
+
+local function filled(text, counts)
+  return (text:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))
+end
+
+local function time(said, key, counts) return pandoc.Span({ pandoc.Str(filled(said[key], counts)) }, { class = "time" }) end
+
+local function hours(minutes) return math.ceil(minutes / 60) end
+
+local function chapters(known)
+  local said = words_of_page()
   local items, reading, working = pandoc.List {}, 0, 0
-  for _, chapter in ipairs(known or read_chapters(lang)) do
+  for _, chapter in ipairs(known or read_chapters()) do
     local read, work = math.tointeger(chapter.minutes), math.tointeger(chapter.work)
     reading, working = reading + read, working + work
-    local first = pandoc.List { pandoc.Link(chapter.title, chapter.path), pandoc.Space(), time("ui-minutes", { n = read }) }
-    if work > 0 then first:extend { pandoc.Space(), time("ui-work-minutes", { n = work }) } end
+    local first = pandoc.List { pandoc.Link(chapter.title, chapter.path), pandoc.Space(), time(said, "ui-minutes", { n = read }) }
+    if work > 0 then first:extend { pandoc.Space(), time(said, "ui-work-minutes", { n = work }) } end
     items:insert { pandoc.Para(first), pandoc.Para(chapter.description) }
   end
-  local function hours(minutes) return math.ceil(minutes / 60) end
-  return { pandoc.OrderedList(items), pandoc.Para { time("ui-hours-in-all", { n = hours(reading), m = hours(working) }) } }
+  return { pandoc.OrderedList(items), pandoc.Para { time(said, "ui-hours-in-all", { n = hours(reading), m = hours(working) }) } }
+end
+
+-- Courses: what each of their sessions asks of a student, put together from the pages that data/courses.csv names.
+
+local function section_of(chapter, id)
+  local found, level = pandoc.Blocks {}, nil
+  for _, block in ipairs(chapter.blocks) do
+    if block.t == "Header" then
+      if block.identifier == id then level = block.level elseif level and block.level <= level then break end
+    end
+    if level then found:insert(block) end
+  end
+  if not level then error("courses.csv names a section that is not there: #" .. id) end
+  return found
+end
+
+-- An exercise's title stands in a file of texts, and its id in the cell that a chapter includes.
+local function exercise_at(page, name)
+  local id = (file_text(root .. "/chapters/cells/" .. page .. "/" .. name .. ".qmd") or ""):match('exercise%("([^"]+)"')
+  local texts = data_text("exercises/" .. page .. "." .. lang .. ".toml") or ""
+  local at = id and select(2, texts:find("[" .. id .. "]", 1, true))
+  if not at then error("courses.csv names an exercise that is not there: " .. page .. "/" .. name) end
+  return id, texts:match('title = "(.-)"\n', at)
+end
+
+local function courses_read(folder, titles)
+  local said, pages, sessions = words_of_page(), {}, {}
+
+  local function page_called(name)
+    if not pages[name] then
+      local chapter = chapter_at(folder .. "/" .. name .. ".qmd") or error("courses.csv names a page that is not there: " .. name)
+      local read, work = study(chapter.blocks)
+      pages[name] = { chapter = chapter, title = chapter.meta.title, read = read, work = work }
+    end
+    return pages[name]
+  end
+
+  -- Entries as items of a list, each with its minutes, and their minutes in all.
+  local function listed(entries, line_of)
+    local items, minutes = pandoc.List {}, 0
+    for entry in entries:gmatch("%S+") do
+      local line, read, work = line_of(entry:match("^([^#/]+)(.*)$"))
+      if read > 0 then line:extend { pandoc.Space(), time(said, "ui-minutes", { n = read }) } end
+      if work > 0 then line:extend { pandoc.Space(), time(said, "ui-work-minutes", { n = work }) } end
+      items:insert { pandoc.Plain(line) }
+      minutes = minutes + read + work
+    end
+    return items, minutes
+  end
+
+  local function reading(file, ids)
+    local page = page_called(file)
+    if ids == "" then return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, 0 end
+    local line, read = page.title:clone(), 0
+    for id in ids:gmatch("[^#]+") do
+      local blocks = section_of(page.chapter, id)
+      line:extend { pandoc.Str(read == 0 and ": " or " · "), pandoc.Link(blocks[1].content, file .. ".qmd#" .. id) }
+      read = read + study(blocks)
+    end
+    return line, read, 0
+  end
+
+  local function practice(file, cell)
+    local page, place = page_called(file), nil
+    if cell ~= "" then
+      local id, title = exercise_at(file, cell:sub(2))
+      return pandoc.List { pandoc.Link(title, file .. ".qmd#exercise-" .. id) }, 0, EXERCISE
+    end
+    page.chapter.blocks:walk { Header = function(header) place = header.identifier:match("^.*problems$") or place end }
+    return pandoc.List { pandoc.Link(filled(said["ui-all-of"], { title = stringify(page.title) }), file .. ".qmd#" .. place) }, 0, page.work
+  end
+
+  local function lab(file)
+    local page = page_called(file)
+    return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, lab_work(page.chapter)
+  end
+
+  -- Those of the sections that are read, and of the labs.
+  local function objectives(entries)
+    return rows_of("objectives.csv"):filter(function(goal)
+      local file, id = goal.section:match("^(.-)(#.*)$")
+      for entry in entries:gmatch("%S+") do
+        if entry == file or entry:match("^[^#]+") == file and (entry .. "#"):find(id .. "#", 1, true) then return true end
+      end
+      return false
+    end):map(function(goal) return { pandoc.Plain(inlines_of(goal[lang])) } end)
+  end
+
+  for _, row in ipairs(rows_of("courses.csv")) do
+    local read, to_read = listed(row.read, reading)
+    local tried, to_try = listed(row.practice, practice)
+    local done, to_do = listed(row.labs, lab)
+    local items = pandoc.List { { { said["ui-in-class"] }, { { pandoc.Plain { time(said, "ui-length", { n = row.class }) } } } } }
+    for _, part in ipairs { { "ui-able-to", objectives(row.read .. " " .. row.labs) }, { "ui-read-this", read },
+      { "ui-practice-this", tried }, { "ui-lab-this", done } } do
+      if #part[2] > 0 then items:insert { { said[part[1]] }, { { pandoc.BulletList(part[2]) } } } end
+    end
+    sessions[row.session] = pandoc.DefinitionList(items)
+    local course = row.session:match("^sec%-(%a+)")
+    sessions[course] = sessions[course] or pandoc.List {}
+    sessions[course]:insert { id = row.session, counts = { tonumber(row.class), to_read, to_try, to_do } }
+  end
+
+  local function cell(text) return { pandoc.Plain { pandoc.Str(text) } } end
+
+  local function overview(course)
+    local headers = { "ui-session", "ui-in-class", "ui-read-this", "ui-practice-this", "ui-lab-this" }
+    local sums, rows = { 0, 0, 0, 0 }, pandoc.List {}
+    for _, session in ipairs(sessions[course]) do
+      local line = pandoc.List { { pandoc.Plain { pandoc.Link(titles[session.id], "#" .. session.id) } } }
+      for i, minutes in ipairs(session.counts) do
+        sums[i] = sums[i] + minutes
+        line:insert(cell(minutes > 0 and filled(said["ui-length"], { n = minutes }) or "–"))
+      end
+      rows:insert(line)
+    end
+    local last = pandoc.List { cell(said["ui-in-all"]) }
+    for _, sum in ipairs(sums) do last:insert(cell(sum > 0 and filled(said["ui-hours"], { n = hours(sum) }) or "–")) end
+    rows:insert(last)
+    local right = pandoc.List { 1, 2, 3, 4 }:map(function() return pandoc.AlignRight end)
+    return pandoc.utils.from_simple_table(pandoc.SimpleTable({}, pandoc.List { pandoc.AlignLeft } .. right, { 0, 0, 0, 0, 0 },
+      pandoc.List(headers):map(function(key) return cell(said[key]) end), rows))
+  end
+
+  return sessions, overview
+end
+
+-- A session's plan stands under its heading; `course` in place of it asks for the table of a course.
+local function with_courses(blocks, folder)
+  local titles, here, sessions, overview = {}, nil, nil, nil
+  blocks:walk { Header = function(header) titles[header.identifier] = header.content end }
+  return blocks:walk {
+    traverse = "topdown",
+    Header = function(header) here = header.identifier end,
+    Div = function(div)
+      if not div.classes:includes("session") then return nil end
+      if not sessions then sessions, overview = courses_read(folder, titles) end
+      local course = div.attributes.course
+      if course then return overview(course) end
+      div.content = { sessions[here] or error("courses.csv has no session " .. here) }
+      return div, false
+    end,
+  }
 end
 
 -- The words of a term, and how a language bends them.
@@ -137,7 +295,7 @@ local bends = {
 local function split(text) return pandoc.List(text:gmatch("%S+")):map(pandoc.text.lower) end
 
 -- What may stand for a term: its words, and the short form in parentheses. The longest come first.
-local function forms(lang)
+local function forms()
   local meaning, list = {}, pandoc.List {}
   for _, row in ipairs(rows_of("definitions.csv")) do meaning[row.term] = row[lang] end
   for _, row in ipairs(rows_of("words.csv")) do
@@ -201,8 +359,8 @@ end
 
 local HOLDS_TEXT = { Emph = true, Strong = true, Quoted = true, Span = true }
 
-local function link_terms(blocks, lang)
-  local list, seen, bend = forms(lang), {}, bends[lang] or bends.en
+local function link_terms(blocks)
+  local list, seen, bend = forms(), {}, bends[lang] or bends.en
   local beginning = {} -- by word: the forms that may begin with it, which a page asks again and again
 
   -- Both give what they got, and whether it has changed: only what has goes back to pandoc, which takes time.
@@ -271,7 +429,7 @@ local function link_terms(blocks, lang)
 end
 
 function Pandoc(doc)
-  local lang = stringify(doc.meta.lang)
+  lang = stringify(doc.meta.lang)
   local course = not quarto and pandoc.json.decode(stringify(doc.meta.course))
   local page = course and root .. "/" .. course.page or quarto.doc.input_file
   local known = course and pandoc.List(course.chapters):map(function(chapter)
@@ -281,18 +439,26 @@ function Pandoc(doc)
   local folder, stem = pandoc.path.directory(page), pandoc.path.split_extension(pandoc.path.filename(page))
   local chapter = chapter_at(page)
   local read, work = 0, 0
-  if chapter then read, work = study(chapter) end
+  if chapter then
+    read, work = study(chapter.blocks)
+    work = work + lab_work(chapter)
+  end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then
-    local linked_blocks, changed = link_terms(doc.blocks, lang)
+    local linked_blocks, changed = link_terms(doc.blocks)
     if changed then doc.blocks = linked_blocks end
   end
+  -- What only instructors read.
+  local answers = doc.meta.answers
+  if course then answers = course.answers end
   doc.blocks = doc.blocks:walk {
     Div = function(div)
+      if div.classes:includes("answer") then return answers and div or {} end
       if not div.classes:includes("chapters") then return nil end
-      div.content = chapters(lang, known)
+      div.content = chapters(known)
       return div
     end,
   }
+  doc.blocks = with_courses(doc.blocks, folder)
   return doc
 end

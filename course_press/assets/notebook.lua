@@ -30,6 +30,7 @@ local function quoted(content, title)
 end
 
 local function div(element)
+  if element.classes:includes("answer") then return {} end
   for name, value in pairs(element.attributes) do
     local same = value == ({ profile = course.profile, format = "html" })[name:match("^%a+%-(%a+)$") or ""]
     if name:match("^unless") then same = not same end

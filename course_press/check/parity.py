@@ -19,7 +19,16 @@ import msgspec
 from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.source.book import Book, read_book
-from course_press.source.chapter import CITED, INLINE, LABELS, Cell, Chapter, Line, read_text
+from course_press.source.chapter import (
+    CITED,
+    INLINE,
+    LABELS,
+    Cell,
+    Chapter,
+    Line,
+    div_opening,
+    read_text,
+)
 from course_press.source.errors import SourceError
 from course_press.source.files import swap_in
 
@@ -32,6 +41,7 @@ _HEADING = re.compile(r"^(#{2,})\s.*?\{#([\w-]+)[^}]*\}\s*$")
 _ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
 """An id that a heading of the cover gets when it is printed."""
 _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
+_CLASS = re.compile(r"(?:^|[{ ])\.([a-z][\w-]*)(?=[ }])")
 _CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$")
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
 
@@ -54,8 +64,8 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections. Includes and labels keep their order; what stands within sentences is
-    only counted.
+    """A chapter's sections. Includes, labels and divs keep their order; what stands within
+    sentences is only counted.
 
     A sentence's citations, numbers and maths follow the word order of its language.
     """
@@ -74,6 +84,7 @@ def sections(chapter: Chapter) -> list[Section]:
         here = found[-1]
         here.text.append(line)
         here.order += [("label", label) for label in _LABEL.findall(line)]
+        here.order += [("class", name) for name in _CLASS.findall(div_opening(item))]
         plain = INLINE.sub(" ", item.text)
         here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
         here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
@@ -114,7 +125,7 @@ def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, s
                     f"{here}: the English has {' '.join(want).strip()} where this page has "
                     f"{' '.join(have).strip()}"
                 )
-                yield other.at, what, "include the same cells and labels in the same order"
+                yield other.at, what, "include the same cells, labels and divs in the same order"
                 break
         for kind, value in one.bag - other.bag:
             yield (

@@ -50,7 +50,14 @@ def build(
     engine: Annotated[
         Engine, typer.Option(help="auto takes Quarto where it is on PATH.")
     ] = Engine.auto,
-    out: Annotated[Path, typer.Option(help="Folder for the site.")] = Path("_site"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the site: _site, or _site-answers with --answers."),
+    ] = None,
+    answers: Annotated[
+        bool,
+        typer.Option("--answers", help="Print the answers of the exam, too: not to be published."),
+    ] = False,
 ) -> None:
     """Build the site from executed cells.
 
@@ -64,9 +71,10 @@ def build(
         engine is Engine.auto and quarto.executable() is not None
     )
     press: Callable[..., list[Path]] = quarto.build if use_quarto else site.build
+    out = out or Path("_site-answers" if answers else "_site")
     start = time.perf_counter()
     with progress("reading the book") as say:
-        pages = press(root, langs, out.resolve(), say=say)
+        pages = press(root, langs, out.resolve(), answers=answers, say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
     out_console.print(
         f"{len(pages)} pages in {', '.join(langs)} by {name} in "

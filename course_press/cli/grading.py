@@ -34,7 +34,10 @@ def grade(
         typer.Option(help="With --all, the CSV of grades; else Gradescope's results.json."),
     ] = None,
     roll: Annotated[
-        Path | None, typer.Option(help="CSV of a class: student, lang. With --all.")
+        Path | None,
+        typer.Option(
+            help="CSV of a class, as for course exercises: columns id and language. With --all."
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many files at a time. With --all.")] = max(
         1, (os.cpu_count() or 1) // 2

@@ -40,7 +40,7 @@ class Student:
     language: str
 
 
-def read_roll(file: Path, language: str) -> tuple[Student, ...]:
+def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student, ...]:
     """Everybody on a roll: a CSV file with a column ``id``, and ``name`` and ``language`` if there
     are such.
 
@@ -48,6 +48,7 @@ def read_roll(file: Path, language: str) -> tuple[Student, ...]:
     ----------
     file : in UTF-8, with a line that names the columns.
     language : of those whose line names none.
+    plain : whether files are to be called by the ids.
 
     Raises
     ------
@@ -62,14 +63,16 @@ def read_roll(file: Path, language: str) -> tuple[Student, ...]:
     for line, row in rows:
         at = f"--roll {str(file)!r}, line {line}"
         who = Student(row["id"], row.get("name", ""), row.get("language", "") or language)
-        if not _PLAIN.fullmatch(who.id):
+        if not who.id:
+            raise CourseError(f"{at}: no id: give each student one")
+        if plain and not _PLAIN.fullmatch(who.id):
             raise CourseError(
                 f"{at}: id {who.id!r} cannot name a file: use up to 64 of a-z, A-Z, 0-9, - and _, "
                 f"beginning with a letter or digit"
             )
         if who.language not in languages():
             raise CourseError(
-                f"{at}: language {who.language!r} is not one of the exercises: choose from "
+                f"{at}: language {who.language!r} is not one of the book: choose from "
                 f"{', '.join(languages())}"
             )
         # Some file systems do not tell "A7" from "a7".

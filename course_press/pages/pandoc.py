@@ -239,7 +239,7 @@ def print_page(
         for other in others
         if chapter.is_cover and other.chapter.number
     ]
-    course = {
+    course: dict[str, Any] = {
         "words": ui_words(book.lang),
         "chapter": str(chapter.number or ""),
         "profile": book.lang,
@@ -248,7 +248,11 @@ def print_page(
         # Only those that stand here: another label leaves this page as it is.
         "labels": {id_: labels[id_] for id_ in _REFERENCE.findall(text) if id_ in labels},
     }
+    if "::: {.answer}" in text:
+        course["answers"] = bool(book.config.get("answers"))
     sources = [read_text(file) for file in _read_by_pandoc(book)]
+    if "::: {.session" in text:
+        sources += map(read_text, _read_for_courses(book))
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)
     if stored is None:
@@ -275,6 +279,13 @@ def _read_by_pandoc(book: Book) -> Iterator[Path]:
         *sorted(ASSETS.glob("*.lua")),
         *(DATA / name for name in ("words.csv", "definitions.csv")),
     )
+
+
+def _read_for_courses(book: Book) -> Iterator[Path]:
+    """The files that the plan of a course is put together from."""
+    yield from (DATA / name for name in ("courses.csv", "objectives.csv"))
+    yield from (book.root / one.path for one in book.chapters if one.number)
+    yield from sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))
 
 
 def pandoc_version() -> str:

@@ -43,7 +43,12 @@ def executable() -> str | None:
 
 
 def build(
-    root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None
+    root: Path,
+    langs: Sequence[str],
+    out: Path,
+    *,
+    answers: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Render the book with Quarto, one profile a language, and put it in the place of the old site.
 
@@ -61,7 +66,7 @@ def build(
             "or pip install -e '.[quarto]'"
         )
     check_out(out)
-    book_in = cache(partial(read_book, root))  # each is read once
+    book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)
     with staged(out, MARKER) as stage:
         for lang in langs:
@@ -74,6 +79,7 @@ def build(
                     lang,
                     "--output-dir",
                     str((stage / lang).resolve()),
+                    *(["--metadata", "answers:true"] if answers else []),
                 ],
                 cwd=root,
                 env={**os.environ, "QUARTO_PYTHON": sys.executable},

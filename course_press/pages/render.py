@@ -134,6 +134,7 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "number": str(page.chapter.number or ""),
             "description": page.chapter.meta.get("description", ""),
             **slides.features(page.body),
+            "teaching": any(f'class="{name}"' in page.body for name in ("session", "answer")),
             "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
             "slides": base + slides.url(page) if slides.has_deck(page) else None,
             "folded": '<details class="cell-code">' in page.body,

@@ -29,7 +29,12 @@ replaced.
 
 
 def build(
-    root: Path, langs: Sequence[str], out: Path, *, say: Callable[[str], None] = lambda _: None
+    root: Path,
+    langs: Sequence[str],
+    out: Path,
+    *,
+    answers: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Build the site in these languages and put it in the place of the old one.
 
@@ -40,6 +45,7 @@ def build(
     root : the book's folder.
     langs : languages to build; others that `out` already holds stay.
     out : the site's folder.
+    answers : whether pages print what only instructors read.
     say : told what is going on, a line at a time.
 
     Returns
@@ -54,7 +60,7 @@ def build(
         If `out` holds something that is not a site of ours.
     """
     check_out(out)
-    book_in = cache(partial(read_book, root))  # each is read once
+    book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)
     with staged(out, MARKER) as stage:
         books = [book_in(lang) for lang in langs]

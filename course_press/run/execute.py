@@ -124,8 +124,8 @@ def environment(root: Path) -> str:
     """A fingerprint of all that outputs depend on besides the chapter.
 
     That is the library and its data, Python and its packages, the variables that steer them
-    (`STEERING`), and the files of the reader's own: what labs measured here, chips in the folder
-    that `COURSE_CHIPS` names, and matplotlib's settings.
+    (`STEERING`), how the book is cited, and the files of the reader's own: what labs measured here,
+    chips in the folder that `COURSE_CHIPS` names, and matplotlib's settings.
     """
     import matplotlib as mpl
 
@@ -140,6 +140,7 @@ def environment(root: Path) -> str:
     own = [
         *root.glob("labs/*/results/local/*"),
         root / "matplotlibrc",
+        root / "CITATION.cff",
         Path(mpl.matplotlib_fname()),
     ]
     if given.get(specs.FOLDER):

@@ -25,6 +25,7 @@ CONFIG_KEYS = {
         "theme",
         "language",
         "install-ref",
+        "answers",
     },
     "project": {"type", "output-dir", "execute-dir", "render", "resources", "post-render"},
     "book": {
@@ -114,8 +115,15 @@ def metadata(root: Path, lang: str) -> Mapping[str, Any]:
     return dict(config["book"])
 
 
-def read_book(root: Path, lang: str) -> Book:
+def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:
     """Read the book at `root` in one language.
+
+    Parameters
+    ----------
+    root : the book's folder.
+    lang : a language of the book.
+    answers : whether its pages print what only instructors read, as they do where `answers: true`
+        stands in `_quarto.yml`.
 
     Raises
     ------
@@ -124,6 +132,8 @@ def read_book(root: Path, lang: str) -> Book:
     """
     profile = root / f"_quarto-{lang}.yml"
     config = _merged(_config(root / "_quarto.yml"), _config(profile))
+    if answers:
+        config = {**config, "answers": True}
     for section, allowed in CONFIG_KEYS.items():
         given = config.get(section, {}) if section else config
         if not isinstance(given, Mapping):

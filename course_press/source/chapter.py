@@ -37,6 +37,8 @@ DIV_CLASSES = {
     "problem",
     "sortable",
     "chapters",
+    "session",
+    "answer",
     "ways",
 }
 DEPTH = 20

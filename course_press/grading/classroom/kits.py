@@ -80,10 +80,12 @@ NOTEBOOK = """\
 ### BEGIN HIDDEN TESTS
 from pathlib import Path
 
+from course_lib.book.text import in_language
 from course_press.grading.classroom import judged, student_report
 
 found = judged(Path({folder!r}), Path({file!r}), isolate={isolate})
-print(student_report([found], {{"{lab}": {criteria}}}))
+with in_language({lang!r}):
+    print(student_report([found], {{"{lab}": {criteria}}}))
 found.points({criteria})
 ### END HIDDEN TESTS
 """

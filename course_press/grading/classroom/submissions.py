@@ -1,6 +1,5 @@
 """What a class has handed in: whose file is for which lab."""
 
-import csv
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
-from course_lib.book.text import languages
+from course_lib.book.text import language
 from course_press.grading.verdict import Said, said
 
 __all__ = ["Submission", "find", "read_roll", "text_of"]
@@ -115,7 +114,9 @@ def text_of(file: Path) -> str | Said:
 
 
 def read_roll(file: Path) -> dict[str, str]:
-    r"""The students of a class with their languages, from a CSV with columns student and lang.
+    r"""The students of a class with their languages, from the roll that `course exercises` reads.
+
+    Its ids are the names of `find`; who has no language there gets that of the moment.
 
     Raises
     ------
@@ -127,22 +128,11 @@ def read_roll(file: Path) -> dict[str, str]:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder, "roll.csv")
-    ...     _ = file.write_text("student,lang\nada,es\n")
+    ...     _ = file.write_text("id,language\nada,es\n")
     ...     read_roll(file)
     {'ada': 'es'}
     """
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            rows = list(csv.DictReader(opened))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CourseError(f"roll {str(file)!r} cannot be read: {error}") from None
-    found = {}
-    for line, row in enumerate(rows, start=2):
-        student, lang = ((row.get(name) or "").strip() for name in ("student", "lang"))
-        if not student or lang not in languages():
-            raise CourseError(
-                f"{file.name}, line {line}: student {student!r} with lang {lang!r}: give each "
-                f"student a name and one of {', '.join(languages())}"
-            )
-        found[_printable(student)] = lang
-    return found
+    from course_press.exports import rolls  # what prints takes long to import
+
+    students = rolls.read_roll(file, language(), plain=False)
+    return {_printable(one.id): one.language for one in students}

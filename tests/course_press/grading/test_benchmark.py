@@ -386,6 +386,11 @@ def test_a_busy_moment_is_tried_again_and_widens_what_is_allowed(tmp_path, monke
     assert grading_run.within(outcome)
 
 
+def test_a_stall_excuses_no_factor_of_a_thousand():
+    stalled = Outcome(device="cpu", seconds=1000.0, ours=[1.0, 1.2, 1.1, 900.0])
+    assert not grading_run.within(stalled)
+
+
 def test_simulated_times_tell_every_statistic_apart():
     # Whatever eleven in a row a learner keeps.
     for start in range(len(JITTER)):

@@ -165,7 +165,7 @@ def test_where_the_reference_fails_nobody_is_graded(tmp_path):
 
 def test_each_student_is_told_in_their_language_and_the_summary_names_nobody(tmp_path):
     folder, roll = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "roll.csv"
-    roll.write_text("student,lang\nstudent-09,ko\nstudent-21,es\nstudent-22,en\nzoe,en\n")
+    roll.write_text("id,language\nstudent-09,ko\nstudent-21,es\nstudent-22,\nzoe,en\n")
     with in_language("en"):
         grade_class(folder, FOLDERS, tmp_path / "grades.csv", roll=read_roll(roll))
     beside = tmp_path / "grades"
@@ -241,13 +241,15 @@ def test_no_name_is_a_formula_or_moves_a_cursor(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["student,lang\nada,fr\n", "name,lang\nada,en\n", "student,lang\n,en\n"]
-)
-def test_a_wrong_roll_is_refused_by_its_line(tmp_path, text):
-    (tmp_path / "roll.csv").write_text(text)
-    with pytest.raises(CourseError, match=r"roll\.csv, line 2: student .* one of en, es, ko"):
-        read_roll(tmp_path / "roll.csv")
+def test_the_roll_of_the_sheets_is_that_of_the_grades_and_any_folder_may_be_an_id(tmp_path):
+    roll = tmp_path / "roll.csv"
+    roll.write_text("id,name,language\nada,Ada,es\n이 하나_12,,\n", encoding="utf-8")
+    with in_language("ko"):
+        assert read_roll(roll) == {"ada": "es", "이 하나_12": "ko"}
+    for text in ("id,language\nada,fr\n", "id,language\n,en\n"):
+        roll.write_text(text)
+        with pytest.raises(CourseError, match=r"roll\.csv', line 2: "):
+            read_roll(roll)
 
 
 def test_the_command_grades_a_class_or_refuses_where_nothing_is_isolated(tmp_path):

@@ -151,6 +151,19 @@ def test_nbgrader_gives_the_same_verdict(student, notebook, cells):
         assert "FAILED" in cell.outputs[0].text
 
 
+def test_nbgrader_answers_in_the_language_that_was_asked_for(tmp_path):
+    lab, text, _ = submissions()["student-21"]
+    with in_language("es"):
+        write_kit("nbgrader", ROOT, FOLDERS[lab], tmp_path, isolate=False)
+    file = tmp_path / "source" / f"lab-{lab}" / f"lab-{lab}.ipynb"
+    (file.parent / STUBS[lab]).write_text(text, encoding="utf-8")
+    read = nbformat.read(file, as_version=4)
+    nbclient.NotebookClient(
+        read, timeout=300, resources={"metadata": {"path": file.parent}}
+    ).execute()
+    assert "Se cumplen 6 de 7 criterios" in read.cells[-1].outputs[0].text
+
+
 @pytest.mark.exhaustive
 @pytest.mark.skipif(
     not shutil.which("nbgrader"), reason="NOT EXERCISED, nbgrader itself: it is not on PATH"
