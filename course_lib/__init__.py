@@ -28,7 +28,7 @@ from course_lib.specs import Accelerator, chip, chip_of_device, chips, model, mo
 if TYPE_CHECKING:
     from course_lib import bench, calibrate, diagnosis, measured, network, serve
     from course_lib import training as train
-    from course_lib.book import exercises, explore, moving, plot, rent, reports, tables
+    from course_lib.book import exercises, explore, moving, plot, rent, reports, tables, teaching
     from course_lib.book.text import glossary, n, t, table
     from course_lib.measured import results, trace
     from course_lib.workloads import block, llm, occupancy, resnet
@@ -52,6 +52,7 @@ ROOMS = {
     "results": "measured.results",
     "serve": "serve",
     "tables": "book.tables",
+    "teaching": "book.teaching",
     "trace": "measured.trace",
     "train": "training",
 }
@@ -102,6 +103,7 @@ __all__ = [
     "t",
     "table",
     "tables",
+    "teaching",
     "total",
     "trace",
     "train",

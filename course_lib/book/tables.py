@@ -22,8 +22,8 @@ __all__ = [
     "DISPUTED",
     "MATRIX",
     "Cards",
-    "ChipTables",
     "Downloads",
+    "Folded",
     "chip_table",
     "dispute_table",
     "figure_name",
@@ -114,12 +114,12 @@ def link_table() -> Table:
     return table(header, rows, "ll" + "r" * 5)
 
 
-def figure_tables() -> "ChipTables":
+def figure_tables() -> "Folded":
     """Every figure of every chip with its status, sources, and what other sources print.
 
     Examples
     --------
-    >>> figure_tables().chips[0][:2]
+    >>> figure_tables().tables[0][:2]
     ('NVIDIA A100 SXM4 40 GB', 'spec-a100-sxm-40')
     """
     header = _header("figure value status sources")
@@ -127,7 +127,7 @@ def figure_tables() -> "ChipTables":
     for one in map(chip, chips()):
         rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
         found.append((named(one.name), _place(one), table(header, rows, "lrll")))
-    return ChipTables(found)
+    return Folded(found)
 
 
 def dispute_table(page: str = "") -> Table:
@@ -245,16 +245,14 @@ class Cards(Table):
     """A table whose rows a phone shows as cards, with the last column folded."""
 
 
-class ChipTables(Shown):
-    """A table for each chip: its name, its place on the page and the table. A page may fold each
-    under the chip's name.
-    """
+class Folded(Shown):
+    """Tables, each with its name and its place on the page. A page may fold each under its name."""
 
-    def __init__(self, chips: Sequence[tuple[str, str, Table]]) -> None:
-        self.chips = chips
+    def __init__(self, tables: Sequence[tuple[str, str, Table]]) -> None:
+        self.tables = tables
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"**{plain(name)}**\n\n{shown!r}" for name, _, shown in self.chips)
+        return "\n\n".join(f"**{plain(name)}**\n\n{shown!r}" for name, _, shown in self.tables)
 
 
 class Downloads(Shown):

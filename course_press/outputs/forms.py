@@ -14,7 +14,7 @@ from course_lib.book.exercises import Form, Parity, Question
 from course_lib.book.explore import Calculator, Explorer
 from course_lib.book.moving import Moving
 from course_lib.book.plot import Diagram, Plot
-from course_lib.book.tables import ChipTables, Downloads
+from course_lib.book.tables import Downloads, Folded
 from course_lib.book.text import Shown, Table
 from course_press.outputs import calculator, exercise, explorer, figure, moving, prediction, tables
 
@@ -48,7 +48,7 @@ def site(shown: Shown) -> dict[str, Any]:
             return html_block(figure.html(shown))
         case Walk():
             return html_block(exercise.walk_html(shown))
-        case Table() | ChipTables() | Downloads():
+        case Table() | Downloads() | Folded():
             return {"text/markdown": tables.markdown(shown)}
     return notebook(shown)
 

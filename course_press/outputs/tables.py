@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from course_lib.book.tables import Cards, ChipTables, Downloads
+from course_lib.book.tables import Cards, Downloads, Folded
 from course_lib.book.text import Markdown, Span, Table, language, marks, plain
 
 _UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?((?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B)")
@@ -13,16 +13,16 @@ _POINT, _DIGIT = "&#8200;", "&#8199;"
 """Spaces as wide as a decimal point and as a digit."""
 
 
-def markdown(shown: Table | ChipTables | Downloads) -> str:
+def markdown(shown: Table | Downloads | Folded) -> str:
     """What pandoc reads, with the links and places of a page."""
     if isinstance(shown, Downloads):
         return " · ".join(_download(name, text) for name, text in shown.files.items())
-    if isinstance(shown, ChipTables):
+    if isinstance(shown, Folded):
         return _cards(
             "\n\n".join(
                 f'```{{=html}}\n<details class="folded"><summary id="{place}">{escape(name)}'
                 f"</summary>\n```\n\n{_table(one)}\n\n```{{=html}}\n</details>\n```"
-                for name, place, one in shown.chips
+                for name, place, one in shown.tables
             )
         )
     return _cards(_table(shown)) if isinstance(shown, Cards) else _table(_set(shown))
@@ -95,6 +95,8 @@ def _table(shown: Table) -> str:
 
 def _linked(text: str) -> str:
     if isinstance(text, Span):
+        if text.to.startswith("@"):
+            return Markdown(text.to)
         marks = [
             *([f"#{text.id}"] if text.id else []),
             *([f'data-v="{text.value}"'] if text.value else []),

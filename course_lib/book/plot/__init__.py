@@ -6,6 +6,7 @@ from course_lib.book.plot.diagram import Diagram, flow
 from course_lib.book.plot.figure import GRID, INK, SHADES, Plot
 from course_lib.book.plot.labels import MUTED, NARROW, WIDE
 from course_lib.book.plot.shares import bars
+from course_lib.book.plot.web import builds_on
 
 __all__ = [
     "GRID",
@@ -20,6 +21,7 @@ __all__ = [
     "Diagram",
     "Plot",
     "bars",
+    "builds_on",
     "flow",
     "own_tone",
     "parity",

@@ -3,17 +3,31 @@ the page's language.
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 from unicodedata import east_asian_width
 
+from course_lib.book.plot.colors import LINES
 from course_lib.book.plot.figure import GRID, INK, SHADES, on_paper
 from course_lib.book.plot.labels import MUTED
 from course_lib.book.text import Shown
 from course_lib.core.checks import CourseError
 
-__all__ = ["Diagram", "flow", "svg", "wide_as"]
+__all__ = [
+    "Diagram",
+    "edge",
+    "flow",
+    "head",
+    "legend",
+    "line",
+    "look",
+    "svg",
+    "wide_as",
+    "words",
+    "wrapped",
+]
 
 WIDTH, LEFT, RIGHT = 580, 275, 225
 """Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at
@@ -25,6 +39,8 @@ stand.
 """
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
+_EDGES = (2, 5, 3)
+"""Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
 _WIDE, _NARROW = 1.0, 0.53
 """Of the font's size: what an East Asian and a Latin letter take."""
 
@@ -135,13 +151,13 @@ def _side_by_side(
         middle = y + height / 2
         _arrow(parts, LEFT, middle, _REMEDY, middle)
         parts.append(
-            _text((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=("muted", MUTED))
+            words((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=("muted", MUTED))
         )
-        parts.append(_text(LEFT / 2 + 9, y + height + _GAP / 2 + 5, other, color=("muted", MUTED)))
-        parts.append(_line(f"M{_REMEDY + RIGHT} {middle:g}H{_LOOP}"))
+        parts.append(words(LEFT / 2 + 9, y + height + _GAP / 2 + 5, other, color=("muted", MUTED)))
+        parts.append(line(f"M{_REMEDY + RIGHT} {middle:g}H{_LOOP}"))
         joins.append(middle)
-    parts.append(_line(f"M{_LOOP} {joins[-1]:g}V{begin:g}H{LEFT + 7}") + _head(LEFT, begin, "left"))
-    parts.append(_text(_REMEDY, begin - 7, again, color=("muted", MUTED)))
+    parts.append(line(f"M{_LOOP} {joins[-1]:g}V{begin:g}H{LEFT + 7}") + head(LEFT, begin, "left"))
+    parts.append(words(_REMEDY, begin - 7, again, color=("muted", MUTED)))
     below = y + height + _GAP
     _arrow(parts, LEFT / 2, y + height, LEFT / 2, below)
     y = below + _box(parts, 0, below, end, LEFT, rounded=True)
@@ -159,7 +175,7 @@ def _one_below_another(
     remedy_at = (INDENT, wide - INDENT)
     y = _TOP + _LINE
     begin = y + _tall(start, wide) / 2
-    parts.append(_text(loop, y - 7, again, anchor="end", color=("muted", MUTED)))
+    parts.append(words(loop, y - 7, again, anchor="end", color=("muted", MUTED)))
     y += _box(parts, 0, y, start, wide, rounded=True)
     for question, answer, remedy, other in forks:
         _arrow(parts, down, y, down, y + _GAP)
@@ -167,16 +183,16 @@ def _one_below_another(
         y += _box(parts, 0, y, question, wide, shade=1)
         left, width = remedy_at
         _arrow(parts, left + width / 2, y, left + width / 2, y + _GAP)
-        parts.append(_text(left + width / 2 + 9, y + _GAP / 2 + 5, answer, color=("muted", MUTED)))
-        parts.append(_text(down + 9, y + _GAP / 2 + 5, other, color=("muted", MUTED)))
+        parts.append(words(left + width / 2 + 9, y + _GAP / 2 + 5, answer, color=("muted", MUTED)))
+        parts.append(words(down + 9, y + _GAP / 2 + 5, other, color=("muted", MUTED)))
         top, y = y, y + _GAP
         height = _box(parts, left, y, remedy, width, shade=2)
         last = y + height / 2
         parts.append(
-            _line(f"M{left + width:g} {last:g}H{loop}") + _line(f"M{down:g} {top:g}V{y + height:g}")
+            line(f"M{left + width:g} {last:g}H{loop}") + line(f"M{down:g} {top:g}V{y + height:g}")
         )
         y += height
-    parts.append(_line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + _head(wide, begin, "left"))
+    parts.append(line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + head(wide, begin, "left"))
     _arrow(parts, down, y, down, y + _GAP)
     y += _GAP
     y += _box(parts, 0, y, end, wide, rounded=True)
@@ -198,21 +214,31 @@ def wide_as(text: str) -> float:
     return sum(_WIDE if east_asian_width(letter) in "WF" else _NARROW for letter in text)
 
 
-def _wrapped(text: str, width: float) -> list[str]:
-    """The text in lines that fit a box of this width; a word longer than that has a line of its
-    own.
+def wrapped(text: str, room: float, size: float = _FONT) -> list[str]:
+    """The text in lines of at most this width in px; what is longer than that is cut at its
+    hyphens, or has a line of its own.
+
+    Examples
+    --------
+    >>> wrapped("communication-bound at last", 110)
+    ['communication-', 'bound at last']
     """
+
+    def fits(said: str) -> bool:
+        return wide_as(said) * size <= room
+
     lines: list[str] = []
     for word in text.split():
-        if lines and wide_as(f"{lines[-1]} {word}") * _FONT <= width - 2 * _PAD:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
+        for part in [word] if fits(word) else re.findall("[^-]+-?", word):
+            if lines and fits(f"{lines[-1]} {part}"):
+                lines[-1] += f" {part}"
+            else:
+                lines.append(part)
     return lines
 
 
 def _tall(text: str, width: float) -> float:
-    return len(_wrapped(text, width)) * _LINE + 2 * _PAD - 4
+    return len(wrapped(text, width - 2 * _PAD)) * _LINE + 2 * _PAD - 4
 
 
 def _box(
@@ -226,7 +252,7 @@ def _box(
     rounded: bool = False,
     height: float = 0,
 ) -> float:
-    lines, own = _wrapped(text, width), _tall(text, width)
+    lines, own = wrapped(text, width - 2 * _PAD), _tall(text, width)
     height = max(height, own)
     fill = "none" if shade is None else _color((f"shade-{shade + 1}", SHADES[shade]))
     shape = (
@@ -238,35 +264,109 @@ def _box(
         f'{_color(("muted" if rounded else "grid", MUTED if rounded else GRID))}"/>'
     )
     first = y + (height - own) / 2 + _PAD + _FONT * 0.8
-    parts.extend(_text(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
+    parts.extend(words(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
     return height
 
 
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", color: tuple[str, str] = ("ink", INK)
+def words(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    color: tuple[str, str] = ("ink", INK),
+    style: str = "",
 ) -> str:
+    """A line of text, in a color of the page and in what it has in its place.
+
+    Examples
+    --------
+    >>> words(1, 2, "a < b")
+    '<text x="1" y="2" text-anchor="start" style="fill: var(--fig-ink, #1f2430)">a &lt; b</text>'
+    """
     return (
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: '
-        f'{_color(color)}">{escape(text)}</text>'
+        f'{_color(color)}{style}">{escape(text)}</text>'
     )
 
 
-def _line(path: str) -> str:
-    return (
-        f'<path d="{path}" style="fill: none; stroke: {_color(("muted", MUTED))}; '
-        f'stroke-width: 1.3"/>'
-    )
+def line(path: str, color: tuple[str, str] = ("muted", MUTED)) -> str:
+    """A line along a path.
+
+    Examples
+    --------
+    >>> line("M0 0H9")[:20]
+    '<path d="M0 0H9" sty'
+    """
+    return f'<path d="{path}" style="fill: none; stroke: {_color(color)}; stroke-width: 1.3"/>'
 
 
-def _head(x: float, y: float, side: str) -> str:
+def head(x: float, y: float, side: str, color: tuple[str, str] = ("muted", MUTED)) -> str:
+    """The head of an arrow whose point lies here.
+
+    Examples
+    --------
+    >>> head(3, 4, "down")[:40]
+    '<polygon transform="translate(3 4)" poin'
+    """
     turned = {"right": "-8,-4 -8,4", "left": "8,-4 8,4", "down": "-4,-8 4,-8"}[side]
     return (
         f'<polygon transform="translate({x:g} {y:g})" points="0,0 {turned}" style="fill: '
-        f'{_color(("muted", MUTED))}"/>'
+        f'{_color(color)}"/>'
     )
+
+
+def edge(place: int) -> tuple[str, str]:
+    """The color of the edge of a box of some kind, by the kind's place: what a page calls it, and
+    what it is elsewhere.
+
+    Examples
+    --------
+    >>> edge(0), edge(3)
+    (('2', '#883c00'), ('muted', '#5b6472'))
+    """
+    if place >= len(_EDGES):
+        return "muted", MUTED
+    return str(_EDGES[place]), LINES[_EDGES[place] - 1]
+
+
+def look(place: int) -> str:
+    """The fill and the edge of a box of some kind, by the kind's place: the fourth has no fill,
+    and a dashed edge.
+
+    Examples
+    --------
+    >>> look(3)
+    'fill: none; stroke: var(--fig-muted, #5b6472); stroke-dasharray: 4 3'
+    """
+    stroke = f"stroke: {_color(edge(place))}"
+    if place >= len(SHADES):
+        return f"fill: none; {stroke}; stroke-dasharray: 4 3"
+    return f"fill: {_color((f'shade-{place + 1}', SHADES[place]))}; {stroke}"
+
+
+def legend(kinds: Sequence[str], width: float, left: float = 0) -> tuple[str, float]:
+    """What each kind of box is called, in rows as wide as a figure, and how low the last one is.
+
+    Examples
+    --------
+    >>> legend(["attention", "MLP"], 340)[1], legend(["attention"] * 9, 340)[1]
+    (22.0, 66.0)
+    """
+    parts, x, y = [], left, 22.0
+    for place, kind in enumerate(kinds):
+        needs = 22 + _FONT * wide_as(kind) + 18
+        if x > left and x + needs > width:
+            x, y = left, y + 22
+        parts.append(
+            f'<rect x="{x:g}" y="{y - 12:g}" width="14" height="14" style="{look(place)}"/>'
+        )
+        parts.append(words(x + 21, y, kind))
+        x += needs
+    return "".join(parts), y
 
 
 def _arrow(parts: list[str], x: float, y: float, to_x: float, to_y: float) -> None:
     side = "down" if to_x == x else "right"
     short = (to_x, to_y - 7) if side == "down" else (to_x - 7, to_y)
-    parts.append(_line(f"M{x:g} {y:g}L{short[0]:g} {short[1]:g}") + _head(to_x, to_y, side))
+    parts.append(line(f"M{x:g} {y:g}L{short[0]:g} {short[1]:g}") + head(to_x, to_y, side))

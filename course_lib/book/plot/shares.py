@@ -3,12 +3,9 @@ from `t`, in the page's language.
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
-from course_lib.book.plot.colors import LINES
-from course_lib.book.plot.diagram import NARROW, WIDTH, Diagram, svg, wide_as
-from course_lib.book.plot.figure import INK, SHADES
-from course_lib.book.plot.labels import MUTED
+from course_lib.book.plot.diagram import NARROW, WIDTH, Diagram, legend, look, svg, wide_as, words
+from course_lib.book.plot.figure import SHADES
 from course_lib.book.text import n
 from course_lib.core.checks import CourseError, positive
 
@@ -17,8 +14,6 @@ __all__ = ["bars"]
 _TALL, _ROW, _FONT, _EDGE = 34.0, 74.0, 14, 4.0
 """Heights of a bar and of a row with its label, the letters' size, and what is kept at the sides,
 px."""
-_EDGES = (2, 5, 3)
-"""Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
 
 
 def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) -> Diagram:
@@ -80,47 +75,22 @@ def _drawn(
     width: int,
 ) -> tuple[str, float]:
     """The drawing and its height."""
-    parts: list[str] = []
-    x, y = _EDGE, 22.0
-    for place, kind in enumerate(kinds):
-        needs = 22 + _FONT * wide_as(kind) + 18
-        if x > _EDGE and x + needs > width:
-            x, y = _EDGE, y + 22
-        parts.append(_box(x, y - 12, 14, 14, place))
-        parts.append(_text(x + 21, y, kind))
-        x += needs
+    named, y = legend(kinds, width, _EDGE)
+    parts = [named]
     full = width - 2 * _EDGE
     top = y + 18
     for label, of in rows.items():
-        parts.append(_text(_EDGE, top + 20, label, bold=True))
+        parts.append(words(_EDGE, top + 20, label, style="; font-weight: 600"))
         x, scale = _EDGE, full / sum(sizes[label])
         for (kind, name, _), size in zip(of, sizes[label], strict=True):
             wide = size * scale
-            parts.append(_box(x, top + 28, wide, _TALL, kinds.index(kind)))
+            parts.append(
+                f'<rect x="{x:.2f}" y="{top + 28:.2f}" width="{wide:.2f}" height="{_TALL:g}" '
+                f'style="{look(kinds.index(kind))}"/>'
+            )
             if _FONT * wide_as(name) + 3 <= wide:
-                parts.append(_text(x + wide / 2, top + 28 + _TALL / 2 + 5, name, anchor="middle"))
+                middle, base = round(x + wide / 2, 2), top + 28 + _TALL / 2 + 5
+                parts.append(words(middle, base, name, anchor="middle"))
             x += wide
         top += _ROW
     return "".join(parts), top + 4
-
-
-def _box(x: float, y: float, width: float, height: float, place: int) -> str:
-    filled = place < len(SHADES)
-    fill = f"var(--fig-shade-{place + 1}, {SHADES[place]})" if filled else "none"
-    edge = (
-        f"var(--fig-{_EDGES[place]}, {LINES[_EDGES[place] - 1]})"
-        if filled
-        else f"var(--fig-muted, {MUTED}); stroke-dasharray: 4 3"
-    )
-    return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:g}" '
-        f'style="fill: {fill}; stroke: {edge}"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False) -> str:
-    weight = "; font-weight: 600" if bold else ""
-    return (
-        f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" '
-        f'style="fill: var(--fig-ink, {INK}){weight}">{escape(text)}</text>'
-    )

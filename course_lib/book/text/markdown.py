@@ -38,7 +38,8 @@ class Span(Markdown):
     Attributes
     ----------
     id : the place that links lead to.
-    to : the place that this leads to: ``"#id"``, or a page and a place on it.
+    to : the place that this leads to: ``"#id"``, or a page and a place on it; ``"@id"`` has a page
+        name the section or figure of this id in the text's place, by its number.
     value : what its column sorts by.
     lang : its language, where that is not the page's.
     """

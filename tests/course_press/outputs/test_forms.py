@@ -27,7 +27,7 @@ KINDS = {
     "figure": "plot.sweep([1, 10], {'B': [2, 20]}, x_label='B', y_label='s')",
     "diagram": "plot.flow('a', [('<b>?', 'no', 'c', 'yes')], 'd', title='e', again='f')",
     "linked": "tables.chip_table()",
-    "chips": "tables.figure_tables()",
+    "folded": "tables.figure_tables()",
     "cards": "tables.dispute_table('specs.html')",
     "downloads": "tables.Downloads({'a.csv': 'x'})",
     "glossary": "glossary()",
