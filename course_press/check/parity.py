@@ -41,8 +41,9 @@ _HEADING = re.compile(r"^(#{2,})\s.*?\{#([\w-]+)[^}]*\}\s*$")
 _ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
 """An id that a heading of the cover gets when it is printed."""
 _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
-_CLASS = re.compile(r"(?:^|[{ ])\.([a-z][\w-]*)(?=[ }])")
-_CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$")
+_CLASS = re.compile(r"(?:^|[{ ])\.(?!content-)([a-z][\w-]*)(?=[ }])")
+_CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$|(?<=\])\([^)]*\)")
+"""What is no prose: code, attributes, maths, and where links lead."""
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
 
 
