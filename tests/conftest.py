@@ -15,6 +15,8 @@ settings.register_profile("book", deadline=None, derandomize=True, max_examples=
 settings.load_profile("book")
 os.environ.pop("COURSE_LANG", None)
 os.environ.pop("COURSE_PRINT", None)
+# Cold operands are several times the cache, of which some machines show half a gigabyte.
+os.environ.setdefault("COURSE_CACHE", str(8 << 20))
 
 ROOT = Path(__file__).parent.parent
 

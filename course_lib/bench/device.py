@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from course_lib.bench.driver import CPU, DRIVER, Nvidia, clock_told, cpuinfo, nvidia
-from course_lib.core.checks import CourseError, count, known, positive, single
+from course_lib.core.checks import CourseError, count, known, positive, shown, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
 __all__ = [
+    "CACHE",
     "DEFAULT_CACHE",
     "FMA_UNITS",
     "Machine",
@@ -30,6 +31,10 @@ __all__ = [
 DEFAULT_CACHE = 64 * 2**20
 """Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold
 timing.
+"""
+CACHE = "COURSE_CACHE"
+"""The variable of the environment that says how much last-level cache this CPU has, in bytes, where
+the system tells too much: a virtual machine often shows all of a host that it shares.
 """
 FMA_UNITS = 2
 """Fused multiply-add units a core is taken to have. Some have one: the peak is then half of what is
@@ -387,6 +392,13 @@ def _cpu_clock() -> tuple[float, str]:
 
 
 def _cpu_cache() -> float:
+    if told := os.environ.get(CACHE, ""):
+        if not told.isdecimal() or not int(told):
+            raise CourseError(
+                f"{CACHE} must be a whole number of bytes, such as 33554432, or not be set (got "
+                f"{shown(told)})"
+            )
+        return float(told)
     sizes = []
     for file in (CPU / "cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):

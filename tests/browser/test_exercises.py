@@ -218,7 +218,9 @@ def test_the_keyboard_alone_is_enough(visit):
     assert page.is_visible(f"{BOX} details >> nth=0 >> p")
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize(
+    "lang", [pytest.param(lang, marks=[pytest.mark.exhaustive] * (lang != "ko")) for lang in LANGS]
+)
 def test_answered_exercises_are_accessible_in_both_schemes_and_fit_a_phone(visit, accessible, lang):
     for scheme, width in (("light", 1280), ("dark", 360)):
         page = visit(url(lang), color_scheme=scheme, width=width)

@@ -28,7 +28,7 @@ def test_the_pages_formulas_are_the_librarys():
     assert translate.PHYSICS.read_text(encoding="utf-8") == translate.javascript()
 
 
-def arguments(function):
+def arguments(function, points):
     """Some of a formula: numbers, and lists of five of them, or of five lists, whose last is a
     share.
     """
@@ -44,13 +44,14 @@ def arguments(function):
         return found.tolist() if lists else float(found)
 
     takes = inspect.signature(function).parameters.items()
-    return [[one(name, it.annotation) for name, it in takes] for _ in range(10_000)]
+    return [[one(name, it.annotation) for name, it in takes] for _ in range(points)]
 
 
 @pytest.mark.parametrize("name", formulas.__all__)
-def test_a_page_evaluates_what_the_library_does(visit, name):
+@pytest.mark.parametrize("points", [1000, pytest.param(10_000, marks=pytest.mark.exhaustive)])
+def test_a_page_evaluates_what_the_library_does(visit, name, points):
     function = getattr(formulas, name)
-    points = arguments(function)
+    points = arguments(function, points)
     page = visit("en/chapters/en/one.html")
     found = page.evaluate(f"points => points.map(point => coursePhysics.{name}(...point))", points)
     np.testing.assert_allclose(

@@ -219,7 +219,7 @@ def test_paper_has_the_answer_and_no_form(visit):
     assert not is_open(page)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.exhaustive), "dark"])
 def test_a_phone_has_room_and_everyone_can_use_it(visit, accessible, built, scheme):
     page = asked(visit(url("ko"), width=390, color_scheme=scheme))
     accessible(page)

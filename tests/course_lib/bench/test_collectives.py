@@ -100,6 +100,7 @@ def test_two_processes_measure_and_go_on_where_they_stopped(tmp_path):
         assert row.achieved_bw_gbps * 1e9 == pytest.approx(bus)
 
 
+@pytest.mark.exhaustive
 def test_three_processes(tmp_path):
     """Another number of ranks is another measurement, in the same file; and an odd one has other
     parts to check.

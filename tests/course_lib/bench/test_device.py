@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib import bench
+from course_lib import CourseError, bench
 from course_lib.bench import device, driver
 from course_lib.bench.driver import Observed
 from tests.course_lib.bench.fakes import FakeArrays
@@ -322,3 +322,14 @@ def test_the_gpu_that_cuda_sees_first_is_asked(nvml, monkeypatch, visible, asked
     monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetName", named.append)
     driver.nvidia()
     assert named == [f"GPU {asked}"]
+
+
+def test_a_shared_cache_is_what_its_owner_says(monkeypatch):
+    monkeypatch.setenv(device.CACHE, "1048576")
+    assert bench.machine("cpu").cache == 2**20
+    monkeypatch.setenv(device.CACHE, "")
+    assert bench.machine("cpu").cache > 0
+    for wrong in ("1e6", "-4", "0", "32 MB"):
+        monkeypatch.setenv(device.CACHE, wrong)
+        with pytest.raises(CourseError, match=f"COURSE_CACHE must be .* 33554432.*{wrong}"):
+            bench.machine("cpu")

@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.exhaustive
 def test_lab_02_measures_this_machine_and_goes_on_where_it_stopped(tmp_path):
     book, source = tmp_path / "book", ROOT / "labs" / "02-fusion-and-profiling"
     (book / "labs" / source.name).mkdir(parents=True)

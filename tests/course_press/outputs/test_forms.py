@@ -54,7 +54,7 @@ def kernel(printer, lang, cells):
     return [cell.outputs[0]["data"] for cell in shown.cells]
 
 
-@pytest.mark.parametrize("lang", ["en", "es"])
+@pytest.mark.parametrize("lang", [pytest.param("en", marks=pytest.mark.exhaustive), "es"])
 def test_a_bare_kernel_gives_the_forms_of_both_printers_at_once(lang):
     one_run = dict(zip(KINDS, kernel("both", lang, KINDS.values()), strict=True))
     assert {kind for kind, data in one_run.items() if FORMS not in data} == ALIKE
