@@ -111,7 +111,7 @@ def test_a_day_leaves_time_to_talk(planned):
 def test_a_session_says_what_its_pages_say(planned, tmp_path):
     one = plan(planned, "sec-term-2")
     assert one["In class"].text_content().strip() == "180 min"
-    goals = [li.text_content() for li in one["After this session, you can"].cssselect("li")]
+    goals = [li.text_content() for li in one["After this session, students can"].cssselect("li")]
     assert goals == [
         r["en"] for r in rows("objectives.csv") if r["section"].startswith("rooflines#")
     ]
