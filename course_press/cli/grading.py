@@ -52,7 +52,7 @@ def grade(
 ) -> None:
     """Check your solution of a lab, or a class's; each failure names the likely mistake.
 
-    Example: `course grade 00 my_bench.py`
+    Example: `course grade 00 my_matmul_bench.py`
 
     Example: `course grade --all submissions --out grades.csv`
     """
@@ -65,7 +65,7 @@ def grade(
             return
         if number is None or file is None or roll is not None or unsafe:
             raise CourseError(
-                "give a lab and a file, as in: course grade 00 my_bench.py; or a folder of "
+                "give a lab and a file, as in: course grade 00 my_matmul_bench.py; or a folder of "
                 "submissions with --all, which --roll and --unsafe go with"
             )
         with grading.isolated() if isolated else contextlib.nullcontext():
