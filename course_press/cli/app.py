@@ -30,7 +30,7 @@ from course_press.cli import (
 )
 from course_press.cli.build import known_languages
 from course_press.cli.console import err_console, out_console
-from course_press.source.book import languages, read_book
+from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address
 
@@ -132,7 +132,7 @@ def doctor() -> None:
         f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}"
     )
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
-        repo, ref = address(read_book(Path.cwd(), languages(Path.cwd())[0]))
+        repo, ref = address(configured(Path.cwd(), languages(Path.cwd())[0]))
         if not repo or repo.startswith(about.PLACEHOLDER):
             said = (
                 f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set "

@@ -116,7 +116,7 @@ def _one(
     with in_language(lang):
         variants = [one.variant(seed) for one in chosen]
         _write(out, sheets.questions(variants, seed, lang))
-        _write(keys, sheets.answers(variants, seed, lang))
+        _write(keys, sheets.answers(variants, seed))
     out_console.print(
         f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True
     )

@@ -190,7 +190,7 @@ def write_sheets(
         with in_language(who.language):
             variants = [one.variant(own) for one in chosen]
             _write(out / wanted[who.id]["sheet"], sheets.questions(variants, own, who.language))
-            _write(keys / wanted[who.id]["key"], sheets.answers(variants, own, who.language))
+            _write(keys / wanted[who.id]["key"], sheets.answers(variants, own))
     _write(index, _table({**before, **done}))
     return len(roll) - kept, kept
 

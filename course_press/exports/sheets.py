@@ -1,24 +1,34 @@
 """A sheet of exercises, and its key, as notebooks."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from course_lib import n, t
 from course_lib.book.exercises import Variant, phrases
 from course_lib.book.text import plain
 from course_press.exports.notebooks import code_cell, notebook_text, text_cell
+from course_press.source.book import configured, languages
+from course_press.source.install import first_cell
 
 __all__ = ["answers", "questions"]
 
 
 def questions(variants: Sequence[Variant], seed: int, lang: str) -> str:
-    """The notebook that learners get: each question, and a cell that checks an answer."""
-    return _notebook(lang, *_questions(variants, seed))
+    """The notebook that learners get: each question, and a cell that checks an answer. Written in
+    the book's folder, it gets the library where that is missing, as the chapters' notebooks do.
+    """
+    # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
+    first = f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'
+    if (root := Path.cwd()).joinpath("_quarto.yml").is_file():
+        first = first_cell(configured(root, languages(root)[0]), lang)
+    title, *cells = _questions(variants, seed)
+    return notebook_text([title, code_cell("language", first), *cells])
 
 
-def answers(variants: Sequence[Variant], seed: int, lang: str) -> str:
+def answers(variants: Sequence[Variant], seed: int) -> str:
     """The notebook with each answer, and what a wrong one tells."""
-    return _notebook(lang, *_answers(variants, seed))
+    return notebook_text([*_answers(variants, seed)])
 
 
 def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]:
@@ -54,10 +64,3 @@ def _answers(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]
             "\n".join(wrong),
         ]
         yield text_cell(one.exercise.id, "\n\n".join(parts))
-
-
-def _notebook(lang: str, title: dict[str, Any], *cells: dict[str, Any]) -> str:
-    # A reader's own kernel must speak the sheet's language, or 1,5 would be read as English.
-    return notebook_text(
-        [title, code_cell("language", f'import os\n\nos.environ["COURSE_LANG"] = "{lang}"'), *cells]
-    )

@@ -16,7 +16,7 @@ from course_press.pages import about, csp, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
-from course_press.source.book import Book, languages, metadata, read_book
+from course_press.source.book import Book, configured, languages, read_book
 from course_press.source.files import put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
@@ -206,7 +206,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
 
 def _entry(root: Path, lang: str, above: str) -> dict[str, str]:
     """What the page above the languages says of one, in that language."""
-    meta, ui = metadata(root, lang), words(lang)
+    meta, ui = configured(root, lang).meta, words(lang)
     return {
         "code": lang,
         "name": ui["ui-language"],

@@ -109,10 +109,11 @@ def languages(root: Path) -> list[str]:
     return names
 
 
-def metadata(root: Path, lang: str) -> Mapping[str, Any]:
-    """What the book at `root` says of itself in a language, without its chapters."""
-    config = _merged(_config(root / "_quarto.yml"), _config(root / f"_quarto-{lang}.yml"))
-    return dict(config["book"])
+def configured(root: Path, lang: str) -> Book:
+    """The book at `root` in one language as its configuration has it, without its chapters."""
+    return Book(
+        root, lang, _merged(_config(root / "_quarto.yml"), _config(root / f"_quarto-{lang}.yml"))
+    )
 
 
 def read_book(root: Path, lang: str, *, answers: bool = False) -> Book:

@@ -10,6 +10,8 @@ from course_lib import CourseError, exercises
 from course_lib.book.text import languages, plain
 from course_press.check import rules as check
 from course_press.cli.app import app
+from course_press.source.book import configured
+from course_press.source.install import first_cell
 from tests.course_press.conftest import Copy
 
 
@@ -45,6 +47,20 @@ def test_a_sheet_holds_every_exercise_and_no_answer(tmp_path, lang, monkeypatch)
         for cell in nbformat.read(out, as_version=4).cells
         if cell.cell_type == "code" and cell.outputs
     ]
+
+
+def test_a_sheet_of_the_book_gets_the_library_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    alone, _ = sheet(tmp_path, "--seed", "7", "--lang", "es")
+    assert "pip" not in cells(alone, "code")[0]
+    book = Copy(tmp_path / "book")
+    monkeypatch.chdir(book.root)
+    shared, key = sheet(tmp_path, "--seed", "7", "--lang", "es", name="shared.ipynb")
+    first = cells(shared, "code")[0]
+    assert first == first_cell(configured(book.root, "en"), "es")
+    assert 'os.environ["COURSE_LANG"] = "es"' in first
+    assert "git+https://" in first
+    assert not cells(key, "code")
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
