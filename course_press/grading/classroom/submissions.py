@@ -1,5 +1,6 @@
 """What a class has handed in: whose file is for which lab."""
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,10 @@ MOST = 1 << 20
 """Bytes of a file: what a person writes is far smaller."""
 
 
+_BETWEEN = re.compile(r"(?:[ ._-]+|(?:^|(?<=[ ._-]))my_)+$")
+"""What stands between a student's id and the name of a stub."""
+
+
 class Submission(msgspec.Struct, frozen=True, order=True):
     """One student's file for one lab."""
 
@@ -30,7 +35,8 @@ def find(
     """The submissions in a folder: a folder for each student, or a file for each.
 
     Without `lab`, a file is for the lab whose stub it is named like, with or without something in
-    front: `ada/matmul_bench.py` and `ada-matmul_bench.py` are both Ada's, for lab 00.
+    front: `ada/matmul_bench.py`, `ada-matmul_bench.py` and `ada-my_matmul_bench.py`, as the lab's
+    page has students call their copy, are all Ada's, for lab 00.
 
     Parameters
     ----------
@@ -68,8 +74,8 @@ def find(
         if number is None:
             wrong.append(said("hand-in-lab", name=name, names=sorted(endings)))
             continue
-        student = owner or file.name.removesuffix(wanted[number]).rstrip(" -_.") or file.stem
-        student = _printable(student)
+        named = _BETWEEN.sub("", file.name.removesuffix(wanted[number]))
+        student = _printable(owner or named or file.stem)
         one = Submission(student, number, file)
         if (same := found.get((one.student, number))) is not None:
             other = same.file.relative_to(folder).as_posix()

@@ -213,6 +213,14 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
     ]  # fmt: skip
 
 
+def test_the_name_of_a_copy_is_no_part_of_a_students_id(tmp_path):
+    for name in ("s003-my_matmul_bench.py", "army_kernels.py", "my_ring_all_reduce.py"):
+        (tmp_path / name).write_text("x = 1")
+    found, wrong = find(tmp_path, STUBS)
+    assert [one.student for one in found] == ["army", "my_ring_all_reduce", "s003"]
+    assert not wrong
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
