@@ -444,16 +444,18 @@ function Pandoc(doc)
     work = work + lab_work(chapter)
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
+  -- What only instructors read goes first: no term is explained where nobody sees it.
+  local answers = doc.meta.answers
+  if course then answers = course.answers end
+  if not answers then
+    doc.blocks = doc.blocks:walk { Div = function(div) return div.classes:includes("answer") and {} or nil end }
+  end
   if stem ~= "glossary" and file_text(folder .. "/glossary.qmd") then
     local linked_blocks, changed = link_terms(doc.blocks)
     if changed then doc.blocks = linked_blocks end
   end
-  -- What only instructors read.
-  local answers = doc.meta.answers
-  if course then answers = course.answers end
   doc.blocks = doc.blocks:walk {
     Div = function(div)
-      if div.classes:includes("answer") then return answers and div or {} end
       if not div.classes:includes("chapters") then return nil end
       div.content = chapters(known)
       return div

@@ -27,7 +27,7 @@
   }
   var engine = MiniSearch.loadJSON(window.COURSE_SEARCH, {
     fields: ["title", "text", "also"],
-    storeFields: ["label", "page", "title", "text", "url", "also"],
+    storeFields: ["label", "page", "title", "text", "url", "also", "aside"],
     tokenize: tokens,
     searchOptions: { boost: { title: 3, also: 3 } }
   });
@@ -73,9 +73,10 @@
   function find(question) {
     var seen = {};
     var found = [];
+    var asides = []; // what is meant for instructors comes after all else
     function add(more) {
       more.forEach(function (hit) {
-        if (!seen[hit.url]) { seen[hit.url] = true; found.push(hit); }
+        if (!seen[hit.url]) { seen[hit.url] = true; (hit.aside ? asides : found).push(hit); }
       });
     }
     var terms = called(runs(question).join(""));
@@ -86,7 +87,7 @@
     if (found.length < MOST) add(engine.search(telling(question), { combineWith: "OR", prefix: begins, fuzzy: near }));
     // A term by another name: what the book says under its own.
     if (terms.length && found.length < MOST) add(engine.search(terms[0].title.replace(/\(.*/, ""), { combineWith: "AND" }));
-    return found;
+    return found.concat(asides);
   }
 
   function snippet(hit, question, parent) {

@@ -75,6 +75,8 @@ class Renderer:
             title = page.chapter.title
             for found in sections(self.bodies[page.url]):
                 one = {**found, "title": found["title"] or title, "page": title}
+                if page.chapter.meta.get("audience"):
+                    one["aside"] = "1"
                 if found["id"].startswith("term-"):
                     others_here = others.get(f"also-{found['id'].removeprefix('term-')}", "")
                     one |= {

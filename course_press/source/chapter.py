@@ -18,6 +18,7 @@ FRONT_MATTER = {
     "prerequisites",
     "work",
     "notebook",
+    "audience",
     "engine",
     "jupyter",
     "lang",

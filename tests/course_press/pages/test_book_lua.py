@@ -204,3 +204,12 @@ def test_spanish_bends_its_terms(with_glossary):
 def test_a_book_without_a_glossary_has_no_terms(book):
     book.edit("chapters/en/two.qmd", "Back to", "The bandwidth.\n\nBack to")
     assert links(book) == []
+
+
+def test_no_term_is_explained_in_an_answer_that_is_left_out(with_glossary):
+    hidden = "Only instructors read this."
+    with_glossary.edit(
+        "chapters/en/two.qmd", f"{hidden}\n:::", f"{hidden} A roofline.\n:::\n\nThe roofline bends."
+    )
+    (term,) = printed(with_glossary).cssselect("a.term")
+    assert text(term.getparent()) == "The roofline bends."
