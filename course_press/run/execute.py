@@ -134,7 +134,9 @@ def environment(root: Path) -> str:
 
     digest = hashlib.sha256(sys.version.encode())
     given = {**os.environ, **kernels.ENVIRONMENT}
-    given |= dict.fromkeys(("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS"), "")
+    # The last one steers measurements, and no page measures anything while it is printed.
+    of_a_run = ("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE")
+    given |= dict.fromkeys(of_a_run, "")
     for name in sorted(name for name in given if name.startswith(STEERING)):
         digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
     own = [

@@ -162,7 +162,7 @@ def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     moved(by="the time zone")
     (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
-    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS"):
+    for name in ("TERM", "COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE"):
         monkeypatch.setenv(name, "es")
     assert environment(tmp_path) == seen[-1]
 
