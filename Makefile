@@ -28,7 +28,7 @@ check: lint
 	  $(addprefix --ignore=tests/course_lib/,bench calibrate/test_fit.py book/explore book/plot)
 
 test: lint
-	COURSE_CACHE=8388608 $(RUN)/pytest
+	$(RUN)/pytest
 	$(RUN)/pytest -o addopts= -q -n 2 --dist loadfile --nbval $(NBVAL)
 
 # The whole matrices: every page, width, scheme and language, and all fuzz cases.

@@ -248,10 +248,10 @@ def print_page(
         # Only those that stand here: another label leaves this page as it is.
         "labels": {id_: labels[id_] for id_ in _REFERENCE.findall(text) if id_ in labels},
     }
-    if "::: {.answer}" in text:
+    if ".answer" in text:
         course["answers"] = bool(book.config.get("answers"))
     sources = [read_text(file) for file in _read_by_pandoc(book)]
-    if "::: {.session" in text:
+    if ".session" in text:
         sources += map(read_text, _read_for_courses(book))
     key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
     stored = cache.get(key)

@@ -4,7 +4,7 @@ the page's language.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 from unicodedata import east_asian_width
@@ -20,6 +20,7 @@ __all__ = [
     "edge",
     "flow",
     "head",
+    "kinds_of",
     "legend",
     "line",
     "look",
@@ -314,6 +315,30 @@ def head(x: float, y: float, side: str, color: tuple[str, str] = ("muted", MUTED
         f'<polygon transform="translate({x:g} {y:g})" points="0,0 {turned}" style="fill: '
         f'{_color(color)}"/>'
     )
+
+
+def kinds_of(name: str, given: Iterable[str]) -> list[str]:
+    """The kinds of boxes that a drawing tells apart, each once, in their order.
+
+    Parameters
+    ----------
+    name : of the argument that has them.
+    given : the kind of each box.
+
+    Raises
+    ------
+    CourseError
+        If there are more of them than looks.
+
+    Examples
+    --------
+    >>> kinds_of("boxes", ["chip", "link", "chip"])
+    ['chip', 'link']
+    """
+    kinds = list(dict.fromkeys(given))
+    if len(kinds) > len(SHADES) + 1:
+        raise CourseError(f"{name} must have at most {len(SHADES) + 1} kinds (got {len(kinds)})")
+    return kinds
 
 
 def edge(place: int) -> tuple[str, str]:

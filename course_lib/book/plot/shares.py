@@ -4,8 +4,17 @@ from `t`, in the page's language.
 
 from collections.abc import Mapping, Sequence
 
-from course_lib.book.plot.diagram import NARROW, WIDTH, Diagram, legend, look, svg, wide_as, words
-from course_lib.book.plot.figure import SHADES
+from course_lib.book.plot.diagram import (
+    NARROW,
+    WIDTH,
+    Diagram,
+    kinds_of,
+    legend,
+    look,
+    svg,
+    wide_as,
+    words,
+)
 from course_lib.book.text import n
 from course_lib.core.checks import CourseError, positive
 
@@ -43,9 +52,7 @@ def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) ->
     """
     if not rows or not all(rows.values()):
         raise CourseError("rows must hold at least one label with parts: (kind, name, size)")
-    kinds = list(dict.fromkeys(kind for parts in rows.values() for kind, _, _ in parts))
-    if len(kinds) > len(SHADES) + 1:
-        raise CourseError(f"rows must have at most {len(SHADES) + 1} kinds (got {len(kinds)})")
+    kinds = kinds_of("rows", (kind for parts in rows.values() for kind, _, _ in parts))
     sizes = {
         label: [float(positive(f"rows[{label!r}]", size)) for _, _, size in parts]
         for label, parts in rows.items()

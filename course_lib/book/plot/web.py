@@ -9,6 +9,7 @@ from course_lib.book.plot.diagram import (
     Diagram,
     edge,
     head,
+    kinds_of,
     legend,
     line,
     look,
@@ -59,9 +60,7 @@ def builds_on(boxes: Mapping[str, tuple[str, Sequence[str]]], *, title: str) -> 
     """
     if not boxes:
         raise CourseError("boxes must hold at least one name: (kind, names of what it needs)")
-    kinds = list(dict.fromkeys(kind for kind, _ in boxes.values()))
-    if len(kinds) > 4:
-        raise CourseError(f"boxes must have at most 4 kinds (got {len(kinds)})")
+    kinds = kinds_of("boxes", (kind for kind, _ in boxes.values()))
     place = {name: i for i, name in enumerate(boxes)}
     for name, (_, needs) in boxes.items():
         for need in needs:
