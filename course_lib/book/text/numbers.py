@@ -127,7 +127,7 @@ def _exponent(number: float, digits: int) -> int:
 
 def _scientific(number: float, digits: int) -> str:
     """A number rounded to its digits, with its power of ten. Halves go up as they are read, not as
-    floats hold them: 19.95 is 20.0, as 14.45 is 14.5, though its float is a little less than a half.
+    floats hold them: 19.95 is 20.0, as 14.45 is 14.5, though its float is a little less.
     """
     read = f"{number:.{max(digits, _EXACT) - 1}e}"
     return f"{Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(read):.{digits - 1}e}"
