@@ -237,7 +237,7 @@ local function courses_read(folder, titles)
       rows:insert(line)
     end
     local last = pandoc.List { cell(said["ui-in-all"]) }
-    for _, sum in ipairs(sums) do last:insert(cell(sum > 0 and filled(said["ui-hours"], { n = hours(sum) }) or "–")) end
+    for _, sum in ipairs(sums) do last:insert(cell(sum > 60 and filled(said["ui-hours"], { n = hours(sum) }) or sum > 0 and filled(said["ui-length"], { n = sum }) or "–")) end
     rows:insert(last)
     local right = pandoc.List { 1, 2, 3, 4 }:map(function() return pandoc.AlignRight end)
     return pandoc.utils.from_simple_table(pandoc.SimpleTable({}, pandoc.List { pandoc.AlignLeft } .. right, { 0, 0, 0, 0, 0 },

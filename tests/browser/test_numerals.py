@@ -7,9 +7,10 @@ import pytest
 
 from course_lib import CourseError, exercises
 from course_lib.book.exercises import Form
-from course_lib.book.text import languages
+from course_lib.book.text import languages, n
 from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
 from course_press.outputs.exercise import html
+from course_press.outputs.written import number_marks
 from course_press.pages.pandoc import ASSETS
 
 pytestmark = pytest.mark.browser
@@ -107,6 +108,22 @@ def test_a_power_of_ten_without_its_number_is_read_to_its_end(visit, lang):
         lang,
         ["10^E2", "10^ 9", "10**", "10⁻", "5 × 10^x", "1/10^ 2", "10^9"],
     )
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_page_and_library_write_alike_halves_too(visit, monkeypatch, lang):
+    monkeypatch.setenv("COURSE_LANG", lang)
+    page, draw = visit(f"{lang}.html"), random.Random(3)
+    halves = [digits / 1000 * 10.0**power for digits in (14450, 19950, 26850) for power in range(6)]
+    odd = [round(10 ** draw.uniform(-2, 9), 3) + 0.0001 for _ in range(300)]
+    for unit in ("s", "B/s", "×", "%"):
+        script = (
+            "([values, data, unit]) => values.map(one => "
+            "courseLive.numbers(data).quantity(one, unit, 3))"
+        )
+        texts = page.evaluate(script, [[*halves, *odd], number_marks(), unit])
+        for value, text in zip([*halves, *odd], texts, strict=True):
+            assert text.replace("\u00a0", " ") == n(value, unit, digits=3), (value, unit)
 
 
 @pytest.mark.exhaustive

@@ -1,5 +1,6 @@
 """Numbers as the page's language writes them: plain text with ordinary spaces, ready for prose."""
 
+from decimal import ROUND_HALF_UP, Context
 from math import isclose, isfinite
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
 _MOST_DIGITS = 17
+_EXACT = 15
+"""Decimal digits that any float keeps."""
 _PREFIXES = dict(zip(range(-12, 19, 3), ("p", "n", "µ", "m", "", *"kMGTPE"), strict=True))
 
 
@@ -119,14 +122,22 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
 
 def _exponent(number: float, digits: int) -> int:
     """The power of ten of a number once it is rounded to so many digits: 999.96 counts as 1000."""
-    return int(f"{number:.{digits - 1}e}".partition("e")[2]) if number else 0
+    return int(_scientific(number, digits).partition("e")[2]) if number else 0
+
+
+def _scientific(number: float, digits: int) -> str:
+    """A number rounded to its digits, with its power of ten. Halves go up as they are read, not as
+    floats hold them: 19.95 is 20.0, as 14.45 is 14.5, though its float is a little less.
+    """
+    read = f"{number:.{max(digits, _EXACT) - 1}e}"
+    return f"{Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(read):.{digits - 1}e}"
 
 
 def _rounded(number: float, digits: int, lang: str, step: int = 0) -> str:
     """A number over 10**step, rounded once to its significant digits and only then moved: 1234567
     is 1,230,000.
     """
-    rounded = f"{number:.{digits - 1}e}"
+    rounded = _scientific(number, digits)
     mantissa, _, power = rounded.partition("e")
     exponent = int(power) - step
     figure = f"{float(f'{mantissa}e{exponent}'):.{max(digits - 1 - exponent, 0)}f}"

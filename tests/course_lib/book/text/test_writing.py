@@ -165,6 +165,12 @@ def test_rounding_agrees_with_decimal(value, digits):
     assert abs(Decimal(shown) - exact) <= quantum / 2 * (1 + Decimal("1e-9"))
 
 
+def test_halves_go_up_as_they_are_read():
+    assert [n(value) for value in (14.45, 19.95, 26.85, 68.85)] == ["14.5", "20.0", "26.9", "68.9"]
+    assert n(-19.95) == "−20.0"
+    assert n(0.9995, "s") == "1.00 s"
+
+
 def test_numpy_scalars_are_numbers():
     assert n(np.float64(2.5)) == n(np.array(2.5)) == n(2.5)
     assert n(np.int64(4378)) == "4,378"
