@@ -7,7 +7,7 @@ from course_lib.book.text.output import Shown
 from course_lib.core.checks import CourseError, shown
 
 _FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
-_MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]")
+_MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]|-(?=-)")  # two hyphens would become a dash
 
 
 class Markdown(str):
@@ -74,8 +74,8 @@ def plain(*parts: str) -> Markdown:
 
     Examples
     --------
-    >>> plain("<b> 2*3*4", Markdown(" *sic*"))
-    '\\<b\\> 2\\*3\\*4 *sic*'
+    >>> plain("<b> 2*3*4", Markdown(" *sic*")), plain("--chip")
+    ('\\<b\\> 2\\*3\\*4 *sic*', '\\--chip')
     """
     read = tuple(
         part if isinstance(part, Markdown) else _MARKS.sub(r"\\\g<0>", _line(part))

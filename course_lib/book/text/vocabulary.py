@@ -61,7 +61,8 @@ def languages() -> tuple[str, ...]:
 
 
 def t(term: str) -> str:
-    """A word of the book in the page's language, without the gloss in parentheses.
+    """A word of the book in the page's language; of a term of the glossary, not the gloss in
+    parentheses.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def t(term: str) -> str:
     text = here[known("term", term, here, "terms are in data/words.csv")]
     if not text:
         raise CourseError(f"term {term!r} has no text in {lang!r}: add it to data/words.csv")
-    return text.partition("(")[0].strip() or text
+    return text.partition("(")[0].strip() if term in _terms() else text
 
 
 def named(name: str) -> str:
@@ -149,14 +150,20 @@ def _words() -> _Words:
     return _Words(tuple(name for name in rows[0] if name not in ("term", "kind", "symbol")), rows)
 
 
+@cache
+def _terms() -> frozenset[str]:
+    return frozenset(row["term"] for row in _words().rows if row["kind"] == "term")
+
+
 def _rows(name: str) -> list[dict[str, str]]:
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         rows: list[dict[Any, str]] = list(csv.DictReader(file))
     for row in rows:
-        if None in row:
+        if None in row or None in row.values():
+            amount = "more" if None in row else "fewer"
             raise CourseError(
-                f"{name} has more cells than columns in row {row['term']!r}: put a text that has "
-                f"commas between quotation marks"
+                f"{name} has {amount} cells than columns in row {row['term']!r}: put a text that "
+                f"has commas between quotation marks, and a comma for every empty cell"
             )
     return rows
 

@@ -30,6 +30,7 @@ NAMES = {
         "STIX",
         "AMD",
         "AWS",
+        "BERT",
         "CC",
         "CPU",
         "CUDA",

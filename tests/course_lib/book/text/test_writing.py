@@ -213,16 +213,26 @@ def test_a_whole_number_beyond_the_floats_is_refused():
 def test_every_term_has_a_word_in_every_language(lang):
     for term in words(lang):
         assert t(term)
-        assert "(" not in t(term)
         # Inside a name, as in record_shapes, Markdown takes an underscore for itself.
         assert not re.search(r"[*`\[\]<>|$\\#~^@\n\u00a0]|\b_|_\b", t(term)), term
         assert t(term) == t(term).strip()
 
 
-def test_a_text_whose_commas_are_not_quoted_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "words.csv").write_text("term,kind,en\nstep,cell,a step, and another\n")
+def test_a_term_leaves_its_gloss_and_any_other_text_is_whole(monkeypatch):
+    assert words("en")["hbm"] == "high-bandwidth memory (HBM)"
+    assert t("hbm") == "high-bandwidth memory"
+    assert t("heads") == "heads (KV)"
+    monkeypatch.setenv("COURSE_LANG", "es")
+    assert t("advice-copies").endswith("se solape.")
+
+
+@pytest.mark.parametrize(
+    ("row", "amount"), [("step,cell,a step, and another", "more"), ("step,cell", "fewer")]
+)
+def test_a_row_with_other_cells_than_columns_is_refused(tmp_path, monkeypatch, row, amount):
+    (tmp_path / "words.csv").write_text(f"term,kind,en\n{row}\n")
     monkeypatch.setattr(vocabulary, "DATA", tmp_path)
-    with pytest.raises(CourseError, match=r"words\.csv has more cells than columns in row 'step'"):
+    with pytest.raises(CourseError, match=rf"words\.csv has {amount} cells than columns in row"):
         vocabulary._rows("words.csv")
 
 
