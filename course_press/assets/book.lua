@@ -107,7 +107,7 @@ end
 
 local function time(said, key, counts) return pandoc.Span({ pandoc.Str(filled(said[key], counts)) }, { class = "time" }) end
 
-local function hours(minutes) return math.max(1, math.floor(minutes / 60 + 0.5)) end
+local function hours(minutes) return minutes > 0 and math.max(1, math.floor(minutes / 60 + 0.5)) or 0 end
 
 local function chapters(known)
   local said = words_of_page()

@@ -140,7 +140,7 @@ def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
     assert listed[1:] == [
         "1 min read",
         "70 min of practice",
-        "1 hours of reading and 2 hours of practice in all",
+        "1 hours of reading and 1 hours of practice in all",
     ]
     assert said[1] == "1 min read"
 
