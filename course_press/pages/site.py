@@ -20,7 +20,7 @@ from course_press.source.book import Book, configured, languages, read_book
 from course_press.source.files import put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
-_LONG = 20_000
+_LONG = 10_000
 """Characters of data that stand in a page itself."""
 MARKER = ".course-site"
 """A file in every built site, there before all else of it: a folder without it is never
