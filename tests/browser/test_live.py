@@ -174,13 +174,10 @@ def test_the_pointer_reads_every_line(visit):
     assert sum(text.endswith("FLOP/s") for text in said) == 2
 
 
-def test_what_a_page_is_given_is_data(built):
-    text = (built / "en/chapters/en/one.html").read_text(encoding="utf-8")
-    body = re.search(
-        r'data-kind="roofline".*?<script type="application/json">(.*?)</script>', text, re.DOTALL
-    )
-    assert len(body[1].encode()) < 20_000
-    assert json.loads(body[1])["chips"]
+def test_what_a_page_is_given_is_data(visit):
+    given = data(visit("en/chapters/en/one.html"), "roofline")
+    assert len(json.dumps(given).encode()) < 20_000
+    assert given["chips"]
 
 
 STEP = "#fig-decode .explorer"
@@ -189,15 +186,12 @@ STEP = "#fig-decode .explorer"
 def asked(page, states):
     """What the page computes for each state: places on its controls."""
     return page.evaluate(
-        """states => {
-            const held = document.querySelector("#fig-decode .explorer script");
-            const data = JSON.parse(held.textContent);
-            data.numbers.batch = Array.from({length: data.numbers.batch}, (_, i) => i + 1);
+        """([states, data]) => {
             const value = courseComputed.decode(data);
             const names = ["time", "rate", "bound", "needed", "available", "fit", "most", "limit"];
             return states.map(state => names.map(name => value(name, state)));
         }""",
-        states,
+        [states, data(page, "decode")],
     )
 
 
