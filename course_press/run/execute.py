@@ -3,6 +3,7 @@ reused.
 """
 
 import asyncio
+import atexit
 import hashlib
 import json
 import os
@@ -286,24 +287,31 @@ async def _execute(
         notebook.cells.append(nbformat.v4.new_code_cell(code))  # type: ignore[no-untyped-call]
         return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
 
-    async with client.async_setup_kernel(env=env, cleanup_kc=True):
-        for step in steps:
-            if isinstance(step, Cell):
-                try:
-                    outputs.append((await execute(step.code)).outputs)
-                except CellExecutionError as error:
-                    raise _failed_line(step, error).error(
-                        f"this cell of {chapter.path} failed with {error.ename}: {error.evalue}"
-                    ) from None
-                except CellTimeoutError:
-                    raise step.at.error(
-                        f"this cell of {chapter.path} ran longer than {TIMEOUT} s"
-                    ) from None
-                except DeadKernelError:
-                    raise step.at.error(f"the kernel died in this cell of {chapter.path}") from None
-            else:
-                found = await _evaluated(step, execute)
-                inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
+    try:
+        async with client.async_setup_kernel(env=env, cleanup_kc=True):
+            for step in steps:
+                if isinstance(step, Cell):
+                    try:
+                        outputs.append((await execute(step.code)).outputs)
+                    except CellExecutionError as error:
+                        raise _failed_line(step, error).error(
+                            f"this cell of {chapter.path} failed with {error.ename}: {error.evalue}"
+                        ) from None
+                    except CellTimeoutError:
+                        raise step.at.error(
+                            f"this cell of {chapter.path} ran longer than {TIMEOUT} s"
+                        ) from None
+                    except DeadKernelError:
+                        raise step.at.error(
+                            f"the kernel died in this cell of {chapter.path}"
+                        ) from None
+                else:
+                    found = await _evaluated(step, execute)
+                    inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
+    finally:
+        # nbclient leaves this for the end of the process where a kernel does not start, and by
+        # then there is nothing to clean up.
+        atexit.unregister(client._cleanup_kernel)
     return ChapterResults(outputs, inlines)
 
 

@@ -1,8 +1,10 @@
+import atexit
 import os
 import shutil
 import time
 
 import pytest
+from jupyter_client.asynchronous import AsyncKernelClient
 
 from course_lib import results
 from course_lib.measured import FOLDER
@@ -51,6 +53,19 @@ def test_cells_and_inlines_give_their_values(book):
     # run.
     assert result.outputs[1][0]["data"].pop("text/plain") == "Plot()"
     assert list(result.outputs[1][0]["data"]) == [FORMS]
+
+
+def test_a_kernel_that_does_not_start_leaves_nothing_for_the_end_of_the_process(book, monkeypatch):
+    async def never(*_, **__):
+        raise RuntimeError("no reply")
+
+    left = []
+    monkeypatch.setattr(AsyncKernelClient, "wait_for_ready", never)
+    monkeypatch.setattr(atexit, "register", left.append)
+    monkeypatch.setattr(atexit, "unregister", left.remove)
+    with pytest.raises(RuntimeError, match="no reply"):
+        ran(book)
+    assert left == []
 
 
 def test_the_language_reaches_the_kernel_and_cells_give_every_form(book):
