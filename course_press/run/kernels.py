@@ -146,7 +146,15 @@ def _serve() -> None:
     for pid in pids:
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):  # lives, and is ours
-                os.killpg(pid, signal.SIGKILL)
+                _end(pid)
+
+
+def _end(pid: int) -> None:
+    """Kill a kernel and what it has started."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # forked so lately that it leads no group yet
+        os.kill(pid, signal.SIGKILL)
 
 
 def _reap(*_: Any) -> None:

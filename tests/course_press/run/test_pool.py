@@ -117,3 +117,12 @@ def test_an_interruption_leaves_no_kernel_and_no_site(book, how):
         assert b"Traceback" not in build.stderr.read()
     assert soon(lambda: not kernels_in(book.root))
     assert not (book.root / "_site").exists()
+
+
+@pytest.mark.skipif(not kernels.FORKS, reason="kernels are forked on Linux only")
+@pytest.mark.parametrize("leads", [True, False], ids=["whole", "forked just now"])
+def test_a_kernel_is_ended_however_young(leads):
+    hangs = [sys.executable, "-c", "import time; time.sleep(300)"]
+    child = subprocess.Popen(hangs, start_new_session=leads)
+    kernels._end(child.pid)
+    assert child.wait(10) == -signal.SIGKILL
