@@ -521,8 +521,20 @@ def test_one_port_a_node_cannot_explain_what_was_measured():
     assert least_out_of_a_node(4, 8, fast.bandwidth_low) > chip("h100-sxm").node.ports.per_direction
 
 
+def test_behind_one_port_two_phases_need_less_width_than_one_ring():
+    """A node adds up inside first, so what crosses its port is one array, not a ring's share."""
+    h100 = chip("h100-sxm")
+    port, each, peak = h100.node.ports.per_direction, h100.node.chips, h100.peak("bf16")
+    crowded = network.Nodes(port, inside=h100.links["nvlink"], port=port / each, each=each)
+    width = network.tensor_parallel_width(peak, crowded, n=2 * each, matrices=3)
+    # Two nodes: each port carries the array once, 2 bytes an element; 6 F FLOP on 16 chips.
+    assert width == np.ceil(2 * each * 2 * peak / (6 * port))
+    ring = network.tensor_parallel_width(peak, port, n=2 * each, matrices=3)
+    assert ring / width == pytest.approx(15 / 8, rel=1e-4)
+
+
 def test_tensor_parallelism_over_two_nodes():
-    """One port a node would ask for an F of about 300,000; a node's ports together leave room for
+    """One port a node would ask for an F of about 160,000; a node's ports together leave room for
     models that exist.
     """
     h100, llama = chip("h100-sxm"), model("llama-3-70b")
