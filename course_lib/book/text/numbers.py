@@ -19,6 +19,7 @@ class Marks(NamedTuple):
     typed : between thousands where somebody types a number; spaces may part them too.
     percent : what stands before a per cent sign.
     times : what stands before the word for times.
+    large : the words for large sums of money, largest first, each with its power of ten.
     """
 
     decimal: str = "."
@@ -26,9 +27,13 @@ class Marks(NamedTuple):
     typed: str = ","
     percent: str = ""
     times: str = " "
+    large: tuple[tuple[int, str], ...] = ((6, " million"),)
 
 
-_MARKS = {"es": Marks(",", " ", ".", " "), "ko": Marks(times="")}
+_MARKS = {
+    "es": Marks(",", " ", ".", " ", large=((6, " millones de"),)),
+    "ko": Marks(times="", large=((8, "억"), (4, "만"))),
+}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
@@ -57,7 +62,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     value : a number in SI base units.
     unit : its unit. Seconds, bytes, FLOP, watts, hertz and their rates get an SI prefix; ``"%"``
         turns a fraction into per cent; ``"×"`` is set close, for tables and figures, and
-        ``"times"`` is that in words, for sentences; any other unit, FLOP/B say, is put as it is.
+        ``"times"`` is that in words, for sentences; ``"USD"`` counts large sums in the language's
+        words; any other unit, FLOP/B say, is put as it is.
     digits : significant digits. Whole numbers are written out and others get three when not given.
     sci : write a power of ten instead of an SI prefix.
 
@@ -76,8 +82,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     ('16,384', '240.5', '1.01 ms', '3.35 TB/s')
     >>> n(989.4e12, "FLOP/s", sci=True), n(0.00847, "%"), n(3.1712, "×")
     ('9.89 × 10¹⁴ FLOP/s', '0.847%', '3.17×')
-    >>> n(3.1712, "times")
-    '3.17 times'
+    >>> n(3.1712, "times"), n(2.3e6, "USD"), n(990, "USD")
+    ('3.17 times', '2.3 million USD', '990 USD')
     """
     if not isinstance(unit, str):
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
@@ -113,6 +119,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     elif unit in PREFIXED:
         step = max(min(exponent // 3 * 3, 18), -12)
         prefix = _PREFIXES[step]
+    elif unit == "USD":
+        step, power = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
     if unit == "times":

@@ -171,6 +171,22 @@ def test_halves_go_up_as_they_are_read():
     assert n(0.9995, "s") == "1.00 s"
 
 
+@pytest.mark.parametrize(
+    ("value", "en", "es", "ko"),
+    [
+        (2.3456e6, "2.3 million USD", "2,3 millones de USD", "230만 USD"),
+        (999_999, "1.0 million USD", "1,0 millones de USD", "100만 USD"),
+        (1.25e8, "130 million USD", "130 millones de USD", "1.3억 USD"),
+        (990, "990 USD", "990 USD", "990 USD"),
+        (3.99, "4.0 USD", "4,0 USD", "4.0 USD"),
+    ],
+)
+def test_large_sums_are_counted_in_the_languages_words(monkeypatch, value, en, es, ko):
+    for lang, text in (("en", en), ("es", es), ("ko", ko)):
+        monkeypatch.setenv("COURSE_LANG", lang)
+        assert n(value, "USD", digits=2) == text
+
+
 def test_numpy_scalars_are_numbers():
     assert n(np.float64(2.5)) == n(np.array(2.5)) == n(2.5)
     assert n(np.int64(4378)) == "4,378"
