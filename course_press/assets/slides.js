@@ -55,11 +55,12 @@
     if (said.hello) { tell(); return; }
     if (JSON.stringify(said.state) !== JSON.stringify(Reveal.getState())) Reveal.setState(said.state);
   });
+  // Reveal writes its place to the address at most once a second, so the address may be behind.
+  function address(mode) { return location.pathname + mode + "#" + Reveal.getSlidePath(); }
   function speaker() {
     if (speaking) return;
-    other = window.open(location.pathname + "?speaker" + location.hash, "speaker", "width=1280,height=720");
+    other = window.open(address("?speaker"), "speaker", "width=1280,height=720");
   }
-  function address(mode) { return location.pathname + mode + location.hash; }
 
   function notes() {
     if (!speaking) return;

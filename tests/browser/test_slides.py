@@ -94,7 +94,7 @@ def test_two_windows_of_a_deck_go_together(visit):
         page.keyboard.press("s")
     speaker = popup.value
     wait_for(speaker, "'ready' in document.body.dataset")
-    assert state(speaker) == state(page) != [0, 0]
+    assert state(speaker) == state(page) != [0, 0]  # at once: its address says where, not a message
     assert speaker.locator(".speaker-text").inner_text().strip()
     speaker.keyboard.press("ArrowRight")
     here = state(speaker)
