@@ -5,6 +5,7 @@ outlives its number.
 import pytest
 
 from course_lib import chip, llm, measured, rent, resnet
+from course_lib.calibrate import evidence, report
 from course_lib.core import sensitivity
 from course_lib.measured import published
 
@@ -197,3 +198,13 @@ def test_mlperf_ratios_are_those_of_the_bounds_and_its_images_were_not_fp16():
         name for name, of in found if of == "H100" and found[name, of] / found[name, "A100"] > 3.171
     ]
     assert sorted(above) == ["bert-99.9", "gptj-99", "gptj-99.9"]
+
+
+def test_no_measurement_breaks_its_bound():
+    """measured-predicted: none of them does, the all-reduces included."""
+    pairs = [(one.lower, one.seconds) for one in report.bounds()]
+    for node, count in evidence.NODES:
+        messages = evidence.messages(node, count, count)
+        pairs.append((messages.bound, messages.seconds))
+    assert sum(seconds.size for _, seconds in pairs) > 1000
+    assert all((seconds >= lower).all() for lower, seconds in pairs)

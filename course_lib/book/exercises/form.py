@@ -23,7 +23,8 @@ class Form(Shown):
     def static_bundle(self) -> dict[str, Any]:
         """The question, and how to have an answer checked."""
         title, question = (plain(self.variant.text(name)) for name in ("title", "question"))
-        return {"text/markdown": f"**{title}.** {question}\n\n{code(self._call())}"}
+        stop = "" if title.endswith("?") else "."
+        return {"text/markdown": f"**{title}{stop}** {question}\n\n{code(self._call())}"}
 
     def live_bundle(self) -> dict[str, Any]:
         """The text, and the widget where there is a kernel."""

@@ -25,6 +25,8 @@ DRAWS = 1000
 """How many draws a seed has until one can be asked."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
+_ROUND = 4
+"""Digits of a number that is said in words from a million on."""
 
 Verdict = Literal["right", "close", "misconception", "percent", "thousand", "wrong"]
 SLIPS: dict[Verdict, tuple[float, ...]] = {
@@ -333,5 +335,9 @@ def _write(figure: Any) -> str:
 
 
 def _written(value: float, unit: str, digits: int | None = None) -> str:
-    """A figure within a sentence, where a ratio is said in words."""
-    return n(value, "times" if unit == "×" else unit, digits=digits)
+    """A figure within a sentence, where a ratio and a large round number are said in words."""
+    if unit == "×":
+        unit = "times"
+    elif not unit and value >= 1e6 and value == float(f"{value:.{_ROUND}g}"):
+        unit = "count"
+    return n(value, unit, digits=digits)

@@ -19,7 +19,7 @@ class Marks(NamedTuple):
     typed : between thousands where somebody types a number; spaces may part them too.
     percent : what stands before a per cent sign.
     times : what stands before the word for times.
-    large : the words for large sums of money, largest first, each with its power of ten.
+    large : the words for large counts and sums of money, largest first, each with its power of ten.
     """
 
     decimal: str = "."
@@ -27,12 +27,12 @@ class Marks(NamedTuple):
     typed: str = ","
     percent: str = ""
     times: str = " "
-    large: tuple[tuple[int, str], ...] = ((6, " million"),)
+    large: tuple[tuple[int, str], ...] = ((12, " trillion"), (9, " billion"), (6, " million"))
 
 
 _MARKS = {
-    "es": Marks(",", " ", ".", " ", large=((6, " millones de"),)),
-    "ko": Marks(times="", large=((8, "억"), (4, "만"))),
+    "es": Marks(",", " ", ".", " ", large=((12, " billones de"), (6, " millones de"))),
+    "ko": Marks(times="", large=((12, "조"), (8, "억"), (4, "만"))),
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
@@ -62,8 +62,9 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     value : a number in SI base units.
     unit : its unit. Seconds, bytes, FLOP, watts, hertz and their rates get an SI prefix; ``"%"``
         turns a fraction into per cent; ``"×"`` is set close, for tables and figures, and
-        ``"times"`` is that in words, for sentences; ``"USD"`` counts large sums in the language's
-        words; any other unit, FLOP/B say, is put as it is.
+        ``"times"`` is that in words, for sentences; ``"USD"``, and ``"count"`` without writing it,
+        count large sums and numbers in the language's words; any other unit, FLOP/B say, is put as
+        it is.
     digits : significant digits. Whole numbers are written out and others get three when not given.
     sci : write a power of ten instead of an SI prefix.
 
@@ -84,6 +85,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     ('9.89 × 10¹⁴ FLOP/s', '0.847%', '3.17×')
     >>> n(3.1712, "times"), n(2.3e6, "USD"), n(990, "USD")
     ('3.17 times', '2.3 million USD', '990 USD')
+    >>> n(4.8e9, "count"), n(4096, "count")
+    ('4.8 billion', '4,096')
     """
     if not isinstance(unit, str):
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
@@ -119,12 +122,14 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     elif unit in PREFIXED:
         step = max(min(exponent // 3 * 3, 18), -12)
         prefix = _PREFIXES[step]
-    elif unit == "USD":
+    elif unit in ("USD", "count"):
         step, power = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
     if unit == "times":
         return figure + power + marks(lang).times + t("times")
+    if unit == "count":
+        return figure + power
     return figure + power + (unit if unit == "×" else f" {prefix}{unit}" if unit else "")
 
 

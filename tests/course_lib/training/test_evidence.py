@@ -66,3 +66,9 @@ def test_constants_of_one_model_predict_the_other():
         assert found.auc > 0.97
         assert found.speed_error < 0.17
         assert np.median(list(found.regrets.values())) < 0.15
+        # The chapter says of both in words: none.
+        assert not np.isinf(list(found.regrets.values())).any()
+        ratio = found.tokens_per_s / found.runs.tokens_per_s
+        piped = np.array([way.pp > 1 for way in found.runs.layouts])
+        hoped = found.runs.mfu * ratio > 0.15
+        assert not (ratio[hoped & ~piped] > 2).any()

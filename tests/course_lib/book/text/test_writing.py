@@ -187,6 +187,22 @@ def test_large_sums_are_counted_in_the_languages_words(monkeypatch, value, en, e
         assert n(value, "USD", digits=2) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "en", "es", "ko"),
+    [
+        (1.5e13, "15 trillion", "15 billones de", "15조"),
+        (4.8e9, "4.8 billion", "4800 millones de", "48억"),
+        (8.864e9, "8.86 billion", "8860 millones de", "88.6억"),
+        (3.58e6, "3.58 million", "3,58 millones de", "358만"),
+        (4096, "4,096", "4096", "4,096"),
+    ],
+)
+def test_large_counts_are_said_in_the_languages_words(monkeypatch, value, en, es, ko):
+    for lang, text in (("en", en), ("es", es), ("ko", ko)):
+        monkeypatch.setenv("COURSE_LANG", lang)
+        assert n(value, "count") == text
+
+
 def test_numpy_scalars_are_numbers():
     assert n(np.float64(2.5)) == n(np.array(2.5)) == n(2.5)
     assert n(np.int64(4378)) == "4,378"
