@@ -385,9 +385,9 @@ def _cpu_clock() -> tuple[float, str]:
     """Hz that the system tells, 0 where it tells none, and how the true clock may differ."""
     with contextlib.suppress(OSError, ValueError):
         highest = (CPU / "cpu0/cpufreq/cpuinfo_max_freq").read_text(encoding="utf-8")
-        return float(highest) * 1e3, "which load may lower"
+        return float(highest) * 1e3, "which may drop under load"
     with contextlib.suppress(ValueError):
-        return float(_sysctl("hw.cpufrequency_max")), "which load may lower"
+        return float(_sysctl("hw.cpufrequency_max")), "which may drop under load"
     return (clock_told() or 0.0) * 1e6, "the clock now or a nominal one, which cores may exceed"
 
 

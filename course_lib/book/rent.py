@@ -6,6 +6,8 @@ from course_lib.specs import Price, chip, outdated, quotes
 
 __all__ = ["outdated", "quotes", "rent_table", "shown_date"]
 
+_DAY = 24 * 60
+
 
 def shown_date(price: Price) -> str:
     """The date of a price as a table shows it; of an outdated one in bold, and with a word.
@@ -48,7 +50,7 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
             t("offer"),
             t("date"),
             t("price"),
-            *(f"{t('rented').format(gpus=n(g), minutes=n(minutes))} (USD)" for g in counts),
+            *(_heading(g, minutes) for g in counts),
         ],
         [
             [
@@ -63,3 +65,9 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
         ],
         "llll" + "r" * (1 + len(counts)),
     )
+
+
+def _heading(gpus: float, minutes: float) -> str:
+    if (gpus, minutes) == (1, _DAY):
+        return t("rented-day")
+    return f"{t('rented').format(gpus=n(gpus), minutes=n(minutes))} (USD)"

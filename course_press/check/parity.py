@@ -42,6 +42,7 @@ _ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
 """An id that a heading of the cover gets when it is printed."""
 _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
 _CLASS = re.compile(r"(?:^|[{ ])\.(?!content-)([a-z][\w-]*)(?=[ }])")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 _CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$|(?<=\])\([^)]*\)")
 """What is no prose: code, attributes, maths, and where links lead."""
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
@@ -65,8 +66,8 @@ class Section:
 
 
 def sections(chapter: Chapter) -> list[Section]:
-    """A chapter's sections. Includes, labels and divs keep their order; what stands within
-    sentences is only counted.
+    """A chapter's sections. Includes, labels, divs and items of lists keep their order; what stands
+    within sentences is only counted.
 
     A sentence's citations, numbers and maths follow the word order of its language.
     """
@@ -86,6 +87,7 @@ def sections(chapter: Chapter) -> list[Section]:
         here.text.append(line)
         here.order += [("label", label) for label in _LABEL.findall(line)]
         here.order += [("class", name) for name in _CLASS.findall(div_opening(item))]
+        here.order += [("an item", "of a list")] if _ITEM.match(line) else []
         plain = INLINE.sub(" ", item.text)
         here.bag.update(("maths", maths) for maths in _MATHS.findall(plain))
         here.bag.update(("inline", match[1].strip()) for match in INLINE.finditer(item.text))
@@ -126,7 +128,11 @@ def differences(source: Chapter, translation: Chapter) -> Iterator[tuple[Line, s
                     f"{here}: the English has {' '.join(want).strip()} where this page has "
                     f"{' '.join(have).strip()}"
                 )
-                yield other.at, what, "include the same cells, labels and divs in the same order"
+                yield (
+                    other.at,
+                    what,
+                    "give the same cells, labels, divs and items in the same order",
+                )
                 break
         for kind, value in one.bag - other.bag:
             yield (

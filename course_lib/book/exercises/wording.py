@@ -64,7 +64,7 @@ def wrong_unit(unit: str) -> str:
     Examples
     --------
     >>> wrong_unit("s")
-    'This unit does not fit the answer. Write it in s, with any SI prefix.'
+    'This unit doesn’t fit the answer. Write it in s, with any SI prefix.'
     """
     plainly = {"": "unit-number", "%": "unit-percent", "×": "unit-ratio"}
     return str(phrases()[plainly.get(known("unit", unit, UNITS), "unit")]).format(unit=unit)

@@ -139,7 +139,7 @@ def slo(
     Examples
     --------
     >>> slo().shown(batch=64)[:2]
-    [['time of a step', '10.2 ms'], ['tokens/s of all', '6,260']]
+    [['time of a step', '10.2 ms'], ['tokens/s, all users', '6,260']]
     """
     axes = {
         **_machine(on, key),

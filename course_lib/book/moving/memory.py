@@ -35,8 +35,8 @@ def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
     Examples
     --------
     >>> from course_lib import chip
-    >>> hierarchy([chip("h100-sxm")]).scenes["H100"][0].says[1]
-    'While one byte comes from memory, the chip could do 295 FLOP. That is what the byte must earn.'
+    >>> hierarchy([chip("h100-sxm")]).scenes["H100"][0].says[1].partition(".")[0]
+    'While one byte comes from memory, the chip could do 295 FLOP'
     """
     scenes = {
         one.short: (_squares(WIDE, one, dtype), _squares(NARROW, one, dtype)) for one in chips
@@ -88,7 +88,7 @@ def _squares(width: float, chip: Accelerator, dtype: str) -> Scene:
     first, apart = (bottom + 44, 31) if narrow else (86, 54)
     columns = (22.0, 0.0, 245.0, 352.0) if narrow else (342.0, 506.0, 616.0, 712.0)
     start = columns[0] - 18
-    heads = ("path", "bandwidth", "moving-hierarchy-time", "moving-hierarchy-work")
+    heads = ("net-path", "bandwidth", "moving-hierarchy-time", "moving-hierarchy-work")
     above = first - (20 if narrow else 34)
     scene.text(start, above, t(heads[0]), tone="muted", size=12)
     for head, x in zip(heads[1:], columns[1:], strict=True):

@@ -20,6 +20,7 @@ class Marks(NamedTuple):
     percent : what stands before a per cent sign.
     times : what stands before the word for times.
     large : the words for large counts and sums of money, largest first, each with its power of ten.
+    one : those of them that differ behind a 1.
     """
 
     decimal: str = "."
@@ -28,10 +29,18 @@ class Marks(NamedTuple):
     percent: str = ""
     times: str = " "
     large: tuple[tuple[int, str], ...] = ((12, " trillion"), (9, " billion"), (6, " million"))
+    one: tuple[tuple[int, str], ...] = ()
 
 
 _MARKS = {
-    "es": Marks(",", " ", ".", " ", large=((12, " billones de"), (6, " millones de"))),
+    "es": Marks(
+        ",",
+        " ",
+        ".",
+        " ",
+        large=((12, " billones de"), (6, " millones de")),
+        one=((12, " billón de"), (6, " millón de")),
+    ),
     "ko": Marks(times="", large=((12, "조"), (8, "억"), (4, "만"))),
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -126,6 +135,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
         step, power = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
+    if figure == "1" and unit in ("USD", "count"):
+        power = dict(marks(lang).one).get(step, power)
     if unit == "times":
         return figure + power + marks(lang).times + t("times")
     if unit == "count":

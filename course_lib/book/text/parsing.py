@@ -37,6 +37,7 @@ UNITS: dict[str, dict[str, float]] = {
     },
     "FLOP/s": {"": 1.0, **_prefixed(_FLOPS, _RATES)},
     "FLOP/B": dict.fromkeys(("", *_PER_BYTE), 1.0),
+    "OP/B": dict.fromkeys(("", *_PER_BYTE), 1.0),
 }
 """For each unit that an answer may have: what may be typed after its number, and its value in SI
 base units.

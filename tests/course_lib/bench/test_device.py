@@ -19,11 +19,11 @@ def test_a_cpus_peak_is_the_product_of_its_assumptions():
 
 def test_the_clock_now_replaces_the_highest(monkeypatch):
     monkeypatch.setattr(device, "_simd_bits", lambda: 256)
-    monkeypatch.setattr(device, "_cpu_clock", lambda: (4e9, "which load may lower"))
+    monkeypatch.setattr(device, "_cpu_clock", lambda: (4e9, "which may drop under load"))
     monkeypatch.setattr(device, "_cores", lambda: 2)
     (most, assumed), (now, _) = bench.cpu_peak_here(), bench.cpu_peak_here(clock=2e9)
     assert most == 2 * now
-    assert assumed == "2 cores x 256 bit x 2 FMA units x 4.00 GHz, which load may lower"
+    assert assumed == "2 cores x 256 bit x 2 FMA units x 4.00 GHz, which may drop under load"
 
 
 def test_an_unknown_cpu_has_no_peak_and_says_what_to_do(monkeypatch):
@@ -61,7 +61,7 @@ def test_hyperthreads_share_their_cores_multiply_add_units(cpu):
     cpu(AVX, cpu0__cpufreq__cpuinfo_max_freq="4000000", **pairs)
     peak, assumed = bench.cpu_peak_here()
     assert peak == bench.cpu_peak(2, 4e9, 512)
-    assert assumed == "2 cores x 512 bit x 2 FMA units x 4.00 GHz, which load may lower"
+    assert assumed == "2 cores x 512 bit x 2 FMA units x 4.00 GHz, which may drop under load"
     one_each = {f"cpu{i}__topology__thread_siblings_list": str(i) for i in range(4)}
     cpu(AVX, **one_each)
     assert bench.cpu_peak_here()[0] == bench.cpu_peak(4, 4e9, 512)

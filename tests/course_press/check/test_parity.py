@@ -55,6 +55,7 @@ def said(book):
             'inline n(2 * peak, "FLOP/s") does not stand in the English',
         ),
         ("Cited: [@williams2009].", "", 8, "reference williams2009 of the English is missing"),
+        ("- item", "item", 39, "the English has an item of a list where this page has nothing"),
     ],
 )
 def test_a_translation_that_differs_is_found(book, old, new, line, what):

@@ -194,6 +194,8 @@ def test_large_sums_are_counted_in_the_languages_words(monkeypatch, value, en, e
         (4.8e9, "4.8 billion", "4800 millones de", "48억"),
         (8.864e9, "8.86 billion", "8860 millones de", "88.6억"),
         (3.58e6, "3.58 million", "3,58 millones de", "358만"),
+        (1e6, "1 million", "1 millón de", "100만"),
+        (1e12, "1 trillion", "1 billón de", "1조"),
         (4096, "4,096", "4096", "4,096"),
     ],
 )
