@@ -27,14 +27,19 @@ class Walk(Shown):
 
     def verdict(self, causes: tuple[str, ...]) -> str:
         """The causes that an answer ends in, as Markdown."""
-        return f"{self.words('verdict')}: {', '.join(f'`{cause}`' for cause in causes)}"
+        return f"{self.heading(causes)}: {', '.join(f'`{cause}`' for cause in causes)}"
+
+    def heading(self, causes: tuple[str, ...]) -> str:
+        """What stands before causes: of one, or of several."""
+        return self.words("verdict" if len(causes) == 1 else "verdicts")
 
     def static_bundle(self) -> dict[str, Any]:
         """Every question with both answers, as a list."""
         lines = [self.words("start"), ""]
         for number, fork in enumerate(self.forks, 1):
             ends = f"{self.words(fork.remedy)} {self.verdict(fork.causes)}."
-            lines.append(f"{number}. **{self.words(fork.key)}** {self.words(fork.answer)}: {ends}")
+            answer = self.words(fork.answer).capitalize()
+            lines.append(f"{number}. **{self.words(fork.key)}** {answer}. {ends}")
         ends = f"{self.words('end')} {self.verdict(('at-roof',))}."
         return {"text/markdown": "\n".join([*lines, "", ends])}
 

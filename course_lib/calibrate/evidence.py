@@ -1,5 +1,5 @@
 """The published measurements that constants are fitted to, and which of them a fit never sees: a
-quarter of the shapes of matrix products, one model of two, every other message.
+quarter of the shapes of matrix products, one model of two, half of the messages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ __all__ = [
     "Products",
     "between_chips",
     "centre",
-    "every_other",
     "from_others",
+    "halved",
     "held_out",
     "laboratories",
     "messages",
@@ -198,7 +198,7 @@ def nvlink_messages() -> Messages:
     >>> sorted({int(n) for n in nvlink_messages().chips})
     [2, 4, 8]
     """
-    halves = [every_other(messages(node, n, n))[0] for node, n in NODES]
+    halves = [halved(messages(node, n, n))[0] for node, n in NODES]
     return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
 
 
@@ -217,12 +217,12 @@ def node_messages() -> Messages:
     return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
 
 
-def every_other(some: Messages) -> tuple[Messages, Messages]:
-    """A fixed half of the messages, to fit, and the other, to test.
+def halved(some: Messages) -> tuple[Messages, Messages]:
+    """The messages in two halves by a fixed random draw: one to fit, the other to test.
 
     Examples
     --------
-    >>> fitted, unseen = every_other(messages("a100_dgx", 8, 8))
+    >>> fitted, unseen = halved(messages("a100_dgx", 8, 8))
     >>> fitted.size.size, unseen.size.size
     (26, 26)
     """

@@ -24,7 +24,7 @@ from course_lib.calibrate.evidence import (
     Products,
     between_chips,
     centre,
-    every_other,
+    halved,
     held_out,
     laboratories,
     messages,
@@ -273,7 +273,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     links = {
         "nvlink": nvlink,
         "nodes": fit_nodes(node_messages(), nvlink),
-        "host": fit_links(every_other(messages(*PAIRED, over="host"))[0]),
+        "host": fit_links(halved(messages(*PAIRED, over="host"))[0]),
     }
     one = fit_engine(
         Calibration(

@@ -21,8 +21,8 @@ from course_lib.calibrate.evidence import (
     REFERENCE,
     MeasuredStep,
     Messages,
-    every_other,
     from_others,
+    halved,
     held_out,
     laboratories,
     messages,
@@ -346,7 +346,7 @@ def _within(
 def _message_lines() -> list[Result]:
     lines, expected, seconds, inside = [], [], [], []
     for node, n in NODES:
-        unseen = every_other(messages(node, n, n))[1]
+        unseen = halved(messages(node, n, n))[1]
         large = Messages(*(part[unseen.size > LARGE_MESSAGE] for part in unseen))
         likely = collective("all-reduce", large.size, REFERENCE, n)
         expected += list(np.asarray(likely.expected))
@@ -395,7 +395,7 @@ def _switch_lines() -> list[Result]:
 
 
 def _host_lines() -> list[Result]:
-    unseen = every_other(messages(*PAIRED, over="host"))[1]
+    unseen = halved(messages(*PAIRED, over="host"))[1]
     large = unseen.size > LARGE_MESSAGE
     likely = collective("all-reduce", unseen.size[large], REFERENCE, PAIRED[1], link="host")
     what = "all-reduce across PCIe above 1 MiB"

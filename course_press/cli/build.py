@@ -167,7 +167,7 @@ def numbers_command(
     lang: Annotated[str, typer.Option(help="Language of the notebooks.")] = "en",
     out: Annotated[Path | None, typer.Option(help="Changelog to write them into.")] = None,
 ) -> None:
-    """Say which figures of the notebooks moved since a release, and keep it in a changelog.
+    """Say which numbers of the notebooks changed since a release, and keep them in a changelog.
 
     Example: `course numbers --since v0.1.0 --out docs/numbers.md`
     """
@@ -182,7 +182,7 @@ def numbers_command(
     for move in moves:
         where = f"{move.chapter}, {move.section}" if move.section else move.chapter
         out_console.print(f"{where}: {move.was} → {move.now} in: {move.around}", soft_wrap=True)
-    out_console.print(f"{len(moves)} figures moved since {since}")
+    out_console.print(f"{len(moves)} numbers changed since {since}")
     if out is not None:
         title = f"Since {numbers.named(root, since)}"
         title += f", until {numbers.named(root, until)}" if until else ""

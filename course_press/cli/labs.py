@@ -41,11 +41,11 @@ def lab_run(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     budget: Annotated[float, typer.Option(min=1, help="Seconds for all measurements.")] = 120,
     sku: Annotated[str, typer.Option(help="What was rented.")] = "",
-    usd_per_hour: Annotated[float | None, typer.Option(help="What it costs.")] = None,
-    price_source: Annotated[str, typer.Option(help="Where that price stood.")] = "",
+    usd_per_hour: Annotated[float | None, typer.Option(help="What it costs, USD an hour.")] = None,
+    price_source: Annotated[str, typer.Option(help="Where you found that price.")] = "",
     lang: Lang = None,
 ) -> None:
-    """Run a lab's notebook with papermill; run it again to go on where it stopped.
+    """Run a lab's notebook with papermill; run again, it picks up where it left off.
 
     Example: `course lab run 00 --device cpu --budget 60`
     """
@@ -110,13 +110,13 @@ def lab_cloud(
         float, typer.Option(min=0, help="USD above which nothing is rented.")
     ] = 5.0,
     usd_per_hour: Annotated[
-        float | None, typer.Option(help="What the provider asks, where no dated price is known.")
+        float | None, typer.Option(help="What the provider asks, if no dated price is known.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run and its cost.")
     ] = False,
 ) -> None:
-    """Rent one GPU, run a lab there, copy the results back, give it back.
+    """Rent one GPU, run a lab on it, copy the results back, and give the GPU back.
 
     Example: `course lab cloud 00 --gpu A100-80GB --dry-run`
     """
@@ -138,15 +138,15 @@ def lab_cloud(
     )
     out_console.print(cost, markup=False, soft_wrap=True)
     limits = (
-        f"SkyPilot takes no machine above {made.ceiling:g} USD an hour; what runs on it is "
-        f"ended after {made.minutes:.0f} min"
+        f"SkyPilot rents no machine above {made.ceiling:g} USD an hour, and nothing runs on it "
+        f"for more than {made.minutes:.0f} min"
     )
     out_console.print(limits, markup=False, soft_wrap=True)
     copied = (
-        f"SkyPilot copies your key to the rented machine ({made.key}): its owner could read "
-        f"it, so give it a spending limit"
+        f"SkyPilot copies your key to the rented machine ({made.key}), where its owner could "
+        f"read it, so give the key a spending limit"
     )
-    out_console.print(f"{copied}, and renew it afterwards", markup=False, soft_wrap=True)
+    out_console.print(f"{copied}, and replace it afterward", markup=False, soft_wrap=True)
     if not dry_run:
         out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
 
@@ -155,7 +155,7 @@ def lab_cloud(
 def results_check(
     folder: Annotated[Path, typer.Argument(help="Holds results.csv and manifest.json.")],
 ) -> None:
-    """Check measured rows before they are given to the book: schema, manifest, roofs, repeats.
+    """Check measured rows before you give them to the book: schema, manifest, roofs, repeats.
 
     Example: `course results check labs/00-three-accelerators/results/local`
     """
@@ -166,4 +166,4 @@ def results_check(
         err_console.print(f"{len(findings)} findings", style="red")
         raise typer.Exit(1)
     rows = len(results.read(folder / "results.csv"))
-    out_console.print(f"{rows} rows can be given: CONTRIBUTING.md says how", soft_wrap=True)
+    out_console.print(f"{rows} rows are ready to send: CONTRIBUTING.md says how", soft_wrap=True)

@@ -1,5 +1,5 @@
-"""Says which figures of the printed notebooks moved between two commits: the changelog of numbers,
-for a reader who holds an old notebook.
+"""Says which numbers of the printed notebooks changed between two commits: the changelog of
+numbers, for a reader who holds an old notebook.
 """
 
 import json
@@ -19,9 +19,9 @@ from course_press.source.files import swap_in
 
 HEAD = """# Numbers that changed
 
-`course numbers` writes this page from the printed notebooks in English: every figure in a sentence
-or a table that came out otherwise in the later one. Pictures are not compared, nor is a sentence
-that was written anew. A figure that was wrong, and why, stands on the book's page of errata.
+`course numbers` writes this page. It compares the English notebooks of two versions and lists every
+number in a sentence or a table that is different in the later version. It doesn't compare pictures,
+nor sentences that were rewritten. If a number was wrong, the book's page of errata says why.
 """
 ALIKE = 0.6
 """Share of their words that two passages must have in common to be the same one, edited."""
@@ -47,7 +47,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:;]) +(?=[^\W\d_]|[*“\"`(])")
 
 
 class MovedFigure(NamedTuple):
-    """A figure that moved: where it stands, what it was, what it is, and the words around it."""
+    """A number that changed: where it stands, what it was, what it is, and the words around it."""
 
     chapter: str
     section: str
@@ -97,7 +97,7 @@ class Passage(msgspec.Struct, frozen=True, dict=True):
 
 
 def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
-    """The figures that moved from one printed notebook to a later one, in reading order.
+    """The numbers that changed from one printed notebook to a later one, in reading order.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def moved(old: str, new: str, chapter: str = "") -> list[MovedFigure]:
 def between(
     root: Path, since: str, until: str | None = None, lang: str = "en"
 ) -> list[MovedFigure]:
-    """The figures that moved between two commits, over all notebooks that both have.
+    """The numbers that changed between two commits, over all notebooks that both have.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def _blocks(moves: Iterable[MovedFigure]) -> Iterator[str]:
     for move in moves:
         chapters.setdefault(move.chapter, []).append(move)
     if not chapters:
-        yield "No figure moved.\n"
+        yield "No number changed.\n"
     for chapter, its in chapters.items():
         rows = [[m.section or "opening", m.was, m.now, m.around.strip("| ")] for m in its]
         lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]

@@ -1,5 +1,5 @@
 """One release of the book: what must be right before, then the version, notebooks, numbers that
-moved, site, EPUB and PDF, and an archive of them with checksums. Nothing leaves this machine.
+changed, site, EPUB and PDF, and an archive of them with checksums. Nothing leaves this machine.
 """
 
 import hashlib
@@ -92,7 +92,7 @@ def make_release(
 
     steps = [
         Chore("notebooks", root / "notebooks", lambda: write_notebooks(root, langs, say=say)),
-        Chore("numbers that moved", root / "notebooks", lambda: _numbers(root, version, say)),
+        Chore("numbers that changed", root / "notebooks", lambda: _numbers(root, version, say)),
         Chore("site", pages / "index.html", lambda: site.build(root, langs, pages, say=say)),
         Chore(" and ".join(to), pages / about.FOLDER, downloads),
         Chore("archive", archive, lambda: pack(root, pages, archive, day)),
@@ -234,7 +234,7 @@ def _set_version(root: Path, version: str, day: date) -> None:
 def _numbers(root: Path, version: str, say: Callable[[str], None]) -> None:
     since = numbers.last_release(root, f"v{version}")
     if since is None:
-        say("no release is tagged yet: there is nothing that numbers could have moved from")
+        say("no release is tagged yet, so there is nothing to compare the numbers with")
         return
     numbers.write_page(
         numbers.between(root, since), f"Since {since}, until v{version}", root / NUMBERS

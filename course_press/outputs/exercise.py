@@ -83,7 +83,7 @@ def walk_html(shown: Walk) -> str:
 
     def verdict(causes: tuple[str, ...]) -> str:
         named = ", ".join(f"<code>{cause}</code>" for cause in causes)
-        return f"<p>{said('verdict')}: {named}</p>"
+        return f"<p>{escape(shown.heading(causes))}: {named}</p>"
 
     asked = f"<p>{said('end')}</p>{verdict(('at-roof',))}"
     for fork in reversed(shown.forks):

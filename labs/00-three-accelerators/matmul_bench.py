@@ -1,8 +1,8 @@
 """Lab 00: measure how fast your machine multiplies two n x n matrices.
 
-Five things are left to do. Have yours graded:
+Copy this file to my_matmul_bench.py, do the five TODOs, and have your file graded:
 
-    course grade 00 labs/00-three-accelerators/matmul_bench.py
+    course grade 00 my_matmul_bench.py
 """
 
 
@@ -40,16 +40,16 @@ def measure(n: int, dtype: str = "fp32", device: str = "cpu", repeats: int = 10)
     TFLOP/s}.
     """
     # a, b = operands(n, dtype, device) makes two matrices, and a @ b multiplies them.
-    # TODO 2: warm up. The first a @ b loads libraries and picks a kernel: make it before you time
+    # TODO 2: warm up. The first a @ b loads libraries and picks a kernel, so run it before you time
     #         anything.
     # TODO 3: time one a @ b. On a CPU, read time.perf_counter() before and after. If device is
-    #         "cuda", a @ b returns before the work is done, so let the GPU tell the time: make
+    #         "cuda", a @ b returns before the work is done, so let the GPU take the time: make
     #         start and end, both torch.cuda.Event(enable_timing=True); start.record(), a @ b,
     #         end.record(), end.synchronize(); then start.elapsed_time(end), in milliseconds.
-    #         (time.perf_counter() is right there too, if you call torch.cuda.synchronize() before
-    #         you start the clock and again before you stop it.)
+    #         (On a GPU, time.perf_counter() is right, too, if you call torch.cuda.synchronize()
+    #         before you start the clock and again before you stop it.)
     # TODO 4: do that `repeats` times, keep every time, and take the median:
     #         statistics.median(times).
-    # TODO 5: count the operations, 2*n^3, for each multiply-accumulate is two; return them, the
-    #         seconds, and the TFLOP/s that they make.
+    # TODO 5: count the operations, 2*n^3, because each multiply-accumulate counts as two. Return
+    #         them, the seconds, and the TFLOP/s that follow from both.
     raise NotImplementedError

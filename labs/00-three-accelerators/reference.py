@@ -38,7 +38,7 @@ def clock_on_the_host(a, b) -> float:
 
 
 def events_on_the_gpu(a, b) -> float:
-    """Seconds of one a @ b on a GPU, which stamps the time itself as it comes to each event."""
+    """Seconds of one a @ b on a GPU, which itself records a timestamp when it reaches an event."""
     import torch
 
     start = torch.cuda.Event(enable_timing=True)
@@ -46,8 +46,8 @@ def events_on_the_gpu(a, b) -> float:
     start.record()
     a @ b
     end.record()
-    end.synchronize()  # the stamp is there only once the GPU has come to it
-    return start.elapsed_time(end) / 1e3  # elapsed_time tells milliseconds
+    end.synchronize()  # the timestamp exists only once the GPU has reached the event
+    return start.elapsed_time(end) / 1e3  # elapsed_time returns milliseconds
 
 
 def measure(n: int, dtype: str = "fp32", device: str = "cpu", repeats: int = 10) -> dict:

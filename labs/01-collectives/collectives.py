@@ -1,4 +1,4 @@
-"""Lab 01: what each rank runs. The notebook starts it; by hand, in this folder:
+"""Lab 01: what each rank runs. The notebook starts it. To start it by hand, in this folder:
 
 torchrun --standalone --nproc-per-node=2 collectives.py --out results/local/results.csv --budget 60
 """

@@ -1,13 +1,16 @@
-"""Lab 02: what is wrong with each patient? Fill this in from their traces, then: course grade 02
-diagnosis.py
+"""Lab 02: what is wrong with each patient?
+
+Copy this file to my_diagnosis.py, fill in what the traces tell you, and have your file checked:
+
+    course grade 02 my_diagnosis.py
 
 `cause` is one of
-    "none"             nothing: the time is where the work is
-    "unfused-chain"    one formula in many kernels, and each reads and writes the whole array
-    "round-trip"       to another format or another device, and back
+    "none"             nothing: the time goes where the work is
+    "unfused-chain"    one formula in many kernels, each of which reads and writes the whole array
+    "round-trip"       arrays converted to another format or copied to another device, and back
     "tiny-batches"     the same matrices read again for every few rows
-    "strided-copies"   an array put into another order and back
-`operator` is the one that takes most time by itself, by its name in the trace: "aten::mm", say.
+    "strided-copies"   arrays copied into another order, and back
+`operator` is the one with the most own time, by its name in the trace, such as "aten::mm".
 """
 
 DIAGNOSIS = {

@@ -1,8 +1,8 @@
-"""Lab 02: five patients. Four are slow for a reason of their own; look at their traces before you
-look in here.
+"""Lab 02: five patients. Four of them are slow, each for its own reason. Look at their traces
+before you read this file.
 
-Each takes the same step: an MLP whose hidden vector is bent by GELU, added to what went in. `build`
-makes one ready to call.
+All five compute the same step: an MLP with GELU, whose output is added to its input. `build`
+returns a patient that is ready to call.
 """
 
 from collections.abc import Callable

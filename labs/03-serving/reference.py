@@ -1,4 +1,4 @@
-"""Lab 03, reference solution: what an engine does with the requests that come to it."""
+"""Lab 03, reference solution: what an engine does with the requests that it gets."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Request(NamedTuple):
-    """A request: when it comes, and the tokens of its prompt and of its answer."""
+    """A request: when it arrives, and how many tokens its prompt and its answer have."""
 
     arrived: float
     prompt: int
@@ -14,7 +14,7 @@ class Request(NamedTuple):
 
 
 class Times(NamedTuple):
-    """When a request joins its first step, gets its first token, and gets its last one."""
+    """When a request joins its first step, and when it gets its first and its last token."""
 
     scheduled: float
     first: float
@@ -22,7 +22,7 @@ class Times(NamedTuple):
 
 
 def fit(steps):
-    """Three constants of a step, in this order: of each step, of a new token, of a token read."""
+    """Three constants, in this order: the time per step, per new token, and per token read."""
     tokens, seen, seconds = np.array(steps, float).T
     columns = np.stack([np.ones_like(tokens), tokens, seen], axis=1) / seconds[:, None]
     found = np.linalg.lstsq(columns, np.ones_like(seconds), rcond=None)[0]
@@ -30,13 +30,13 @@ def fit(steps):
 
 
 def step_seconds(constants, tokens, seen):
-    """How long a step takes that has so many new tokens, and reads so many from caches."""
+    """The time of a step that has `tokens` new tokens and reads `seen` tokens from caches."""
     step, token, read = constants
     return step + token * tokens + read * seen
 
 
 def admit(prompts, running, max_num_seqs, max_num_batched_tokens):
-    """How many of those that wait join the next step."""
+    """How many of the waiting requests join the next step."""
     left = max_num_batched_tokens - running
     joined = 0
     for prompt in prompts:
@@ -48,7 +48,7 @@ def admit(prompts, running, max_num_seqs, max_num_batched_tokens):
 
 
 def serve(requests, constants, max_num_seqs, max_num_batched_tokens):
-    """The Times of each request, in the order of the requests, which is that of their arrival."""
+    """The Times of each request. Requests and Times are both in order of arrival."""
     scheduled, first, last, made = ([0.0] * len(requests) for _ in range(4))
     running, come, now = [], 0, 0.0
     while running or come < len(requests):

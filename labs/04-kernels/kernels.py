@@ -1,16 +1,17 @@
 """Lab 04: write five kernels in Triton, and say how many bytes each loads and stores.
 
-Fill in one step after another, in any order, and have the file graded as often as you like:
+Copy this file to my_kernels.py, fill in the steps in any order, and have your file graded as often
+as you like:
 
-    course grade 04 labs/04-kernels/kernels.py
+    course grade 04 my_kernels.py
 
-A step has a kernel, a function that launches it, and a formula for the bytes that its programs load
-and store together. The grader runs the file on the CPU by Triton's interpreter; on a GPU the same
-file is compiled.
+Each step has a kernel, a function that launches it, and a formula for the bytes that all of its
+programs together load and store. The grader runs the file on the CPU, in Triton's interpreter. On a
+GPU, the same file is compiled.
 
-What holds for all steps: sizes need not be multiples of a block's, so mask what is past them. Arrays
-need not lie in one piece, so pass their strides and copy nothing. torch makes the result with
-torch.empty and does nothing else. `block` is what the caller asks for.
+These rules hold for all steps. Sizes need not be multiples of a block, so mask what is past the
+end. Arrays need not be contiguous, so pass their strides, and copy nothing. torch makes the result
+with torch.empty and does nothing else. The caller chooses `block`.
 """
 
 import os
@@ -18,7 +19,7 @@ import os
 import torch
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # triton looks at it when it is imported
+    os.environ["TRITON_INTERPRET"] = "1"  # triton reads this when it is imported
 import triton
 import triton.language as tl
 
@@ -40,7 +41,7 @@ def add(x, y, block=1024):
 
 
 def add_bytes(n):
-    # TODO 4: bytes that all programs together load and store. An element in fp32 has four.
+    # TODO 4: the bytes that all programs together load and store. An fp32 element has four.
     raise NotImplementedError
 
 
@@ -52,12 +53,12 @@ def fused_kernel(
     x, bias, out, rows, width, p, seed, x_row, x_column, bias_step,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    # TODO 5: a program has a tile of ROWS x COLUMNS. Rows as a column vector, [:, None], and
+    # TODO 5: a program computes a tile of ROWS x COLUMNS. Rows as a column vector, [:, None], and
     #         columns as a row vector, [None, :], give all pairs. Load the bias once for the tile.
     # TODO 6: compute in fp32: .to(tl.float32). GELU in its form with tanh is
     #         x * sigmoid(2u) with u = sqrt(2 / pi) * (x + 0.044715 x^3), and there is tl.sigmoid.
     # TODO 7: an element is kept where tl.rand(seed, row * width + column) >= p, and what is kept is
-    #         divided by 1 - p. The backward pass can make this mask again, so it is not stored.
+    #         divided by 1 - p. The backward pass can compute the mask again, so don't store it.
     pass
 
 
@@ -76,9 +77,9 @@ def bias_gelu_dropout_bytes(rows, width, block=(4, 256)):
 
 @triton.jit
 def softmax_kernel(x, out, width, x_row, x_column, BLOCK: tl.constexpr):
-    # TODO 10: a program has a row. First pass, block by block: the running maximum, and the sum of
-    #          the exponentials relative to it. When the maximum grows, the old sum shrinks by
-    #          exp(old - new). Lanes past the row must not count: other=-float("inf").
+    # TODO 10: a program computes a row. First pass, block by block: the running maximum, and the
+    #          sum of the exponentials relative to it. When the maximum grows, the old sum shrinks
+    #          by exp(old - new). Lanes past the row must not count: other=-float("inf").
     # TODO 11: second pass: load the row again and store exp(x - maximum) / sum.
     pass
 
@@ -101,8 +102,8 @@ def matmul_kernel(
     a, b, out, M, N, K, a_row, a_column, b_row, b_column,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    # TODO 14: a program has a tile of BM x BN of the result, and an accumulator of that size in
-    #          tl.float32. Go along K in steps of BK: load a tile of a and one of b, then
+    # TODO 14: a program computes a tile of BM x BN of the result, and has an accumulator of that
+    #          size in tl.float32. Go along K in steps of BK: load a tile of a and one of b, then
     #          total = tl.dot(left, right, total). Lanes past K must add nothing: other=0.0.
     # TODO 15: convert to the format of the result, and store.
     pass
@@ -114,12 +115,12 @@ def matmul(a, b, block=(128, 128, 64)):
 
 
 def matmul_bytes(M, N, K, block=(128, 128, 64)):
-    # TODO 17: each row of tiles loads all of b, each column of tiles all of a.
+    # TODO 17: each row of tiles loads all of b, and each column of tiles loads all of a.
     raise NotImplementedError
 
 
-# Step 5: attention of one head, q[queries, dim], k[keys, dim] and v[keys, dim] in fp16, with the
-# scores in no memory but the program's own. dim is a power of two.
+# Step 5: attention of one head, q[queries, dim], k[keys, dim], and v[keys, dim] in fp16. The scores
+# never leave the program. dim is a power of two.
 
 
 @triton.jit
@@ -128,13 +129,14 @@ def attention_kernel(
     q_row, q_column, k_row, k_column, v_row, v_column,
     CAUSAL: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
 ):  # fmt: skip
-    # TODO 18: a program has QUERIES rows of q, and keeps for each a maximum, a sum and a result of
-    #          DIM numbers in fp32. Keys and values pass by in blocks of KEYS. Read a block of k as
-    #          [DIM, KEYS], so that tl.dot(query, key) * scale gives scores of [QUERIES, KEYS].
-    # TODO 19: scores past the last key, and with CAUSAL those of column > row, become
-    #          -float("inf") by tl.where. Update the maximum. Sum and result shrink by
+    # TODO 18: a program has QUERIES rows of q, and for each row it keeps, in fp32, a maximum, a
+    #          sum, and a result of DIM numbers. Keys and values pass by in blocks of KEYS. Read a
+    #          block of k as [DIM, KEYS], so that tl.dot(query, key) * scale gives scores of
+    #          [QUERIES, KEYS].
+    # TODO 19: with tl.where, set the scores past the last key to -float("inf"), and with CAUSAL
+    #          also those of column > row. Update the maximum. Sum and result shrink by
     #          exp(old - new), as in step 3; then add the block's weights and weights @ value.
-    # TODO 20: at the end divide by the sum. With CAUSAL you need not load keys that no query of
+    # TODO 20: at the end, divide by the sum. With CAUSAL, you need not load keys that no query of
     #          the program may see.
     pass
 

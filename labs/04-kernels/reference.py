@@ -5,7 +5,7 @@ import os
 import torch
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # triton looks at it when it is imported
+    os.environ["TRITON_INTERPRET"] = "1"  # triton reads this when it is imported
 import triton
 import triton.language as tl
 

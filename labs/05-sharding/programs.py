@@ -1,5 +1,5 @@
-"""Lab 05: compiles the six programs of tasks 1 to 6 at the sizes of a real layer, and keeps the
-texts. Nothing is run: only the compiler is asked. The notebook calls it; by hand, in this folder:
+"""Lab 05: compiles the six programs of tasks 1 to 6 at the sizes of a real layer, and saves their
+texts. Nothing runs but the compiler. The notebook calls this file. By hand, in this folder:
 
 python programs.py --file reference.py --out results/local
 """
@@ -33,7 +33,7 @@ SOURCES = re.compile(
     r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*"
     r"| (?:stack_frame_id|source_\w+)=(?:\"[^\"]*\"|\d+)"
 )
-"""Where the lines of the program stood, on this computer."""
+"""Where each line of the program comes from, in a file on this computer."""
 
 
 def load(file):

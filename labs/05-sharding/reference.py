@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-jax.config.update("jax_num_cpu_devices", 8)  # before JAX is asked for anything
+jax.config.update("jax_num_cpu_devices", 8)  # must come before JAX does anything
 
 
 def mlp(x, w1, w2):
@@ -14,7 +14,7 @@ def mlp(x, w1, w2):
 
 
 def block(x, w1, w2):
-    """The layer with what stands around it: a norm before, and what came in added behind."""
+    """The layer with its surroundings: a norm before it, and its input added to its output."""
     wide = x.astype(jnp.float32)
     scale = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + 1e-6)
     return x + mlp(x * scale.astype(x.dtype), w1, w2)
@@ -26,17 +26,17 @@ def loss(w1, w2, x, t):
 
 
 def gradients(x, t, w1, w2):
-    """Of the loss, by w1 and by w2."""
+    """The gradients of the loss with respect to w1 and w2."""
     return jax.grad(loss, argnums=(0, 1))(w1, w2, x, t)
 
 
 def mesh(**axes):
-    """All devices, numbered through along named axes: mesh(data=2, model=4)."""
+    """All devices, in order, along named axes: mesh(data=2, model=4)."""
     return Mesh(np.array(jax.devices()).reshape(tuple(axes.values())), tuple(axes))
 
 
 def on(devices, *axes):
-    """How an array lies on a mesh: on(devices, None, "model") cuts its second dimension."""
+    """How an array is cut over a mesh: on(devices, None, "model") cuts its second dimension."""
     return NamedSharding(devices, PartitionSpec(*axes))
 
 
@@ -114,5 +114,5 @@ def experts():
 
 
 def fastest():
-    """Task 7. Twice as many bytes in the weights as in the activations: more parts of those."""
+    """Task 7. The weights have twice the bytes of the activations, so they get more parts."""
     return both()

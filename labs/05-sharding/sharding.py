@@ -1,12 +1,13 @@
 """Lab 05: cut one layer over eight devices, in seven ways.
 
-Every task is a function that returns a program: a function given to jax.jit with in_shardings and
-out_shardings, or to jax.shard_map and then to jax.jit. Fill them in, then have them graded:
+Every task is a function that returns a program: a function passed to jax.jit with in_shardings and
+out_shardings, or to jax.shard_map and then to jax.jit. Copy this file to my_sharding.py, fill in
+the tasks, and have your file graded:
 
-    course grade 05 labs/05-sharding/sharding.py
+    course grade 05 my_sharding.py
 
-The grader compiles each program for eight devices, reads from the compiled text what they exchange,
-runs it on random numbers in bf16, and compares.
+The grader compiles each program for eight devices, reads in the compiled text what they exchange,
+runs the program on random numbers in bf16, and checks its results.
 """
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-jax.config.update("jax_num_cpu_devices", 8)  # before JAX is asked for anything
+jax.config.update("jax_num_cpu_devices", 8)  # must come before JAX does anything
 
 
 def mlp(x, w1, w2):
@@ -23,7 +24,7 @@ def mlp(x, w1, w2):
 
 
 def block(x, w1, w2):
-    """The layer with what stands around it: a norm before, and what came in added behind."""
+    """The layer with its surroundings: a norm before it, and its input added to its output."""
     wide = x.astype(jnp.float32)
     scale = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + 1e-6)
     return x + mlp(x * scale.astype(x.dtype), w1, w2)
@@ -35,27 +36,27 @@ def loss(w1, w2, x, t):
 
 
 def gradients(x, t, w1, w2):
-    """Of the loss, by w1 and by w2."""
+    """The gradients of the loss with respect to w1 and w2."""
     return jax.grad(loss, argnums=(0, 1))(w1, w2, x, t)
 
 
 def mesh(**axes):
-    """All devices, numbered through along named axes: mesh(data=2, model=4)."""
+    """All devices, in order, along named axes: mesh(data=2, model=4)."""
     return Mesh(np.array(jax.devices()).reshape(tuple(axes.values())), tuple(axes))
 
 
 def on(devices, *axes):
-    """How an array lies on a mesh: on(devices, None, "model") cuts its second dimension."""
+    """How an array is cut over a mesh: on(devices, None, "model") cuts its second dimension."""
     return NamedSharding(devices, PartitionSpec(*axes))
 
 
 def tensor_parallel():
     """Task 1: y = mlp(x, w1, w2) on mesh(model=8).
 
-    x and y are whole on every device. Of each weight, every device has an eighth.
+    Every device holds x and y whole, and an eighth of each weight.
     """
-    # TODO 1: cut w1 and w2 so that each device can do its part of both products without asking the
-    #         others for anything. What is left to exchange is one all-reduce, of y. With
+    # TODO 1: cut w1 and w2 so that each device can do its part of both products without needing
+    #         anything from the others. All that's left to exchange is one all-reduce, of y. With
     #         devices = mesh(model=8), return jax.jit(mlp, in_shardings=(..., ..., ...),
     #         out_shardings=...), one on(devices, ...) for each array.
     raise NotImplementedError
@@ -64,9 +65,9 @@ def tensor_parallel():
 def data_parallel():
     """Task 2: dw1, dw2 = gradients(x, t, w1, w2) on mesh(data=8).
 
-    Every device has an eighth of the rows of x and t. Weights and gradients are whole.
+    Every device holds an eighth of the rows of x and t. Weights and gradients are whole.
     """
-    # TODO 2: the same with gradients. The compiler finds out by itself that the gradients must be
+    # TODO 2: the same with gradients. The compiler works out by itself that the gradients must be
     #         added up over the devices.
     raise NotImplementedError
 
@@ -74,11 +75,11 @@ def data_parallel():
 def both():
     """Task 3: dw1, dw2 = gradients(x, t, w1, w2) on mesh(data=2, model=4).
 
-    Rows are cut over "data" as in task 2, weights over "model" as in task 1, and gradients as their
-    weights.
+    Rows are cut over "data" as in task 2, weights over "model" as in task 1, and gradients like
+    their weights.
     """
-    # TODO 3: all-reduces in groups of four devices and in groups of two. Say before you run it
-    #         which is which.
+    # TODO 3: there are all-reduces in groups of four devices and in groups of two. Before you run
+    #         it, say which is which.
     raise NotImplementedError
 
 
@@ -104,7 +105,7 @@ def sequence_parallel():
     Weights are cut as in task 1. The rows of x and y are cut too, so that the norm and the addition
     are done once for each row, and not eight times.
     """
-    # TODO 5: an all-gather and a reduce-scatter. Two words of task 1 change.
+    # TODO 5: an all-gather and a reduce-scatter. Only two words change from task 1.
     raise NotImplementedError
 
 
@@ -123,9 +124,10 @@ def experts():
 def fastest():
     """Task 7: gradients(x, t, w1, w2) again, for B = 16,384, D = 4,096, and F = 16,384 in bf16.
 
-    Gradients are cut as their weights. Choose the mesh and the shardings so that all collectives
+    Gradients are cut like their weights. Choose the mesh and the shardings so that all collectives
     together take at most 0.4 ms on the NVLink of eight H100s. Task 1's way of cutting takes more,
     and so does task 2's.
     """
-    # TODO 7: count the bytes first: what is exchanged of the activations, what of the weights?
+    # TODO 7: count the bytes first. How many are exchanged for the activations, and how many for
+    #         the weights?
     raise NotImplementedError

@@ -104,9 +104,11 @@ def flow(
         raise CourseError(
             "forks must hold at least one question: (question, answer, remedy, other answer)"
         )
-    says = " ".join(
-        [start, *(f"{i}. {fork[0]} {fork[1]}: {fork[2]}" for i, fork in enumerate(forks, 1)), end]
+    told = (
+        f"{i}. {question} {answer.capitalize()}. {remedy}"
+        for i, (question, answer, remedy, _) in enumerate(forks, 1)
     )
+    says = " ".join([start, *told, end])
     return Diagram(
         svg(*_side_by_side(start, forks, end, again), title, says, "wide", WIDTH),
         svg(*_one_below_another(start, forks, end, again), title, says, "narrow", NARROW),

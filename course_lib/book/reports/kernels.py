@@ -77,7 +77,7 @@ def counted(found: Iterable[Counted]) -> Table:
                 *(n(value, "B", digits=4) for value in (*moved, *models)),
             ]
         )
-    header = ["kernel", "sizes", "loaded", "stored", "in-sectors", "by-blocks", "read-once"]
+    header = ["kernel", "sizes", "loaded", "stored", "in-sectors", "by-blocks", "bytes-once"]
     return table([t(key) for key in header], cells, "llrrrrr")
 
 

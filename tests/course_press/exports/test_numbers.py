@@ -1,4 +1,4 @@
-"""The changelog of numbers: what moved is found, whatever else was edited, and nothing else is."""
+"""The changelog of numbers: what changed is found, whatever else was edited, and nothing else is."""
 
 import json
 import subprocess
@@ -79,7 +79,7 @@ def test_what_is_no_notebook_is_refused_by_name():
 
 @pytest.fixture
 def clone(book):
-    """The fixture book as a clone with a release, and a figure that moved since."""
+    """The fixture book as a clone with a release, and a number that changed since."""
     file = book.root / "notebooks" / "en" / "one.ipynb"
     file.parent.mkdir(parents=True)
     file.write_text(notebook("## Speed\n\nIt takes 3 s."), encoding="utf-8")
@@ -107,7 +107,7 @@ def test_the_command_compares_with_the_last_release_and_keeps_a_changelog(clone)
         ["git", "-C", str(clone), "log", "-1", "--format=%h of %cs"], text=True
     )
     assert numbers.named(clone, "HEAD") == day.strip()
-    assert course(clone, "numbers", "--until", "HEAD").stdout == "0 figures moved since v0.1.0\n"
+    assert course(clone, "numbers", "--until", "HEAD").stdout == "0 numbers changed since v0.1.0\n"
     done = course(clone, "numbers", "--since", "--all")
     assert done.returncode == 2
     assert "'--all' is no commit here: give a tag or a commit" in done.stderr
@@ -121,6 +121,6 @@ def test_a_release_replaces_what_was_written_before_it_and_keeps_older_ones(tmp_
     text = file.read_text(encoding="utf-8")
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == ["## Since v1.1.0, until v1.2.0", "## Since v1.0.0, until v1.1.0"]
-    assert "No figure moved." in text
+    assert "No number changed." in text
     assert r"| Two | 1 | 2 | a \| **2** |" in text
     assert numbers.page([], "Since v1.1.0, until v1.2.0", file) == text

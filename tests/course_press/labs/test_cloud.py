@@ -128,7 +128,7 @@ def test_a_dry_run_prints_task_and_cost_and_rents_nothing(tmp_path):
         if (price.chip, price.provider) == ("a100-sxm-80", "RunPod")
     ][-1]
     assert f"RunPod, {newest.date}" in done.stdout
-    assert "no machine above 10 USD an hour; what runs on it is ended after 30 min" in done.stdout
+    assert "no machine above 10 USD an hour, and nothing runs on it for more" in done.stdout
     assert "copies your key to the rented machine (~/.runpod/config.toml)" in done.stdout
     assert not (ROOT / "rented").exists()
 

@@ -245,7 +245,7 @@ def _says(plan: _Schedule, forward: float) -> Iterator[str]:
 
 
 def _listed(stages: Sequence[int]) -> str:
-    return ", ".join(n(stage + 1) for stage in stages)
+    return ", ".join(map(n, stages))
 
 
 class _Rows:
@@ -289,7 +289,7 @@ class _Rows:
         scene = self.scene
         for stage in range(self.plan.stages):
             y = self.top + self.row * stage
-            name = n(stage + 1)
+            name = n(stage)
             if not scene.narrow:
                 name = t("moving-pipeline-stage").format(stage=name)
             scene.text(8, y + self.row / 2 + 4, name, bold=True)

@@ -29,7 +29,7 @@ def test_it_is_xml_with_a_title_and_a_description_that_it_is_labelled_by():
     assert all(one.get("id")[0].isalpha() for one in named), "an XML name begins with a letter"
     assert root.get("aria-labelledby") == " ".join(one.get("id") for one in named)
     for question, answer, remedy, _ in FORKS:
-        assert f"{question} {answer}: {remedy}" in named[1].text
+        assert f"{question} {answer.capitalize()}. {remedy}" in named[1].text
 
 
 @pytest.mark.parametrize("size", SIZES)
