@@ -41,8 +41,8 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
     """
     if not keys:
         raise CourseError("keys must name a chip at least: rent_table('h100-sxm')")
-    hours = positive("minutes", minutes) / 60
-    counts = [positive("gpus", count) for count in gpus]
+    hours = float(positive("minutes", minutes)) / 60
+    counts = [float(positive("gpus", count)) for count in gpus]
     return table(
         [
             t("chip"),
