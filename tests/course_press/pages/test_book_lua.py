@@ -69,12 +69,12 @@ def test_the_cover_lists_chapters_with_the_time_that_their_pages_say(book, words
     book.edit("chapters/en/one.qmd", "In the margin.", words)
     book.build()
     listed, said = times(book)
-    assert said == [f"{minutes} min read", "1 min read"]
+    assert said == [f"{minutes} min of reading", "1 min of reading"]
     assert listed == [*said, "1 hours of reading and 0 hours of practice in all"]
     entries = page(book, "en/index.html").cssselect(".chapters li")
     assert [text(entry) for entry in entries] == [
-        f"Chapter one {minutes} min read The first.",
-        "Chapter two 1 min read",
+        f"Chapter one {minutes} min of reading The first.",
+        "Chapter two 1 min of reading",
     ]
     assert entries[0].cssselect("a")[0].get("href") == "chapters/en/one.html"
 
@@ -121,10 +121,10 @@ def test_the_list_of_chapters_follows_their_order(book):
 def test_a_longer_chapter_changes_the_cover_although_nothing_on_it_did(book):
     book.edit("chapters/en/_preface.qmd", "@fig-line.", f"@fig-line.{COVER}")
     book.build()
-    assert times(book)[0][1] == "1 min read"
+    assert times(book)[0][1] == "1 min of reading"
     book.edit("chapters/en/two.qmd", "Back to", f"{'word ' * 1000}\n\nBack to")
     book.build()
-    assert times(book)[0][1] == "8 min read"
+    assert times(book)[0][1] == "8 min of reading"
 
 
 def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
@@ -138,11 +138,11 @@ def test_problems_exercises_and_what_a_lab_asks_for_are_practice(book):
     book.build()
     listed, said = times(book)
     assert listed[1:] == [
-        "1 min read",
+        "1 min of reading",
         "70 min of practice",
         "1 hours of reading and 1 hours of practice in all",
     ]
-    assert said[1] == "1 min read"
+    assert said[1] == "1 min of reading"
 
 
 @pytest.mark.parametrize(
