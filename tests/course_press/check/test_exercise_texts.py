@@ -1,13 +1,30 @@
 """Texts of exercises are complete in each language."""
 
 import json
+import re
+from pathlib import Path
+
+import pytest
 
 from course_lib.book.exercises import wording
 from course_press.check.exercises import untranslated
+from course_press.source.book import languages
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_languages_have_the_same_texts_and_figures():
     assert list(untranslated()) == []
+
+
+@pytest.mark.parametrize("lang", languages(ROOT))
+def test_pages_say_with_the_same_words_how_they_check_an_answer(lang):
+    pages = sorted((ROOT / "chapters" / lang).glob("*.qmd"))
+    lines = re.findall(
+        r'(?m)^(.*`check\(")[\w-]+(", …\)`.*)$', "\n".join(p.read_text("utf-8") for p in pages)
+    )
+    assert len(lines) > 1
+    assert len(set(lines)) == 1
 
 
 def test_a_missing_text_and_a_wrong_figure_are_found(monkeypatch):
