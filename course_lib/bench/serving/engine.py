@@ -81,6 +81,7 @@ class SmallEngine:
         torch, transformers = _libraries()
         if device == "cuda" and not torch.cuda.is_available():
             raise CourseError("device 'cuda' is not here: use 'cpu', or rent a GPU")
+        importlib.import_module("torch.nn.attention")
         self.torch, self.device = torch, device
         transformers.AttentionInterface.register(_ATTENTION, _by_sequence)
         about = {name: value for name, value in CONFIG.items() if name != "model_type"}
@@ -133,7 +134,11 @@ class SmallEngine:
         ids = [token for new in chunks.values() for token in new]
         at = [before + i for _, begin, end, before in spans for i in range(end - begin)]
         ends = [end - 1 for _, _, end, _ in spans]
-        with torch.inference_mode():
+        kinds = torch.nn.attention
+        # Not cuDNN's attention: it makes a plan for every new length, and a sequence that decodes
+        # has a new one at each step.
+        plain = [kinds.SDPBackend.FLASH_ATTENTION, kinds.SDPBackend.MATH]
+        with torch.inference_mode(), kinds.sdpa_kernel(plain):
             logits = self._model(
                 input_ids=torch.tensor([ids], device=device),
                 position_ids=torch.tensor([at], device=device),
