@@ -202,3 +202,15 @@ def test_a_step_at_a_length_not_met_before_takes_no_longer_than_one_that_was():
     step(keep=False)
     same, new = (sorted(step(keep) for _ in range(30))[15] for keep in (False, True))
     assert new < 2 * same
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8"])
+def test_a_product_of_bytes_runs_on_the_unit_for_bytes(here, dtype):
+    arrays = operands.TorchArrays(torch, "cuda")
+    if arrays.supports(dtype):
+        pytest.skip(f"{arrays.supports(dtype)}: a product in {dtype} is NOT exercised")
+    rate = {
+        one: bench.products.matmul(4096, 4096, 4096, one, "cuda", budget=3).achieved_tflops
+        for one in (dtype, "bf16")
+    }
+    assert rate[dtype] > 1.1 * rate["bf16"]
