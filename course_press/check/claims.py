@@ -19,7 +19,7 @@ TIMES = {"calibrate", "expected", "measured", "published", "results", "serve", "
 _SENTENCE = re.compile(r"(?<=[.!?])[”»)*]*\s+")
 
 
-def claims(chapter: Chapter, lang: str, root: Path) -> Iterator[tuple[Line, str]]:
+def unsaid(chapter: Chapter, lang: str, root: Path) -> Iterator[tuple[Line, str]]:
     """Each sentence that claims a speed or a cost, takes its numbers from bounds alone, and does
     not say so: its line, and the first expression of a bound.
 

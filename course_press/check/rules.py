@@ -13,7 +13,7 @@ from pathlib import Path
 from course_lib import CourseError, specs
 from course_lib.book import exercises
 from course_press.check import parity
-from course_press.check.claims import claims
+from course_press.check.claims import unsaid
 from course_press.check.exercises import untranslated
 from course_press.check.terms import forbidden
 from course_press.source.book import Book, languages, read_book
@@ -338,7 +338,7 @@ def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
 
 
 def _claims(chapter: Chapter, book: Book) -> Iterator[Finding]:
-    for line, expression in claims(chapter, book.lang, book.root):
+    for line, expression in unsaid(chapter, book.lang, book.root):
         what = f"a speed or a cost from bounds alone, stated as a fact: {expression}"
         fix = "a bound allows, the model expects, a clock took: say in the sentence which it is"
         yield _finding(line, what, fix)
