@@ -49,7 +49,8 @@ class Work:
     bytes : byte, read from and written to main memory.
     dtype : format of the arithmetic. The formats of the operands are already in `bytes`.
     unit : ``"matrix"`` or ``"vector"``: the part of the chip that does the arithmetic.
-    kernels : how many launches it takes.
+    kernels : how many launches it takes where each operator is a kernel of its own; an engine takes
+        fewer.
     shape : the sizes of one launch: those in `SIZES` of a product and of attention.
     kind : one of `KINDS`. Bounds never look at it: `course_lib.calibrate` does.
     fuses_with : a mark that products of one input share, so that engines run those of a step as

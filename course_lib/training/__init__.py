@@ -14,7 +14,14 @@ from course_lib.training.evidence import Check, Runs, check, published_runs, sha
 from course_lib.training.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
 from course_lib.training.machines import Cluster, cluster
 from course_lib.training.passes import Backward, backward
-from course_lib.training.reliability import TrainingRun, checkpoint_interval, goodput, run
+from course_lib.training.reliability import (
+    SAVE_FIXED,
+    TrainingRun,
+    checkpoint_interval,
+    goodput,
+    run,
+    save_time,
+)
 from course_lib.training.software import TrainingConstants, constants, frameworks
 from course_lib.training.splits import SCHEDULES, Layout, bubble, layout
 from course_lib.training.steps import RankedLayout, TrainingStep, layouts, step
@@ -24,6 +31,7 @@ __all__ = [
     "OPTIMIZERS",
     "PARTS",
     "PASSES",
+    "SAVE_FIXED",
     "SCHEDULES",
     "Backward",
     "Check",
@@ -53,6 +61,7 @@ __all__ = [
     "mfu",
     "published_runs",
     "run",
+    "save_time",
     "shapes",
     "step",
     "tokens_per_second",

@@ -24,9 +24,11 @@ from course_lib.training.software import FRAMEWORK, TrainingConstants
 from course_lib.training.splits import Layout
 from course_lib.training.steps import TrainingStep, step
 
-__all__ = ["TrainingRun", "checkpoint_interval", "goodput", "run"]
+__all__ = ["SAVE_FIXED", "TrainingRun", "checkpoint_interval", "goodput", "run", "save_time"]
 
 DAY, HOUR = 86400.0, 3600.0
+SAVE_FIXED = 5.0
+"""S that any save of a checkpoint takes, however little it writes: an assumption."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +58,26 @@ class TrainingRun:
     usd: float
     failures: float
     interval: float
+
+
+def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED) -> Numbers:
+    """S that a checkpoint stops the run.
+
+    Parameters
+    ----------
+    size : bytes of the checkpoint. Broadcasts.
+    rate : byte/s at which all machines together write it. Broadcasts.
+    fixed : s that any save takes, for the barrier, the copy to the host and the metadata; assumed.
+
+    Examples
+    --------
+    >>> save_time(112e9, 4e12)
+    5.028
+    """
+    given = {"size": positive("size", size), "rate": positive("rate", rate)}
+    least = nonnegative("fixed", fixed)
+    together(**given, fixed=least)
+    return plain(np.asarray(least) + np.asarray(given["size"]) / given["rate"])
 
 
 def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> Numbers:
@@ -135,6 +157,7 @@ def run(
     chip_failure_days: float = 2_000.0,
     restart: float = 600.0,
     disk: float = 2e9,
+    save_fixed: float = SAVE_FIXED,
     usd_per_hour: float | None = None,
     framework: TrainingConstants | str = FRAMEWORK,
 ) -> TrainingRun:
@@ -148,7 +171,9 @@ def run(
         included: an assumption, to be replaced by what the reader's machines do.
     restart : s from a failure until the run goes on; assumed.
     disk : byte/s that each machine writes of a checkpoint; assumed.
-    usd_per_hour : of one chip; the cheapest recorded price if not given.
+    save_fixed : as `fixed` in `save_time`.
+    usd_per_hour : of one chip; the cheapest recorded price if not given, which is that of a chip
+        alone: a cluster with its network is dearer.
 
     Examples
     --------
@@ -161,7 +186,8 @@ def run(
     apart = _one("chip_failure_days", chip_failure_days) * DAY / on.count
     each = step(one, on, layout, sequence, framework=framework)
     saved = one.parameters * (WEIGHT + OPTIMIZERS["adamw"])
-    stops = saved / (written * on.machines)
+    least = single("save_fixed", nonnegative("save_fixed", save_fixed))
+    stops = save_time(saved, written * on.machines, fixed=least)
     down = single("restart", nonnegative("restart", restart))
     good = single("goodput", goodput(stops, apart, restart=down))
     if good <= 0:

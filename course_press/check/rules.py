@@ -13,6 +13,7 @@ from pathlib import Path
 from course_lib import CourseError, specs
 from course_lib.book import exercises
 from course_press.check import parity
+from course_press.check.claims import unsaid
 from course_press.check.exercises import untranslated
 from course_press.check.terms import forbidden
 from course_press.source.book import Book, languages, read_book
@@ -63,6 +64,7 @@ def check_book(root: Path) -> list[Finding]:
         for chapter in book.chapters:
             findings += _inline_rules(chapter)
             findings += _typed_numbers(chapter, allowed)
+            findings += _claims(chapter, book)
             findings += _wide_code(chapter)
             findings += _open_layout(chapter)
     if books and len(books) == len(languages(root)):
@@ -333,6 +335,13 @@ def _typed_numbers(chapter: Chapter, allowed: _Allowed) -> Iterator[Finding]:
                     "compute it: `{python} n(…)`, or give a reason in chapters/allowed-numbers.toml"
                 )
                 yield _finding(line, f"number typed by hand: {match[0].strip()}", fix)
+
+
+def _claims(chapter: Chapter, book: Book) -> Iterator[Finding]:
+    for line, expression in unsaid(chapter, book.lang, book.root):
+        what = f"a speed or a cost from bounds alone, stated as a fact: {expression}"
+        fix = "a bound allows, the model expects, a clock took: say in the sentence which it is"
+        yield _finding(line, what, fix)
 
 
 def _wide_code(chapter: Chapter) -> Iterator[Finding]:

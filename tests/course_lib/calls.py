@@ -477,8 +477,10 @@ CALLS = [
     Call(
         train.run,
         {**TRAINING, "layout": LAYOUT, "tokens": 1e12, "chip_failure_days": 2e3}
-        | {"restart": 600.0, "disk": 2e9, "usd_per_hour": 2.0, "framework": "nanotron"},
+        | {"restart": 600.0, "disk": 2e9, "save_fixed": 5.0}
+        | {"usd_per_hour": 2.0, "framework": "nanotron"},
     ),
+    Call(train.save_time, {"size": 112e9, "rate": 4e12, "fixed": 5.0}),
     Call(train.shapes, {}),
     Call(train.step, {**TRAINING, "layout": LAYOUT, "framework": "nanotron"}),
     Call(train.hfu, {**TRAINED, "recompute": "full", "dtype": "bf16", "parameters": 8e9}),

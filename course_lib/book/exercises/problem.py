@@ -291,13 +291,16 @@ class Variant:
 
     def explained(self, group: Group) -> str:
         """What to say to somebody whose number is this group's: the candidates by name, and what is
-        wrong with each. How far it is from the answer would give the answer away.
+        wrong with each, numbered where there are several, as two may contradict each other. How far
+        it is from the answer would give the answer away.
         """
         common = common_texts(language())
         known_ones = [common["misconceptions"][name] for name in group.names]
-        names = common["phrases"]["or"].join(one["name"] for one in known_ones)
+        marks = [f"({i}) " for i, _ in enumerate(known_ones, 1)] if len(known_ones) > 1 else [""]
+        marked = list(zip(marks, known_ones, strict=True))
+        names = common["phrases"]["or"].join(mark + one["name"] for mark, one in marked)
         opening = common["phrases"]["maybe"].format(names=names)
-        return " ".join([opening, *(one["text"] for one in known_ones)])
+        return " ".join([opening, *(mark + one["text"] for mark, one in marked)])
 
     def _texts(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = texts(self.exercise.chapter, language())[self.exercise.id]

@@ -31,6 +31,7 @@ from course_lib.calibrate import CalibrationFile
 from course_lib.calibrate import kernels as achieved
 from course_lib.calibrate import report as calibrate_report
 from course_lib.calibrate.constants import FOLDER, nearest, to_toml
+from course_lib.calibrate.kernels import count_of, kernels_of
 from course_lib.core import BITS, itemsize
 from course_lib.measured import published
 from course_lib.network import all_reduce
@@ -722,3 +723,13 @@ def test_no_page_quotes_a_figure_that_its_reader_cannot_compute_again():
         *(ROOT / "chapters" / "en").glob("*.qmd"),
     ]:
         assert not re.search(said, file.read_text(encoding="utf-8")), file
+
+
+def test_an_engine_launches_fewer_kernels_than_a_bound_counts_operators():
+    step, a100 = llm.decode("llama-3-8b", "a100-sxm-80", 1, 1024), chip("a100-sxm-80")
+    # By hand: queries, keys and values are one product, gate and up another, in each of 32 layers.
+    assert step.kernels == 323
+    assert sum(count_of(kernel) for kernel in kernels_of(step)) == 323 - 3 * 32
+    found = calibrate.calibration(a100, "bf16")
+    each = found.constants.overhead + found.engine.gap
+    assert calibrate.breakdown(step, a100)["launches"] / each == pytest.approx(227)

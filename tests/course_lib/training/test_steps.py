@@ -262,6 +262,19 @@ def test_the_best_interval_between_checkpoints_is_the_best():
     assert around[0] < around[2] > around[4]
 
 
+def test_a_save_takes_its_fixed_time_however_many_nodes_write():
+    # By hand: 16,384 chips that each fail every 2,000 days fail every 10,547 s, and
+    # sqrt(2 * 5 * 10547) = 325 s; 14 bytes of 8e9 parameters over 2,048 nodes at 2 GB/s are 27 ms.
+    apart = 2000 * 86400 / 16384
+    save = train.save_time(14 * 8e9, 2048 * 2e9)
+    assert save == pytest.approx(5.027, abs=1e-3)
+    assert train.checkpoint_interval(save, apart) == pytest.approx(325.6, abs=0.1)
+    assert train.goodput(save, apart, restart=600) == pytest.approx(0.913, abs=5e-4)
+    assert train.save_time(112e9, 2e9, fixed=0) == 56
+    many = ("llama-3-8b", "1024xh100-sxm", "dp=128,tp=8,zero=1,mbs=2,acc=4", 4096, 1e12)
+    assert train.run(*many).interval > 2 * train.run(*many, save_fixed=0).interval
+
+
 def test_refused_layouts_say_why():
     assert steps.refused(LLAMA, train.Layout(tp=5), 4096).startswith("tp must divide")
     assert steps.refused(LLAMA, train.Layout(cp=3, dp=3), 4096).startswith("cp must divide")

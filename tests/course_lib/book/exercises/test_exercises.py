@@ -88,6 +88,9 @@ def test_feedback_names_the_cause_and_gives_no_answer_away():
         for group in variant.groups:
             said = variant.explained(group)
             assert said.startswith(opening), (variant.exercise.id, group)
+            # Of two that give one number, each says which of them it speaks of.
+            marks = [f"({i})" for i in range(1, len(group.names) + 1)] if group.names[1:] else []
+            assert [one for one in said.split() if re.fullmatch(r"\(\d\)", one)] == 2 * marks
             assert variant.shown_answer not in said.split(), (variant.exercise.id, group)
 
 

@@ -1,0 +1,112 @@
+"""Sentences that tell from bounds alone how fast or how expensive something is, as if it had been
+measured: the ratio of two lower bounds is no bound on the ratio of two times.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from course_press.source.chapter import INLINE, Chapter, Line, read_text
+from course_press.source.errors import SourceError
+
+BOUNDS = {"lower", "t_math", "t_memory", "ridge", "peak", "bandwidth"}
+"""Attributes that only a bound, or a datasheet, has."""
+TIMES = {"calibrate", "expected", "measured", "published", "results", "serve", "train"}
+"""Names by which a number came from a clock, or from what clocks taught a model."""
+
+_SENTENCE = re.compile(r"(?<=[.!?])[”»)*]*\s+")
+
+
+def unsaid(chapter: Chapter, lang: str, root: Path) -> Iterator[tuple[Line, str]]:
+    """Each sentence that claims a speed or a cost, takes its numbers from bounds alone, and does
+    not say so: its line, and the first expression of a bound.
+
+    Parameters
+    ----------
+    chapter : with its cells, which tell where its numbers come from.
+    lang : the key of `chapters/claims.toml`, which has the words of a claim and of a bound.
+    root : of the book; without that file, there is nothing to find.
+
+    Raises
+    ------
+    SourceError
+        If the file has no such words for a language.
+    """
+    file, shown = root / "chapters" / "claims.toml", Path("chapters") / "claims.toml"
+    if not file.is_file():
+        return
+    try:
+        said = tomllib.loads(read_text(file, shown))[lang]
+        claim, bound = (re.compile(said[key], re.IGNORECASE) for key in ("claim", "bound"))
+    except (KeyError, TypeError, re.error, tomllib.TOMLDecodeError) as error:
+        raise SourceError(shown, 1, f"needs claim and bound under [{lang}]: {error!r}") from None
+    made = _made(chapter)
+    for line in chapter.prose:
+        expressions = INLINE.findall(line.text)
+        # Numbered, as an expression may hold what looks like the end of a sentence.
+        numbers = iter(range(len(expressions)))
+        text = INLINE.sub(lambda _, of=numbers: f"\0{next(of)}\0", line.text)  # type: ignore[misc]
+        for sentence in _SENTENCE.split(text):
+            if not claim.search(sentence) or bound.search(sentence):
+                continue
+            inside = [expressions[int(one)] for one in re.findall(r"\0(\d+)\0", sentence)]
+            origins = [_origins(one, made) for one in inside]
+            bounded = [one for one, of in zip(inside, origins, strict=True) if of & BOUNDS]
+            if bounded and not any(of & TIMES for of in origins):
+                yield line, bounded[0].strip()
+
+
+def _made(chapter: Chapter) -> dict[str, set[str]]:
+    """Of each name of a chapter's cells, the names that it is made from."""
+    made: dict[str, set[str]] = {}
+    for cell in chapter.cells:
+        try:
+            body = ast.parse(cell.code).body
+        except SyntaxError:
+            continue  # whoever runs it says so
+        for one in body:
+            for name in (
+                {one.name} if isinstance(one, ast.FunctionDef) else _stored(one) - _own(one)
+            ):
+                made.setdefault(name, set()).update(_names(one) - {name})
+    return made
+
+
+def _stored(tree: ast.AST) -> set[str]:
+    names = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
+    return {one.id for one in names if isinstance(one.ctx, ast.Store)}
+
+
+def _own(tree: ast.AST) -> set[str]:
+    """What functions and loops inside an expression call their arguments and variables."""
+    own: set[str] = set()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.arg):
+            own.add(one.arg)
+        elif isinstance(one, (ast.comprehension, ast.FunctionDef)):
+            own |= _stored(one.target if isinstance(one, ast.comprehension) else one)
+    return own
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """The names and attributes that some code uses and does not make itself."""
+    nodes = list(ast.walk(tree))
+    names = {one.id for one in nodes if isinstance(one, ast.Name)}
+    return (names - _own(tree)) | {one.attr for one in nodes if isinstance(one, ast.Attribute)}
+
+
+def _origins(expression: str, made: dict[str, set[str]]) -> set[str]:
+    """All names that an expression is made from, through whatever the cells do."""
+    try:
+        left = list(_names(ast.parse(expression.strip(), mode="eval")))
+    except SyntaxError:
+        return set()  # another rule says so
+    found: set[str] = set()
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += made.get(name, ())
+    return found
