@@ -27,6 +27,7 @@ from course_press.run.pool import do_jobs
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
+from course_press.source.install import published
 from course_press.source.labels import label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -250,6 +251,8 @@ def print_page(
     }
     if ".answer" in text:
         course["answers"] = bool(book.config.get("answers"))
+    if "-meta=" in text:
+        course["published"] = published(book)
     sources = [read_text(file) for file in _read_by_pandoc(book)]
     if ".session" in text:
         sources += map(read_text, _read_for_courses(book))

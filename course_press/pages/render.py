@@ -117,9 +117,6 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
         else linked(by_path[item.path])
         for item in book.contents
     ]
-    urls = {
-        lang: page.url.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs
-    }
     return {
         "lang": book.lang,
         "w": ui,
@@ -157,18 +154,7 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "downloads": renderer.downloads if page.chapter.is_cover else (),
         },
         "nav": nav,
-        "languages": [
-            {
-                "code": lang,
-                "name": words(lang)["ui-language"],
-                "href": f"{base}../{lang}/{urls[lang]}",
-                "current": lang == book.lang,
-            }
-            for lang in langs
-        ],
-        "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs]
-        if site
-        else [],
+        "languages": about.languages(book, page.chapter, langs),
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),

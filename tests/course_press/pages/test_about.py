@@ -98,22 +98,24 @@ def test_the_pages_of_quarto_get_the_same(book):
             f"<html><body><main>{header}<p>Text</p></main><p>Foot</p></body></html>",
             encoding="utf-8",
         )
-    quarto.add_facts(found, book.root / "theirs")
-    main = html.parse(str(book.root / "theirs/chapters/en/two.html")).getroot().cssselect("main")[0]
+    (book.root / "theirs").rename(book.root / "en")
+    quarto.add_facts(found, book.root / "en")
+    quarto.link_up(found, book.root, ["en"])
+    main = html.parse(str(book.root / "en/chapters/en/two.html")).getroot().cssselect("main")[0]
     assert [child.tag for child in main if isinstance(child.tag, str)] == [
+        "div",
         "header",
-        "ul",
         "p",
         "p",
         "details",
     ]
     assert (
-        main.cssselect("ul a")[0]
+        main.cssselect("ul a")[1]
         .get("href")
         .startswith("https://colab.research.google.com/github/example/book/blob/v0.1.0/")
     )
     assert main.cssselect(".prerequisites a")[0].get("href") == "../../chapters/en/one.html"
     assert "@incollection{book-en-two" in main.cssselect(".cite code")[0].text
-    cover = (book.root / "theirs/index.html").read_text(encoding="utf-8")
-    assert "<ul>" not in cover
+    cover = (book.root / "en/index.html").read_text(encoding="utf-8")
+    assert "<ul></ul>" in cover
     assert "@book{book-en" in cover
