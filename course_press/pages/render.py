@@ -100,7 +100,7 @@ class Renderer:
 def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
     book, pages, langs = renderer.book, renderer.pages, renderer.langs
     meta, ui, base = book.meta, words(book.lang), about.up(page.chapter)
-    site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
+    here = pages.index(page)
 
     def linked(other: PrintedPage) -> dict[str, Any]:
         return {
@@ -125,8 +125,6 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "subtitle": meta.get("subtitle", ""),
             "author": meta.get("author", ""),
             "description": meta.get("description", ""),
-            "site_url": site,
-            "repo_url": meta.get("repo-url", ""),
         },
         "page": {
             "title": page.chapter.title,

@@ -1,14 +1,20 @@
 """What a page says about itself: prerequisites and how to cite it, on the pages of both engines."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from lxml import html
 
+from course_press.exports import notebooks
 from course_press.pages import about, quarto
+from course_press.pages.pandoc import print_page
+from course_press.run.execute import Cache, ChapterResults
 from course_press.source.book import languages, read_book
 from course_press.source.errors import SourceError
+from course_press.source.install import PLACEHOLDER, published
+from course_press.source.labels import label_facts
 
 ROOT = Path(__file__).parents[3]
 TWO = "en/chapters/en/two.html"
@@ -83,6 +89,34 @@ def test_a_book_without_a_date_is_not_cited(book):
     assert (
         about.citation(read_book(book.root, "en"), read_book(book.root, "en").chapters[0]) is None
     )
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_only_a_published_book_leads_to_its_repository(book, there):
+    """In links beside the text, and in what the text says on a page and in a notebook."""
+    if not there:
+        book.edit("_quarto.yml", "https://github.com/example/", PLACEHOLDER)
+    for name in ("one", "two"):
+        notebook = book.root / "notebooks" / "en" / f"{name}.ipynb"
+        notebook.parent.mkdir(parents=True, exist_ok=True)
+        notebook.write_text("{}")
+    said = (
+        '[There.]{.content-visible when-meta="published"}'
+        '[Nowhere.]{.content-visible unless-meta="published"}'
+    )
+    book.edit("chapters/en/two.qmd", "Back to", f"{said}\n\nBack to")
+    found = read_book(book.root, "en")
+    assert published(found) == there
+    two = found.chapters[-1]
+    links = about.links(found, two)
+    assert links.pop("notebook")
+    assert all(links.values()) if there else not any(links.values())
+    ran = ChapterResults([], [])
+    body = print_page(found, two, ran, Cache(book.root / ".cache"), label_facts(found)).body
+    assert ("There." in body, "Nowhere." in body) == (there, not there)
+    cells = json.loads(notebooks._notebook(found, two, ran, label_facts(found)))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells)
+    assert ("There." in text, "Nowhere." in text) == (there, not there)
 
 
 def test_the_pages_of_quarto_get_the_same(book):
