@@ -374,22 +374,6 @@ def run_pandoc(
     return done.stdout
 
 
-def read_as_html(text: str, lang: str) -> str:
-    """HTML as the filter of references says it, in a language."""
-    return str(
-        pypandoc.convert_text(
-            text,
-            "html",
-            format="html",
-            extra_args=[
-                "--wrap=none",
-                f"--metadata=lang:{lang}",
-                f"--lua-filter={ASSETS / 'references.lua'}",
-            ],
-        )
-    )
-
-
 def _failure(chapter: Chapter, message: str) -> SourceError:
     """What pandoc said, at the line of the source that it is about."""
     if missing := re.search(r"citation ([\w:.#$%&+?<>~/-]+) not found", message):

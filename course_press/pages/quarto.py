@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pypandoc
 from lxml import html
 from markupsafe import escape
 
@@ -19,7 +20,7 @@ from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
-from course_press.pages.pandoc import draw_pictures, read_as_html, templates
+from course_press.pages.pandoc import ASSETS, draw_pictures, templates
 from course_press.pages.site import (
     MARKER,
     check_out,
@@ -302,7 +303,7 @@ def _let_references_agree(main: Any, lang: str) -> None:
         for link, after in zip(links, words_after, strict=True)
     )
     for link, after, said in zip(
-        links, words_after, html.fragments_fromstring(read_as_html(text, lang)), strict=True
+        links, words_after, html.fragments_fromstring(_read_as_html(text, lang)), strict=True
     ):
         new = said[0]
         if new.text_content() != link.text_content():
@@ -310,6 +311,22 @@ def _let_references_agree(main: Any, lang: str) -> None:
                 link.remove(part)
             link.text = new.text_content()
         link.tail = f"{new.tail or ''}{(link.tail or '')[len(after) :]}"
+
+
+def _read_as_html(text: str, lang: str) -> str:
+    """HTML as the filter of references says it, in a language."""
+    return str(
+        pypandoc.convert_text(
+            text,
+            "html",
+            format="html",
+            extra_args=[
+                "--wrap=none",
+                f"--metadata=lang:{lang}",
+                f"--lua-filter={ASSETS / 'references.lua'}",
+            ],
+        )
+    )
 
 
 def link_downloads(book: Book, site: Path, out: Path) -> None:
