@@ -22,7 +22,7 @@ ROOMS = sorted({file.parent for file in FILES})
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
 
 MAY_ASK = {
-    "source": {"core"},
+    "source": {"core", "book.text"},
     "run": {"core", "specs"},
     "check": {"core", "specs", "book"},
     "outputs": {"core", "specs", "book"},

@@ -4,6 +4,8 @@ declared where.
 
 import hashlib
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -170,6 +172,24 @@ def test_nothing_tells_a_reader_to_install_a_name_that_is_not_ours():
             ), file
 
 
+def test_git_passes_over_what_the_instructors_page_writes_into_a_clone(tmp_path):
+    """Students' names, grades and files, and the keys: two sections on, the page says to commit and
+    push.
+    """
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    shutil.copyfile(ROOT / ".gitignore", tmp_path / ".gitignore")
+    for page in pages("instructors"):
+        commands = "\n".join(re.findall("```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
+        written = set(
+            re.findall(r"(?:--(?:out|key|roll|all)|>|mkdir -p|grade 00) ([\w./-]+)", commands)
+        )
+        assert {"roll.csv", "sheets", "keys", "grades.csv", "submissions/s001"} <= written
+        for path in written | {"grades", "sheet-7-key.ipynb"}:
+            inside = path if Path(path).suffix else f"{path}/s001"
+            done = subprocess.run(["git", "check-ignore", "-q", inside], cwd=tmp_path, check=False)
+            assert done.returncode == 0, path
+
+
 def test_prose_names_the_repository_of_the_configuration():
     repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"].removeprefix(
         "https://github.com/"
@@ -185,15 +205,14 @@ def test_prose_names_the_repository_of_the_configuration():
     assert set(found) == {repo}
 
 
-def test_notebooks_that_prose_opens_exist_and_are_those_that_are_installed():
-    ref = yaml.safe_load((ROOT / "_quarto.yml").read_text())["install-ref"]
+def test_prose_leads_to_the_repository_only_where_it_is_published():
+    """And has nothing installed from there: the first cell of a notebook does that, or says how."""
+    repo = yaml.safe_load((ROOT / "_quarto.yml").read_text())["book"]["repo-url"]
+    published = re.compile(r"\[[^]]*\]\{\.content-visible when-meta=\"published\"\}")
     for page in pages("*"):
-        for opened, notebook in re.findall(
-            r"/blob/([\w./-]+)/(notebooks/[\w/-]+\.ipynb)", page.read_text(encoding="utf-8")
-        ):
-            assert opened == ref, page
-            assert (ROOT / notebook).is_file(), (page, notebook)
-            assert notebook.split("/")[1] == page.parent.name
+        text = page.read_text(encoding="utf-8")
+        assert "git+" not in text, page
+        assert repo.removeprefix("https://github.com/") not in published.sub("", text), page
 
 
 @pytest.mark.parametrize("page", ["network-rooflines", "int8-problems"])

@@ -415,7 +415,8 @@ local function link_terms(blocks)
       if tag == "BlockQuote" then
         read = blocks_of
       elseif tag == "Div" and not block.identifier:match("^%l%l%l%-") then
-        local apart = block.classes:find_if(function(class) return class == "cell" or class:match("^callout") end)
+        -- What is hidden is no text to read: Quarto keeps the titles of its navigation there.
+        local apart = block.classes:find_if(function(class) return class == "cell" or class == "hidden" or class:match("^callout") end)
         read = not apart and blocks_of
       end
       local content, is_new
@@ -462,5 +463,11 @@ function Pandoc(doc)
     end,
   }
   doc.blocks = with_courses(doc.blocks, folder)
+  if quarto and read > 0 then -- our own pages say it beside the title
+    local said = words_of_page()
+    local times = pandoc.List { time(said, "ui-minutes", { n = read }) }
+    if work > 0 then times:extend { pandoc.Space(), time(said, "ui-work-minutes", { n = work }) } end
+    doc.blocks:insert(1, pandoc.Para(times))
+  end
   return doc
 end

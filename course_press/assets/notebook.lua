@@ -29,14 +29,18 @@ local function quoted(content, title)
   return done
 end
 
-local function div(element)
-  if element.classes:includes("answer") then return {} end
+local function left_out(element)
+  local here = { profile = course.profile, format = "html", meta = course.published and "published" or "" }
   for name, value in pairs(element.attributes) do
-    local same = value == ({ profile = course.profile, format = "html" })[name:match("^%a+%-(%a+)$") or ""]
+    local same = value == here[name:match("^%a+%-(%a+)$") or ""]
     if name:match("^unless") then same = not same end
-    if element.classes:includes("content-visible") and not same then return {} end
-    if element.classes:includes("content-hidden") and same then return {} end
+    if element.classes:includes("content-visible") and not same then return true end
+    if element.classes:includes("content-hidden") and same then return true end
   end
+end
+
+local function div(element)
+  if element.classes:includes("answer") or left_out(element) then return {} end
   local content = element.content
   local kind = element.identifier:match("^(%a+)%-")
   if kind == "fig" or kind == "tbl" or kind == "lst" then
@@ -107,6 +111,6 @@ function Pandoc(doc)
   labels = course.labels
   doc.blocks = doc.blocks
     :walk({ Inlines = inlines, Note = note, Link = link, Header = header })
-    :walk({ Div = div, Span = function(span) return span.content end })
+    :walk({ Div = div, Span = function(span) return left_out(span) and {} or span.content end })
   return doc
 end

@@ -3,7 +3,7 @@
 
 local stringify = pandoc.utils.stringify
 local KINDS = { fig = true, tbl = true, lst = true, eq = true, sec = true }
-local words, chapter, profile = {}, "", ""
+local words, chapter, here = {}, "", {}
 local counts, heads = {}, {}
 local labels, toc, links, images = pandoc.List {}, pandoc.List {}, pandoc.List {}, pandoc.List {}
 
@@ -215,7 +215,7 @@ local function visible(element)
   if not show and not hide then return nil end
   local matches = true
   for name, value in pairs(element.attributes) do
-    local value_here = ({ profile = profile, format = "html" })[name:match("^%a+%-(%a+)$") or ""]
+    local value_here = here[name:match("^%a+%-(%a+)$") or ""]
     if not value_here then error("conditional content by " .. name .. " is not known to the embedded engine") end
     local same = value == value_here or (name:match("format$") and value:match("^html"))
     if name:match("^unless") then same = not same end
@@ -239,7 +239,8 @@ end
 
 function Pandoc(doc)
   local course = pandoc.json.decode(stringify(doc.meta.course))
-  words, chapter, profile = course.words, course.chapter, course.profile
+  words, chapter = course.words, course.chapter
+  here = { profile = course.profile, format = "html", meta = course.published and "published" or "" }
   local content = doc.blocks:walk { Div = visible, Span = visible }
   content = pandoc.Blocks(blocks(content)):walk {
     Link = link,

@@ -32,7 +32,7 @@ from course_press.cli.build import known_languages
 from course_press.cli.console import err_console, out_console
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
-from course_press.source.install import address
+from course_press.source.install import address, published
 
 app = typer.Typer(
     help="Builds, checks and shows the book.",
@@ -101,7 +101,7 @@ def doctor() -> None:
     Example: `course doctor`
     """
     from course_press.exports import book as export  # what prints takes long to import
-    from course_press.pages import about, quarto
+    from course_press.pages import quarto
 
     needs = [
         *(
@@ -132,11 +132,11 @@ def doctor() -> None:
         f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}"
     )
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
-        repo, ref = address(configured(Path.cwd(), languages(Path.cwd())[0]))
-        if not repo or repo.startswith(about.PLACEHOLDER):
+        book = configured(Path.cwd(), languages(Path.cwd())[0])
+        if not published(book):
             said = (
-                f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set "
-                f"repo-url in _quarto.yml to your address"
+                f"repo-url in _quarto.yml is only a placeholder, {address(book)[0]}: pages and "
+                f"notebooks lead nowhere but to the book's folder until you set your address"
             )
             out_console.print(said, style="yellow", soft_wrap=True)
     if any(need.needed and not need.found for need in needs):

@@ -17,7 +17,7 @@ from course_press.run.pool import do_jobs
 from course_press.source.book import Book, read_book
 from course_press.source.chapter import Cell, Chapter, read_text
 from course_press.source.files import swap_in
-from course_press.source.install import first_cell, lab_notebooks
+from course_press.source.install import first_cell, lab_notebooks, published
 from course_press.source.labels import label_facts
 
 JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
@@ -83,7 +83,12 @@ def _notebook(book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[
     cells = list(chapter.cells)
     markers = (["```{.course-cell}", str(i), "```"] for i in range(len(cells)))
     text = "\n".join(page_lines(chapter, ran.inlines, markers))
-    course = {"words": ui_words(book.lang), "profile": book.lang, "labels": known}
+    course = {
+        "words": ui_words(book.lang),
+        "profile": book.lang,
+        "labels": known,
+        "published": published(book),
+    }
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
     outputs = outputs_by_cell(chapter, ran, "notebook")

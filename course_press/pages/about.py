@@ -2,7 +2,7 @@
 show it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from course_press.pages.pandoc import line_with
 from course_press.source.book import Book
 from course_press.source.chapter import Chapter
 from course_press.source.errors import SourceError
-from course_press.source.install import address
+from course_press.source.install import address, published
 
 FORMATS = ("epub", "pdf")
 FOLDER = "downloads"
@@ -24,11 +24,6 @@ is.
 
 CARDS = "cards"
 """Where the pictures that shared links show stand in the site of a language."""
-
-PLACEHOLDER = "https://github.com/roofline-course/"
-"""How the address starts with which the book comes: nothing of ours stands there until whoever
-publishes sets another.
-"""
 
 
 def page_facts(book: Book, chapter: Chapter) -> dict[str, Any]:
@@ -69,6 +64,24 @@ def at_site(book: Book, path: str) -> str | None:
     return f"{site}/{book.lang}/{path}" if site else None
 
 
+def languages(book: Book, chapter: Chapter, langs: Iterable[str]) -> list[dict[str, Any]]:
+    """The twins of a page in the languages of the site, each called as it calls itself; `address`
+    is `None` where the book has none.
+    """
+    site, page = str(book.meta.get("site-url") or "").rstrip("/"), url(chapter)
+    twins = {lang: page.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs}
+    return [
+        {
+            "code": lang,
+            "name": words(lang)["ui-language"],
+            "href": f"{up(chapter)}../{lang}/{twin}",
+            "address": f"{site}/{lang}/{twin}" if site else None,
+            "current": lang == book.lang,
+        }
+        for lang, twin in twins.items()
+    ]
+
+
 def shared(book: Book, chapter: Chapter, *, drawn: bool) -> dict[str, Any]:
     """What the head of a page tells whoever shows a link to it.
 
@@ -97,8 +110,11 @@ def notebook(chapter: Chapter) -> str:
 
 
 def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
-    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`."""
+    """Notebook, Colab, edit and issue addresses, all from `_quarto.yml`; a page of a book that is
+    not published leads to its notebook only.
+    """
     repo, ref = address(book)
+    there = published(book)
     branch = book.meta.get("repo-branch", "main")
     actions = book.meta.get("repo-actions", ())
     source = chapter.path.as_posix()
@@ -107,9 +123,9 @@ def links(book: Book, chapter: Chapter) -> dict[str, str | None]:
     colab = f"https://colab.research.google.com/github/{slug}/blob/{ref}/{notebook(chapter)}"
     return {
         "notebook": f"{up(chapter)}{notebook(chapter)}" if has_notebook else None,
-        "colab": colab if has_notebook and slug != repo else None,
-        "edit": f"{repo}/edit/{branch}/{source}" if repo and "edit" in actions else None,
-        "issue": f"{repo}/issues/new?title={source}" if repo and "issue" in actions else None,
+        "colab": colab if has_notebook and there and slug != repo else None,
+        "edit": f"{repo}/edit/{branch}/{source}" if there and "edit" in actions else None,
+        "issue": f"{repo}/issues/new?title={source}" if there and "issue" in actions else None,
     }
 
 

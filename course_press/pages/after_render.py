@@ -16,6 +16,7 @@ def main() -> None:
     sys.path[0] = str(ROOT)  # instead of this folder, whose modules are no packages of their own
     try:
         from course_press.pages import quarto
+        from course_press.pages.site import every_language
         from course_press.source.book import languages, read_book
     except ImportError as error:
         note = f"{error}: set QUARTO_PYTHON to the Python of this book, or use course build"
@@ -27,7 +28,9 @@ def main() -> None:
     folder = Path(os.environ["QUARTO_PROJECT_OUTPUT_DIR"])
     # Who renders one page, or looks at it while writing, does not wait for pictures to share.
     whole = "QUARTO_PROJECT_RENDER_ALL" in os.environ
-    quarto.add_facts(read_book(ROOT, lang), folder, draw=whole)
+    book = read_book(ROOT, lang)
+    quarto.add_facts(book, folder, draw=whole)
+    quarto.link_up(book, folder.parent, every_language(ROOT, [lang], folder.parent))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from course_press.run.pool import do_jobs
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
 from course_press.source.errors import MissingError, SourceError
+from course_press.source.install import published
 from course_press.source.labels import label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -250,6 +251,8 @@ def print_page(
     }
     if ".answer" in text:
         course["answers"] = bool(book.config.get("answers"))
+    if "-meta=" in text:
+        course["published"] = published(book)
     sources = [read_text(file) for file in _read_by_pandoc(book)]
     if ".session" in text:
         sources += map(read_text, _read_for_courses(book))
@@ -369,22 +372,6 @@ def run_pandoc(
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
     return done.stdout
-
-
-def read_as_html(text: str, lang: str) -> str:
-    """HTML as the filter of references says it, in a language."""
-    return str(
-        pypandoc.convert_text(
-            text,
-            "html",
-            format="html",
-            extra_args=[
-                "--wrap=none",
-                f"--metadata=lang:{lang}",
-                f"--lua-filter={ASSETS / 'references.lua'}",
-            ],
-        )
-    )
 
 
 def _failure(chapter: Chapter, message: str) -> SourceError:

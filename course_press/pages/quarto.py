@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pypandoc
 from lxml import html
 from markupsafe import escape
 
@@ -19,12 +20,21 @@ from course_lib import CourseError
 from course_lib.book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
-from course_press.pages.pandoc import draw_pictures, read_as_html, templates
-from course_press.pages.site import MARKER, check_out, every_language, put_in_place, write_page
+from course_press.pages.pandoc import ASSETS, draw_pictures, templates
+from course_press.pages.site import (
+    MARKER,
+    check_out,
+    every_language,
+    put_in_place,
+    write_page,
+    write_slides,
+)
 from course_press.source.book import Book, read_book
 from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError
 from course_press.source.files import staged, swap_in
+from course_press.source.install import address, published
+from course_press.source.labels import label_facts
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
 
@@ -80,6 +90,7 @@ def build(
                     "--output-dir",
                     str((stage / lang).resolve()),
                     *(["--metadata", "answers:true"] if answers else []),
+                    *(["--metadata", "published:true"] if published(book_in(lang)) else []),
                 ],
                 cwd=root,
                 env={**os.environ, "QUARTO_PYTHON": sys.executable},
@@ -93,6 +104,10 @@ def build(
                     f"book:\n{(done.stdout + done.stderr)[-3000:].strip()}"
                 )
             add_facts(book_in(lang), stage / lang)
+        (stage / MARKER).touch()  # a site from here on
+        write_slides(root, langs, [], stage, say=say)
+        for lang in langs:
+            link_up(book_in(lang), stage, every)
             link_downloads(book_in(lang), stage, out)
         put_in_place(book_in(every[0]), every, stage, out)
     return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
@@ -114,37 +129,67 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     CourseError
         If a page is none of Quarto's.
     """
-    macros: Any = templates().get_template("about.html.j2").module
-    ui = words(book.lang)
+    macros, ui, labels = _macros(), words(book.lang), label_facts(book)
     pages = list(_incomplete(book, folder))
     if draw and pages and book.meta.get("site-url"):
         _draw_cards(book, {chapter.path.stem for chapter, _, _ in pages}, folder)
     for chapter, page, main in pages:
         page.set(_COMPLETE, "true")
+        _name_sections(main, labels, ui)
         _let_references_agree(main, book.lang)
+        _list_own_sources(page)
         _drop_unused(page)
+        if not published(book):
+            _lead_nowhere(page, address(book)[0])
         drawn = (folder / about.card(chapter)).is_file()
         _tell_others(page.head, str(macros.shared(about.shared(book, chapter, drawn=drawn))))
         facts = about.page_facts(book, chapter)
-        run = macros.run(facts["links"], ui, ["colab"]) if facts["links"]["colab"] else ""
-        head = f"<ul>{run}</ul>" if run else ""
         title = main.find(f".//*[@id='{_TITLE}']")
-        place, at = (
-            (title.getparent(), 1 + title.getparent().index(title))
-            if title is not None
-            else (main, len(main))
-        )
-        for new in html.fragments_fromstring(
-            f"{head}{macros.prerequisites(facts['prerequisites'], ui)}".strip()
-        ):
-            place.insert(at, new)
-            at += 1
+        said = str(macros.prerequisites(facts["prerequisites"], ui))
+        if title is not None and not title.find_class("description"):
+            said = f"{macros.lead(chapter.meta.get('description'))}{said}"
+        if chapter.is_cover:
+            _drop_headings(page, main)
+        for new in reversed(html.fragments_fromstring(said.strip())):
+            if title is None:
+                main.append(new)
+            else:
+                title.addnext(new)
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
         write_page(folder / about.url(chapter), _serialized(page))
     site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
     if site and names.is_file():
         # In Quarto's own map every address lacks the folder of the language.
         names.write_text(share.sitemap(site, {book.lang: folder}), encoding="utf-8")
+
+
+def link_up(book: Book, site: Path, langs: Sequence[str]) -> None:
+    """Let Quarto's pages of a language lead to what stands beside them in `site`: to their twins in
+    these languages, to their decks and notebooks, which this puts there; and to nothing else.
+    """
+    macros, ui, folder = _macros(), words(book.lang), site / book.lang
+    for chapter in book.chapters:
+        file = folder / about.url(chapter)
+        if not file.is_file():
+            continue
+        page = _parsed(file)
+        main = page.find(".//main")
+        for old in [*page.xpath("/html/head/link[@hreflang]"), *page.find_class("beside")]:
+            old.drop_tree()
+        twins = about.languages(book, chapter, langs)
+        for new in html.fragments_fromstring(str(macros.alternates(twins)).strip()):
+            new.tail = None
+            page.head.append(new)
+        links = about.links(book, chapter)
+        if links["notebook"]:
+            (folder / "notebooks" / book.lang).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(book.root / about.notebook(chapter), folder / about.notebook(chapter))
+        deck = f"{share.DECKS}/{chapter.path.stem}.html"
+        links["slides"] = about.up(chapter) + deck if (folder / deck).is_file() else None
+        run = macros.run(links, ui, ["slides", "notebook", "colab"])
+        beside = f'<div class="beside">{macros.languages(twins, ui)}<ul>{run}</ul></div>'
+        main.insert(0, html.fragment_fromstring(beside))
+        swap_in(file, _serialized(page))
 
 
 def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
@@ -196,6 +241,55 @@ def _drop_unused(page: Any) -> None:
             script.text = ""
 
 
+def _lead_nowhere(page: Any, repo: str) -> None:
+    """Take away what Quarto offers of a repository that is not there: its source, to edit a page,
+    to report an error.
+    """
+    for link in page.xpath("//a[starts-with(@href, $repo)]", repo=repo):
+        if next(link.iterancestors("main"), None) is not None:
+            link.drop_tag()  # what was said stays
+        else:
+            (link.getparent() if link.getparent().tag == "li" else link).drop_tree()
+
+
+def _drop_headings(page: Any, main: Any) -> None:
+    """Take the heading under which the cover stands in lists of pages from the cover itself, which
+    has the book's title: it is in the language of the file that all languages share.
+    """
+    for heading in main.xpath(f".//h1[not(ancestor::*[@id='{_TITLE}'])]"):
+        for name in (heading.get("id"), heading.getparent().get("id")):
+            for link in page.xpath("//*[@id='TOC']//a[@href=$to]", to=f"#{name}"):
+                link.drop_tree()
+        heading.drop_tree()
+
+
+def _list_own_sources(page: Any) -> None:
+    """Let each page list what its own text cites, and nothing else: Quarto puts all that the book
+    cites on the first page with a list, hides the others' and leads citations there.
+    """
+    cites = page.find_class("citation")
+    cited = {f"ref-{id_}" for one in cites for id_ in one.get("data-cites", "").split()}
+    for listed in page.xpath("//*[@id='refs']"):
+        listed.attrib.pop("style", None)
+        for entry in list(listed):
+            if entry.get("id") not in cited:
+                entry.drop_tree()
+        for link in page.xpath("//a[@role='doc-biblioref']"):
+            link.set("href", f"#{link.get('href').partition('#')[2]}")
+
+
+def _name_sections(main: Any, labels: Mapping[str, Mapping[str, str]], ui: Any) -> None:
+    """Let references to sections say their numbers on unnumbered pages, too: Quarto gives their
+    titles there.
+    """
+    for link in main.find_class("quarto-xref"):
+        label = labels.get(link.get("href").partition("#")[2], {"number": ""})
+        if label["number"] and label["number"] not in link.text_content():
+            for part in list(link):
+                link.remove(part)
+            link.text = f"{ui['ui-' + label['kind']]}\u00a0{label['number']}"
+
+
 def _let_references_agree(main: Any, lang: str) -> None:
     """Give references, which Quarto fills in when its filters are done, and what follows each in
     the same word to the filter that says how they read.
@@ -209,7 +303,7 @@ def _let_references_agree(main: Any, lang: str) -> None:
         for link, after in zip(links, words_after, strict=True)
     )
     for link, after, said in zip(
-        links, words_after, html.fragments_fromstring(read_as_html(text, lang)), strict=True
+        links, words_after, html.fragments_fromstring(_read_as_html(text, lang)), strict=True
     ):
         new = said[0]
         if new.text_content() != link.text_content():
@@ -219,13 +313,29 @@ def _let_references_agree(main: Any, lang: str) -> None:
         link.tail = f"{new.tail or ''}{(link.tail or '')[len(after) :]}"
 
 
+def _read_as_html(text: str, lang: str) -> str:
+    """HTML as the filter of references says it, in a language."""
+    return str(
+        pypandoc.convert_text(
+            text,
+            "html",
+            format="html",
+            extra_args=[
+                "--wrap=none",
+                f"--metadata=lang:{lang}",
+                f"--lua-filter={ASSETS / 'references.lua'}",
+            ],
+        )
+    )
+
+
 def link_downloads(book: Book, site: Path, out: Path) -> None:
     """Let Quarto's cover in `site` link to the exports that stand in `out`, and to no others."""
     cover = site / book.lang / "index.html"
     page = _parsed(cover)
     for old in page.find_class("downloads"):
         old.drop_tree()
-    macros: Any = templates().get_template("about.html.j2").module
+    macros = _macros()
     files, title = about.downloads(book, out), page.find(f".//*[@id='{_TITLE}']")
     if files and title is not None:
         title.append(html.fragment_fromstring(str(macros.downloads(files)).strip()))
@@ -236,6 +346,10 @@ def made(page: Path) -> bool:
     """Whether Quarto made a page, rather than the embedded engine."""
     (generator,) = _parsed(page).xpath("//meta[@name='generator']/@content") or ("",)
     return not generator.startswith("course ")
+
+
+def _macros() -> Any:
+    return templates().get_template("about.html.j2").module
 
 
 def _parsed(file: Path) -> Any:

@@ -100,7 +100,7 @@ class Renderer:
 def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
     book, pages, langs = renderer.book, renderer.pages, renderer.langs
     meta, ui, base = book.meta, words(book.lang), about.up(page.chapter)
-    site, here = str(meta.get("site-url", "")).rstrip("/"), pages.index(page)
+    here = pages.index(page)
 
     def linked(other: PrintedPage) -> dict[str, Any]:
         return {
@@ -117,9 +117,6 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
         else linked(by_path[item.path])
         for item in book.contents
     ]
-    urls = {
-        lang: page.url.replace(f"chapters/{book.lang}/", f"chapters/{lang}/", 1) for lang in langs
-    }
     return {
         "lang": book.lang,
         "w": ui,
@@ -128,8 +125,6 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "subtitle": meta.get("subtitle", ""),
             "author": meta.get("author", ""),
             "description": meta.get("description", ""),
-            "site_url": site,
-            "repo_url": meta.get("repo-url", ""),
         },
         "page": {
             "title": page.chapter.title,
@@ -157,18 +152,7 @@ def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
             "downloads": renderer.downloads if page.chapter.is_cover else (),
         },
         "nav": nav,
-        "languages": [
-            {
-                "code": lang,
-                "name": words(lang)["ui-language"],
-                "href": f"{base}../{lang}/{urls[lang]}",
-                "current": lang == book.lang,
-            }
-            for lang in langs
-        ],
-        "alternates": [{"code": lang, "href": f"{site}/{lang}/{urls[lang]}"} for lang in langs]
-        if site
-        else [],
+        "languages": about.languages(book, page.chapter, langs),
         "base": base,
         "root": base + "../",
         "version": version("course-lib"),

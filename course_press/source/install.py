@@ -3,12 +3,22 @@ labs'.
 """
 
 import json
-from importlib.metadata import version
+import textwrap
+from collections.abc import Iterator
+from importlib.metadata import metadata, version
 from pathlib import Path
 
 from course_lib import CourseError
-from course_press.source.book import Book
+from course_lib.book.text import words
+from course_press.source.book import Book, languages
 from course_press.source.chapter import read_text
+
+PLACEHOLDER = "https://github.com/roofline-course/"
+"""How the address starts with which the book comes: nothing of ours stands there until whoever
+publishes sets another.
+"""
+_NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
+"""How pip and git say that they reached nobody."""
 
 
 def address(book: Book) -> tuple[str, str]:
@@ -20,22 +30,59 @@ def address(book: Book) -> tuple[str, str]:
     )
 
 
-def first_cell(book: Book, lang: str | None = None) -> str:
-    """The first cell: gets the library where it is missing, on Colab say; sets the language, if one
-    is given.
+def published(book: Book) -> bool:
+    """Whether the book's repository stands at its address: all that would lead there or install
+    from there asks this.
     """
+    repo, _ = address(book)
+    return bool(repo) and not repo.startswith(PLACEHOLDER)
+
+
+def first_cell(book: Book, lang: str | None = None) -> str:
+    """The first cell: gets the library where it is missing, on Colab say, or tells how to install
+    it from the book's folder while that is published nowhere; sets the language, if one is given.
+    """
+    said = words(lang or languages(book.root)[0])
+    least = metadata("course-lib")["Requires-Python"].removeprefix(">=")
+    there = published(book)
+    names = ["importlib.util", *(["os"] if lang else []), *(["re", "subprocess"] if there else [])]
+    code = [
+        *(f"import {name}" for name in [*names, "sys"]),
+        "",
+        *([f'os.environ["COURSE_LANG"] = "{lang}"'] if lang else []),
+        f"if sys.version_info < ({least.replace('.', ', ')}):",
+        "    found = sys.version.split()[0]",
+        *_raising(said["ui-needs-python"], f'least="{least}", found=found'),
+        'if importlib.util.find_spec("course_lib") is None:',
+    ]
+    if not there:
+        return "\n".join([*code, *_raising(said["ui-from-a-folder"])])
     source = json.dumps("git+{}@{}".format(*address(book)))
-    return (
-        "import importlib.util\n" + ("import os\n" if lang else "") + "import subprocess\n"
-        "import sys\n\n"
-        + (f'os.environ["COURSE_LANG"] = "{lang}"\n' if lang else "")
-        + 'if importlib.util.find_spec("course_lib") is None:\n'
-        f"    source = {source}\n"
-        '    pip = [sys.executable, "-m", "pip", "install", "-q", source]\n'
-        "    if subprocess.run(pip, check=False, capture_output=True).returncode:\n"
-        '        raise SystemExit(f"course_lib is not here and pip could not get '
-        '{source}: is there a network?")'
+    return "\n".join(
+        [
+            *code,
+            f"    source = {source}",
+            '    pip = [sys.executable, "-m", "pip", "install", "-q", source]',
+            '    pip += ["--disable-pip-version-check"]',
+            "    done = subprocess.run(pip, check=False, capture_output=True, text=True)",
+            "    if done.returncode:",
+            '        lines = done.stderr.strip().splitlines() or ["pip"]',
+            '        why = [x for x in lines if re.match(r"\\s*(ERROR|fatal)\\b", x)] or lines',
+            "        why = why[-1].strip()",
+            f'        if re.search("{_NO_NETWORK}", done.stderr):',
+            f"            why += {json.dumps(' ' + said['ui-no-network'], ensure_ascii=False)}",
+            *_raising(said["ui-pip-failed"], "source=source, why=why", " " * 8),
+        ]
     )
+
+
+def _raising(said: str, names: str = "", indent: str = " " * 4) -> Iterator[str]:
+    """Lines of code that end a cell with a sentence."""
+    yield f"{indent}raise SystemExit("
+    lines = textwrap.wrap(said, 64, drop_whitespace=False, break_long_words=False)
+    yield from (f"{indent}    {json.dumps(line, ensure_ascii=False)}" for line in lines)
+    yield from [f"{indent}    .format({names})"] if names else []
+    yield f"{indent})"
 
 
 def lab_notebooks(book: Book) -> dict[Path, str]:

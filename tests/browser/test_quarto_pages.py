@@ -15,6 +15,7 @@ from course_press.pages.pandoc import print_pages
 from course_press.source.book import read_book
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, FIGURE
+from tests.quarto_frame import rendered
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
@@ -88,6 +89,21 @@ def built(tmp_path_factory):
         )
     quarto.add_facts(book, root / "_site")
     return root / "_site"
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        yield rendered(tmp_path_factory.mktemp("frame") / "book", patch)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_page_scrolls_sideways(browser, frame, width):
+    for name in ("one", "two"):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto((frame / f"en/chapters/en/{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()
 
 
 def test_all_that_is_live_on_our_pages_is_on_quartos(visit, built):

@@ -123,8 +123,8 @@ def test_doctor_names_an_address_that_is_a_placeholder(book):
         "https://github.com/roofline-course/rooflines",
     )
     said = course(book.root, "doctor").stdout
-    assert "git+https://github.com/roofline-course/rooflines@v" in said
-    assert "set repo-url in _quarto.yml" in said
+    assert "repo-url in _quarto.yml is only a placeholder" in said
+    assert "https://github.com/roofline-course/rooflines" in said
 
 
 def test_a_run_ended_from_outside_leaves_nothing_behind(book):

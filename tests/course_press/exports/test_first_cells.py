@@ -3,23 +3,36 @@ network.
 """
 
 import json
+import re
 import subprocess
+import sys
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
+from course_lib.book.text import words
 from course_press.check import rules as check
 from course_press.exports import notebooks
 from course_press.source import install
 from course_press.source.book import languages, read_book
 
 ROOT = Path(__file__).parents[3]
-CONFIG = yaml.safe_load((ROOT / "_quarto.yml").read_text())
-SOURCE = f"git+{CONFIG['book']['repo-url']}@{CONFIG['install-ref']}"
+BOOKS = {lang: read_book(ROOT, lang) for lang in languages(ROOT)}
+
+
+def at(book, address):
+    """A book whose repository stands at an address."""
+    meta = {**book.meta, "repo-url": address}
+    return replace(book, config={**book.config, "book": meta, "install-ref": "v9"})
+
+
+REPOSITORY = "https://github.com/example/book"
+SOURCE = f"git+{REPOSITORY}@v9"
+PUBLISHED = {lang: install.first_cell(at(book, REPOSITORY), lang) for lang, book in BOOKS.items()}
 FIRST = {
-    **{f"{lang}": install.first_cell(read_book(ROOT, lang), lang) for lang in languages(ROOT)},
+    **{lang: install.first_cell(book, lang) for lang, book in BOOKS.items()},
     **{
         file.parent.name: "".join(
             next(c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code")[
@@ -55,22 +68,54 @@ def first_cell(bare, code):
     )
 
 
-@pytest.mark.parametrize("name", FIRST)
-def test_a_first_cell_says_nothing_where_the_library_is_and_one_line_where_it_cannot_be_got(
-    bare, name
-):
-    done = first_cell(bare, FIRST[name])
-    assert done.returncode == 1
-    assert (
-        done.stderr
-        == f"course_lib is not here and pip could not get {SOURCE}: is there a network?\n"
-    )
+@pytest.mark.parametrize("lang", PUBLISHED)
+def test_a_first_cell_gets_the_library_or_says_in_its_language_what_pip_said(bare, lang):
+    said = words(lang)
+    for printed, why, network in (
+        ("", "No module named pip", False),
+        ("fatal: could not find it\nnote: no fault of pip\n", "fatal: could not find it", False),
+        ("fatal: Could not resolve host\nhint\n", "fatal: Could not resolve host", True),
+        ("WARNING: retrying\nERROR: requires a different Python", "ERROR: requires a", False),
+    ):
+        if printed:
+            (bare / "pip.py").write_text(f"raise SystemExit({printed!r})")
+        done = first_cell(bare, PUBLISHED[lang])
+        assert done.returncode == 1
+        assert said["ui-pip-failed"].partition("{")[0] in done.stderr
+        assert SOURCE in done.stderr
+        assert why in done.stderr
+        assert (said["ui-no-network"] in done.stderr) == network
+        assert done.stderr.count("\n") == 1
     (bare / "pip.py").write_text(PIP)
-    assert first_cell(bare, FIRST[name]).returncode == 0
-    assert (bare / "asked.txt").read_text() == f"install -q {SOURCE}"
+    assert first_cell(bare, PUBLISHED[lang]).returncode == 0
+    asked = f"install -q {SOURCE} --disable-pip-version-check"
+    assert (bare / "asked.txt").read_text() == asked
     (bare / "pip.py").write_text("raise SystemExit('must not run')")
-    done = first_cell(bare, FIRST[name])
+    done = first_cell(bare, PUBLISHED[lang])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("lang", BOOKS)
+def test_a_book_that_is_published_nowhere_tells_how_to_install_it_from_its_folder(bare, lang):
+    cell = install.first_cell(at(BOOKS[lang], f"{install.PLACEHOLDER}rooflines"), lang)
+    (bare / "pip.py").write_text(PIP)
+    done = first_cell(bare, cell)
+    assert (done.returncode, done.stderr) == (1, f"{words(lang)['ui-from-a-folder']}\n")
+    assert "%pip install" in done.stderr
+    assert not (bare / "asked.txt").exists()
+    (bare / "course_lib.py").write_text("")
+    done = first_cell(bare, cell)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_first_cell_names_a_python_that_is_too_old(bare, name):
+    code = re.sub(r"version_info < \(3, 11\)", "version_info < (9, 0)", FIRST[name])
+    assert code != FIRST[name]
+    done = first_cell(bare, code)
+    assert done.returncode == 1
+    assert "3.11" in done.stderr
+    assert sys.version.split()[0] in done.stderr
 
 
 def test_one_setting_moves_every_first_cell(book):

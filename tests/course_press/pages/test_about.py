@@ -1,14 +1,20 @@
 """What a page says about itself: prerequisites and how to cite it, on the pages of both engines."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from lxml import html
 
+from course_press.exports import notebooks
 from course_press.pages import about, quarto
+from course_press.pages.pandoc import print_page
+from course_press.run.execute import Cache, ChapterResults
 from course_press.source.book import languages, read_book
 from course_press.source.errors import SourceError
+from course_press.source.install import PLACEHOLDER, published
+from course_press.source.labels import label_facts
 
 ROOT = Path(__file__).parents[3]
 TWO = "en/chapters/en/two.html"
@@ -85,6 +91,34 @@ def test_a_book_without_a_date_is_not_cited(book):
     )
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_only_a_published_book_leads_to_its_repository(book, there):
+    """In links beside the text, and in what the text says on a page and in a notebook."""
+    if not there:
+        book.edit("_quarto.yml", "https://github.com/example/", PLACEHOLDER)
+    for name in ("one", "two"):
+        notebook = book.root / "notebooks" / "en" / f"{name}.ipynb"
+        notebook.parent.mkdir(parents=True, exist_ok=True)
+        notebook.write_text("{}")
+    said = (
+        '[There.]{.content-visible when-meta="published"}'
+        '[Nowhere.]{.content-visible unless-meta="published"}'
+    )
+    book.edit("chapters/en/two.qmd", "Back to", f"{said}\n\nBack to")
+    found = read_book(book.root, "en")
+    assert published(found) == there
+    two = found.chapters[-1]
+    links = about.links(found, two)
+    assert links.pop("notebook")
+    assert all(links.values()) if there else not any(links.values())
+    ran = ChapterResults([], [])
+    body = print_page(found, two, ran, Cache(book.root / ".cache"), label_facts(found)).body
+    assert ("There." in body, "Nowhere." in body) == (there, not there)
+    cells = json.loads(notebooks._notebook(found, two, ran, label_facts(found)))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells)
+    assert ("There." in text, "Nowhere." in text) == (there, not there)
+
+
 def test_the_pages_of_quarto_get_the_same(book):
     notebook = book.root / "notebooks" / "en" / "two.ipynb"
     notebook.parent.mkdir(parents=True)
@@ -98,22 +132,24 @@ def test_the_pages_of_quarto_get_the_same(book):
             f"<html><body><main>{header}<p>Text</p></main><p>Foot</p></body></html>",
             encoding="utf-8",
         )
-    quarto.add_facts(found, book.root / "theirs")
-    main = html.parse(str(book.root / "theirs/chapters/en/two.html")).getroot().cssselect("main")[0]
+    (book.root / "theirs").rename(book.root / "en")
+    quarto.add_facts(found, book.root / "en")
+    quarto.link_up(found, book.root, ["en"])
+    main = html.parse(str(book.root / "en/chapters/en/two.html")).getroot().cssselect("main")[0]
     assert [child.tag for child in main if isinstance(child.tag, str)] == [
+        "div",
         "header",
-        "ul",
         "p",
         "p",
         "details",
     ]
     assert (
-        main.cssselect("ul a")[0]
+        main.cssselect("ul a")[1]
         .get("href")
         .startswith("https://colab.research.google.com/github/example/book/blob/v0.1.0/")
     )
     assert main.cssselect(".prerequisites a")[0].get("href") == "../../chapters/en/one.html"
     assert "@incollection{book-en-two" in main.cssselect(".cite code")[0].text
-    cover = (book.root / "theirs/index.html").read_text(encoding="utf-8")
-    assert "<ul>" not in cover
+    cover = (book.root / "en/index.html").read_text(encoding="utf-8")
+    assert "<ul></ul>" in cover
     assert "@book{book-en" in cover
