@@ -35,7 +35,7 @@ SCALED: Mapping[str, tuple[str, int, float]] = {
     # 128 x 128 elements.
     "fp8-block": ("fp8", 128 * 128, 32),
     # QLoRA, arXiv:2305.14314, 2 and 3: 64 elements share an fp32 constant; double quantisation
-    # keeps it in 8 bits, and 256 of these share an fp32 one. bitsandbytes' fp4 differs in its codes.
+    # keeps it in 8 bits, and 256 of these share an fp32 one. bitsandbytes' fp4 has other codes.
     "nf4": ("fp4", 64, 32),
     "nf4-double": ("fp4", 64, 8 + 32 / 256),
     "bnb-fp4": ("fp4", 64, 32),
@@ -48,9 +48,9 @@ SCALED: Mapping[str, tuple[str, int, float]] = {
     # llama.cpp, ggml-common.h: block_q4_0 and block_q8_0 are 32 elements with an fp16 scale.
     "q4_0": ("int4", 32, 16),
     "q8_0": ("int8", 32, 16),
-    # The same file: 256 elements of block_q4_K have 128 bits beside them, 4.5 in all; block_q6_K has
-    # 6.5625. llama-quant.cpp takes q6_K for the output matrix and for v and down in half the layers:
-    # over the parameters of Llama-3.1-8B that is 4.89 bits; other models are near it.
+    # The same file: 256 elements of block_q4_K have 128 bits beside them, 4.5 in all; block_q6_K
+    # has 6.5625. llama-quant.cpp takes q6_K for the output matrix, and in half the layers for v and
+    # down: over the parameters of Llama-3.1-8B that is 4.89 bits; other models are near it.
     "q4_k_m": ("int4", 256, 256 * 0.89),
 }
 """Formats by the names that people type: of what their elements are, how many of them make a group,

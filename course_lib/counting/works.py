@@ -163,9 +163,13 @@ def _names(chain: Sequence[Operation]) -> str:
     return "+".join(names[:_SHOWN]) + (f"+{len(names) - _SHOWN}" if len(names) > _SHOWN else "")
 
 
-def _place(where: str) -> str:
+def alike(name: str) -> str:
     """A module's path, the same for all layers."""
-    return _NUMBER.sub(".*", where) or "model"
+    return _NUMBER.sub(".*", name)
+
+
+def _place(where: str) -> str:
+    return alike(where) or "model"
 
 
 def _together(paths: Sequence[str]) -> str:

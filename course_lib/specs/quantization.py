@@ -30,7 +30,7 @@ ALGORITHMS = {
     "W4A8_MXFP4_FP8": ["mxfp4", "fp8"],
     "UNQUANTIZED": ["", ""],
 }
-"""ModelOpt's names for formats of weights, and of the arithmetic where activations are quantised."""
+"""ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
 IGNORED = [
     "ignore",
     "modules_to_not_convert",
@@ -102,19 +102,19 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
         found["w"], found["compute"] = said["x"], ""
         return found
     kind = config.get("model_type")
-    names = OTHERWISE[kind] if kind in OTHERWISE else {}
+    names = OTHERWISE.get(kind, {}) if isinstance(kind, str) else {}
     weights: dict[str, str] = {}
     products: dict[str, str] = {}
     for key in PLACES:
         place = PLACES[key]
-        place = names[place] if place in names else place
-        first = dense if key.startswith("experts") or key.startswith("shared") else 0
+        place = names.get(place, place)
+        first = dense if key.split(".")[0] in ["experts", "shared"] else 0
         last = dense if key.startswith("mlp") else layers
         met: dict[str, int] = {}
         fastest = said["x"]
         for i in range(first, last):
             one = at("model.layers." + str(i) + "." + place, said)
-            met[one[0]] = (met[one[0]] if one[0] in met else 0) + 1
+            met[one[0]] = met.get(one[0], 0) + 1
             if one[1] != "":
                 fastest = one[1]
         if last > first:
@@ -267,7 +267,7 @@ def scaled(one: dict[str, Any]) -> str:
     return in_groups(name, group)
 
 
-def in_groups(name: str, group: int) -> str:
+def in_groups(name: str, group: Any) -> str:
     """A format in groups of so many elements, which its own name may say already."""
     usual = SCALED[name][1] if name in SCALED else 0
     return name if group == usual else name + "/" + str(group)
@@ -392,12 +392,12 @@ def matches(name: str, of: dict[str, Any]) -> bool:
     rest = ".".join(parts)
     for one in of["loose"]:
         for before in ["", "model.", "language_model.model.", "model.language_model."]:
-            if fits(one, before + rest):
+            if begins(one, before + rest):
                 return True
     return False
 
 
-def fits(pattern: str, name: str) -> bool:
+def begins(pattern: str, name: str) -> bool:
     """Whether a regular expression fits the beginning of a name; one that is none fits nothing."""
     try:
         return re.match(pattern, name) is not None

@@ -242,10 +242,10 @@ def stated(said: Any, peaks: Any, w: Any, x: Any, kv: Any, compute: Any) -> Form
     if follows and said.compute != "":
         compute = said.compute
     found = chosen(said.w, said.x if x is None else x, kv, compute)
-    return native(found, peaks) if follows and peaks is not None else found
+    return runnable(found, peaks) if follows and peaks is not None else found
 
 
-def native(fm: Any, peaks: Any) -> Formats:
+def runnable(fm: Any, peaks: Any) -> Formats:
     """Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all."""
     if len([name for name in peaks if name.startswith("matrix.")]) == 0:
         return Formats(fm.w, fm.x, fm.kv, fm.matmul, fm.attention, fm.sizes, fm.products)
