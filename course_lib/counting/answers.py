@@ -16,7 +16,7 @@ from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
 
-__all__ = ["Costs", "Fused", "ask"]
+__all__ = ["Costs", "Fused", "ask", "told"]
 
 _USUAL = 1024
 """Tokens where none are asked for, and the model was made for no fewer."""
@@ -153,8 +153,7 @@ def ask(
     ):
         fm = of_model(one, on, w, x, kv, compute)
         found = _described(named, one, on, many, length, fm, tp, link, prefill)
-        computes = list(recipe_of(one.declared.compute).values()) if one.declared else []
-        return replace(found, said=_told(fm, one.declared, on, computes, w, kv, compute))
+        return replace(found, said=told(fm, one.declared, on))
     if named.config is None and not named.function:
         llm.decode(named.name, on, many, length)  # says what is wrong with it
     if tp != 1 or link is not None:
@@ -171,8 +170,8 @@ def ask(
     fm = of_model(_Only(declared), on, w, x, kv, compute)
     own = said if w is None else None
     found = _traced(named, on, many, length if context else None, fm, prefill, own)
-    computes = [] if own is None else [one["compute"] for one in own["rules"]]
-    return replace(found, said=_told(found.formats, declared, on, computes, w, kv, compute))
+    computes = None if own is None else [one["compute"] for one in own["rules"]]
+    return replace(found, said=told(found.formats, declared, on, computes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,26 +181,35 @@ class _Only:
     declared: Declared | None
 
 
-def _told(
-    fm: Formats,
-    said: Declared | None,
-    chip: Accelerator,
-    computes: list[str],
-    w: Any,
-    kv: Any,
-    compute: Any,
+def told(
+    fm: Formats, said: Declared | None, chip: Accelerator, computes: list[str] | None = None
 ) -> dict[str, str]:
-    """The formats of a step in words, and where they come from."""
+    """The formats of a step in words, and where they come from.
+
+    Parameters
+    ----------
+    fm, said, chip : of the step, what the model's file declares, and an accelerator.
+    computes : of a model whose matrices were counted as the file declares one by one, the formats
+        of arithmetic that it asks for.
+
+    Examples
+    --------
+    >>> from course_lib import chip, llm
+    >>> told(llm.formats("awq"), Declared(w="bf16", x="bf16", by="dtype"), chip("l4"))
+    {'weights': 'awq as asked, not as the file declares'}
+    """
+    weights = fm.w.replace(",", ", ").replace("=", " ")
     if said is None:
-        return {"weights": fm.w, **({"cache": fm.kv} if fm.kv != fm.x else {})}
+        return {"weights": weights, **({"cache": fm.kv} if fm.kv != fm.x else {})}
     by = " as the file declares" if said.by else " as the file declares none"
     own = " as asked, not as the file declares" if said.by else " as asked"
-    weights = fm.w.replace(",", ", ").replace("=", " ")
-    found = {"weights": weights + (by if w is None else own)}
-    if said.kv or kv is not None:
-        found["cache"] = fm.kv + (by if kv is None else own if said.kv else " as asked")
-    lacking = [one for one in (said.x, *computes) if one and f"matrix.{one}" not in chip.peaks]
-    if lacking and w is None and compute is None:
+    as_said = computes is not None or fm.w == said.w
+    found = {"weights": weights + (by if as_said else own)}
+    if said.kv or fm.kv != fm.x:
+        found["cache"] = fm.kv + (by if fm.kv == said.kv else own if said.kv else " as asked")
+    wanted = computes or list(recipe_of(said.compute or said.x).values())
+    lacking = [one for one in wanted if one and f"matrix.{one}" not in chip.peaks]
+    if lacking and as_said:
         instead = " and ".join(dict.fromkeys((*fm.products.values(), fm.attention)))
         found["arithmetic"] = f"{instead}: {chip.key} has no rate in {lacking[-1]}"
     return found
@@ -320,7 +328,7 @@ def _traced(
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
         fit=fit,
-        formats=fm if said is None else replace(fm, w=" and ".join(written(built, own, fm.x))),
+        formats=fm if said is None else replace(fm, w=", ".join(written(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,

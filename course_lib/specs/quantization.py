@@ -115,8 +115,8 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
         for i in range(first, last):
             one = at("model.layers." + str(i) + "." + place, said)
             met[one[0]] = met.get(one[0], 0) + 1
-            if one[1] != "":
-                fastest = one[1]
+            if one[1] != "" and (fastest == said["x"] or one[1].endswith("4")):
+                fastest = one[1]  # of layers that differ: a bound stays one
         if last > first:
             weights[key], products[key] = mixed(met), fastest
     head = [said["x"], ""] if tied else at("lm_head", said)
@@ -250,7 +250,7 @@ def scaled(one: dict[str, Any]) -> str:
     'gptq/32'
     """
     bits, group = one.get("num_bits"), one.get("group_size")
-    whole = isinstance(group, int) and group > 0
+    whole = isinstance(group, (int, float)) and group > 0
     if one.get("type", "int") == "float":
         if bits == 8 and one.get("strategy") == "block":
             return blocked(one.get("block_structure"))
@@ -270,7 +270,7 @@ def scaled(one: dict[str, Any]) -> str:
 def in_groups(name: str, group: Any) -> str:
     """A format in groups of so many elements, which its own name may say already."""
     usual = SCALED[name][1] if name in SCALED else 0
-    return name if group == usual else name + "/" + str(group)
+    return name if group == usual else name + "/" + str(int(group))
 
 
 def blocked(sides: Any) -> str:
@@ -284,7 +284,7 @@ def blocked(sides: Any) -> str:
     if not isinstance(sides, list) or len(sides) != 2:
         return "fp8"
     for one in sides:
-        if not isinstance(one, int) or one < 1:
+        if not isinstance(one, (int, float)) or one < 1:
             return "?"
     many = sides[0] * sides[1]
     return in_groups("fp8-block", many)
@@ -311,7 +311,7 @@ def algorithms(found: Any, q: dict[str, Any]) -> None:
 def plain(method: str, q: dict[str, Any]) -> list[str]:
     """The formats of weights and arithmetic of a method that has one for all linear layers."""
     bits, group = q.get("bits") or q.get("w_bit"), q.get("group_size") or q.get("q_group_size")
-    whole = isinstance(group, int) and group > 0
+    whole = isinstance(group, (int, float)) and group > 0
     if method in ["fp8", "fbgemm_fp8"]:
         return [blocked(q.get("weight_block_size")), "fp8"]
     if method == "mxfp4":
