@@ -204,13 +204,13 @@ def _any(done: serve.Served, name: str) -> bool:
 
 
 def _show(
-    done: serve.Served, limits: Mapping[str, float], as_json: bool, said: Mapping[str, str]
+    done: serve.Served, limits: Mapping[str, float], as_json: bool, formats: Mapping[str, str]
 ) -> None:
     found = _record(done, limits)
     if as_json:
-        print(json.dumps({**found, "assumed": {"formats": said}}, indent=1))  # noqa: T201
+        print(json.dumps({**found, "assumed": {"formats": formats}}, indent=1))  # noqa: T201
         return
-    _say_formats(said)
+    _say_formats(formats)
     out_console.print(
         f"{found['requests']} requests in {n(done.makespan, 's')}: {n(done.tokens_per_s)} tokens/s,"
         f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most",
