@@ -9,8 +9,6 @@ from typing import Any
 
 from course_lib.core.dtypes import SCALED
 
-__all__ = ["at", "declared", "read"]
-
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
 """What torch calls formats."""
 ALGORITHMS = {
@@ -31,13 +29,9 @@ ALGORITHMS = {
     "UNQUANTIZED": ["", ""],
 }
 """ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
-IGNORED = [
-    "ignore",
-    "modules_to_not_convert",
-    "ignored_layers",
-    "exclude_modules",
-    "llm_int8_skip_modules",
-]
+IGNORED = (
+    "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules".split()
+)
 """Under which keys a configuration lists what stays as it was."""
 PLACES = {
     "attention.q": "self_attn.q_proj",
@@ -106,8 +100,7 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
     weights: dict[str, str] = {}
     products: dict[str, str] = {}
     for key in PLACES:
-        place = PLACES[key]
-        place = names.get(place, place)
+        place = names.get(PLACES[key], PLACES[key])
         first = dense if key.split(".")[0] in ["experts", "shared"] else 0
         last = dense if key.startswith("mlp") else layers
         met: dict[str, int] = {}
@@ -174,15 +167,15 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
         listed = q.get(key)
         if isinstance(listed, list):
             kept.extend(listed)
-    method = q.get("quant_method") or ("modelopt" if q.get("quant_algo") else "")
+    method, algorithm = word(q.get("quant_method")), word(q.get("quant_algo"))
     if isinstance(q.get("config_groups"), dict):
         for key in q["config_groups"]:
-            grouped(found, q["config_groups"][key], str(q.get("format")))
-    elif method == "modelopt" or q.get("quant_algo"):
-        algorithms(found, q)
+            grouped(found, q["config_groups"][key])
+    elif method == "modelopt" or algorithm != "":
+        algorithms(found, q, algorithm)
     else:
-        one = plain(str(method), q)
-        rule(found, one[0], one[1], ["Linear"], str(method))
+        one = plain(method, q)
+        rule(found, one[0], one[1], ["Linear"], method)
         if not q.get("lm_head", False):
             kept.append("lm_head")
     named = q.get("dynamic")
@@ -211,6 +204,11 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def word(value: Any) -> str:
+    """A value that is text; nothing where it is none."""
+    return value if isinstance(value, str) else ""
+
+
 def rule(found: Any, w: str, compute: str, targets: list[Any], what: str) -> None:
     """Add a rule; a format that is not known is what is unread."""
     if w == "?" or compute == "?":
@@ -223,7 +221,7 @@ def rule(found: Any, w: str, compute: str, targets: list[Any], what: str) -> Non
     )
 
 
-def grouped(found: Any, group: Any, stored: str) -> None:
+def grouped(found: Any, group: Any) -> None:
     """Add a group of compressed-tensors, or of ModelOpt."""
     if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
         rule(found, "?", "", [], "config_groups")
@@ -233,9 +231,8 @@ def grouped(found: Any, group: Any, stored: str) -> None:
     if isinstance(taken, dict):
         bits, kind = taken.get("num_bits"), "fp" if taken.get("type") == "float" else "int"
         compute = kind + ("4" if bits == 4 else "8") if bits in [4, 8] else "?"
-    targets = group.get("targets")
-    what = "config_groups of " + stored
-    rule(found, scaled(group["weights"]), compute, targets or ["Linear"], what)
+    named = group["targets"] if isinstance(group.get("targets"), list) else ["Linear"]
+    rule(found, scaled(group["weights"]), compute, named, "config_groups")
 
 
 def scaled(one: dict[str, Any]) -> str:
@@ -250,7 +247,7 @@ def scaled(one: dict[str, Any]) -> str:
     'gptq/32'
     """
     bits, group = one.get("num_bits"), one.get("group_size")
-    whole = isinstance(group, (int, float)) and group > 0
+    whole = is_many(group)
     if one.get("type", "int") == "float":
         if bits == 8 and one.get("strategy") == "block":
             return blocked(one.get("block_structure"))
@@ -265,6 +262,13 @@ def scaled(one: dict[str, Any]) -> str:
     if not one.get("symmetric", True):
         name = "gptq" if bits == 4 else "gptq8"
     return in_groups(name, group)
+
+
+def is_many(value: Any) -> bool:
+    """Whether it is a number of elements."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return value // 1 == value and 0 < value < 2**31
 
 
 def in_groups(name: str, group: Any) -> str:
@@ -283,14 +287,11 @@ def blocked(sides: Any) -> str:
     """
     if not isinstance(sides, list) or len(sides) != 2:
         return "fp8"
-    for one in sides:
-        if not isinstance(one, (int, float)) or one < 1:
-            return "?"
-    many = sides[0] * sides[1]
-    return in_groups("fp8-block", many)
+    known = is_many(sides[0]) and is_many(sides[1])
+    return in_groups("fp8-block", sides[0] * sides[1]) if known else "?"
 
 
-def algorithms(found: Any, q: dict[str, Any]) -> None:
+def algorithms(found: Any, q: dict[str, Any], whole: str) -> None:
     """Add ModelOpt's rules: one for all, or one for each module that it names."""
     layers = q.get("quantized_layers")
     mixed_by = {"": ["Linear"]}
@@ -298,12 +299,12 @@ def algorithms(found: Any, q: dict[str, Any]) -> None:
         mixed_by = {}
         for key in layers:
             named = layers[key]
-            algorithm = str(named.get("quant_algo")) if isinstance(named, dict) else "?"
+            algorithm = (isinstance(named, dict) and word(named.get("quant_algo"))) or "?"
             if algorithm not in mixed_by:
                 mixed_by[algorithm] = []
             mixed_by[algorithm].append(key)
     for key in mixed_by:
-        algorithm = str(q.get("quant_algo")) if key == "" else key
+        algorithm = whole if key == "" else key
         one = ALGORITHMS.get(algorithm.upper(), ["?", ""])
         rule(found, one[0], one[1], mixed_by[key], "quant_algo " + algorithm)
 
@@ -311,13 +312,13 @@ def algorithms(found: Any, q: dict[str, Any]) -> None:
 def plain(method: str, q: dict[str, Any]) -> list[str]:
     """The formats of weights and arithmetic of a method that has one for all linear layers."""
     bits, group = q.get("bits") or q.get("w_bit"), q.get("group_size") or q.get("q_group_size")
-    whole = isinstance(group, (int, float)) and group > 0
+    whole = is_many(group)
     if method in ["fp8", "fbgemm_fp8"]:
         return [blocked(q.get("weight_block_size")), "fp8"]
     if method == "mxfp4":
         return ["mxfp4", ""]
     if method == "awq" and bits == 4:
-        name = "awq" if q.get("zero_point", True) else "int4"
+        name = "awq" if q.get("zero_point") is not False else "int4"
         return [in_groups(name, group) if whole else "int4", ""]
     if method in ["gptq", "auto-round", "intel/auto-round"] and bits in [4, 8]:
         name = "gptq" if bits == 4 else "gptq8"

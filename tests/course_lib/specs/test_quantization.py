@@ -105,6 +105,32 @@ def test_a_recipe_counts_as_its_elements_and_scales(q, attention, mlp, head, com
     assert step.bytes < llm.decode(one, "b200-sxm", 1, 64, w="bf16").bytes
 
 
+ODD = [None, True, 0, -1, 1.5, 10**400, "", "x", [], [1, None], {}, {"a": 1}, "re:(", "*"]
+
+
+def spoiled(value):
+    """A value with each of its parts in turn replaced by something odd."""
+    yield from ODD
+    keys = list(value) if isinstance(value, dict) else []
+    for key in keys if not isinstance(value, list) else range(len(value)):
+        for odd in spoiled(value[key]):
+            changed = value.copy()
+            changed[key] = odd
+            yield changed
+
+
+@pytest.mark.parametrize("q", [one[0] for one in RECIPES])
+def test_what_no_file_holds_is_read_or_refused(q):
+    scheme, refusals = {"num_bits": 8, "type": "float"}, []
+    for odd in spoiled({**q, "kv_cache_scheme": scheme, "sparsity_config": {}}):
+        try:
+            assert 0 < llm.memory(from_config(small(odd)), 1, 1).weights < 1e7
+        except CourseError as error:
+            refusals.append(str(error))
+    assert refusals
+    assert all("--weights" in one for one in refusals)
+
+
 LLAMA = ("llama", 32, 4096, 14336, 32, 8, 128256)
 PUBLIC = {
     # Qwen3-32B-FP8: 31,205,621,760 of its parameters are in linear layers; the rest is in bf16.
