@@ -29,9 +29,10 @@ ALGORITHMS = {
     "UNQUANTIZED": ["", ""],
 }
 """ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
-IGNORED = (
-    "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules".split()
-)
+IGNORED = [
+    *("ignore", "modules_to_not_convert", "ignored_layers"),
+    *("exclude_modules", "llm_int8_skip_modules"),
+]
 """Under which keys a configuration lists what stays as it was."""
 PLACES = {
     "attention.q": "self_attn.q_proj",
