@@ -328,7 +328,7 @@ def _traced(
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
         fit=fit,
-        formats=fm if said is None else replace(fm, w=", ".join(written(built, own, fm.x))),
+        formats=fm if said is None else replace(fm, w=",".join(written(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,
