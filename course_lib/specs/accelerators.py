@@ -312,8 +312,9 @@ class Accelerator:
             name = name if self.figures[name].accumulate == accumulate else f"{name}/{accumulate}"
         if name in self.peaks:
             return self.peaks[name] if clock is None else self._at(name, positive("clock", clock))
-        has = sorted(known_.partition(".")[2] for known_ in self.peaks if known_.startswith(unit))
-        remedy = f"it has {', '.join(has)}" if has else f"nothing is published for its {unit} unit"
+        own = [known_ for known_ in sorted(self.peaks) if known_.startswith(unit)]
+        has = ", ".join(known_.partition(".")[2] for known_ in own or sorted(self.peaks))
+        remedy = f"it has {has}" if own else f"nothing is published for its {unit} unit, but {has}"
         raise CourseError(
             f"{self.key} has no published peak for {name.partition('.')[2]!r} on its "
             f"{unit} unit: {remedy}"

@@ -188,11 +188,16 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
 
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
-    missing peak stays an error.
+    missing peak stays an error, on whichever unit.
     """
     suited = suited_to(work, chip)
     if peak_met(chip.peaks, suited.unit, suited.dtype) is None:
-        return roofline(suited, chip, comms=comms)  # which says what is missing
+        try:
+            return roofline(suited, chip, comms=comms)  # which says what is missing
+        except CourseError as error:
+            raise CourseError(
+                f"{error}; compute=, or --compute, takes one of these for the arithmetic"
+            ) from None
     return met(work, chip, nonnegative("comms", comms))
 
 
@@ -232,8 +237,8 @@ def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
 
 
 def suited_to(work: Any, chip: Any) -> Any:
-    """A product as work of the vector unit, where a chip has no other."""
-    if work.unit != "matrix" or _has_matrix(chip.peaks):
+    """A product as work of the vector unit, where a chip has no other and publishes its rate."""
+    if work.unit != "matrix" or _has_matrix(chip.peaks) or "vector." + work.dtype not in chip.peaks:
         return work
     return Work(
         flops=work.flops,

@@ -5,6 +5,7 @@
 import json
 import sys
 import tomllib
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from course_lib import CourseError, calibrate, n, specs
 from course_lib.calibrate import own as calibrate_own
+from course_lib.core.checks import positive
 from course_lib.counting import ask, named
 from course_lib.measured import results
 from course_press.cli import costs
@@ -49,7 +51,7 @@ def predict(
     ] = None,
     tp: Annotated[int, typer.Option(help="Chips that share the model.")] = 1,
     link: Annotated[
-        str | None, typer.Option(help="Link between them, by its name: nvlink, host, nodes.")
+        str | None, typer.Option(help="Link between them, by its name; the chip's first.")
     ] = None,
     prefill: Annotated[
         bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")
@@ -66,6 +68,9 @@ def predict(
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="Whose gaps between kernels: gpt-fast; with --calibrated.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="GB of each chip's memory; as published when not given.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="File for the roofline, .svg or .png.")] = None,
     as_json: Annotated[
@@ -85,6 +90,11 @@ def predict(
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     on = specs.chip(chip)
+    if memory is not None:
+        on = copy(on)
+        on.memory = float(positive("--memory", 1e9 * memory))
+    if tp > 1 and link is None and on.joins:
+        link = next(iter(on.joins))
     answer = ask(
         named(model, sys.stdin.read() if model == "-" else None),
         on,

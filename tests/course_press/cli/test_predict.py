@@ -105,14 +105,35 @@ def test_prefill_of_a_decoder_and_an_encoder():
             "batch must be one positive whole number (got 0)",
         ),
         (["llama-3-8b", "h100-sxm", "--weights", "int9"], "unknown dtype 'int9'"),
-        (["llama-3-8b", "h100-sxm", "--tp", "2"], "link must be given for tp 2"),
+        (["llama-3-8b", "tpu-v2", "--tp", "2", "--link", "nvlink"], "nvlink"),
         (["llama-3-8b", "v100-sxm2"], "it has fp16"),
+        (["llama-3-8b", "i5-8250u"], "nothing is published for its matrix unit, but fp32, fp64"),
+        (["llama-3-8b", "i5-8250u", "--compute", "fp32"], "--memory in GB"),
     ],
 )
 def test_what_is_wrong_is_the_librarys_error(arguments, message):
     done = predict(*arguments)
     assert isinstance(done.exception, CourseError)
     assert message in str(done.exception)
+
+
+def test_chips_that_share_a_model_take_the_first_link_as_a_service_does():
+    of_first, of_named = (
+        predict("llama-3-8b", "h100-sxm", "--tp", "2", *more, "--json").stdout
+        for more in ((), ("--link", "nvlink"))
+    )
+    assert of_first == of_named
+
+
+def test_a_laptop_computes_at_the_rate_that_it_publishes():
+    done = predict("llama-3-8b", "i5-8250u", "--compute", "fp32", "--memory", "32", "--json")
+    found = json.loads(done.stdout)
+    prompt = found["prefill"]
+    assert done.exit_code == 0
+    assert prompt["lower_s"] >= 0.99 * prompt["flops"] / specs.chip("i5-8250u").peak(
+        "fp32", "vector"
+    )
+    assert found["memory"]["available"] == 32e9
 
 
 def test_the_help_has_an_example():
