@@ -124,7 +124,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     block_memory: Figure | None = None
     latency: Figure | None = None
     parts: dict[str, Figure] = {}
-    peaks: dict[Unit, dict[str, Any]]
+    peaks: dict[str, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
     node: NodeSpec | None = None
@@ -184,6 +184,8 @@ class Accelerator:
         for name in file.parts:
             known("part", name, PARTS)
         figures |= file.parts
+        for unit in file.peaks:
+            known("unit", unit, ("matrix", "vector"), "a peak's table is [peaks.matrix.bf16], say")
         peaks = {
             f"{unit}.{dtype}": peak
             for unit, rates in file.peaks.items()

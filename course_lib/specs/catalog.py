@@ -24,6 +24,8 @@ __all__ = ["FOLDER", "chip", "chip_of_device", "chips", "model", "models", "unre
 
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
+_CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
+_MODELS = "models() or course models lists them"
 
 
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
@@ -123,21 +125,19 @@ def chip(key: str) -> Accelerator:
     >>> chip("h10")
     Traceback (most recent call last):
     ...
-    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() lists them)
+    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() or course chips lists them; course chip --new begins a file of your own)
     >>> chip("h100")
     Traceback (most recent call last):
     ...
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
-    """
+    """  # noqa: E501
     if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a chip's key, as text (got {shown(key)}): chips() lists them"
-        )
+        raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
     files = _files()
     meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
     if len(meant) > 1:
         raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    return _of_file(files[known("chip", key, files, "chips() lists them")])
+    return _of_file(files[known("chip", key, files, _CHIPS)])
 
 
 @cache
@@ -280,9 +280,7 @@ def model(key: str) -> Model:
     course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
     """  # noqa: E501
     if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a model's key, as text (got {shown(key)}): models() lists them"
-        )
+        raise CourseError(f"key must be a model's key, as text (got {shown(key)}): {_MODELS}")
     return _read_model(key)
 
 
@@ -291,7 +289,7 @@ def _read_model(key: str) -> Model:
     meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
     if len(meant) > 1:
         raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
+    path = DATA / "models" / f"{known('model', key, models(), _MODELS)}.toml"
     raw = load_toml(path, dict[str, Any])
     return model_from(path.name, raw)
 

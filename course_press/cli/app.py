@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError
 from course_press.check import parity
@@ -29,7 +28,7 @@ from course_press.cli import (
     training,
 )
 from course_press.cli.build import known_languages
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, counted, err_console, out_console, tell
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address
@@ -71,9 +70,9 @@ def check() -> None:
     """
     findings = check_book(Path.cwd())
     for finding in findings:
-        out_console.print(str(finding), soft_wrap=True)
+        tell(str(finding))
     if findings:
-        err_console.print(f"{len(findings)} findings", style="red")
+        err_console.print(counted(len(findings), "finding"), style="red")
         raise typer.Exit(1)
 
 
@@ -89,8 +88,9 @@ def stamp(
     root = Path.cwd()
     known_languages(root, [lang])
     anchors = parity.stamp(root, lang, what)
-    out_console.print(
-        f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English"
+    tell(
+        f"{lang}/{what.partition('#')[0]}: {counted(len(anchors), 'section')} up to date with the "
+        f"English"
     )
 
 
@@ -118,7 +118,7 @@ def doctor() -> None:
         Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
-    table = Table("what", "found", "for", box=None)
+    table = columns("what", "found", "for")
     table.add_row("Python", platform.python_version(), "everything")
     for need in needs:
         table.add_row(
@@ -128,9 +128,7 @@ def doctor() -> None:
             style=None if need.found else "yellow",
         )
     out_console.print(table)
-    out_console.print(
-        f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}"
-    )
+    tell(f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}")
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
         repo, ref = address(configured(Path.cwd(), languages(Path.cwd())[0]))
         if not repo or repo.startswith(about.PLACEHOLDER):
@@ -138,7 +136,7 @@ def doctor() -> None:
                 f"Notebooks install git+{repo}@{ref}, which is only a placeholder: set "
                 f"repo-url in _quarto.yml to your address"
             )
-            out_console.print(said, style="yellow", soft_wrap=True)
+            tell(said, style="yellow")
     if any(need.needed and not need.found for need in needs):
         raise typer.Exit(3)
 

@@ -3,17 +3,15 @@
 import math
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from course_lib import CourseError, calibrate, n
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.counting import Costs
 from course_lib.specs import Accelerator
-from course_press.cli.console import out_console
+from course_press.cli.console import columns, out_console, tell
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
-_WIDTH = 160
 _NAMED = 6
 """Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
@@ -174,57 +172,48 @@ def show(answer: Costs, layout: str) -> None:
     """The table of a pass, and what else there is to say of it."""
     step, fit = answer.step, answer.fit
     times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
-    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}")
+    tell(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}")
     of = "traced, " if answer.traced else ""
     active = (
         f", {n(answer.active)} of them active"
         if answer.active not in (None, answer.parameters)
         else ""
     )
-    _say(
+    tell(
         f"{of}{answer.architecture}: {n(answer.parameters)} parameters{active}; batch "
         f"{n(answer.batch)}, {n(answer.context)} tokens, weights in {answer.formats.w}"
     )
-    found = Table(box=None)
-    for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
-        found.add_column(
-            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
-        )
+    headers = ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte")
+    found = columns(*headers, left=2)
     for name, part in step.parts.items():
         _row(found, name, part)
         for label, operator in part.parts.items() if len(part.parts) > 1 else ():
             _row(found, f"  {label}", operator)
-    # A pipe is narrow, and names of modules are long: lines may be longer than it.
-    wide = Console(highlight=False, markup=False, width=max(out_console.width, _WIDTH))
-    wide.print(found, soft_wrap=True)
+    out_console.print(found)
     most = float(fit.max_batch)
     room = f"; at most {n(most)} sequences of this length" if math.isfinite(most) else ""
-    _say(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
+    tell(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
     shares = {_RATES[rate]: share for rate, share in sensitivity(step).items() if share}
-    _say("time: " + ", ".join(f"{n(float(share), '%')} {name}" for name, share in shares.items()))
+    tell("time: " + ", ".join(f"{n(float(share), '%')} {name}" for name, share in shares.items()))
     if (crossover := answer.crossover) is not None:
-        _say(f"decode compute-bound: {crossover.reason}")
+        tell(f"decode compute-bound: {crossover.reason}")
     if (fused := answer.fused) is not None:
-        _say(
+        tell(
             f"fusing neighbors saves {n(fused.saved, 's')} and {n(fused.saved_bytes, 'B')} of "
             f"{n(fused.bytes, 'B')}"
         )
     for name in ("decode", "prefill"):
         one = getattr(answer, name)
         if one is not None and name != answer.headline:
-            _say(f"{name} of the same: {one.bound}, {n(one.lower, 's')} at least")
+            tell(f"{name} of the same: {one.bound}, {n(one.lower, 's')} at least")
         elif name in answer.missing:
-            _say(f"no {name}: {answer.missing[name]}")
+            tell(f"no {name}: {answer.missing[name]}")
     if answer.assumed:
         sizes = ", ".join(f"{name} {size}" for name, size in answer.assumed.items())
-        _say(f"the config leaves to transformers: {sizes}")
+        tell(f"the config leaves to transformers: {sizes}")
     if answer.uncounted:
-        _say(f"FLOPs not counted: {', '.join(answer.uncounted)}")
-    _say(f"not modeled: {'; '.join(answer.not_modelled)}")
-
-
-def _say(text: str) -> None:
-    out_console.print(text, soft_wrap=True)
+        tell(f"FLOPs not counted: {', '.join(answer.uncounted)}")
+    tell(f"not modeled: {'; '.join(answer.not_modelled)}")
 
 
 def _row(found: Table, name: str, part: Estimate) -> None:

@@ -2,7 +2,6 @@
 time.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from course_lib import CourseError, n, specs
 from course_lib.book.text import t
 from course_lib.diagnosis import Diagnosis, Operator
 from course_lib.diagnosis import diagnose as find
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json
 
 app = typer.Typer()
 
@@ -41,7 +40,7 @@ def diagnose(
         err_console.print(str(error), style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     if as_json:
-        print(json.dumps(_plain(found), indent=1))  # noqa: T201
+        tell_json(_plain(found))
     else:
         _show(found)
 
@@ -71,64 +70,53 @@ def _plain(found: Diagnosis) -> dict[str, Any]:
 
 def _show(found: Diagnosis) -> None:
     meaning = t(f"cause-{found.cause}").partition(": ")[2]
-    out_console.print(f"{found.cause}: {meaning}", style="bold", soft_wrap=True)
+    tell(f"{found.cause}: {meaning}", style="bold")
     if found.cause != "unknown":
         sure = "" if found.confidence >= 0.5 else ": record more before you act on it"
-        out_console.print(
+        tell(
             f"It explains {n(found.seconds, 's')} of {n(found.window, 's')} "
-            f"({n(found.share, '%')}), confidence {n(found.confidence, '%')}{sure}",
-            soft_wrap=True,
+            f"({n(found.share, '%')}), confidence {n(found.confidence, '%')}{sure}"
         )
-        evidence = Table("what shows it", box=None)
-        for column in ("rows or gaps", "time explained", "share"):
-            evidence.add_column(column, justify="right", no_wrap=True)
+        evidence = columns("what shows it", "rows or gaps", "time explained", "share", left=1)
         for one in found.evidence:
             evidence.add_row(one.what, n(one.rows), n(one.seconds, "s"), n(one.share, "%"))
         out_console.print(evidence)
-    out_console.print(f"Try: {t(f'advice-{found.cause}')}", soft_wrap=True)
+    tell(f"Try: {t(f'advice-{found.cause}')}")
     if found.gain:
         less = ": the host waits no longer than that" if found.gain < 0.99 * found.seconds else ""
-        out_console.print(
+        tell(
             f"It gains {n(found.gain, 's')} at most, {n(found.gain / found.window, '%')} of the "
-            f"time{less}.",
-            soft_wrap=True,
+            f"time{less}."
         )
     for key, answer in found.path:
-        out_console.print(
-            f"{t(f'flow-{key}')} {answer} ({_basis(found, key)})", style="dim", soft_wrap=True
-        )
+        tell(f"{t(f'flow-{key}')} {answer} ({_basis(found, key)})", style="dim")
     if not found.path and "device" not in found.cannot_tell:
-        out_console.print(
+        tell(
             f"{t('flow-busy')} {n(found.busy, '%')} of the time; the trace answers no question "
             f"after that.",
             style="dim",
-            soft_wrap=True,
         )
     if found.operators:
         out_console.print(_operators(found))
         if any(one.small for one in found.operators):
-            out_console.print(
+            tell(
                 "small: its calls would be over sooner than any kernel is; they are not slow, "
-                "but many.",
-                soft_wrap=True,
+                "but many."
             )
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
     if others:
-        out_console.print(
-            f"Other causes explain, of the whole time: {', '.join(others)}", soft_wrap=True
-        )
+        tell(f"Other causes explain, of the whole time: {', '.join(others)}")
     if found.devices > 1:
-        out_console.print(
+        tell(
             f"{n(found.devices)} devices: the operators' times are those of all together, and "
-            f"their shares of the time of all; everything else is of one on average.",
-            soft_wrap=True,
+            f"their shares of the time of all; everything else is of one on average."
         )
     if found.taken_for:
-        out_console.print(f"{found.taken_for!r} is taken for {found.chip}", soft_wrap=True)
+        tell(f"{found.taken_for!r} is taken for {found.chip}")
     if found.constructed:
-        out_console.print("The file says that it is constructed, not recorded.", soft_wrap=True)
+        tell("The file says that it is constructed, not recorded.")
     for key in found.cannot_tell:
-        out_console.print(f"Cannot tell: {t(f'lacks-{key}')}", style="yellow", soft_wrap=True)
+        tell(f"Cannot tell: {t(f'lacks-{key}')}", style="yellow")
 
 
 def _basis(found: Diagnosis, key: str) -> str:
@@ -150,9 +138,8 @@ def _basis(found: Diagnosis, key: str) -> str:
 
 
 def _operators(found: Diagnosis) -> Table:
-    table = Table("operator", box=None)
-    for column in ("calls", "time", "share", "bytes", "bound", "times its bound"):
-        table.add_column(column, justify="right", no_wrap=True)
+    headers = ("operator", "calls", "time", "share", "bytes", "bound", "times its bound")
+    table = columns(*headers, left=1)
     for one in found.operators:
         moved = n(one.bytes, "B") if one.bytes else ""
         table.add_row(

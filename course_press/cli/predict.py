@@ -2,7 +2,6 @@
 `course calibrate`, the constants of the reader's own machine from what lab 0 measured.
 """
 
-import json
 import sys
 import tomllib
 from copy import copy
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError, calibrate, n, specs
 from course_lib.calibrate import own as calibrate_own
@@ -18,7 +16,7 @@ from course_lib.core.checks import positive
 from course_lib.counting import ask, named
 from course_lib.measured import results
 from course_press.cli import costs
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json
 
 app = typer.Typer()
 
@@ -111,7 +109,7 @@ def predict(
     )
     how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        print(json.dumps(costs.record(answer, on, **how), indent=1))  # noqa: T201
+        tell_json(costs.record(answer, on, **how))
     else:
         costs.show(answer, _layout(on.name, tp, link))
         if calibrated:
@@ -133,10 +131,10 @@ def predict(
 
 def _show_likely(found: calibrate.Prediction) -> None:
     span = f"{n(found.low, 's')} to {n(found.high, 's')}"
-    out_console.print(f"likely {n(found.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
+    tell(f"likely {n(found.expected, 's')}, in 80 of 100 cases {span}")
     said = f"state {found.state}, engine {found.engine}, constants of {found.lender}"
-    out_console.print(said, soft_wrap=True)
-    out_console.print(found.source, soft_wrap=True, style="dim")
+    tell(said)
+    tell(found.source, style="dim")
 
 
 @app.command("calibrate")
@@ -165,7 +163,7 @@ def calibrate_command(
         )
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
-    table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
+    table = columns("format", "of the peak", "of the bandwidth", "a kernel's overhead")
     for dtype, sustained in found.constants.items():
         constants = sustained.alone()  # as the lab measured them
         table.add_row(
@@ -179,9 +177,9 @@ def calibrate_command(
         out.write_text(calibrate.constants.to_toml(found), encoding="utf-8")
     except OSError as error:
         raise CourseError(f"--out {str(out)!r} cannot be written: {error.strerror}") from None
-    out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True)
+    tell(f"{found.source}, {found.points} rows: {out}")
     if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):
-        out_console.print(
+        tell(
             f"left out: products in {', '.join(unused)}; the chip has no peak to set them "
             f"against, or none ran cold"
         )

@@ -1,6 +1,5 @@
 """The command `course serve`: how long the users of a service wait, and what it costs."""
 
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -8,13 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError, n, serve, specs
 from course_lib.counting import named
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
-from course_press.cli.console import out_console
+from course_press.cli.console import columns, out_console, tell, tell_json
 
 app = typer.Typer()
 
@@ -198,23 +196,22 @@ def _any(done: serve.Served, name: str) -> bool:
 def _show(done: serve.Served, limits: Mapping[str, float], as_json: bool) -> None:
     found = _record(done, limits)
     if as_json:
-        print(json.dumps(found, indent=1))  # noqa: T201
+        tell_json(found)
         return
-    out_console.print(
+    tell(
         f"{found['requests']} requests in {n(done.makespan, 's')}: {n(done.tokens_per_s)} tokens/s,"
-        f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most",
-        soft_wrap=True,
+        f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most"
     )
-    table = Table("", *(f"p{share}" for share in serve.SHARES), box=None)
+    table = columns("", *(f"p{share}" for share in serve.SHARES))
     for name, said in _SAID.items():
         if f"{name}_s" in found:
             table.add_row(said, *(n(time, "s") for time in found[f"{name}_s"].values()))
     out_console.print(table)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
-        out_console.print(f"{n(share, '%')} keep the limits")
+        tell(f"{n(share, '%')} keep the limits")
     said = "likely times" if done.calibrated else "every step at its lower bound"
-    out_console.print(f"{said}: {done.source}", style="dim", soft_wrap=True)
+    tell(f"{said}: {done.source}", style="dim")
 
 
 def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bool) -> None:
@@ -245,12 +242,12 @@ def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bo
             ],
             "replica": _record(best.outcome, limits),
         }
-        print(json.dumps(found, indent=1))  # noqa: T201
+        tell_json(found)
         return
-    table = Table("chips each", "replicas", "USD an hour", "USD a million tokens", box=None)
+    table = columns("chips each", "replicas", "USD an hour", "USD a million tokens")
     for one in layouts:
         spread = f"{one.ep}, {one.tp} for attention" if one.ep > 1 else str(one.tp)
         table.add_row(spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
     out_console.print(table)
     for name, by in moved.items():
-        out_console.print(f"1 % more {name}: {by:+.2f} % of the price of a token", style="dim")
+        tell(f"1 % more {name}: {by:+.2f} % of the price of a token", style="dim")
