@@ -264,6 +264,20 @@ class Accelerator:
         except CourseError as error:
             raise CourseError(f"{path.name}: {error}") from None
 
+    @classmethod
+    def of_figures(cls, key: str, raw: Mapping[str, Any]) -> "Accelerator":
+        """A chip from what its file would hold, as `from_toml` reads it.
+
+        Examples
+        --------
+        >>> figure = {"value": 40, "unit": "GB/s", "sources": ["mine"], "status": "single"}
+        >>> Accelerator.of_figures("mine", {"name": "Mine", "short": "Mine", "vendor": "I",
+        ...     "year": 2026, "bandwidth": figure, "sources": {"mine": {"title": "A stopwatch"}},
+        ...     "peaks": {"vector": {"fp32": {**figure, "unit": "GFLOP/s"}}}}).bandwidth
+        40000000000.0
+        """
+        return cls(key, as_record("of a chip", raw, _File))
+
     def peak(
         self,
         dtype: str,
