@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from course_lib import CourseError
-from course_press.cli.console import progress, tell
+from course_press.cli.console import counted, progress, tell
 from course_press.source.book import languages
 
 app = typer.Typer()
@@ -156,7 +156,10 @@ def export_command(
 @app.command("numbers")
 def numbers_command(
     since: Annotated[
-        str | None, typer.Option(help="Tag or commit of the old notebooks; the last release's.")
+        str | None,
+        typer.Option(
+            help="Tag or commit of the old notebooks; the last release, or the print before."
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option(help="Tag or commit of the new ones; the work tree's.")
@@ -172,14 +175,17 @@ def numbers_command(
 
     root = Path.cwd()
     known_languages(root, [lang])
-    since = since or numbers.last_release(root)
+    since = since or numbers.last_release(root) or numbers.last_print(root)
     if since is None:
-        raise CourseError("no release is tagged here: give --since, a tag or a commit")
+        raise CourseError(
+            "no release is tagged here, and no notebook was printed twice: give --since, a tag or "
+            "a commit, or run git fetch --tags --unshallow"
+        )
     moves = numbers.between(root, since, until, lang)
     for move in moves:
         where = f"{move.chapter}, {move.section}" if move.section else move.chapter
         tell(f"{where}: {move.was} → {move.now} in: {move.around}")
-    tell(f"{len(moves)} numbers changed since {since}")
+    tell(f"{counted(len(moves), 'number')} changed since {numbers.named(root, since)}")
     if out is not None:
         title = f"Since {numbers.named(root, since)}"
         title += f", until {numbers.named(root, until)}" if until else ""
