@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from course_lib import CourseError
+from course_lib.book.text import in_language
 from course_press.check import parity
 from course_press.check.rules import check_book
 from course_press.cli import (
@@ -41,6 +42,8 @@ app = typer.Typer(
 )
 for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
+IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
+"""Commands that show the data as it is written: their numbers are English, too."""
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
 
@@ -52,6 +55,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def course(
+    context: typer.Context,
     _: Annotated[
         bool,
         typer.Option(
@@ -60,6 +64,8 @@ def course(
     ] = False,
 ) -> None:
     """Builds, checks and shows the book. Run it in the book's folder."""
+    if context.invoked_subcommand in IN_ENGLISH:
+        context.with_resource(in_language("en"))
 
 
 @app.command()

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from course_lib import t
+
 PIPED = 1000
 """Columns of what is no terminal: nothing there asks for a table to be narrowed."""
 
@@ -42,6 +44,11 @@ def tell(text: str, **how: Any) -> None:
         lines = [wrap(line, out_console.width) for line in kept.split("\n")]
         text = "\n".join(lines).replace("\u00a0", " ")
     out_console.print(text, soft_wrap=True, **how)
+
+
+def told(key: str, **values: Any) -> str:
+    """A sentence of the command line in the reader's language, `tell-...` of `data/words.csv`."""
+    return t(f"tell-{key}").format(**values)
 
 
 def tell_json(found: Any) -> None:

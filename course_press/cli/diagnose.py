@@ -12,7 +12,7 @@ from course_lib import CourseError, n, specs
 from course_lib.book.text import t
 from course_lib.diagnosis import Diagnosis, Operator
 from course_lib.diagnosis import diagnose as find
-from course_press.cli.console import columns, err_console, out_console, tell, tell_json
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -72,51 +72,39 @@ def _show(found: Diagnosis) -> None:
     meaning = t(f"cause-{found.cause}").partition(": ")[2]
     tell(f"{found.cause}: {meaning}", style="bold")
     if found.cause != "unknown":
-        sure = "" if found.confidence >= 0.5 else ": record more before you act on it"
-        tell(
-            f"It explains {n(found.seconds, 's')} of {n(found.window, 's')} "
-            f"({n(found.share, '%')}), confidence {n(found.confidence, '%')}{sure}"
-        )
-        evidence = columns("what shows it", "rows or gaps", "time explained", "share", left=1)
+        of = {"seconds": n(found.seconds, "s"), "window": n(found.window, "s")}
+        of |= {"share": n(found.share, "%"), "confidence": n(found.confidence, "%")}
+        tell(told("explains", **of) + ("" if found.confidence >= 0.5 else told("doubt")))
+        headers = (told("shows"), told("rows"), told("explained"), t("share"))
+        evidence = columns(*headers, left=1)
         for one in found.evidence:
             evidence.add_row(one.what, n(one.rows), n(one.seconds, "s"), n(one.share, "%"))
         out_console.print(evidence)
-    tell(f"Try: {t(f'advice-{found.cause}')}")
+    tell(told("try", advice=t(f"advice-{found.cause}")))
     if found.gain:
-        less = ": the host waits no longer than that" if found.gain < 0.99 * found.seconds else ""
-        tell(
-            f"It gains {n(found.gain, 's')} at most, {n(found.gain / found.window, '%')} of the "
-            f"time{less}."
-        )
+        key = "gain-less" if found.gain < 0.99 * found.seconds else "gain"
+        tell(told(key, gain=n(found.gain, "s"), share=n(found.gain / found.window, "%")))
     for key, answer in found.path:
-        tell(f"{t(f'flow-{key}')} {answer} ({_basis(found, key)})", style="dim")
+        line = f"{t(f'flow-{key}')} {t(f'flow-{answer}')} ({_basis(found, key)})"
+        tell(line, style="dim")
     if not found.path and "device" not in found.cannot_tell:
-        tell(
-            f"{t('flow-busy')} {n(found.busy, '%')} of the time; the trace answers no question "
-            f"after that.",
-            style="dim",
-        )
+        busy = {"question": t("flow-busy"), "busy": n(found.busy, "%")}
+        tell(told("no-answer", **busy), style="dim")
     if found.operators:
         out_console.print(_operators(found))
         if any(one.small for one in found.operators):
-            tell(
-                "small: its calls would be over sooner than any kernel is; they are not slow, "
-                "but many."
-            )
+            tell(told("small"))
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
     if others:
-        tell(f"Other causes explain, of the whole time: {', '.join(others)}")
+        tell(told("others", causes=", ".join(others)))
     if found.devices > 1:
-        tell(
-            f"{n(found.devices)} devices: the operators' times are those of all together, and "
-            f"their shares of the time of all; everything else is of one on average."
-        )
+        tell(told("devices", devices=n(found.devices)))
     if found.taken_for:
-        tell(f"{found.taken_for!r} is taken for {found.chip}")
+        tell(told("taken", device=repr(found.taken_for), chip=found.chip))
     if found.constructed:
-        tell("The file says that it is constructed, not recorded.")
+        tell(told("constructed"))
     for key in found.cannot_tell:
-        tell(f"Cannot tell: {t(f'lacks-{key}')}", style="yellow")
+        tell(told("cannot", why=t(f"lacks-{key}")), style="yellow")
 
 
 def _basis(found: Diagnosis, key: str) -> str:
@@ -125,21 +113,21 @@ def _basis(found: Diagnosis, key: str) -> str:
     one = next((one for one in found.operators if one.name == what), None)
     far = one.distance if one else None
     if key == "busy":
-        return f"{n(found.busy, '%')} of the time; a collective alone does not count"
+        return told("busy", busy=n(found.busy, "%"))
     if key == "bytes":
         return f"{what}, {n(one.bytes, 'B')}" if one and one.bytes else what
     if key == "near" and far is not None:
-        return f"{n(far)} times its bound"
+        return told("near", far=n(far))
     if key == "memory" and far is not None:
-        return "its bytes or its operations, whichever takes longer"
+        return told("longer")
     if key == "fast-unit":
-        return "by the formats that it reads"
-    return "by what it does: no bound is known"
+        return told("formats")
+    return told("by-kind")
 
 
 def _operators(found: Diagnosis) -> Table:
-    headers = ("operator", "calls", "time", "share", "bytes", "bound", "times its bound")
-    table = columns(*headers, left=1)
+    headers = ("operator", "calls", "time", "share", "bytes")
+    table = columns(*map(t, headers), told("bound"), told("times"), left=1)
     for one in found.operators:
         moved = n(one.bytes, "B") if one.bytes else ""
         table.add_row(
@@ -150,5 +138,5 @@ def _operators(found: Diagnosis) -> Table:
 
 def _far(one: Operator) -> tuple[str, str]:
     if one.bound is None or one.distance is None:
-        return "not known", ""
-    return n(one.bound, "s"), "small" if one.small else n(one.distance)
+        return told("not-known"), ""
+    return n(one.bound, "s"), told("size-small") if one.small else n(one.distance)

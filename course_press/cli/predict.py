@@ -11,12 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import CourseError, calibrate, n, specs
+from course_lib.book.text import retold
 from course_lib.calibrate import own as calibrate_own
 from course_lib.core.checks import positive
 from course_lib.counting import ask, named
 from course_lib.measured import results
 from course_press.cli import costs
-from course_press.cli.console import columns, err_console, out_console, tell, tell_json
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -121,20 +122,17 @@ def predict(
             raise CourseError(f"--plot {str(plot)!r} cannot be written: {error.strerror}") from None
     fit = answer.fit
     if not fit.fits:
-        said = (
-            f"{answer.name} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} "
-            f"has {n(fit.available, 'B')}"
-        )
+        of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
+        said = told("too-large", model=answer.name, chip=chip, **of)
         err_console.print(said, style="red", soft_wrap=True)
         raise typer.Exit(1)
 
 
 def _show_likely(found: calibrate.Prediction) -> None:
-    span = f"{n(found.low, 's')} to {n(found.high, 's')}"
-    tell(f"likely {n(found.expected, 's')}, in 80 of 100 cases {span}")
-    said = f"state {found.state}, engine {found.engine}, constants of {found.lender}"
-    tell(said)
-    tell(found.source, style="dim")
+    times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
+    tell(told("likely", **times))
+    tell(told("constants", state=found.state, engine=found.engine, lender=found.lender))
+    tell(retold(found.source), style="dim")
 
 
 @app.command("calibrate")
@@ -187,7 +185,7 @@ def calibrate_command(
 
 def _layout(one: str, tp: int, link: str | None) -> str:
     """The chips that a bound belongs to."""
-    return one if tp == 1 else f"{tp} of {one}, joined by {link}"
+    return one if tp == 1 else told("several", tp=tp, chip=one, link=link)
 
 
 def _are_constants(file: Path) -> bool:

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, n, serve, specs
+from course_lib import CourseError, n, serve, specs, t
+from course_lib.book.text import language
 from course_lib.counting import named
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
-from course_press.cli.console import columns, out_console, tell, tell_json
+from course_press.cli.console import columns, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
-_SAID = {
-    "ttft": "to the first token",
-    "tpot": "for each token after it",
-    "e2e": "to the last token",
+_NAMES = {
+    "rate": "srv-rate",
+    "prompt": "srv-input-prompt",
+    "output": "srv-input-output",
+    "usd": "srv-input-price",
 }
 
 
@@ -198,20 +200,20 @@ def _show(done: serve.Served, limits: Mapping[str, float], as_json: bool) -> Non
     if as_json:
         tell_json(found)
         return
-    tell(
-        f"{found['requests']} requests in {n(done.makespan, 's')}: {n(done.tokens_per_s)} tokens/s,"
-        f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most"
-    )
+    of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
+    of |= {"rate": n(done.tokens_per_s), "preemptions": n(done.preemptions)}
+    tell(told("served", share=n(done.cache_used, "%"), **of))
     table = columns("", *(f"p{share}" for share in serve.SHARES))
-    for name, said in _SAID.items():
+    for name in serve.LATENCIES:
         if f"{name}_s" in found:
-            table.add_row(said, *(n(time, "s") for time in found[f"{name}_s"].values()))
+            table.add_row(told(name), *(n(time, "s") for time in found[f"{name}_s"].values()))
     out_console.print(table)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
-        tell(f"{n(share, '%')} keep the limits")
-    said = "likely times" if done.calibrated else "every step at its lower bound"
-    tell(f"{said}: {done.source}", style="dim")
+        tell(told("limits", share=n(share, "%")))
+    said = told("expected") if done.calibrated else told("bounds")
+    # Where a constant is from is told in English only, as the data has it; --json has it always.
+    tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
 
 
 def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bool) -> None:
@@ -244,10 +246,11 @@ def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bo
         }
         tell_json(found)
         return
-    table = columns("chips each", "replicas", "USD an hour", "USD a million tokens")
+    table = columns(*map(t, ("srv-gpus-each", "srv-replicas", "srv-usd-hour", "srv-usd")))
     for one in layouts:
-        spread = f"{one.ep}, {one.tp} for attention" if one.ep > 1 else str(one.tp)
+        spread = told("spread", ep=one.ep, tp=one.tp) if one.ep > 1 else str(one.tp)
         table.add_row(spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
     out_console.print(table)
     for name, by in moved.items():
-        tell(f"1 % more {name}: {by:+.2f} % of the price of a token", style="dim")
+        of = t(_NAMES[name]) if name in _NAMES else f"{t('srv-limit')} {name}"
+        tell(told("sensitivity", name=of, by=n(by / 100, "%")), style="dim")

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import CourseError, n, specs
-from course_lib.book.text import language, marks
 from course_lib.core.checks import count
 from course_press.cli.console import columns, err_console, out_console, tell
 
@@ -144,8 +143,7 @@ def compare(
 
 
 def _number(value: float, digits: int = 6) -> str:
-    """As many digits as are needed, with the decimal sign of the language."""
-    return f"{value:.{digits}g}".replace(".", marks(language()).decimal)
+    return f"{value:.{digits}g}"
 
 
 def _printed(figure: Any, links: int = 1) -> str:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, n
+from course_lib import CourseError, n, t
 from course_lib import training as train
+from course_lib.book.text import retold
 from course_lib.counting import named
 from course_lib.specs import Transformer
-from course_press.cli.console import columns, out_console, tell, tell_json
+from course_press.cli.console import columns, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -76,7 +77,9 @@ def train_command(
         ]
         tell_json(records)
         return
-    table = columns("layout", "step", "tokens/s a chip", "MFU", "memory", "behind", "why")
+    keys = ["train-layout", "train-step-time"]
+    keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
+    table = columns(*map(t, keys), told("behind"), t("layouts-row-lost"))
     for each in ranked:
         step = each.step
         table.add_row(
@@ -86,7 +89,7 @@ def train_command(
             n(step.mfu, "%"),
             n(step.memory.total, "B"),
             n(each.behind, "%"),
-            each.why,
+            t(f"layouts-lost-{each.why}") if each.why else "",
         )
     out_console.print(table)
 
@@ -129,19 +132,19 @@ def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[s
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
-    tell(
-        f"{step.layout}: a step of {step.tokens} tokens takes {n(step.expected_s, 's')}, in 80 of "
-        f"100 cases {n(step.low_s, 's')} to {n(step.high_s, 's')}, and at least "
-        f"{n(step.bound_s, 's')}"
-    )
-    tell(f"{n(step.tokens_per_s_per_chip)} tokens/s a chip, MFU {n(step.mfu, '%')}")
-    said = "fits" if step.fits else f"is not expected to work: {step.why_not}"
-    tell(f"{n(step.memory.total, 'B')} on the fullest chip: {said}")
-    table = columns("of the step", "")
+    times = {"expected": step.expected_s, "low": step.low_s, "high": step.high_s}
+    times |= {"bound": step.bound_s}
+    said = {name: n(time, "s") for name, time in times.items()}
+    tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
+    memory = n(step.memory.total, "B")
+    why = retold(step.why_not)
+    tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
+    table = columns(told("of-step"), "")
     for name, seconds in sorted(step.parts.items(), key=lambda item: -item[1]):
         if seconds > 0:
-            table.add_row(name, n(seconds, "s"))
+            table.add_row(t(f"layouts-lost-{name}"), n(seconds, "s"))
     out_console.print(table)
     if "days" in found:
-        price = "no price is recorded" if found["usd"] is None else f"{n(found['usd'])} USD"
-        tell(f"{n(found['days'])} days, {price}")
+        price = told("no-price") if found["usd"] is None else f"{n(found['usd'])} USD"
+        tell(told("days", days=n(found["days"]), price=price))

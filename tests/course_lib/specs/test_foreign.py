@@ -149,7 +149,10 @@ def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
         ({"hidden_size": "4096"}, "config's 'hidden_size' is '4096'"),
         ({"hidden_size": -1}, "config's 'hidden_size' is -1"),
         ({"hidden_size": 4097}, "config's 'num_attention_heads' is 32"),
-        ({"num_key_value_heads": 7}, "num_key_value_heads 7 does not divide num_attention_heads 32"),
+        (
+            {"num_key_value_heads": 7},
+            "num_key_value_heads 7 does not divide num_attention_heads 32",
+        ),
         ({"head_dim": 1.5}, "config's 'head_dim' is 1.5"),
         ({"tie_word_embeddings": "no"}, "config's 'tie_word_embeddings' is 'no'"),
         ({"layer_types": ["mamba"]}, "config's 'layer_types'"),
