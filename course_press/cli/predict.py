@@ -13,7 +13,6 @@ import typer
 from course_lib import CourseError, calibrate, n, specs
 from course_lib.book.text import retold
 from course_lib.calibrate import own as calibrate_own
-from course_lib.core.checks import positive
 from course_lib.counting import ask, named
 from course_lib.measured import results
 from course_press.cli import costs
@@ -90,8 +89,10 @@ def predict(
         sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     on = specs.chip(chip)
     if memory is not None:
+        if not 0 < memory < math.inf:
+            raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
         on = copy(on)
-        on.memory = float(positive("--memory", 1e9 * memory))
+        on.memory = 1e9 * memory
     if tp > 1 and link is None and on.joins:
         link = next(iter(on.joins))
     answer = ask(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from course_lib import CourseError, n, specs
-from course_lib.core.checks import count
 from course_press.cli.console import columns, err_console, out_console, tell
 
 app = typer.Typer()
@@ -155,7 +154,7 @@ def _printed(figure: Any, links: int = 1) -> str:
 def _links(on: specs.Accelerator, name: str) -> int:
     """How many links there are, each of which has the figure of this name; 1 of what is no link."""
     of = {**on.joins, **({"node": on.node.ports} if on.node else {})}.get(name.partition(".")[0])
-    return count("count", of.count) if of and of.count is not None else 1
+    return int(float(of.count)) if of and of.count is not None else 1
 
 
 def _begin(key: str) -> None:

@@ -351,34 +351,22 @@ def run_pandoc(
         ]
         # The processor's time is limited, since a busy machine takes any time for any page.
         limited = ["sh", "-c", f'ulimit -S -t {TIMEOUT} && exec "$0" "$@"', *arguments]
+        how: Any = {"capture_output": True, "encoding": "utf-8"}
+        how |= {"cwd": book.root, "timeout": BUSY * TIMEOUT, "env": {**os.environ, **LOCALE}}
+        done = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(
-                limited,
-                input=text,
-                capture_output=True,
-                encoding="utf-8",
-                check=False,
-                cwd=book.root,
-                timeout=BUSY * TIMEOUT,
-                env={**os.environ, **LOCALE},
-            )
-            if done.returncode != -signal.SIGXCPU:
-                return _printed(chapter, done)
-    longest = max(
-        (item for item in chapter.items if isinstance(item, Line)), key=lambda line: len(line.text)
-    )
-    raise longest.error(
-        f"pandoc computed for longer than {TIMEOUT} s on this page, or waited for longer than "
-        f"{BUSY * TIMEOUT} s; this is its longest line"
-    )
-
-
-def _printed(chapter: Chapter, done: "subprocess.CompletedProcess[str]") -> str:
+            done = subprocess.run(limited, input=text, check=False, **how)
+    if done is None or done.returncode == -signal.SIGXCPU:
+        lines = (item for item in chapter.items if isinstance(item, Line))
+        raise max(lines, key=lambda line: len(line.text)).error(
+            f"pandoc computed for longer than {TIMEOUT} s on this page, or waited for longer than "
+            f"{BUSY * TIMEOUT} s; this is its longest line"
+        )
     # A pandoc warning is a formula it could not set or a source it could not find: the reader would
     # see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
-    return done.stdout
+    return str(done.stdout)
 
 
 def read_as_html(text: str, lang: str) -> str:

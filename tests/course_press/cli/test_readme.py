@@ -36,7 +36,6 @@ def asked(line):
 
 def test_what_does_not_run_here_is_a_command_of_the_readme_and_few_are():
     assert set(ELSEWHERE) <= {asked(line) for line in COURSE}
-    assert not [line for block in BLOCKS for line in block.splitlines() if " #" in line[:20]]
     assert len(COURSE) > 25
     reader = [asked(line) for line in COURSE]
     assert reader[0] == "models"
