@@ -2,6 +2,7 @@
 `course calibrate`, the constants of the reader's own machine from what lab 0 measured.
 """
 
+import math
 import sys
 import tomllib
 from copy import copy

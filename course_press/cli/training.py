@@ -80,6 +80,7 @@ def train_command(
     keys = ["train-layout", "train-step-time"]
     keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
     table = columns(*map(t, keys), told("behind"), t("layouts-row-lost"))
+    table.columns[0].min_width = 20  # of a terminal's 80: half of a layout
     for each in ranked:
         step = each.step
         table.add_row(
