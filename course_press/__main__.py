@@ -1,5 +1,24 @@
-"""So that `python -m course_press` is the command `course`."""
+"""The program `course`, and `python -m course_press`: what it needs is installed, or it says how to
+get it.
+"""
 
-from course_press.cli.app import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from course_press.cli.app import main as run
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("course_"):
+            raise
+        sys.stderr.write(
+            f"course needs {error.name}, which the extra 'press' brings: install the same wheel, "
+            f"folder or address again with [press] behind it, as in pip install '.[press]'\n"
+        )
+        sys.exit(3)
+    run()
+
+
+if __name__ == "__main__":
+    main()

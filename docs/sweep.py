@@ -27,6 +27,10 @@ def point(rate, model, chip, requests=10_000, seed=0):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(
+            "usage: python docs/sweep.py MODEL CHIP RATE [RATE ...], rates in requests a second"
+        )
     model, chip, *rates = sys.argv[1:]
     with ProcessPoolExecutor() as pool:
         for found in pool.map(partial(point, model=model, chip=chip), map(float, rates)):

@@ -50,7 +50,7 @@ class Chip(Protocol):
     def peak(self, dtype: str, unit: Unit = "matrix") -> float: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimate:
     """The times that work takes at each ceiling of a chip, and what follows from them. Broadcasts.
 
@@ -75,7 +75,7 @@ class Estimate:
     parts: Mapping[str, "Estimate"] = field(default_factory=dict)
     work: Work | None = None
     chip: Chip | None = None
-    room: Callable[[], Any] | None = field(default=None, repr=False)
+    room: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
         keep(
@@ -87,6 +87,14 @@ class Estimate:
             bytes=positive("bytes", self.bytes, MADE),
             kernels=launches(self.kernels),
         )
+
+    def __repr__(self) -> str:
+        """The bound, its times, and the names of the parts, on a line."""
+        shape = np.broadcast(self.t_math, self.t_memory, self.t_network).shape
+        of = f", parts={shown(list(self.parts))}" if self.parts else ""
+        if shape:
+            return f"Estimate(shape={shape}{of})"
+        return f"Estimate({self.bound}, lower={self.lower:.4g} s, upper={self.upper:.4g} s{of})"
 
     @property
     def fits(self) -> Any:

@@ -245,7 +245,7 @@ def _described(
     step = both[headline]
     assert step is not None
     fused = None
-    if one.experts or one.latent or one.qk_norm or tp > 1 or fm.w != fm.x:
+    if one.experts or one.latent or one.qk_norm or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
         missing["fused"] = "known of one chip's dense blocks in one format only"
     else:
         fused = _fused_blocks(

@@ -55,13 +55,18 @@ def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
 
 def _bounded(work: Work, chip: Accelerator) -> Estimate:
     """As `bounded`; what a model's code does in fp32 whatever the step's formats are takes the
-    matrix unit's nearest format, or the vector unit.
+    matrix unit's nearest format, the vector unit, or the fastest rate that the chip publishes:
+    nothing is computed in no time.
     """
-    if work.unit == "matrix" and f"matrix.{work.dtype}" not in chip.peaks:
+    own = (f"matrix.{work.dtype}", f"vector.{work.dtype}")
+    if work.unit == "matrix" and own[0] not in chip.peaks:
         if work.dtype == "fp32" and "matrix.tf32" in chip.peaks:
             return bounded(replace(work, dtype="tf32"), chip)
         if work.dtype in ("fp32", "fp64", "int8"):
-            return bounded(replace(work, unit="vector"), chip)
+            fastest = max(chip.peaks, key=lambda name: chip.peaks[name])
+            unit, _, dtype = (own[1] if own[1] in chip.peaks else fastest).partition(".")
+            on: Any = unit
+            return bounded(replace(work, unit=on, dtype=dtype.partition("/")[0]), chip)
     return bounded(work, chip)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from course_lib.core.checks import CourseError, shown, text
 from course_lib.counting.building import LIMITS
 from course_lib.specs import Model, from_config, model, models
+from course_lib.specs.foreign import described
 from course_lib.specs.huggingface import sizes
 
 __all__ = ["Named", "config_of", "named"]
@@ -113,8 +114,7 @@ def _configured(name: str, config: dict[str, Any]) -> Named:
     """With the transformer that a configuration describes, where it does."""
     if not config.get("model_type"):
         raise CourseError("config lacks 'model_type': add it, as the model's config.json has it")
-    if not isinstance(config["model_type"], str):
-        raise CourseError(f"config's 'model_type' must be text (got {shown(config['model_type'])})")
+    config = described(config)
     heads = [str(one) for one in config.get("architectures") or ()]
     plain = not heads or any("CausalLM" in one or "LMHead" in one for one in heads)
     # Sizes that are missing or wrong are the reader's to mend; what no Transformer has is traced.

@@ -124,7 +124,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     block_memory: Figure | None = None
     latency: Figure | None = None
     parts: dict[str, Figure] = {}
-    peaks: dict[Unit, dict[str, Any]]
+    peaks: dict[str, dict[str, Any]]
     links: dict[str, Any] = {}
     host: LinkSpec | None = None
     node: NodeSpec | None = None
@@ -184,6 +184,8 @@ class Accelerator:
         for name in file.parts:
             known("part", name, PARTS)
         figures |= file.parts
+        for unit in file.peaks:
+            known("unit", unit, ("matrix", "vector"), "a peak's table is [peaks.matrix.bf16], say")
         peaks = {
             f"{unit}.{dtype}": peak
             for unit, rates in file.peaks.items()
@@ -262,6 +264,20 @@ class Accelerator:
         except CourseError as error:
             raise CourseError(f"{path.name}: {error}") from None
 
+    @classmethod
+    def of_figures(cls, key: str, raw: Mapping[str, Any]) -> "Accelerator":
+        """A chip from what its file would hold, as `from_toml` reads it.
+
+        Examples
+        --------
+        >>> figure = {"value": 40, "unit": "GB/s", "sources": ["mine"], "status": "single"}
+        >>> Accelerator.of_figures("mine", {"name": "Mine", "short": "Mine", "vendor": "I",
+        ...     "year": 2026, "bandwidth": figure, "sources": {"mine": {"title": "A stopwatch"}},
+        ...     "peaks": {"vector": {"fp32": {**figure, "unit": "GFLOP/s"}}}}).bandwidth
+        40000000000.0
+        """
+        return cls(key, as_record("of a chip", raw, _File))
+
     def peak(
         self,
         dtype: str,
@@ -312,8 +328,9 @@ class Accelerator:
             name = name if self.figures[name].accumulate == accumulate else f"{name}/{accumulate}"
         if name in self.peaks:
             return self.peaks[name] if clock is None else self._at(name, positive("clock", clock))
-        has = sorted(known_.partition(".")[2] for known_ in self.peaks if known_.startswith(unit))
-        remedy = f"it has {', '.join(has)}" if has else f"nothing is published for its {unit} unit"
+        own = [known_ for known_ in sorted(self.peaks) if known_.startswith(unit)]
+        has = ", ".join(known_.partition(".")[2] for known_ in own or sorted(self.peaks))
+        remedy = f"it has {has}" if own else f"nothing is published for its {unit} unit, but {has}"
         raise CourseError(
             f"{self.key} has no published peak for {name.partition('.')[2]!r} on its "
             f"{unit} unit: {remedy}"

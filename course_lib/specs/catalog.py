@@ -24,6 +24,8 @@ __all__ = ["FOLDER", "chip", "chip_of_device", "chips", "model", "models", "unre
 
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
+_CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
+_MODELS = "models() or course models lists them"
 
 
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
@@ -123,21 +125,19 @@ def chip(key: str) -> Accelerator:
     >>> chip("h10")
     Traceback (most recent call last):
     ...
-    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() lists them)
+    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() or course chips lists them; course chip --new begins a file of your own)
     >>> chip("h100")
     Traceback (most recent call last):
     ...
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
-    """
+    """  # noqa: E501
     if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a chip's key, as text (got {shown(key)}): chips() lists them"
-        )
+        raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
     files = _files()
     meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
     if len(meant) > 1:
         raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    return _of_file(files[known("chip", key, files, "chips() lists them")])
+    return _of_file(files[known("chip", key, files, _CHIPS)])
 
 
 @cache
@@ -188,11 +188,16 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
 
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
-    missing peak stays an error.
+    missing peak stays an error, on whichever unit.
     """
     suited = suited_to(work, chip)
     if peak_met(chip.peaks, suited.unit, suited.dtype) is None:
-        return roofline(suited, chip, comms=comms)  # which says what is missing
+        try:
+            return roofline(suited, chip, comms=comms)  # which says what is missing
+        except CourseError as error:
+            raise CourseError(
+                f"{error}; compute=, or --compute, takes one of these for the arithmetic"
+            ) from None
     return met(work, chip, nonnegative("comms", comms))
 
 
@@ -232,8 +237,8 @@ def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
 
 
 def suited_to(work: Any, chip: Any) -> Any:
-    """A product as work of the vector unit, where a chip has no other."""
-    if work.unit != "matrix" or _has_matrix(chip.peaks):
+    """A product as work of the vector unit, where a chip has no other and publishes its rate."""
+    if work.unit != "matrix" or _has_matrix(chip.peaks) or "vector." + work.dtype not in chip.peaks:
         return work
     return Work(
         flops=work.flops,
@@ -275,9 +280,7 @@ def model(key: str) -> Model:
     course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
     """  # noqa: E501
     if not isinstance(key, str):
-        raise CourseError(
-            f"key must be a model's key, as text (got {shown(key)}): models() lists them"
-        )
+        raise CourseError(f"key must be a model's key, as text (got {shown(key)}): {_MODELS}")
     return _read_model(key)
 
 
@@ -286,7 +289,7 @@ def _read_model(key: str) -> Model:
     meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
     if len(meant) > 1:
         raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    path = DATA / "models" / f"{known('model', key, models(), 'models() lists them')}.toml"
+    path = DATA / "models" / f"{known('model', key, models(), _MODELS)}.toml"
     raw = load_toml(path, dict[str, Any])
     return model_from(path.name, raw)
 

@@ -122,7 +122,8 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.sources == ():
             raise CourseError(f"{what} has no source: name at least one id of sources.json")
         for source in (*self.sources, *(conflict.source for conflict in self.conflicts)):
-            known("source", source, every, what)
+            own = f"one of your own is a table [sources.{source}] with a title"
+            known("source", source, every, f"{what}; {own}")
         if self.sparse is not None and not (isfinite(self.sparse) and self.sparse > self.value):
             raise CourseError(
                 f"{what}: dense {self.value} is not below its sparse headline "

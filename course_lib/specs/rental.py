@@ -61,7 +61,7 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
     """
     every = prices()
     for key in keys:
-        known("chip", key, chips(), "chips() lists them")
+        known("chip", key, chips(), "course chips lists them")
     if provider is not None:
         known("provider", provider, {price.provider for price in every}, "data/prices.csv has them")
     wanted = keys or tuple(dict.fromkeys(price.chip for price in every))

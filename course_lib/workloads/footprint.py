@@ -146,7 +146,9 @@ def fits(
     """
     on = accelerator(chip)
     if capacity is None and on.memory is None:
-        raise CourseError(f"{on.key} has no published memory capacity: pass capacity= in bytes")
+        raise CourseError(
+            f"{on.key} has no published memory capacity: pass capacity= in bytes, or --memory in GB"
+        )
     available = positive("capacity", on.memory if capacity is None else capacity)
     needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, ep=ep, tokens=tokens)
     sequences, _ = wholes(batch=batch, context=context)

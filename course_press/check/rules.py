@@ -183,7 +183,7 @@ def _translation(source_book: Book, book: Book) -> Iterator[Finding]:
             yield _finding(line, what, fix)
         name = f"{book.lang}/{translation.path.stem}"
         if stale := parity.stale_sections(source, stamps):
-            what = f"{len(stale)} sections of {name} are out of date: {', '.join(stale)}"
+            what = f"{name} is out of date in {len(stale)} of its sections: {', '.join(stale)}"
             fix = (
                 f"compare with the English, then course stamp {book.lang} "
                 f"{translation.path.stem}#SECTION"

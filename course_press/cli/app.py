@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError
+from course_lib.book.text import in_language
 from course_press.check import parity
 from course_press.check.rules import check_book
 from course_press.cli import (
@@ -29,7 +29,7 @@ from course_press.cli import (
     training,
 )
 from course_press.cli.build import known_languages
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, counted, err_console, out_console, tell
 from course_press.source.book import configured, languages
 from course_press.source.errors import MissingError
 from course_press.source.install import address, published
@@ -42,6 +42,8 @@ app = typer.Typer(
 )
 for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
+IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
+"""Commands that show the data as it is written: their numbers are English, too."""
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
 
@@ -53,6 +55,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def course(
+    context: typer.Context,
     _: Annotated[
         bool,
         typer.Option(
@@ -61,6 +64,8 @@ def course(
     ] = False,
 ) -> None:
     """Builds, checks and shows the book. Run it in the book's folder."""
+    if context.invoked_subcommand in IN_ENGLISH:
+        context.with_resource(in_language("en"))
 
 
 @app.command()
@@ -71,9 +76,9 @@ def check() -> None:
     """
     findings = check_book(Path.cwd())
     for finding in findings:
-        out_console.print(str(finding), soft_wrap=True)
+        tell(str(finding))
     if findings:
-        err_console.print(f"{len(findings)} findings", style="red")
+        err_console.print(counted(len(findings), "finding"), style="red")
         raise typer.Exit(1)
 
 
@@ -89,8 +94,9 @@ def stamp(
     root = Path.cwd()
     known_languages(root, [lang])
     anchors = parity.stamp(root, lang, what)
-    out_console.print(
-        f"{lang}/{what.partition('#')[0]}: {len(anchors)} sections are up to date with the English"
+    tell(
+        f"{lang}/{what.partition('#')[0]}: {counted(len(anchors), 'section')} up to date with the "
+        f"English"
     )
 
 
@@ -118,7 +124,7 @@ def doctor() -> None:
         Need("bwrap", shutil.which("bwrap"), "grading a class", "apt install bubblewrap"),
         Need("chromium", export.chromium(), "PDF, browser tests", export.GET_CHROMIUM),
     ]
-    table = Table("what", "found", "for", box=None)
+    table = columns("what", "found", "for")
     table.add_row("Python", platform.python_version(), "everything")
     for need in needs:
         table.add_row(
@@ -128,9 +134,7 @@ def doctor() -> None:
             style=None if need.found else "yellow",
         )
     out_console.print(table)
-    out_console.print(
-        f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}"
-    )
+    tell(f"Engine that course build takes: {'Quarto' if quarto.executable() else 'embedded'}")
     with contextlib.suppress(CourseError):  # doctor runs outside the book's folder too
         book = configured(Path.cwd(), languages(Path.cwd())[0])
         if not published(book):
@@ -138,7 +142,7 @@ def doctor() -> None:
                 f"repo-url in _quarto.yml is only a placeholder, {address(book)[0]}: pages and "
                 f"notebooks lead nowhere but to the book's folder until you set your address"
             )
-            out_console.print(said, style="yellow", soft_wrap=True)
+            tell(said, style="yellow")
     if any(need.needed and not need.found for need in needs):
         raise typer.Exit(3)
 

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from course_lib import CourseError
-from course_press.cli.console import out_console, progress
+from course_press.cli.console import counted, progress, tell
 from course_press.source.book import languages
 
 app = typer.Typer()
@@ -76,7 +76,7 @@ def build(
     with progress("reading the book") as say:
         pages = press(root, langs, out.resolve(), answers=answers, say=say)
     name = "Quarto" if use_quarto else "the embedded engine"
-    out_console.print(
+    tell(
         f"{len(pages)} pages in {', '.join(langs)} by {name} in "
         f"{time.perf_counter() - start:.1f} s: {out / 'index.html'}"
     )
@@ -103,7 +103,7 @@ def slides_command(
     with progress("reading the book") as say:
         files = write_slides(root, langs, chapter or [], out.resolve(), say=say)
     for file in files:
-        out_console.print(str(file.relative_to(out.resolve().parent)), soft_wrap=True)
+        tell(str(file.relative_to(out.resolve().parent)))
 
 
 @app.command("notebooks")
@@ -123,7 +123,7 @@ def notebooks_command(
 
     with progress("reading the book") as say:
         files = write_notebooks(root, langs, say=say)
-    out_console.print(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
+    tell(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
 
 
 @app.command("export")
@@ -150,16 +150,16 @@ def export_command(
         with progress("reading the book") as say:
             files = export_book(root, code, to or about.FORMATS, out.resolve(), say=say)
         for file in files:
-            out_console.print(
-                f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB",
-                soft_wrap=True,
-            )
+            tell(f"{out / about.FOLDER / file.name}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 @app.command("numbers")
 def numbers_command(
     since: Annotated[
-        str | None, typer.Option(help="Tag or commit of the old notebooks; the last release's.")
+        str | None,
+        typer.Option(
+            help="Tag or commit of the old notebooks; the last release, or the print before."
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option(help="Tag or commit of the new ones; the work tree's.")
@@ -175,14 +175,17 @@ def numbers_command(
 
     root = Path.cwd()
     known_languages(root, [lang])
-    since = since or numbers.last_release(root)
+    since = since or numbers.last_release(root) or numbers.last_print(root)
     if since is None:
-        raise CourseError("no release is tagged here: give --since, a tag or a commit")
+        raise CourseError(
+            "no release is tagged here, and no notebook was printed twice: give --since, a tag or "
+            "a commit, or run git fetch --tags --unshallow"
+        )
     moves = numbers.between(root, since, until, lang)
     for move in moves:
         where = f"{move.chapter}, {move.section}" if move.section else move.chapter
-        out_console.print(f"{where}: {move.was} → {move.now} in: {move.around}", soft_wrap=True)
-    out_console.print(f"{len(moves)} numbers changed since {since}")
+        tell(f"{where}: {move.was} → {move.now} in: {move.around}")
+    tell(f"{counted(len(moves), 'number')} changed since {numbers.named(root, since)}")
     if out is not None:
         title = f"Since {numbers.named(root, since)}"
         title += f", until {numbers.named(root, until)}" if until else ""
@@ -217,16 +220,15 @@ def release_command(
         to=list(dict.fromkeys(to or about.FORMATS)),
         day=(day or datetime.now(UTC)).date(),
         dry_run=dry_run,
-        say=lambda line: out_console.print(line, soft_wrap=True),
+        say=tell,
     )
     if dry_run:
-        out_console.print(f"all is right for {archive.name}; nothing was written")
+        tell(f"all is right for {archive.name}; nothing was written")
         return
-    out_console.print(f"{out / archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
-    out_console.print(
+    tell(f"{out / archive.name}: {archive.stat().st_size / 1e6:.1f} MB")
+    tell(
         f"Next, where make test passes: git add -A, git commit -m 'Release {version}', "
-        f"git tag v{version}",
-        soft_wrap=True,
+        f"git tag v{version}"
     )
 
 
@@ -248,6 +250,6 @@ def preview(
         raise CourseError(
             f"--port {port} cannot be used ({error.strerror}): choose another"
         ) from None
-    out_console.print(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
+    tell(f"http://127.0.0.1:{port}/  (Ctrl-C stops)")
     with server, contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()

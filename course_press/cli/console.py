@@ -2,16 +2,80 @@
 text is markup.
 """
 
-from collections.abc import Callable, Iterator
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-out_console, err_console = (
-    Console(highlight=False, markup=False),
-    Console(stderr=True, highlight=False, markup=False),
-)
+from course_lib import t
+from course_lib.book.text import retold
+
+PIPED = 1000
+"""Columns of what is no terminal: nothing there asks for a table to be narrowed."""
+
+
+class _Console(Console):
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **how)
+
+    def on_broken_pipe(self) -> None:
+        """Whoever reads has read enough, as `head` has: that is no failure."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0)
+
+
+out_console = _Console(width=None if sys.stdout.isatty() else PIPED)
+err_console = _Console(stderr=True)
+
+
+def tell(text: str, **how: Any) -> None:
+    """A sentence as one line; on a terminal, broken between words and never within a quantity."""
+    if out_console.is_terminal:
+        kept = re.sub(r"(?<=\d) (?=\S)", "\u00a0", text)
+        wrap = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+        lines = [wrap(line, out_console.width) for line in kept.split("\n")]
+        text = "\n".join(lines).replace("\u00a0", " ")
+    out_console.print(text, soft_wrap=True, **how)
+
+
+def told(key: str, **values: Any) -> str:
+    """A sentence of the command line in the reader's language, `tell-...` of `data/words.csv`."""
+    return t(f"tell-{key}").format(**values)
+
+
+def formats_in_words(said: Mapping[str, str]) -> str:
+    """The formats of a step and where they come from, of `counting.told`, as one clause."""
+    return "; ".join(f"{told(name)} {retold(one)}" for name, one in said.items())
+
+
+def tell_json(found: Any) -> None:
+    """Everything, in SI units, for programs."""
+    out_console.print(json.dumps(found, indent=1), soft_wrap=True)
+
+
+def columns(*names: str, left: int | None = None) -> Table:
+    """A table of which no cell is ever cut: what is too wide goes on in the next line. All columns
+    are flush left, or only the first `left`.
+    """
+    made = Table(box=None, pad_edge=False)
+    for number, name in enumerate(names):
+        flush: Any = "left" if left is None or number < left else "right"
+        made.add_column(name, overflow="fold", justify=flush)
+    return made
+
+
+def counted(number: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @contextmanager

@@ -3,17 +3,16 @@
 import math
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from course_lib import CourseError, calibrate, n
+from course_lib import CourseError, calibrate, n, t
+from course_lib.book.text import retold
 from course_lib.core import RATES, Estimate, sensitivity
 from course_lib.counting import Costs
 from course_lib.specs import Accelerator
-from course_press.cli.console import out_console
+from course_press.cli.console import columns, formats_in_words, out_console, tell, told
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
-_WIDTH = 160
 _NAMED = 6
 """Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
@@ -173,59 +172,50 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
 def show(answer: Costs, layout: str) -> None:
     """The table of a pass, and what else there is to say of it."""
     step, fit = answer.step, answer.fit
-    times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
-    formats = "; ".join(f"{name} {said}" for name, said in answer.said.items())
-    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}; {formats}")
-    of = "traced, " if answer.traced else ""
-    active = (
-        f", {n(answer.active)} of them active"
-        if answer.active not in (None, answer.parameters)
-        else ""
-    )
-    _say(
-        f"{of}{answer.architecture}: {n(answer.parameters)} parameters{active}; batch "
-        f"{n(answer.batch)}, {n(answer.context)} tokens"
-    )
-    found = Table(box=None)
-    for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
-        found.add_column(
-            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
-        )
+    first = {"model": answer.name, "chip": layout, "run": told(answer.headline)}
+    first |= {"lower": n(step.lower, "s"), "upper": n(step.upper, "s")}
+    tell(f"{told('predict', bound=t(step.bound), **first)}; {formats_in_words(answer.said)}")
+    what = retold(answer.architecture)
+    sizes = {
+        "what": told("traced", name=what) if answer.traced else what,
+        "parameters": n(answer.parameters),
+        "batch": n(answer.batch),
+        "context": n(answer.context),
+    }
+    if answer.active in (None, answer.parameters):
+        tell(told("model", **sizes))
+    else:
+        tell(told("model-active", active=n(answer.active), **sizes))
+    times = (told("at-least"), told("compute"), t("memory"), told("network"))
+    found = columns(t("operator"), told("bound"), *times, "FLOP", told("byte"), left=2)
     for name, part in step.parts.items():
         _row(found, name, part)
         for label, operator in part.parts.items() if len(part.parts) > 1 else ():
             _row(found, f"  {label}", operator)
-    # A pipe is narrow, and names of modules are long: lines may be longer than it.
-    wide = Console(highlight=False, markup=False, width=max(out_console.width, _WIDTH))
-    wide.print(found, soft_wrap=True)
+    out_console.print(found)
     most = float(fit.max_batch)
-    room = f"; at most {n(most)} sequences of this length" if math.isfinite(most) else ""
-    _say(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
+    of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
+    tell(told("memory", **of) + (told("most", most=n(most)) if math.isfinite(most) else ""))
     shares = {_RATES[rate]: share for rate, share in sensitivity(step).items() if share}
-    _say("time: " + ", ".join(f"{n(float(share), '%')} {name}" for name, share in shares.items()))
+    said = ", ".join(f"{n(float(share), '%')} {t(name)}" for name, share in shares.items())
+    tell(told("time", shares=said))
     if (crossover := answer.crossover) is not None:
-        _say(f"decode compute-bound: {crossover.reason}")
+        tell(told("crossover", why=retold(crossover.reason)))
     if (fused := answer.fused) is not None:
-        _say(
-            f"fusing neighbors saves {n(fused.saved, 's')} and {n(fused.saved_bytes, 'B')} of "
-            f"{n(fused.bytes, 'B')}"
-        )
+        saved = {"time": n(fused.saved, "s"), "bytes": n(fused.saved_bytes, "B")}
+        tell(told("fused", all=n(fused.bytes, "B"), **saved))
     for name in ("decode", "prefill"):
         one = getattr(answer, name)
         if one is not None and name != answer.headline:
-            _say(f"{name} of the same: {one.bound}, {n(one.lower, 's')} at least")
+            tell(told("same", run=told(name), bound=t(one.bound), lower=n(one.lower, "s")))
         elif name in answer.missing:
-            _say(f"no {name}: {answer.missing[name]}")
+            tell(told("no-pass", run=told(name), why=retold(answer.missing[name])))
     if answer.assumed:
-        sizes = ", ".join(f"{name} {size}" for name, size in answer.assumed.items())
-        _say(f"the config leaves to transformers: {sizes}")
+        left = ", ".join(f"{name} {size}" for name, size in answer.assumed.items())
+        tell(told("left", sizes=left))
     if answer.uncounted:
-        _say(f"FLOPs not counted: {', '.join(answer.uncounted)}")
-    _say(f"not modeled: {'; '.join(answer.not_modelled)}")
-
-
-def _say(text: str) -> None:
-    out_console.print(text, soft_wrap=True)
+        tell(told("uncounted", names=", ".join(answer.uncounted)))
+    tell(told("left-out", what="; ".join(map(retold, answer.not_modelled))))
 
 
 def _row(found: Table, name: str, part: Estimate) -> None:
@@ -236,7 +226,8 @@ def _row(found: Table, name: str, part: Estimate) -> None:
         n(float(part.flops), "FLOP").removesuffix("FLOP"),
         n(float(part.bytes), "B").removesuffix("B"),
     )
-    found.add_row(name, part.bound.removesuffix("-bound"), *times, *counts)
+    bound = part.bound.removesuffix("-bound")
+    found.add_row(name, t(bound) if bound == "memory" else told(bound), *times, *counts)
 
 
 def picture(answer: Costs, chip: Accelerator, form: str) -> bytes:

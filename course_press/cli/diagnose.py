@@ -2,7 +2,6 @@
 time.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from course_lib import CourseError, n, specs
 from course_lib.book.text import t
 from course_lib.diagnosis import Diagnosis, Operator
 from course_lib.diagnosis import diagnose as find
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -41,7 +40,7 @@ def diagnose(
         err_console.print(str(error), style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     if as_json:
-        print(json.dumps(_plain(found), indent=1))  # noqa: T201
+        tell_json(_plain(found))
     else:
         _show(found)
 
@@ -71,64 +70,41 @@ def _plain(found: Diagnosis) -> dict[str, Any]:
 
 def _show(found: Diagnosis) -> None:
     meaning = t(f"cause-{found.cause}").partition(": ")[2]
-    out_console.print(f"{found.cause}: {meaning}", style="bold", soft_wrap=True)
+    tell(f"{found.cause}: {meaning}", style="bold")
     if found.cause != "unknown":
-        sure = "" if found.confidence >= 0.5 else ": record more before you act on it"
-        out_console.print(
-            f"It explains {n(found.seconds, 's')} of {n(found.window, 's')} "
-            f"({n(found.share, '%')}), confidence {n(found.confidence, '%')}{sure}",
-            soft_wrap=True,
-        )
-        evidence = Table("what shows it", box=None)
-        for column in ("rows or gaps", "time explained", "share"):
-            evidence.add_column(column, justify="right", no_wrap=True)
+        of = {"seconds": n(found.seconds, "s"), "window": n(found.window, "s")}
+        of |= {"share": n(found.share, "%"), "confidence": n(found.confidence, "%")}
+        tell(told("explains", **of) + ("" if found.confidence >= 0.5 else told("doubt")))
+        headers = (told("shows"), told("rows"), told("explained"), t("share"))
+        evidence = columns(*headers, left=1)
         for one in found.evidence:
             evidence.add_row(one.what, n(one.rows), n(one.seconds, "s"), n(one.share, "%"))
         out_console.print(evidence)
-    out_console.print(f"Try: {t(f'advice-{found.cause}')}", soft_wrap=True)
+    tell(told("try", advice=t(f"advice-{found.cause}")))
     if found.gain:
-        less = ": the host waits no longer than that" if found.gain < 0.99 * found.seconds else ""
-        out_console.print(
-            f"It gains {n(found.gain, 's')} at most, {n(found.gain / found.window, '%')} of the "
-            f"time{less}.",
-            soft_wrap=True,
-        )
+        key = "gain-less" if found.gain < 0.99 * found.seconds else "gain"
+        tell(told(key, gain=n(found.gain, "s"), share=n(found.gain / found.window, "%")))
     for key, answer in found.path:
-        out_console.print(
-            f"{t(f'flow-{key}')} {answer} ({_basis(found, key)})", style="dim", soft_wrap=True
-        )
+        line = f"{t(f'flow-{key}')} {t(f'flow-{answer}')} ({_basis(found, key)})"
+        tell(line, style="dim")
     if not found.path and "device" not in found.cannot_tell:
-        out_console.print(
-            f"{t('flow-busy')} {n(found.busy, '%')} of the time; the trace answers no question "
-            f"after that.",
-            style="dim",
-            soft_wrap=True,
-        )
+        busy = {"question": t("flow-busy"), "busy": n(found.busy, "%")}
+        tell(told("no-answer", **busy), style="dim")
     if found.operators:
         out_console.print(_operators(found))
         if any(one.small for one in found.operators):
-            out_console.print(
-                "small: its calls would be over sooner than any kernel is; they are not slow, "
-                "but many.",
-                soft_wrap=True,
-            )
+            tell(told("small"))
     others = [f"{cause} {n(share, '%')}" for cause, share in found.alternatives if share >= 0.01]
     if others:
-        out_console.print(
-            f"Other causes explain, of the whole time: {', '.join(others)}", soft_wrap=True
-        )
+        tell(told("others", causes=", ".join(others)))
     if found.devices > 1:
-        out_console.print(
-            f"{n(found.devices)} devices: the operators' times are those of all together, and "
-            f"their shares of the time of all; everything else is of one on average.",
-            soft_wrap=True,
-        )
+        tell(told("devices", devices=n(found.devices)))
     if found.taken_for:
-        out_console.print(f"{found.taken_for!r} is taken for {found.chip}", soft_wrap=True)
+        tell(told("taken", device=repr(found.taken_for), chip=found.chip))
     if found.constructed:
-        out_console.print("The file says that it is constructed, not recorded.", soft_wrap=True)
+        tell(told("constructed"))
     for key in found.cannot_tell:
-        out_console.print(f"Cannot tell: {t(f'lacks-{key}')}", style="yellow", soft_wrap=True)
+        tell(told("cannot", why=t(f"lacks-{key}")), style="yellow")
 
 
 def _basis(found: Diagnosis, key: str) -> str:
@@ -137,22 +113,21 @@ def _basis(found: Diagnosis, key: str) -> str:
     one = next((one for one in found.operators if one.name == what), None)
     far = one.distance if one else None
     if key == "busy":
-        return f"{n(found.busy, '%')} of the time; a collective alone does not count"
+        return told("busy", busy=n(found.busy, "%"))
     if key == "bytes":
         return f"{what}, {n(one.bytes, 'B')}" if one and one.bytes else what
     if key == "near" and far is not None:
-        return f"{n(far)} times its bound"
+        return told("near", far=n(far))
     if key == "memory" and far is not None:
-        return "its bytes or its operations, whichever takes longer"
+        return told("longer")
     if key == "fast-unit":
-        return "by the formats that it reads"
-    return "by what it does: no bound is known"
+        return told("formats")
+    return told("by-kind")
 
 
 def _operators(found: Diagnosis) -> Table:
-    table = Table("operator", box=None)
-    for column in ("calls", "time", "share", "bytes", "bound", "times its bound"):
-        table.add_column(column, justify="right", no_wrap=True)
+    headers = ("operator", "calls", "time", "share", "bytes")
+    table = columns(*map(t, headers), told("bound"), told("times"), left=1)
     for one in found.operators:
         moved = n(one.bytes, "B") if one.bytes else ""
         table.add_row(
@@ -163,5 +138,5 @@ def _operators(found: Diagnosis) -> Table:
 
 def _far(one: Operator) -> tuple[str, str]:
     if one.bound is None or one.distance is None:
-        return "not known", ""
-    return n(one.bound, "s"), "small" if one.small else n(one.distance)
+        return told("not-known"), ""
+    return n(one.bound, "s"), told("size-small") if one.small else n(one.distance)

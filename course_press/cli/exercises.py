@@ -10,7 +10,7 @@ from course_lib import CourseError
 from course_lib.book import exercises
 from course_lib.book.exercises import Exercise
 from course_lib.book.text import in_language, languages
-from course_press.cli.console import out_console
+from course_press.cli.console import tell
 from course_press.source.files import swap_in
 
 app = typer.Typer()
@@ -91,10 +91,9 @@ def _for_roll(
     students = rolls.read_roll(roll, lang)
     new, kept = rolls.write_sheets(students, chosen, seed, out=out, keys=keys, force=force)
     had = f", {kept} there already" if kept else ""
-    out_console.print(
+    tell(
         f"{len(chosen)} exercises for {new} students{had}: {out}, answers and {rolls.INDEX} in "
-        f"{keys}",
-        soft_wrap=True,
+        f"{keys}"
     )
 
 
@@ -117,9 +116,7 @@ def _one(
         variants = [one.variant(seed) for one in chosen]
         _write(out, sheets.questions(variants, seed, lang))
         _write(keys, sheets.answers(variants, seed))
-    out_console.print(
-        f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}", soft_wrap=True
-    )
+    tell(f"{len(chosen)} exercises, variant {seed}: {out}, answers in {keys}")
 
 
 def _write(file: Path, text: str) -> None:

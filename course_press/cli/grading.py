@@ -11,7 +11,7 @@ import typer
 from course_lib import CourseError
 from course_lib.book.text import in_language
 from course_press import grading
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import err_console, tell
 from course_press.cli.labs import Lang, chosen
 from course_press.grading import classroom
 from course_press.labs import run as labs
@@ -83,13 +83,13 @@ def _one(folder: Path, file: Path, out: Path | None) -> bool:
     marks = {True: str(grading.said("passed")), False: str(grading.said("failed"))}
     for verdict in verdicts:
         mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
-        out_console.print(f"{mark}  {verdict.title}: {verdict.said}", markup=False, soft_wrap=True)
+        tell(f"{mark}  {verdict.title}: {verdict.said}")
     if out is None:
         return all(verdict.passed for verdict in verdicts)
     criteria = grading.graded_by(folder).criteria
     text = json.dumps(classroom.gradescope(found, criteria), ensure_ascii=False, indent=1)
     out.write_text(text, encoding="utf-8")
-    out_console.print(classroom.student_report([found], {found.lab: criteria}), soft_wrap=True)
+    tell(classroom.student_report([found], {found.lab: criteria}))
     return found.passed
 
 
@@ -110,14 +110,12 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
         roll=classroom.read_roll(roll) if roll else None,
         say=lambda line: err_console.print(line, markup=False, soft_wrap=True),
     )
-    out_console.print(classroom.summary(done.graded), soft_wrap=True)
+    tell(classroom.summary(done.graded))
     for lab, pairs in done.similar.items():
         if pairs:
             said = grading.said("class-similar", lab=lab, pairs=len(pairs))
-            out_console.print(str(said), soft_wrap=True)
-    out_console.print(
-        str(grading.said("class-done", path=str(out), folder=str(out.with_suffix(""))))
-    )
+            tell(str(said))
+    tell(str(grading.said("class-done", path=str(out), folder=str(out.with_suffix("")))))
     for line in done.wrong:
         err_console.print(line, style="red", soft_wrap=True, markup=False)
     if done.wrong:
@@ -142,4 +140,4 @@ def autograder(
     with in_language(chosen(lang)):
         folder = labs.folder(root, number)
         classroom.write_kit(system, root, folder, out, isolate=not unsafe)
-    out_console.print(str(out), soft_wrap=True)
+    tell(str(out))

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError, n, t
 from course_lib.book.text import in_language, language, languages
 from course_lib.measured import contributed, results
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, counted, err_console, out_console, tell
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
 
@@ -69,7 +68,7 @@ def lab_run(
         )
         raise typer.Exit(1)
     kept = sorted(file.name for file in done.notebook.parent.iterdir() if file.suffix != ".ipynb")
-    out_console.print(f"{done.notebook.parent}: {', '.join(kept)}", soft_wrap=True)
+    tell(f"{done.notebook.parent}: {', '.join(kept)}")
 
 
 @lab.command("compare")
@@ -91,7 +90,7 @@ def lab_compare(
     with in_language(chosen(lang)):
         header = [t("operator"), t("format"), said("shape"), said("timing")]
         header += [said("before"), said("after"), t("ratio"), said("beyond-noise")]
-        found = Table(*header, box=None)
+        found = columns(*header)
         for d in differences:
             verdict = said({True: "yes", False: "no", None: "unknown"}[d.beyond_noise])
             times = [n(seconds, "s", digits=4) for seconds in (d.before, d.after)]
@@ -131,24 +130,24 @@ def lab_cloud(
         usd_per_hour=usd_per_hour,
     )
     price = made.price
-    out_console.print(rented.shown(made), markup=False, highlight=False, soft_wrap=True)
+    tell(rented.shown(made))
     cost = (
         f"about {made.usd:.2f} USD: {made.minutes:.0f} min at {price.usd_per_hour:g} USD an "
         f"hour ({price.provider}, {price.date})"
     )
-    out_console.print(cost, markup=False, soft_wrap=True)
+    tell(cost)
     limits = (
         f"SkyPilot rents no machine above {made.ceiling:g} USD an hour, and nothing runs on it "
         f"for more than {made.minutes:.0f} min"
     )
-    out_console.print(limits, markup=False, soft_wrap=True)
+    tell(limits)
     copied = (
         f"SkyPilot copies your key to the rented machine ({made.key}), where its owner could "
         f"read it, so give the key a spending limit"
     )
-    out_console.print(f"{copied}, and replace it afterward", markup=False, soft_wrap=True)
+    tell(f"{copied}, and replace it afterward")
     if not dry_run:
-        out_console.print(f"results in {rented.launch(root, number, made)}", soft_wrap=True)
+        tell(f"results in {rented.launch(root, number, made)}")
 
 
 @measured.command("check")
@@ -161,9 +160,9 @@ def results_check(
     """
     findings = contributed.review(folder)
     for finding in findings:
-        out_console.print(finding, soft_wrap=True)
+        tell(finding)
     if findings:
-        err_console.print(f"{len(findings)} findings", style="red")
+        err_console.print(counted(len(findings), "finding"), style="red")
         raise typer.Exit(1)
     rows = len(results.read(folder / "results.csv"))
-    out_console.print(f"{rows} rows are ready to send: CONTRIBUTING.md says how", soft_wrap=True)
+    tell(f"{counted(rows, 'row')} ready to send: CONTRIBUTING.md says how")

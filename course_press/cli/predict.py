@@ -2,21 +2,22 @@
 `course calibrate`, the constants of the reader's own machine from what lab 0 measured.
 """
 
-import json
+import math
 import sys
 import tomllib
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from course_lib import CourseError, calibrate, n, specs
+from course_lib.book.text import retold
 from course_lib.calibrate import own as calibrate_own
 from course_lib.counting import ask, named
 from course_lib.measured import results
 from course_press.cli import costs
-from course_press.cli.console import err_console, out_console
+from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -53,7 +54,7 @@ def predict(
     ] = None,
     tp: Annotated[int, typer.Option(help="Chips that share the model.")] = 1,
     link: Annotated[
-        str | None, typer.Option(help="Link between them, by its name: nvlink, host, nodes.")
+        str | None, typer.Option(help="Link between them, by its name; the chip's first.")
     ] = None,
     prefill: Annotated[
         bool, typer.Option("--prefill", help="The pass over the prompt rather than a decode step.")
@@ -70,6 +71,9 @@ def predict(
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="Whose gaps between kernels: gpt-fast; with --calibrated.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="GB of each chip's memory; as published when not given.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="File for the roofline, .svg or .png.")] = None,
     as_json: Annotated[
@@ -89,6 +93,13 @@ def predict(
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module of the reader's stands in the working folder
     on = specs.chip(chip)
+    if memory is not None:
+        if not 0 < memory < math.inf:
+            raise CourseError(f"--memory must be a number of GB above 0 (got {memory:g})")
+        on = copy(on)
+        on.memory = 1e9 * memory
+    if tp > 1 and link is None and on.joins:
+        link = next(iter(on.joins))
     answer = ask(
         named(model, sys.stdin.read() if model == "-" else None),
         on,
@@ -105,7 +116,7 @@ def predict(
     )
     how: dict[str, Any] = {"constants": constants, **({} if engine is None else {"engine": engine})}
     if as_json:
-        print(json.dumps(costs.record(answer, on, **how), indent=1))  # noqa: T201
+        tell_json(costs.record(answer, on, **how))
     else:
         costs.show(answer, _layout(on.name, tp, link))
         if calibrated:
@@ -117,20 +128,17 @@ def predict(
             raise CourseError(f"--plot {str(plot)!r} cannot be written: {error.strerror}") from None
     fit = answer.fit
     if not fit.fits:
-        said = (
-            f"{answer.name} does not fit: it needs {n(fit.needed, 'B')} on each chip and {chip} "
-            f"has {n(fit.available, 'B')}"
-        )
+        of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
+        said = told("too-large", model=answer.name, chip=chip, **of)
         err_console.print(said, style="red", soft_wrap=True)
         raise typer.Exit(1)
 
 
 def _show_likely(found: calibrate.Prediction) -> None:
-    span = f"{n(found.low, 's')} to {n(found.high, 's')}"
-    out_console.print(f"likely {n(found.expected, 's')}, in 80 of 100 cases {span}", soft_wrap=True)
-    said = f"state {found.state}, engine {found.engine}, constants of {found.lender}"
-    out_console.print(said, soft_wrap=True)
-    out_console.print(found.source, soft_wrap=True, style="dim")
+    times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
+    tell(told("likely", **times))
+    tell(told("constants", state=found.state, engine=found.engine, lender=found.lender))
+    tell(retold(found.source), style="dim")
 
 
 @app.command("calibrate")
@@ -159,7 +167,7 @@ def calibrate_command(
         )
     rows = [row for row in results.read(file) if device is None or row.device == device]
     found = calibrate_own.fit(rows, chip)
-    table = Table("format", "of the peak", "of the bandwidth", "a kernel's overhead", box=None)
+    table = columns("format", "of the peak", "of the bandwidth", "a kernel's overhead")
     for dtype, sustained in found.constants.items():
         constants = sustained.alone()  # as the lab measured them
         table.add_row(
@@ -173,9 +181,9 @@ def calibrate_command(
         out.write_text(calibrate.constants.to_toml(found), encoding="utf-8")
     except OSError as error:
         raise CourseError(f"--out {str(out)!r} cannot be written: {error.strerror}") from None
-    out_console.print(f"{found.source}, {found.points} rows: {out}", soft_wrap=True)
+    tell(f"{found.source}, {found.points} rows: {out}")
     if unused := sorted({row.dtype for row in rows if row.op == "matmul"} - found.constants.keys()):
-        out_console.print(
+        tell(
             f"left out: products in {', '.join(unused)}; the chip has no peak to set them "
             f"against, or none ran cold"
         )
@@ -183,7 +191,7 @@ def calibrate_command(
 
 def _layout(one: str, tp: int, link: str | None) -> str:
     """The chips that a bound belongs to."""
-    return one if tp == 1 else f"{tp} of {one}, joined by {link}"
+    return one if tp == 1 else told("several", tp=tp, chip=one, link=link)
 
 
 def _are_constants(file: Path) -> bool:

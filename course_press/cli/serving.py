@@ -1,6 +1,5 @@
 """The command `course serve`: how long the users of a service wait, and what it costs."""
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -8,20 +7,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from course_lib import CourseError, n, serve, specs
-from course_lib.counting import named, told
+from course_lib import CourseError, n, serve, specs, t
+from course_lib.book.text import language
+from course_lib.counting import named
+from course_lib.counting import told as told_formats
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
-from course_press.cli.console import out_console
+from course_press.cli.console import columns, formats_in_words, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
-_SAID = {
-    "ttft": "to the first token",
-    "tpot": "for each token after it",
-    "e2e": "to the last token",
+_NAMES = {
+    "rate": "srv-rate",
+    "prompt": "srv-input-prompt",
+    "output": "srv-input-output",
+    "usd": "srv-input-price",
 }
 
 
@@ -128,7 +129,7 @@ def serve_command(
             each = serve.engine(engine, tensor_parallel_size=best.tp)
             joined = joins if max(best.tp, best.ep) > 1 else None
             made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
-            return told(made.formats, one.declared, on)
+            return told_formats(made.formats, one.declared, on)
 
         _show_plan(cheapest, inputs, limits, as_json, formats)
         return
@@ -136,7 +137,7 @@ def serve_command(
     came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
     asked |= {"ep": ep, "replicas": replicas, "router": router}
     made = serve.service(one, on, engine_of=settings, link=joins, **asked)
-    _show(made.run(came), limits, as_json, told(made.formats, one.declared, on))
+    _show(made.run(came), limits, as_json, told_formats(made.formats, one.declared, on))
 
 
 def _described(given: str) -> Transformer:
@@ -208,28 +209,23 @@ def _show(
 ) -> None:
     found = _record(done, limits)
     if as_json:
-        print(json.dumps({**found, "assumed": {"formats": formats}}, indent=1))  # noqa: T201
+        tell_json({**found, "assumed": {"formats": formats}})
         return
-    _say_formats(formats)
-    out_console.print(
-        f"{found['requests']} requests in {n(done.makespan, 's')}: {n(done.tokens_per_s)} tokens/s,"
-        f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most",
-        soft_wrap=True,
-    )
-    table = Table("", *(f"p{share}" for share in serve.SHARES), box=None)
-    for name, said in _SAID.items():
+    tell(formats_in_words(formats))
+    of = {"requests": n(found["requests"]), "time": n(done.makespan, "s")}
+    of |= {"rate": n(done.tokens_per_s), "preemptions": n(done.preemptions)}
+    tell(told("served", share=n(done.cache_used, "%"), **of))
+    table = columns("", *(f"p{share}" for share in serve.SHARES))
+    for name in serve.LATENCIES:
         if f"{name}_s" in found:
-            table.add_row(said, *(n(time, "s") for time in found[f"{name}_s"].values()))
+            table.add_row(told(name), *(n(time, "s") for time in found[f"{name}_s"].values()))
     out_console.print(table)
     if limits:
         share = found["goodput_per_s"] * done.makespan / found["requests"]
-        out_console.print(f"{n(share, '%')} keep the limits")
-    said = "likely times" if done.calibrated else "every step at its lower bound"
-    out_console.print(f"{said}: {done.source}", style="dim", soft_wrap=True)
-
-
-def _say_formats(said: Mapping[str, str]) -> None:
-    out_console.print("; ".join(f"{name} {one}" for name, one in said.items()), soft_wrap=True)
+        tell(told("limits", share=n(share, "%")))
+    said = told("expected") if done.calibrated else told("bounds")
+    # Where a constant is from is told in English only, as the data has it; --json has it always.
+    tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
 
 
 def _show_plan(
@@ -267,13 +263,14 @@ def _show_plan(
             "replica": _record(best.outcome, limits),
             "assumed": {"formats": formats(best)},
         }
-        print(json.dumps(found, indent=1))  # noqa: T201
+        tell_json(found)
         return
-    _say_formats(formats(best))
-    table = Table("chips each", "replicas", "USD an hour", "USD a million tokens", box=None)
+    tell(formats_in_words(formats(best)))
+    table = columns(*map(t, ("srv-gpus-each", "srv-replicas", "srv-usd-hour", "srv-usd")))
     for one in layouts:
-        spread = f"{one.ep}, {one.tp} for attention" if one.ep > 1 else str(one.tp)
+        spread = told("spread", ep=one.ep, tp=one.tp) if one.ep > 1 else str(one.tp)
         table.add_row(spread, str(one.replicas), n(one.usd_per_hour), n(one.usd_per_mtoken))
     out_console.print(table)
     for name, by in moved.items():
-        out_console.print(f"1 % more {name}: {by:+.2f} % of the price of a token", style="dim")
+        of = t(_NAMES[name]) if name in _NAMES else f"{t('srv-limit')} {name}"
+        tell(told("sensitivity", name=of, by=n(by / 100, "%")), style="dim")

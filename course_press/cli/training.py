@@ -1,18 +1,17 @@
 """The command `course train`: whether a training run fits, how fast it goes, and what it costs."""
 
-import json
 import math
 import sys
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from course_lib import CourseError, n
+from course_lib import CourseError, n, t
 from course_lib import training as train
+from course_lib.book.text import retold
 from course_lib.counting import named
 from course_lib.specs import Transformer
-from course_press.cli.console import out_console
+from course_press.cli.console import columns, out_console, tell, tell_json, told
 
 app = typer.Typer()
 
@@ -30,8 +29,8 @@ def train_command(
     layout: Annotated[
         str | None,
         typer.Option(
-            help="How chips share the work: dp=8,tp=8,pp=1,cp=1,ep=1,zero=1,mbs=2,acc=4,"
-            "interleave=1,recompute=none,schedule=1f1b. Without it, layouts are ranked."
+            help="How chips share the work, as in dp=8,tp=8,zero=1,mbs=2,acc=4; also pp, cp, ep, "
+            "interleave=1, recompute=none and schedule=1f1b. Without it, layouts are ranked."
         ),
     ] = None,
     batch: Annotated[
@@ -59,7 +58,7 @@ def train_command(
         step = train.step(one, on, layout, sequence)
         found = _record(step, _whole(one, step, tokens, usd))
         if as_json:
-            print(json.dumps(found, indent=1))  # noqa: T201
+            tell_json(found)
         else:
             _show(step, found)
         return
@@ -76,9 +75,12 @@ def train_command(
             {"layout": str(each.layout), **record, "behind": each.behind, "why": each.why}
             for each, record in zip(ranked, found_of, strict=True)
         ]
-        print(json.dumps(records, indent=1))  # noqa: T201
+        tell_json(records)
         return
-    table = Table("layout", "step", "tokens/s a chip", "MFU", "memory", "behind", "why", box=None)
+    keys = ["train-layout", "train-step-time"]
+    keys += [f"layouts-row-{name}" for name in ("rate", "mfu", "needed")]
+    table = columns(*map(t, keys), told("behind"), t("layouts-row-lost"))
+    table.columns[0].min_width = 20  # of a terminal's 80: half of a layout
     for each in ranked:
         step = each.step
         table.add_row(
@@ -88,7 +90,7 @@ def train_command(
             n(step.mfu, "%"),
             n(step.memory.total, "B"),
             n(each.behind, "%"),
-            each.why,
+            t(f"layouts-lost-{each.why}") if each.why else "",
         )
     out_console.print(table)
 
@@ -131,22 +133,19 @@ def _record(step: train.TrainingStep, whole: train.TrainingRun | None) -> dict[s
 
 
 def _show(step: train.TrainingStep, found: dict[str, Any]) -> None:
-    out_console.print(
-        f"{step.layout}: a step of {step.tokens} tokens takes {n(step.expected_s, 's')}, in 80 of "
-        f"100 cases {n(step.low_s, 's')} to {n(step.high_s, 's')}, and at least "
-        f"{n(step.bound_s, 's')}",
-        soft_wrap=True,
-    )
-    out_console.print(
-        f"{n(step.tokens_per_s_per_chip)} tokens/s a chip, MFU {n(step.mfu, '%')}", soft_wrap=True
-    )
-    said = "fits" if step.fits else f"is not expected to work: {step.why_not}"
-    out_console.print(f"{n(step.memory.total, 'B')} on the fullest chip: {said}", soft_wrap=True)
-    table = Table("of the step", "", box=None)
+    times = {"expected": step.expected_s, "low": step.low_s, "high": step.high_s}
+    times |= {"bound": step.bound_s}
+    said = {name: n(time, "s") for name, time in times.items()}
+    tell(told("layout", layout=step.layout, tokens=n(step.tokens), **said))
+    tell(told("rate", rate=n(step.tokens_per_s_per_chip), mfu=n(step.mfu, "%")))
+    memory = n(step.memory.total, "B")
+    why = retold(step.why_not)
+    tell(told("fits", memory=memory) if step.fits else told("fails", memory=memory, why=why))
+    table = columns(told("of-step"), "")
     for name, seconds in sorted(step.parts.items(), key=lambda item: -item[1]):
         if seconds > 0:
-            table.add_row(name, n(seconds, "s"))
+            table.add_row(t(f"layouts-lost-{name}"), n(seconds, "s"))
     out_console.print(table)
     if "days" in found:
-        price = "no price is recorded" if found["usd"] is None else f"{n(found['usd'])} USD"
-        out_console.print(f"{n(found['days'])} days, {price}", soft_wrap=True)
+        price = told("no-price") if found["usd"] is None else f"{n(found['usd'])} USD"
+        tell(told("days", days=n(found["days"]), price=price))

@@ -169,6 +169,13 @@ def last_release(root: Path, but: str = "") -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def last_print(root: Path) -> str | None:
+    """The commit of the notebooks before those that were printed last; None where there is none."""
+    return (
+        git(root, "log", "-1", "--skip=1", "--format=%h", "--", "notebooks").stdout.strip() or None
+    )
+
+
 def named(root: Path, revision: str) -> str:
     """A revision as a reader can find it: a release by its tag, any other by its commit and day."""
     if re.fullmatch(r"v\d[\w.]*", revision):

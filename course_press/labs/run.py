@@ -84,6 +84,8 @@ def run_lab(
     CourseError
         If another run is measuring, the folder cannot be written to, or the kernel dies.
     """
+    if device not in ("cpu", "cuda"):
+        raise CourseError(f"--device must be cpu, or cuda for any GPU of torch's (got {device!r})")
     amount("--budget", budget, least=1)
     if usd_per_hour is not None:
         amount("--usd-per-hour", usd_per_hour)

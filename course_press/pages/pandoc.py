@@ -2,10 +2,12 @@
 filters.
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,8 +40,10 @@ SHARED = {
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the
 rest of the book.
 """
-TIMEOUT = 120
-"""Seconds after which pandoc is taken to hang; a page takes it less than one."""
+TIMEOUT, BUSY = 120, 20
+"""Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
+machine may let so many times as many pass.
+"""
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 _SPLIT = "<!-- course-data -->"
 _CODE_LINES = re.compile(
@@ -348,30 +352,24 @@ def run_pandoc(
             f"--metadata=link-citations:{str(to == 'html5').lower()}",
             f"--template={template}",
         ]
-        try:
-            done = subprocess.run(
-                arguments,
-                input=text,
-                capture_output=True,
-                encoding="utf-8",
-                check=False,
-                cwd=book.root,
-                timeout=TIMEOUT,
-                env={**os.environ, **LOCALE},
-            )
-        except subprocess.TimeoutExpired:
-            longest = max(
-                (item for item in chapter.items if isinstance(item, Line)),
-                key=lambda line: len(line.text),
-            )
-            raise longest.error(
-                f"pandoc took longer than {TIMEOUT} s for this page; this is its longest line"
-            ) from None
+        # The processor's time is limited, since a busy machine takes any time for any page.
+        limited = ["sh", "-c", f'ulimit -S -t {TIMEOUT} && exec "$0" "$@"', *arguments]
+        how: Any = {"capture_output": True, "encoding": "utf-8"}
+        how |= {"cwd": book.root, "timeout": BUSY * TIMEOUT, "env": {**os.environ, **LOCALE}}
+        done = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(limited, input=text, check=False, **how)
+    if done is None or done.returncode == -signal.SIGXCPU:
+        lines = (item for item in chapter.items if isinstance(item, Line))
+        raise max(lines, key=lambda line: len(line.text)).error(
+            f"pandoc computed for longer than {TIMEOUT} s on this page, or waited for longer than "
+            f"{BUSY * TIMEOUT} s; this is its longest line"
+        )
     # A pandoc warning is a formula it could not set or a source it could not find: the reader would
     # see a hole.
     if done.returncode or "[WARNING]" in done.stderr:
         raise _failure(chapter, " ".join(done.stderr.split()))
-    return done.stdout
+    return str(done.stdout)
 
 
 def _failure(chapter: Chapter, message: str) -> SourceError:

@@ -542,3 +542,14 @@ def test_errors_name_argument_value_and_remedy(call, parts):
         call()
     for part in parts:
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("batch", [4, [4, 8]])
+def test_an_estimate_shows_itself_on_a_line(batch):
+    step = roofline(ops.matmul(batch, 8192, 8192), chip("h100-sxm"))
+    many = total(**{f"an operator with a long name {number}": step for number in range(40)})
+    for one in (step, many):
+        assert len(repr(one)) < 200
+        assert "\n" not in repr(one)
+    assert "an operator with a long name 0" in repr(many)
+    assert ("memory-bound" in repr(step)) == (batch == 4)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from course_lib import CourseError, chip, ops
+from course_lib import CourseError, chip, chips, ops
 from course_lib.counting import building, passes
 from course_lib.counting.building import Built
+from course_lib.counting.estimates import _bounded as bounded
 from course_lib.counting.estimates import estimate
 from course_lib.counting.works import kernels, size_of
 from course_lib.workloads.precision import formats
@@ -55,6 +56,17 @@ def test_weights_have_the_format_of_the_step():
     ((_, _, work, _),) = kernels(found, formats("int8"), fused=False)
     assert work.bytes == ops.matmul(8, 64, 32, w="int8").bytes
     assert work.dtype == "bf16"
+
+
+@pytest.mark.parametrize("key", chips())
+@pytest.mark.parametrize("dtype", ["fp32", "fp64", "int8", "bf16"])
+def test_a_traced_product_is_computed_at_a_rate_that_the_chip_publishes(key, dtype):
+    on, work = chip(key), ops.matmul(64, 64, 64, x=dtype, w=dtype)
+    try:
+        assert bounded(work, on).t_math >= work.flops / max(on.peaks.values())
+    except CourseError as error:
+        assert dtype == "bf16"
+        assert "no published peak" in str(error)  # noqa: PT017 - either outcome counts
 
 
 def test_a_batch_of_products():

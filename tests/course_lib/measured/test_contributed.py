@@ -143,6 +143,6 @@ def test_the_command_says_what_is_missing_and_exits_with_1(tmp_path):
     assert given(tmp_path) == []
     done = course(tmp_path, "results", "check", ".")
     assert done.returncode == 0
-    assert "1 rows are ready to send" in done.stdout
+    assert "1 row ready to send" in done.stdout
     (tmp_path / "results.csv").write_text("device,kind\n")
     assert "line 1 is not the header" in review(tmp_path)[0]

@@ -43,3 +43,11 @@ def test_the_job_asks_the_command_for_one_of_its_points(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
     same = importlib.import_module("sweep").point(10.0, **ASKED, seed=3)
     assert found | same == found | {"rate": 10.0}
+
+
+def test_without_arguments_it_says_how_it_is_used():
+    done = subprocess.run(
+        [sys.executable, DOCS / "sweep.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("usage: python docs/sweep.py MODEL CHIP RATE")

@@ -49,7 +49,7 @@ def test_resnet_50_has_its_famous_count():
 def test_an_unknown_model_suggests_the_nearest():
     with pytest.raises(
         CourseError,
-        match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) lists them\)",
+        match=r"unknown model 'lama-3-8b': did you mean 'llama-3-8b'\? \(models\(\) or course models lists them\)",
     ):
         model("lama-3-8b")
     with pytest.raises(

@@ -3,11 +3,13 @@ what it cannot describe is refused by name.
 """
 
 import json
+import re
 
 import pytest
 
 from course_lib import CourseError, model
-from course_lib.specs import from_config
+from course_lib.counting import named
+from course_lib.specs import Transformer, from_config
 from course_lib.specs.huggingface import sizes
 from tests.course_lib.counting.configs import CASES
 
@@ -147,7 +149,10 @@ def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
         ({"hidden_size": "4096"}, "config's 'hidden_size' is '4096'"),
         ({"hidden_size": -1}, "config's 'hidden_size' is -1"),
         ({"hidden_size": 4097}, "config's 'num_attention_heads' is 32"),
-        ({"num_key_value_heads": 7}, "kv_heads 7 does not divide heads 32"),
+        (
+            {"num_key_value_heads": 7},
+            "num_key_value_heads 7 does not divide num_attention_heads 32",
+        ),
         ({"head_dim": 1.5}, "config's 'head_dim' is 1.5"),
         ({"tie_word_embeddings": "no"}, "config's 'tie_word_embeddings' is 'no'"),
         ({"layer_types": ["mamba"]}, "config's 'layer_types'"),
@@ -157,7 +162,7 @@ def test_deepseek_v3_differs_from_the_table_by_the_buffers_of_its_routers():
         ({"model_type": "mixtral", "num_local_experts": 8}, "lacks 'num_experts_per_tok'"),
         (
             {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3},
-            "experts.active must lie between 1 and 2",
+            "num_experts_per_tok must lie between 1 and 2",
         ),
     ],
 )
@@ -185,3 +190,43 @@ def test_sizes_say_what_stands_in_the_way_without_raising():
     assert sizes({}) == {"refused": "key", "name": "model_type", "value": None}
     assert sizes({**LLAMA, "vocab_size": 0})["name"] == "vocab_size"
     assert sizes(LLAMA)["refused"] == ""
+
+
+LIBRARY = set(Transformer.__struct_fields__) | {"active", "count", "dense_layers", "kv_rank"}
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "bloom", "opt", "olmoe", "deepseek_v3"])
+def test_an_error_names_the_files_keys_and_none_of_the_librarys(kind):
+    sizes_of = {"gpt2": GPT, "olmoe": ROUTED, "deepseek_v3": DEEP}.get(kind, S)
+    for key in sizes_of:
+        for value in (7, 10**30, 0, -1, 2.5, "many", [3], True, {}):
+            try:
+                from_config({"model_type": kind, "ffn_dim": 160, **sizes_of, key: value})
+            except CourseError as error:
+                said = str(error)
+                assert any(own in said for own in (key, *sizes_of)), said
+                assert not LIBRARY & set(re.findall(r"(?<!\w)[a-z_]+(?!\w)", said)) - {"name"}, said
+
+
+@pytest.mark.parametrize("key", ["architectures", "layer_types", "mlp_only_layers"])
+@pytest.mark.parametrize("value", [3, True, "text", {}])
+def test_a_list_that_is_none_is_named(key, value):
+    config = {"model_type": "qwen3_moe", **ROUTED, key: value}
+    for read in (lambda: from_config(config), lambda: named("-", json.dumps(config))):
+        with pytest.raises(CourseError, match=f"config's '{key}' must be a list"):
+            read()
+
+
+def test_whole_numbers_may_have_a_point():
+    floats = {name: float(size) for name, size in DEEP.items()}
+    assert from_config({"model_type": "deepseek_v3", **floats}) == from_config(
+        {"model_type": "deepseek_v3", **DEEP}
+    )
+
+
+def test_an_unknown_name_is_read_by_the_class_that_it_names():
+    config = {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"], **DEEP}
+    found = named("-", json.dumps(config)).model
+    assert found.parameters == from_config({"model_type": "deepseek_v3", **DEEP}).parameters
+    with pytest.raises(CourseError, match="model_type 'kimi_k2' is not one"):
+        from_config({**config, "architectures": ["KimiForCausalLM"]})

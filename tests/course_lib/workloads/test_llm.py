@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from course_lib import CourseError, chip, chips, llm
+from course_lib.core.dtypes import BITS
 from course_lib.specs import Accelerator, Transformer, model, models
 from course_lib.workloads.transformer import MATRIX_PARTS, operators
 from course_lib.workloads.weights import activation_bytes, kv_heads, matrices
@@ -26,6 +27,23 @@ def surplus(model_, on, batch, context, **formats):
     """Compute less memory time of the matrix unit's parts, from `decode` itself."""
     parts = llm.decode(model_, on, batch, context, **formats).parts
     return sum(part.t_math - part.t_memory for name, part in parts.items() if name in MATRIX_PARTS)
+
+
+@pytest.mark.parametrize("key", chips())
+def test_no_product_is_computed_faster_than_the_chips_fastest_rate(key):
+    on = chip(key)
+    fastest = max(on.peaks.values())
+    for name, compute in product(("llama-3-8b", "deepseek-v3"), BITS):
+        for step in (llm.decode, llm.prefill):
+            try:
+                found = step(name, on, 4, 64, compute=compute)
+            except CourseError as error:
+                assert "no published peak" in str(error)  # noqa: PT017 - either outcome counts
+                continue
+            for part in MATRIX_PARTS:
+                for one in found.parts[part].parts.values() if part in found.parts else ():
+                    if one.work.kind != "vector":
+                        assert one.t_math >= one.flops / fastest > 0, (name, compute, part)
 
 
 # What the literature knows of Llama-3-8B.

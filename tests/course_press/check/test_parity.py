@@ -98,7 +98,7 @@ def test_a_glossary_term_must_be_the_fixed_one(book):
 def test_changed_english_makes_its_section_stale_and_only_that(book):
     book.edit(EN, "In the margin.", "In the wide margin.")
     assert [text for text in said(book) if "out of date" in text] == [
-        f"{ES}:1: 1 sections of es/one are out of date: sec-sub → compare with the "
+        f"{ES}:1: es/one is out of date in 1 of its sections: sec-sub → compare with the "
         f"English, then course stamp es one#SECTION"
     ]
     book.build(("en", "es"))

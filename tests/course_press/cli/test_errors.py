@@ -110,7 +110,7 @@ def test_doctor_notices_a_pandoc_that_does_not_run(book, tmp_path, monkeypatch, 
     done = course(book.root, "doctor")
     assert done.returncode == 3
     assert "not found: run make clean book" in next(
-        line for line in done.stdout.splitlines() if line.startswith(" pandoc ")
+        line for line in done.stdout.splitlines() if line.startswith("pandoc ")
     )
     assert done.stderr == ""
 

@@ -121,14 +121,35 @@ def test_prefill_of_a_decoder_and_an_encoder():
             "batch must be one positive whole number (got 0)",
         ),
         (["llama-3-8b", "h100-sxm", "--weights", "int9"], "unknown dtype 'int9'"),
-        (["llama-3-8b", "h100-sxm", "--tp", "2"], "link must be given for tp 2"),
+        (["llama-3-8b", "tpu-v2", "--tp", "2", "--link", "nvlink"], "nvlink"),
         (["llama-3-8b", "v100-sxm2"], "it has fp16"),
+        (["llama-3-8b", "i5-8250u"], "nothing is published for its matrix unit, but fp32, fp64"),
+        (["llama-3-8b", "i5-8250u", "--compute", "fp32"], "--memory in GB"),
     ],
 )
 def test_what_is_wrong_is_the_librarys_error(arguments, message):
     done = predict(*arguments)
     assert isinstance(done.exception, CourseError)
     assert message in str(done.exception)
+
+
+def test_chips_that_share_a_model_take_the_first_link_as_a_service_does():
+    of_first, of_named = (
+        predict("llama-3-8b", "h100-sxm", "--tp", "2", *more, "--json").stdout
+        for more in ((), ("--link", "nvlink"))
+    )
+    assert of_first == of_named
+
+
+def test_a_laptop_computes_at_the_rate_that_it_publishes():
+    done = predict("llama-3-8b", "i5-8250u", "--compute", "fp32", "--memory", "32", "--json")
+    found = json.loads(done.stdout)
+    prompt = found["prefill"]
+    assert done.exit_code == 0
+    assert prompt["lower_s"] >= 0.99 * prompt["flops"] / specs.chip("i5-8250u").peak(
+        "fp32", "vector"
+    )
+    assert found["memory"]["available"] == 32e9
 
 
 def test_the_help_has_an_example():
@@ -186,8 +207,10 @@ def test_several_devices_need_a_choice(tmp_path):
 
 def test_formats_without_a_peak_are_named():
     results = FOLDER / "lab-00" / "amd-epyc-2-cores" / "results.csv"
-    done = course("calibrate", str(results), "--chip", "i5-8250u", "--out", "/dev/null")
+    done = course("calibrate", str(results), "--out", "/dev/null")  # a CPU that no table has
     assert done.exit_code == 0
+    (row,) = (line.split() for line in done.output.splitlines() if line.startswith("fp32"))
+    assert all(20 < float(share.rstrip("%")) <= 100 for share in row[1:3])
     assert "left out: products in bf16, fp16, int8" in done.output
 
 

@@ -58,8 +58,8 @@ def test_a_plan_names_layout_price_and_what_moves_it():
     assert found["sensitivity"]["usd"] == pytest.approx(1)
     assert found["replica"]["goodput_per_s"] > 0
     said = run("llama-3-8b", "h100-sxm", *FEW, *asked[:-1], "--usd", "2").output
-    assert "USD a million tokens" in said
-    assert "1 % more output" in said
+    assert "USD per million tokens" in said
+    assert "+1% of tokens per answer" in said
 
 
 def test_experts_are_spread_and_planned():

@@ -41,7 +41,7 @@ def test_a_config_from_standard_input_is_the_model_of_its_sizes():
 
 def test_a_step_is_shown_with_its_parts_and_what_it_costs():
     said = run("llama-3-8b", *ON, *LAYOUT, "--tokens", "1e12", "--usd", "2").output
-    for word in ("a step of 262144 tokens", "MFU", "fits", "gradients", "days", "USD"):
+    for word in ("a step of 262,144 tokens", "MFU", "fits", "gradients", "days", "USD"):
         assert word in said
     assert "too little memory" in run("llama-3-8b", *ON, "--layout", "dp=64").output
 

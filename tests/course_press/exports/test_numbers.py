@@ -113,6 +113,20 @@ def test_the_command_compares_with_the_last_release_and_keeps_a_changelog(clone)
     assert "'--all' is no commit here: give a tag or a commit" in done.stderr
 
 
+def test_without_a_release_it_compares_with_the_print_before(clone):
+    def git(*asked):
+        subprocess.run(["git", "-C", str(clone), *asked], check=True)
+
+    git("tag", "-d", "v0.1.0")
+    alone = course(clone, "numbers")
+    assert alone.returncode == 2
+    assert "give --since, a tag or a commit" in alone.stderr
+    git("commit", "-qam", "Print")
+    done = course(clone, "numbers")
+    assert done.returncode == 0, done.stderr
+    assert "1 number changed since" in done.stdout
+
+
 def test_a_release_replaces_what_was_written_before_it_and_keeps_older_ones(tmp_path):
     file, move = tmp_path / "numbers.md", numbers.MovedFigure("one", "Two", "1", "2", "a | **2**")
     for title in ("Since v1.0.0, until v1.1.0", "Since v1.1.0", "Since v1.1.0"):

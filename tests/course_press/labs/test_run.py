@@ -302,3 +302,8 @@ def test_lab_01_is_graded_by_its_own_grader():
     done = course(ROOT, "grade", "01", "labs/01-collectives/ring_all_reduce.py")
     assert done.returncode == 1
     assert "FAILED" in done.stdout
+
+
+def test_a_device_that_is_none_is_refused_before_anything_starts(tmp_path):
+    with pytest.raises(CourseError, match=r"--device must be cpu, or cuda .* \(got 'gpu'\)"):
+        labs.run_lab(tmp_path, "00", device="gpu", budget=60)
