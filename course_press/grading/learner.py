@@ -235,7 +235,8 @@ class Warden:
             self._process.wait()
         for one in self._learners:
             # In a cell, pids are its own, and all ends with the warden.
-            if not self._cell and one.pid not in self._ended:
+            # The group of 0 is ours.
+            if one.pid and not self._cell and one.pid not in self._ended:
                 # Only where the warden itself was killed is anything left of it.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(one.pid, signal.SIGKILL)
