@@ -302,7 +302,7 @@ def _real(path: Path, limit: float) -> Verdict:
     if not within(outcome):
         return Verdict("this-computer", False, said("here-apart", here=here))
     if outcome.least > outcome.wall:
-        wall, about = Amount(outcome.wall, "s"), {"seconds": seconds, "size": outcome.size}
-        why = said("here-too-soon", **about, wall=wall, repeats=str(outcome.repeats))
+        wall, size, repeats = Amount(outcome.wall, "s"), outcome.size, str(outcome.repeats)
+        why = said("here-too-soon", wall=wall, repeats=repeats, seconds=seconds, size=size)
         return Verdict("this-computer", False, why)
     return Verdict("this-computer", True, here)

@@ -210,7 +210,10 @@ class Warden:
             )
         self._end = time.monotonic() + START
         probe = self._cell.probe() if self._cell else None
-        self._told = {"path": path, "preload": list(preload), "probe": probe}
+        user = int(os.environ.get("COURSE_LEARNER", "0"))  # where a package says so; see `kits`
+        if user:
+            os.chown(self._folder.name, user, user)
+        self._told = {"path": path, "preload": list(preload), "probe": probe, "user": user}
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Self:

@@ -124,7 +124,7 @@ def _called(
             return made
 
     watch: Any = Watch()  # type: ignore[no-untyped-call]
-    written = _Written(arrays)
+    written = _Holdings(arrays)
     with traffic.counted() as launches, written.watched(), watch:
         result = function(*arrays, **named)
     told: dict[str, Any] = {"op": "returned", "calls": calls}
@@ -137,7 +137,7 @@ def _called(
     return told, plain.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-class _Written:
+class _Holdings:
     """What lies in arrays as they are handed out and after each launch. Whatever else one is given
     to work on holds one value throughout: nobody computed it elsewhere.
     """
@@ -170,7 +170,7 @@ class _Written:
     def known(self, tensor: Any) -> bool:
         """Whether it holds what it was handed out with, or what a kernel left there."""
         _, at, size = _storage(tensor)
-        return at in self.held and self.held[at][1] == ctypes.string_at(at, size)
+        return bool(at in self.held and self.held[at][1] == ctypes.string_at(at, size))
 
     def _note(self, tensors: list[Any]) -> None:
         for one in tensors:
@@ -200,7 +200,7 @@ def _plain(tensor: Any) -> bool:
     """Whether it holds one value throughout."""
     _, at, size = _storage(tensor)
     held, one = ctypes.string_at(at, size), tensor.element_size()
-    return held == held[:one] * (size // one)
+    return bool(held == held[:one] * (size // one))
 
 
 def _line(file: str) -> int:

@@ -50,7 +50,7 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
 
 
 class _Own:
-    """What is JAX's own, whatever a file makes of it: no object that looks alike is taken for it."""
+    """What is JAX's own, from before the file ran: nothing that looks alike is taken for it."""
 
     def __init__(self) -> None:
         from jax.stages import Compiled, Lowered
@@ -80,9 +80,9 @@ def _tried(about: dict[str, Any], payload: bytes, own: _Own) -> tuple[dict[str, 
         return {"failure": {"kind": "no-function"}}, b""
     made = function()
     compiled = own.compiled_of(made, about["shapes"])
-    texts = [own.text(compiled).encode()]
+    texts = [str(own.text(compiled)).encode()]
     if about["large"]:
-        texts.append(own.text(own.compiled_of(made, about["large"])).encode())
+        texts.append(str(own.text(own.compiled_of(made, about["large"]))).encode())
     numbers = np.frombuffer(payload, np.float32)
     ends = np.cumsum([int(np.prod(shape)) for shape in about["shapes"]])
     inputs = [

@@ -4,13 +4,14 @@ import csv
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
 from course_lib import CourseError
 from course_lib.book.text import in_language
 from course_press import grading
-from course_press.grading.classroom import desk, find, grade_class, read_roll, record
+from course_press.grading.classroom import desk, find, grade_class, marking, read_roll, record
 from course_press.grading.isolation import isolated
 from tests.course_press.conftest import course
 from tests.course_press.grading.classroom.simulated import (
@@ -78,11 +79,11 @@ def fast(monkeypatch):
     """Grades by lab 02's way, which executes nothing, and counts."""
     calls = []
 
-    def grade(folder, file):
-        calls.append(file.parent.name)
-        return grading.grade(folder, file)
+    def apart(one, folder):
+        calls.append(one.student)
+        return marking.mark(one, folder)
 
-    monkeypatch.setattr("course_press.grading.classroom.marking.grade", grade)
+    monkeypatch.setattr(marking, "apart", apart)
     return calls
 
 
@@ -127,22 +128,52 @@ def test_what_was_graded_unsafely_is_no_record_for_cells(tmp_path, fast, cells):
     assert len(fast) == 2
 
 
-def test_one_that_could_not_be_graded_keeps_nobody_from_a_grade_and_is_tried_again(
-    tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise CourseError('busy')", "busy"),
+        ("raise KeyError('came')", "KeyError: 'came'"),
+        ("raise SystemExit('gone')", "ended without a word (gone)"),
+        ("os.kill(os.getpid(), 9)", "ended without a word ()"),
+        ("time.sleep(60)", "judging it did not end within 8 s"),
+        ("return msgspec.structs.replace(mark(one, folder), file='\\ud800')", "UnicodeEncodeError"),
+    ],
+)
+def test_one_whose_judge_fails_keeps_nobody_from_a_grade_and_is_tried_again(
+    tmp_path, monkeypatch, program, said
 ):
+    """The judge of one student fails in some way, in the process that judges it, or here."""
     folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+    popen = subprocess.Popen
 
-    def grade(lab, file):
-        if file.parent.name == "student-21":
-            raise CourseError("busy")
-        return grading.grade(lab, file)
+    def broken(call, **more):
+        lines = (
+            "import os, time, msgspec",
+            "from course_lib import CourseError",
+            "from course_press.grading.classroom import marking",
+            "mark = marking.mark",
+            "def broken(one, folder):",
+            f"    if one.student == 'student-21': {program}",
+            "    return mark(one, folder)",
+            "marking.mark = broken",
+            "marking.main()",
+        )
+        return popen([*call[:-2], "\n".join(lines), call[-1]], **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("course_press.grading.classroom.marking.grade", grade)
-        done = grade_class(folder, FOLDERS, out)
-    assert [one.student for one in done.graded] == ["student-09", "student-22"]
-    assert done.wrong == ["student-21, lab 02, could not be graded: busy"]
-    assert grade_class(folder, FOLDERS, out).wrong == []
+        patch.setattr(marking.subprocess, "Popen", broken)
+        patch.setattr(marking, "LIMIT", 8.0 if "sleep" in program else 100.0)
+        done = grade_class(folder, FOLDERS, out, jobs=2)
+    assert [one.student for one in done.graded] == list(DIAGNOSED)
+    (wrong,) = done.wrong
+    assert wrong.startswith("student-21, lab 02, could not be graded: ")
+    assert said in wrong
+    verdicts = {row["student"]: row["verdict"] for row in rows(out)}
+    assert verdicts == {"student-09": "passed", "student-21": "unjudged", "student-22": "failed"}
+    assert said in (tmp_path / "grades" / "reports" / "student-21.txt").read_text()
+    again = grade_class(folder, FOLDERS, out)
+    assert again.wrong == []
+    assert {row["verdict"] for row in rows(out)} == {"passed", "failed"}
 
 
 def test_two_runs_do_not_write_one_record(tmp_path):
