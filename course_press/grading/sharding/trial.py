@@ -125,7 +125,7 @@ def _one(learner: Learner, task: Task, rng: np.random.Generator) -> Trial:
         for array, part in zip(task.inputs, told.inputs, strict=True):
             if part is not None:
                 _within([(0, size) for size in part], task.shape(array))
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, OverflowError):
         raise EndedError(learner.gone()) from None
     return Trial(task, operands, None, told.inputs, told.outputs, shards, texts)
 

@@ -13,4 +13,5 @@ def test_no_answer_of_a_learners_process_is_more_than_its_judge_can_take(lab, se
     for seed in seeds:
         verdicts, words = dict(frames(seed))[lab]()
         assert verdicts, seed
+        assert "unjudged" not in {one.why.key for one in verdicts}, (seed, words)
         assert all(text.isprintable() for text in words), (seed, words)
