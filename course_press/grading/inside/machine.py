@@ -29,6 +29,12 @@ class NotReadyError(RuntimeError):
     kind = "not-ready"
 
 
+def _some(size: int) -> np.ndarray:
+    """Places of elements, one of each `EVERY`, and nobody knows beforehand which."""
+    start = np.arange(0, size, EVERY)
+    return start + RANDOM.integers(np.minimum(EVERY, size - start))
+
+
 class RemoteMachine:
     """Passes work on to the machine that the grader has."""
 
@@ -60,11 +66,7 @@ class RemoteMachine:
         """Take the time of a product, and show what the operands hold."""
         if a.ndim < 2 or b.ndim < 2 or not (a.size and b.size):
             return
-        shown = [
-            # Nobody knows beforehand which ones.
-            one.ravel()[RANDOM.integers(one.size, size=-(-one.size // EVERY))].astype(np.float64)
-            for one in (a, b)
-        ]
+        shown = [one.ravel()[_some(one.size)].astype(np.float64) for one in (a, b)]
         about = {"device": device, "dtype": dtype, "torch": torch, "shapes": [a.shape, b.shape]}
         self._ask("multiply", b"".join(one.tobytes() for one in shown), **about)
 
