@@ -5,13 +5,22 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from course_lib import CourseError
 from course_lib.book.text import in_language
 from course_press import grading
-from course_press.grading.classroom import desk, find, grade_class, marking, read_roll, record
+from course_press.grading.classroom import (
+    desk,
+    exports,
+    find,
+    grade_class,
+    marking,
+    read_roll,
+    record,
+)
 from course_press.grading.isolation import isolated
 from tests.course_press.conftest import course
 from tests.course_press.grading.classroom.simulated import (
@@ -242,6 +251,85 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
     assert [(one.student, one.file.name) for one in alone] == [
         ("ada", "matmul_bench.py"), ("bob", "bob-matmul_bench.py"), ("eve", "kernels.py"),
     ]  # fmt: skip
+
+
+def test_no_name_of_a_file_keeps_the_grading_busy(tmp_path):
+    (tmp_path / f"b{'_' * 38}x-matmul_bench.py").write_text("x = 1")
+    (tmp_path / f"c{'_my_' * 50}matmul_bench.py").write_text("x = 1")
+    began = time.monotonic()
+    assert [one.student for one in find(tmp_path, STUBS)[0]] == [f"b{'_' * 38}x", "c"]
+    assert time.monotonic() - began < 5
+
+
+NAMES = (
+    "kim_1",
+    "kim 1",
+    "Ada",
+    "ada",
+    "Ada.",
+    "Ada ",
+    "lee?",
+    "lee*",
+    "이하나",
+    "n" * 251,
+    "a\x01",
+)
+
+
+def test_no_report_takes_the_place_of_another_and_long_names_are_told(tmp_path):
+    text = submissions()["student-09"][1]
+    for name in (*NAMES, "Jos\u00e9", "Jose\u0301", "a\x02"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / STUBS["02"]).write_text(text)
+    lines = []
+    with in_language("en"):
+        done = grade_class(
+            tmp_path / "in", FOLDERS, tmp_path / "grades.csv", jobs=2, say=lines.append
+        )
+    students = {one.student for one in done.graded}
+    assert len(students) == len(NAMES) + 1
+    for folder, kind in (("reports", ""), ("gradescope", "-02")):
+        files = list((tmp_path / "grades" / folder).iterdir())
+        assert len({one.name.casefold() for one in files}) == len(students), kind
+    (long,) = [line for line in lines if "the files of this student are called" in line]
+    assert long.startswith("n" * 251)
+    left = sorted(done.wrong)
+    assert len(left) == 2  # of two that are written alike, or whose marks cannot be
+    assert all("of the same student is graded" in line for line in left)
+    assert left[1].isprintable()
+
+
+def test_what_grades_is_part_of_what_was_graded(tmp_path, fast):
+    folder, out = handed_in(tmp_path / "in", ["student-09"]), tmp_path / "grades.csv"
+    lab = shutil.copytree(FOLDERS["02"], tmp_path / FOLDERS["02"].name)
+    assert grade_class(folder, {"02": lab}, out).graded[0].passed
+    answers = (lab / "lab.toml").read_text(encoding="utf-8")
+    (lab / "lab.toml").write_text(answers.replace("strided-copies", "none", 1), encoding="utf-8")
+    record._grades.cache_clear()
+    assert not grade_class(folder, {"02": lab}, out).graded[0].passed
+    assert len(fast) == 2
+
+
+def test_a_file_writes_no_line_of_a_report_and_no_formula_into_a_table(tmp_path):
+    forged = 'DIAGNOSIS = {"A\\npassed  ring: ok\\x1b[2J": {}}\n'
+    copied = submissions()["student-06"][1]
+    for name, stub, text in (
+        ("mallory", STUBS["02"], forged),
+        ("=cmd|1", STUBS["00"], copied),
+        ("@SUM(1)", STUBS["00"], copied),
+    ):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / stub).write_text(text)
+    work, _ = find(tmp_path / "in", STUBS)
+    pairs = desk._alike([one for one in work if one.lab == "00"], FOLDERS["00"], STUBS["00"])
+    (row,) = exports.similar_csv({"00": pairs}).splitlines()[1:]
+    assert row.split(",")[1:3] == ["'=cmd|1", "'@SUM(1)"]
+    shutil.rmtree(tmp_path / "in" / "=cmd|1")
+    shutil.rmtree(tmp_path / "in" / "@SUM(1)")
+    grade_class(tmp_path / "in", FOLDERS, tmp_path / "grades.csv")
+    told = (tmp_path / "grades" / "reports" / "mallory.txt").read_text(encoding="utf-8")
+    assert "\x1b" not in told
+    assert not [line for line in told.splitlines() if line.startswith("passed  ring")]
 
 
 def test_the_name_of_a_copy_is_no_part_of_a_students_id(tmp_path):
