@@ -95,7 +95,7 @@ FILES = {
             '"seconds": seconds', '"seconds": 5e-324'
         ),
         "unit",
-        "flops / seconds / 1e12 is a number without end",
+        "flops / seconds / 1e12 is no finite number",
     ),
     "more products than are kept": (
         "00",
