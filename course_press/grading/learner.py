@@ -14,8 +14,8 @@ read, write there, use the network, and end that person's processes, this grader
 
 Either way, a file that imitates what `course_press.grading.inside` sends can say that it multiplied
 random numbers, and wait as long as that takes: what happens in a process nobody else can know, and
-no grader mends that. On macOS, where there is no /proc and no cell, memory and processes are not counted,
-and a process that leaves its session outlives the grading.
+no grader mends that. On macOS, where there is no /proc and no cell, memory and processes are not
+counted, and a process that leaves its session outlives the grading.
 """
 
 import contextlib

@@ -26,7 +26,7 @@ def file_names(ids: Iterable[str]) -> dict[str, str]:
     Examples
     --------
     >>> file_names(["s001", "Kim/1"])
-    {'s001': 's001', 'Kim/1': 'Kim_1-e5ad5b12'}
+    {'s001': 's001', 'Kim/1': 'Kim_1-8afafa46'}
     """
     found = dict.fromkeys(ids, "")
     alike = Counter(map(str.casefold, found))
