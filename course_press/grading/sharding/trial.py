@@ -17,11 +17,7 @@ from course_press.grading.verdict import Said, said
 
 __all__ = ["Shard", "Trial", "tried"]
 
-FAILURES = {
-    "not-implemented": "not-implemented-task",
-    "not-jitted": "not-jitted",
-    "other-result": "other-result",
-}
+FAILURES = {"not-implemented": "not-implemented-task", "not-jitted": "not-jitted"}
 """The sentences of failures that only these programs have."""
 
 

@@ -133,7 +133,13 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", FILES)
+SLOW = ("NumPy's sum before the launch", "more products than are kept", "years between two events")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(one, marks=[pytest.mark.exhaustive] if one in SLOW else []) for one in FILES],
+)
 def test_a_file_that_ended_its_judge_or_passed_has_the_verdict_it_deserves(what, tmp_path):
     lab, text, criterion, said = FILES[what]
     pytest.importorskip({"01": "torch", "04": "triton", "05": "jax"}.get(lab, "numpy"))
