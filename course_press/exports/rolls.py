@@ -4,7 +4,6 @@ instructor.
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,13 +13,12 @@ from course_lib import CourseError
 from course_lib.book.exercises import Exercise
 from course_lib.book.text import in_language, languages
 from course_press.exports import sheets
-from course_press.source.files import swap_in
+from course_press.source.files import file_names, swap_in
 
 __all__ = ["INDEX", "Student", "read_roll", "seed_of", "write_sheets"]
 
 INDEX = "index.csv"
 """The file beside the keys that says whose sheet is which."""
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _COLUMNS = ("id", "name", "language", "seed", "chapters", "sheet", "key")
 
 
@@ -65,7 +63,7 @@ def read_roll(file: Path, language: str, *, plain: bool = True) -> tuple[Student
         who = Student(row["id"], row.get("name", ""), row.get("language", "") or language)
         if not who.id:
             raise CourseError(f"{at}: no id: give each student one")
-        if plain and not _PLAIN.fullmatch(who.id):
+        if plain and file_names([who.id])[who.id] != who.id:
             raise CourseError(
                 f"{at}: id {who.id!r} cannot name a file: use up to 64 of a-z, A-Z, 0-9, - and _, "
                 f"beginning with a letter or digit"

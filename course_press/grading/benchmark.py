@@ -5,11 +5,12 @@ The file runs in a process of its own, first on a simulated machine where every 
 answer by a known amount, whatever this computer is busy with; and then, if it makes none, for real.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isclose
 from pathlib import Path
-from statistics import fmean, median, median_low
+from statistics import median
 
 import msgspec
 
@@ -111,14 +112,6 @@ class Reading(msgspec.Struct, frozen=True):
     samples: list[Sample]
 
 
-STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    "median": median,
-    "lower median": median_low,
-    "mean": fmean,
-    "minimum": min,
-    "maximum": max,
-    "sum": sum,
-}
 SCALES = {
     1.0: "seconds",
     1e3: "milliseconds",
@@ -128,16 +121,22 @@ SCALES = {
 }
 
 
-def _windows(outcome: Outcome) -> Iterator[list[Sample]]:
+def _windows(outcome: Outcome) -> Iterator[tuple[list[Sample], Mapping[str, float]]]:
     """Which samples a learner may have kept: all from one on, longest first, and at last single
-    ones.
+    ones; each with what every statistic makes of it.
     """
-    for samples in (outcome.event_samples, outcome.samples):
-        for start in range(len(samples)):
-            yield samples[start:]
-    for samples in (outcome.event_samples, outcome.samples):
-        for sample in samples:
-            yield [sample]
+    both = (outcome.event_samples, outcome.samples)
+    for samples in both:
+        statistics, kept, total = [], list[float](), 0.0
+        for sample in reversed(samples):
+            insort(kept, sample.each)
+            total += sample.each
+            low, high = kept[(len(kept) - 1) // 2], kept[len(kept) // 2]
+            found = {"median": (low + high) / 2, "lower median": low, "mean": total / len(kept)}
+            statistics.append({**found, "minimum": kept[0], "maximum": kept[-1], "sum": total})
+        for start, found in enumerate(reversed(statistics)):
+            yield samples[start:], found
+    yield from (([one], {"median": one.each}) for samples in both for one in samples)
 
 
 def _reading(outcome: Outcome) -> Reading | None:
@@ -146,12 +145,10 @@ def _reading(outcome: Outcome) -> Reading | None:
     """
     found = [
         Reading(name, scale, window)
-        for window in _windows(outcome)
-        for name, statistic in STATISTICS.items()
+        for window, statistics in _windows(outcome)
+        for name, value in statistics.items()
         for scale in SCALES
-        if isclose(
-            outcome.seconds, scale * statistic([sample.each for sample in window]), rel_tol=NEAR
-        )
+        if isclose(outcome.seconds, scale * value, rel_tol=NEAR)
     ]
     return min(found, key=_demerits, default=None)
 
@@ -302,6 +299,10 @@ def _real(path: Path, limit: float) -> Verdict:
         Amount(one, "s") for one in (outcome.seconds, min(outcome.ours), max(outcome.ours))
     )
     here = said("here", seconds=seconds, size=outcome.size, low=low, high=high)
-    if within(outcome):
-        return Verdict("this-computer", True, here)
-    return Verdict("this-computer", False, said("here-apart", here=here))
+    if not within(outcome):
+        return Verdict("this-computer", False, said("here-apart", here=here))
+    if outcome.least > outcome.wall:
+        wall, size, repeats = Amount(outcome.wall, "s"), outcome.size, str(outcome.repeats)
+        why = said("here-too-soon", wall=wall, repeats=repeats, seconds=seconds, size=size)
+        return Verdict("this-computer", False, why)
+    return Verdict("this-computer", True, here)

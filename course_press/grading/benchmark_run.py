@@ -3,7 +3,8 @@ computer's own CPU.
 """
 
 import secrets
-from math import inf
+import time
+from math import ceil, inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +23,10 @@ milliseconds.
 REPEATS = 11
 """Odd, and as many as the simulated machine takes to come round: exactly one of them is
 an outlier.
+"""
+LONG = 0.3
+"""Seconds that all repeats of a real multiplication take together, at least: what a file does
+besides takes far less.
 """
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
 """The simulated runs: which package is there, and which device is asked for."""
@@ -51,6 +56,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the same multiplication took this computer each time that we measured it ourselves,
     before and after.
     """
+    repeats: int = REPEATS
+    wall: float = 0.0
+    """Seconds from when `measure` was asked to when it answered, by the grader's clock."""
+
+    @property
+    def least(self) -> float:
+        """Seconds that the repeats take at least, for half of them take the median or more."""
+        return self.repeats / 2 * self.seconds
 
 
 class _Value(msgspec.Struct):
@@ -80,9 +93,7 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
     with Warden(["numpy"]) as warden:
         for package, device in RUNS:
             machine = simulated.SimulatedMachine()
-            learner = warden.start(
-                "benchmark", path, limit, package=package, device=device, size=SIZE, repeats=REPEATS
-            )
+            learner = warden.start("benchmark", path, limit, package=package, device=device)
             outcome = _outcome(learner, device, SIZE, machine)
             # What a first call multiplied does not matter, for its time is not to count.
             calls = [call for call in machine.calls if not call.first] or machine.calls
@@ -93,16 +104,16 @@ def simulate(path: Path, limit: float) -> list[Outcome]:
                     ran_on=sorted({call.device for call in machine.calls}),
                     used_torch=machine.used_torch,
                     calls=len(machine.calls),
-                    samples=machine.samples,
-                    event_samples=machine.event_samples,
+                    samples=list(machine.samples),
+                    event_samples=list(machine.event_samples),
                 )
             )
     return found
 
 
 def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
-    """Run it for real, between measurements of our own; again if they are far apart, for a computer
-    has other work too.
+    """Run it for real at two sizes, between measurements of our own; again if they are far apart,
+    for a computer has other work too.
 
     A busy computer slows single multiplications tenfold. So all of ours span the range that is
     allowed, those of earlier tries too: it is narrow where the computer is quiet, and wide where it
@@ -113,27 +124,34 @@ def on_this_computer(path: Path, limit: float, tries: int = 3) -> Outcome:
     EndedError
         If its process ends, or does not end in `limit` seconds.
     """
-    # Nobody knows beforehand what it will be asked.
-    size = secrets.choice(range(SIZE - 64, SIZE + 65, 16))
     packages = ["numpy", "torch"] if "torch" in path.read_text(encoding="utf-8") else ["numpy"]
     with Warden(packages) as warden:
-        own = warden.start("own", path, (tries + 1) * limit, size=size, repeats=REPEATS)
-        ours = _own_seconds(own)
-        for _ in range(tries):
-            outcome = _outcome(
-                warden.start("benchmark", path, limit, device="cpu", size=size, repeats=REPEATS),
-                "cpu",
-                size,
-            )
-            ours += _own_seconds(own)
-            outcome = msgspec.structs.replace(outcome, ours=ours)
-            failure = outcome.failure
-            if failure.kind == "no-package" and failure.what not in warden.missing:
-                # It is here: what is raised for it is the file's own.
-                crash = msgspec.structs.replace(failure, kind="crash")
-                outcome = msgspec.structs.replace(outcome, failure=crash)
-            if outcome.failure.kind or outcome.wrong_return or within(outcome):
+        for middle in (SIZE, SIZE + SIZE // 2):
+            # Nobody knows beforehand what it will be asked.
+            size = secrets.choice(range(middle - 64, middle + 65, 16))
+            outcome = _beside(warden, path, limit, tries, size)
+            fits = within(outcome) and outcome.least <= outcome.wall
+            if outcome.failure.kind or outcome.wrong_return or not fits:
                 break
+    return outcome
+
+
+def _beside(warden: Warden, path: Path, limit: float, tries: int, size: int) -> Outcome:
+    own = warden.start("own", path, (tries + 1) * limit, size=size, repeats=REPEATS)
+    ours = _own_seconds(own)
+    repeats = max(REPEATS, min(1000, ceil(LONG / median(ours))))
+    for _ in range(tries):
+        learner = warden.start("benchmark", path, limit, device="cpu")
+        outcome = _outcome(learner, "cpu", size, repeats=repeats)
+        ours += _own_seconds(own)
+        outcome = msgspec.structs.replace(outcome, ours=ours)
+        failure = outcome.failure
+        if failure.kind == "no-package" and failure.what not in warden.missing:
+            # It is here: what is raised for it is the file's own.
+            crash = msgspec.structs.replace(failure, kind="crash")
+            outcome = msgspec.structs.replace(outcome, failure=crash)
+        if outcome.failure.kind or outcome.wrong_return or within(outcome):
+            break
     return outcome
 
 
@@ -150,21 +168,32 @@ def within(outcome: Outcome, factor: float = 3.0) -> bool:
 
 
 def _outcome(
-    learner: Learner, device: str, size: int, machine: simulated.SimulatedMachine | None = None
+    learner: Learner,
+    device: str,
+    size: int,
+    machine: simulated.SimulatedMachine | None = None,
+    repeats: int = REPEATS,
 ) -> Outcome:
+    asked = inf
+
     def answer(told: _Told, payload: bytes) -> dict[str, Any] | None:
+        nonlocal asked
         if told.op in ("returned", "failed"):
             return None
+        if told.op == "ready":
+            asked = time.monotonic()
+            return {"size": size, "repeats": repeats}
         if machine is None:
             raise EOFError("there is nothing to ask for")
         return machine.answer(told, payload)
 
     told = serve(learner, _Told, answer)
+    wall = time.monotonic() - asked
     if told.op == "failed":
         kind = told.failure.kind if told.failure.kind in KINDS else "crash"
         failure = msgspec.structs.replace(told.failure, kind=kind)
         return Outcome(device=device, size=size, failure=failure)
-    return _read(told, device, size)
+    return msgspec.structs.replace(_read(told, device, size), wall=wall, repeats=repeats)
 
 
 def _read(told: _Told, device: str, size: int) -> Outcome:

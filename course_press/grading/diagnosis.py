@@ -64,7 +64,7 @@ def grade(path: Path, answers: Mapping[str, Program]) -> list[Verdict]:
     One verdict each on whether the file can be read (``"runs"``) and on its form (``"keys"``), and
     then one for each program; those after a failure of the first two are left out.
     """
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     try:
         given = _literal(text)
     except SyntaxError as error:
@@ -110,17 +110,24 @@ def _literal(text: str) -> Any:
 def _form(given: Any, names: Collection[str]) -> Said | None:
     """What is wrong with the form of the dict; none where nothing is."""
     if not isinstance(given, dict):
-        return said("form-no-dict", given=repr(given))
+        return said("form-no-dict", given=_shown(given))
     if missing := [name for name in names if name not in given]:
         return said("form-missing", name=missing[0])
     if more := [name for name in given if name not in names]:
-        return said("form-unknown", name=repr(more[0]))
+        return said("form-unknown", name=_shown(more[0]))
     for name, about in given.items():
         if not isinstance(about, dict) or set(about) != {"cause", "operator"}:
             return said("form-entry", name=name)
         if not all(isinstance(value, str) for value in about.values()):
             return said("form-texts", name=name)
     return None
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return type(value).__name__
 
 
 def _program(name: str, program: Program, cause: str, operator: str) -> Verdict:

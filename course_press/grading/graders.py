@@ -1,10 +1,12 @@
 """Which grader a lab has: its lab.toml says."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from course_lib import CourseError
 from course_lib.book.text import languages
@@ -90,7 +92,16 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     course_lib.CourseError: lab '07' has nothing to grade: choose from none
     """
     about = graded_by(folder)
-    return GRADERS[about.grader](existing(file, about.file), about.answers)
+    file = existing(file, about.file)
+    try:
+        with np.errstate(all="ignore"):
+            return GRADERS[about.grader](file, about.answers)
+    except (CourseError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a file leads the judge into, it says
+        *_, at = traceback.extract_tb(error.__traceback__)
+        what = f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})"
+        return [Verdict("runs", False, said("unjudged", why=what))]
 
 
 def graded_by(folder: Path) -> Grading:

@@ -56,7 +56,7 @@ the kernel's tables of system calls."""
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
 ROOT = Path(__file__).parents[2]
-_cells = itertools.count(os.getpid())
+_cells = itertools.count(16 * os.getpid())
 _isolating: ContextVar[bool] = ContextVar("isolating", default=False)
 
 
@@ -111,8 +111,12 @@ class IsolatedCell:
         self.folder = folder
         own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parents[1])]
         self.packages = [one for one in packages if _of_python(one, own)]
-        wanted = dict.fromkeys([*own, *self.packages, *readable])
+        wanted = dict.fromkeys([*own, *self.packages])
         self.readable = [one for one in wanted if not wanted.keys() & set(_above(one))]
+        # Where the book is installed, what judges lies among the packages.
+        ours = [Path(one, name) for one in self.packages for name in ("course_lib", "course_press")]
+        self.masked = [str(one) for one in ours if one.is_dir()]
+        self.lent_files = list(readable)
         self.user = NOBODYS + next(_cells) % COUNT if os.geteuid() == 0 else 0
         self._door = socket.create_server(("127.0.0.1", 0))
         self._secret = tempfile.NamedTemporaryFile(prefix="secret-")  # noqa: SIM115
@@ -141,6 +145,13 @@ class IsolatedCell:
         call += _ways([*self.readable, self.folder])
         for path in self.readable:
             call += ["--ro-bind", path, path]
+        for path in self.masked:
+            call += ["--perms", "0755", "--size", str(1 << 20), "--tmpfs", path]
+        call += _ways(self.lent_files)
+        for path in self.lent_files:
+            call += ["--ro-bind", path, path]
+        for path in self.masked:
+            call += ["--remount-ro", path]
         call += ["--perms", "1777", "--size", str(DISK), "--tmpfs", self.folder]
         call += ["--seccomp", str(self._filter.fileno())]
         call += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", self.folder, "--"]
@@ -151,8 +162,12 @@ class IsolatedCell:
         return {
             "user": self.user,
             "port": self._door.getsockname()[1],
-            "hidden": [self._secret.name, *(str(ROOT / one) for one in ("labs", "tests", ".git"))],
-            "places": ["/", "/usr", "/etc", "/dev", *self.readable],
+            "hidden": [
+                self._secret.name,
+                *(str(ROOT / one) for one in ("labs", "tests", ".git")),
+                *(f"{one}/__init__.py" for one in self.masked),
+            ],
+            "places": ["/", "/usr", "/etc", "/dev", *self.readable, *self.masked],
             "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
         }
 

@@ -13,8 +13,9 @@ read, write there, use the network, and end that person's processes, this grader
 `course_press.grading.isolated` it runs in a cell instead, and can do none of that.
 
 Either way, a file that imitates what `course_press.grading.inside` sends can say that it multiplied
-random numbers. On macOS, where there is no /proc and no cell, memory and processes are not counted,
-and a process that leaves its session outlives the grading.
+random numbers, and wait as long as that takes: what happens in a process nobody else can know, and
+no grader mends that. On macOS, where there is no /proc and no cell, memory and processes are not
+counted, and a process that leaves its session outlives the grading.
 """
 
 import contextlib
@@ -210,7 +211,10 @@ class Warden:
             )
         self._end = time.monotonic() + START
         probe = self._cell.probe() if self._cell else None
-        self._told = {"path": path, "preload": list(preload), "probe": probe}
+        user = int(os.environ.get("COURSE_LEARNER", "0"))  # where a package says so; see `kits`
+        if user:
+            os.chown(self._folder.name, user, user)
+        self._told = {"path": path, "preload": list(preload), "probe": probe, "user": user}
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -235,7 +239,8 @@ class Warden:
             self._process.wait()
         for one in self._learners:
             # In a cell, pids are its own, and all ends with the warden.
-            if not self._cell and one.pid not in self._ended:
+            # The group of 0 is ours.
+            if one.pid and not self._cell and one.pid not in self._ended:
                 # Only where the warden itself was killed is anything left of it.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(one.pid, signal.SIGKILL)

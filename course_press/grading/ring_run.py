@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from course_lib import CourseError
+from course_press.grading.isolation import isolating
 from course_press.grading.learner import EndedError, Failure, Learner, Warden
 from course_press.grading.verdict import Said, Value, said
 
@@ -36,6 +37,8 @@ FAILURES = {
 """The sentences of failures that only a ring has."""
 MOST = 100
 """Times the message: a rank that sends more than that is ended."""
+OPEN = 1000
+"""Messages that may wait to be received, or be waited for, at one time."""
 
 
 class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +115,9 @@ class _Rank:
 class Ring:
     """The ranks of one world, one process each."""
 
-    def __init__(self, warden: Warden, path: Path, world: int, limit: float) -> None:
+    def __init__(self, wardens: Sequence[Warden], path: Path, world: int, limit: float) -> None:
         self.ranks = [
-            _Rank(warden.start("ring", path, limit, rank=rank, world=world))
+            _Rank(wardens[rank % len(wardens)].start("ring", path, limit, rank=rank, world=world))
             for rank in range(world)
         ]
         self.limit = limit
@@ -182,11 +185,12 @@ class Ring:
         elif told.op == "send" and 0 <= told.to < len(self.ranks):
             rank.sent += len(payload)
             rank.receivers.add(told.to)
-            if rank.sent > MOST * max(len(self.handed[0]) if self.handed else 0, 1000):
+            most = MOST * max(len(self.handed[0]) if self.handed else 0, 1000)
+            if rank.sent > most or len(self.ranks[told.to].mail) > OPEN:
                 raise self._failed(rank, "crash", said("endless", most=MOST))
             self.ranks[told.to].mail.append((number, told.id, told.dtype, payload))
             self._match(told.to)
-        elif told.op == "receive":
+        elif told.op == "receive" and len(rank.open) < OPEN:
             rank.open[told.id] = told
             self._match(number)
         elif told.op == "wait":
@@ -244,24 +248,33 @@ def run(
         If torch is not installed.
     """
     found: list[RankOutcome] = []
-    with contextlib.nullcontext(warden) if warden else Warden(["torch"]) as warden:
-        if why := warden.missing.get("torch"):
+    with contextlib.ExitStack() as stack:
+        wardens = [warden] if warden else []
+        if not warden:
+            # In a cell of its own a rank shares no file with another one.
+            wardens = [Warden(["torch"]) for _ in range(max(WORLDS) if isolating() else 1)]
+            for one in wardens:  # all import at the same time
+                stack.push(one)
+            for one in wardens:
+                one.__enter__()
+        if why := wardens[0].missing.get("torch"):
             absent = "No module named 'torch'" in why
             raise CourseError(
                 str(said("needs-torch") if absent else said("broken-torch", what=why))
             )
         for world in WORLDS:
             try:
-                found += _world(warden, path, world, limit)
+                found += _world(wardens, path, world, limit)
             except StoppedError as stopped:
                 return found, world, stopped
             finally:
-                warden.clear()
+                for one in wardens:
+                    one.clear()
     return found, WORLDS[-1], None
 
 
-def _world(warden: Warden, path: Path, world: int, limit: float) -> list[RankOutcome]:
-    ring = Ring(warden, path, world, limit)
+def _world(wardens: Sequence[Warden], path: Path, world: int, limit: float) -> list[RankOutcome]:
+    ring = Ring(wardens, path, world, limit)
     counted = ring.reduce([np.full(PER_RANK * world, float(BASE**rank)) for rank in range(world)])
     even = _errors(ring, 1000 * world)
     found = [

@@ -7,7 +7,7 @@ mistakes change its answer by an amount known beforehand.
 """
 
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import msgspec
@@ -27,6 +27,12 @@ median and one minimum.
 """
 LAUNCH = 2e-6
 """Seconds the host spends to hand work to the simulated GPU."""
+MOST = 500
+"""Samples that are kept, the last ones: who is asked for eleven has fewer."""
+MANY = 100_000
+"""Products and events that are counted at most."""
+LONGEST = 1e9
+"""Seconds that a file may sleep at once."""
 TICK = 1e-7
 """Seconds that reading the clock takes, so that a loop waiting for the clock ends."""
 
@@ -80,8 +86,8 @@ class SimulatedMachine:
         self.duration = DURATION * (1 + secrets.randbelow(1000) / 1000)
         self.used_torch = False
         self.calls: list[Call] = []
-        self.samples: list[Sample] = []
-        self.event_samples: list[Sample] = []
+        self.samples: deque[Sample] = deque(maxlen=MOST)
+        self.event_samples: deque[Sample] = deque(maxlen=MOST)
         self._events: list[tuple[float, int]] = []
         self._last = (self.now, 0)
         self._idle = 0
@@ -97,7 +103,7 @@ class SimulatedMachine:
         """
         if asked.op != "read":
             self._idle = 0
-        if asked.op not in OPS:
+        if asked.op not in OPS or len(self.calls) + len(self._events) > MANY:
             raise EOFError(f"{asked.op!r} cannot be asked")
         try:
             return {"value": getattr(self, f"_{asked.op}")(asked, payload) or 0}
@@ -117,7 +123,7 @@ class SimulatedMachine:
         return self.now
 
     def _sleep(self, asked: Asked, _: bytes) -> None:
-        self.now += max(0.0, asked.seconds)
+        self.now += min(max(0.0, asked.seconds), LONGEST)
 
     def _synchronize(self, *_: Any) -> None:
         self.now = max(self.now, self.busy_until) + TICK

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from course_lib import n
+from course_lib import CourseError, n
 from course_lib.book.text import language
 from course_lib.core import known
 
 __all__ = ["Amount", "Said", "Verdict", "said"]
+
+LONGEST = 2000
+"""Characters of a text that a sentence quotes: a learner's process can say whatever it likes."""
 
 
 class Amount(NamedTuple):
@@ -40,7 +43,14 @@ class Said(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         written = {name: _written(value) for name, value in self.values.items()}
-        return _texts(language())[self.key].format(**written)
+        return _texts(language())[self.key].format_map(_Written(written))
+
+
+class _Written(dict[str, str]):
+    """What a sentence leaves open; what nobody told it stays open."""
+
+    def __missing__(self, name: str) -> str:
+        return "…"
 
 
 Value = str | float | Amount | Said | Sequence[Said | str] | Mapping[str, str]
@@ -81,13 +91,20 @@ def said(key: str, /, **values: Value) -> Said:
 
 
 def _written(value: Value) -> str:
-    if isinstance(value, str | Said):
+    if isinstance(value, Said):
         return str(value)
-    if isinstance(value, Amount):
-        return n(value.value, value.unit, digits=value.digits)
+    if isinstance(value, str):  # on one line, of what terminals and UTF-8 can hold
+        plain = (one if one.isprintable() else ascii(one)[1:-1] for one in value[:LONGEST])
+        return "".join(plain)
     if isinstance(value, Mapping):
         return value[language()]
-    return ", ".join(map(str, value)) if isinstance(value, Sequence) else n(value)
+    if isinstance(value, Sequence) and not isinstance(value, Amount):
+        return ", ".join(map(_written, value))
+    amount = value if isinstance(value, Amount) else Amount(value)
+    try:
+        return n(amount.value, amount.unit, digits=amount.digits)
+    except (CourseError, OverflowError):
+        return str(said("no-number"))
 
 
 @cache

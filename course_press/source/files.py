@@ -1,13 +1,41 @@
 """Writing files so that a reader never sees half of one, whenever the writer is stopped."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LONGEST = 40
+"""Characters that are kept of an id that is no name for a file."""
+
+
+def file_names(ids: Iterable[str]) -> dict[str, str]:
+    """What files are called by ids, so that no two share one on any system.
+
+    An id keeps its name if it has up to 64 of a-z, A-Z, 0-9, - and _, begins with a letter or
+    digit, and no other is like it but for capitals; else it is what is left of it, and a digest.
+
+    Examples
+    --------
+    >>> file_names(["s001", "Kim/1"])
+    {'s001': 's001', 'Kim/1': 'Kim_1-8afafa46'}
+    """
+    found = dict.fromkeys(ids, "")
+    alike = Counter(map(str.casefold, found))
+    for one in found:
+        left = re.sub(r"[^\w -]", "_", one)[:_LONGEST].strip()
+        digest = sha256(one.encode(errors="surrogatepass")).hexdigest()[:8]
+        plain = _PLAIN.fullmatch(one) and alike[one.casefold()] == 1
+        found[one] = one if plain else f"{left}-{digest}"
+    return found
 
 
 def swap_in(file: Path, text: str) -> None:

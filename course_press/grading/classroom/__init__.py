@@ -7,7 +7,7 @@ from course_press.grading.classroom.exports import gradescope, nbgrader_csv, pla
 from course_press.grading.classroom.kits import KITS, write_kit
 from course_press.grading.classroom.marking import judged
 from course_press.grading.classroom.record import Graded, Mark, as_marks
-from course_press.grading.classroom.reports import safe_name, student_report, summary
+from course_press.grading.classroom.reports import student_report, summary
 from course_press.grading.classroom.similarity import Pair, alike, shingles
 from course_press.grading.classroom.submissions import Submission, find, read_roll
 
@@ -27,7 +27,6 @@ __all__ = [
     "nbgrader_csv",
     "plain_csv",
     "read_roll",
-    "safe_name",
     "shingles",
     "student_report",
     "summary",

@@ -1,6 +1,5 @@
 """From a folder of submissions to everything that an instructor hands on."""
 
-import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,14 +7,15 @@ from pathlib import Path
 import msgspec
 
 from course_lib.book.text import in_language, language
-from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv
+from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv, similar_csv
 from course_press.grading.classroom.marking import mark_all
 from course_press.grading.classroom.record import Graded, Record
-from course_press.grading.classroom.reports import safe_name, summary, write_reports
+from course_press.grading.classroom.reports import summary, write_reports
 from course_press.grading.classroom.similarity import Pair, alike
 from course_press.grading.classroom.submissions import Submission, find, text_of
 from course_press.grading.graders import graded_by
 from course_press.grading.verdict import said
+from course_press.source.files import file_names
 
 __all__ = ["Done", "grade_class"]
 
@@ -74,7 +74,7 @@ def grade_class(
     work, left = find(submissions, {number: one.file for number, one in about.items()}, lab)
     beside = out.with_suffix("")
     with Record(beside / "record.jsonl") as record:
-        graded, failed = mark_all(work, folders, record, jobs=jobs, say=say)
+        graded = mark_all(work, folders, record, jobs=jobs, say=say)
     labs = [lab] if lab else sorted({one.lab for one in graded})
     criteria = {number: about[number].criteria for number in labs}
     similar = {
@@ -93,17 +93,25 @@ def grade_class(
     out.write_text(text, encoding="utf-8")
     (beside / "nbgrader.csv").write_text(nbgrader_csv(graded, criteria), encoding="utf-8")
     (beside / "summary.txt").write_text(summary(graded), encoding="utf-8")
-    _write_similar(similar, beside / "similar.csv")
-    write_reports(graded, criteria, students, beside / "reports")
+    (beside / "similar.csv").write_text(similar_csv(similar), encoding="utf-8")
+    files = file_names(one.student for one in graded)
+    for student in files:
+        if len(student) > len(files[student]):
+            say(str(said("name-shortened", student=student, name=files[student])))
+    write_reports(graded, criteria, students, files, beside / "reports")
     (beside / "gradescope").mkdir(exist_ok=True)
     for one in graded:
         with in_language(students.get(one.student, language())):
             results = gradescope(one, criteria[one.lab])
-        name = f"{safe_name(one.student)}-{one.lab}.json"
+        name = f"{files[one.student]}-{one.lab}.json"
         results_text = json.dumps(results, ensure_ascii=False, indent=1)
         (beside / "gradescope" / name).write_text(results_text, encoding="utf-8")
     wrong = [str(one) for one in left]
-    wrong += [str(said("class-left", student=s.student, lab=s.lab, why=why)) for s, why in failed]
+    wrong += [
+        str(said("class-left", student=one.student, lab=one.lab, why=mark.told[language()]))
+        for one in graded
+        if (mark := one.unjudged)
+    ]
     return Done(graded, wrong, similar)
 
 
@@ -112,11 +120,3 @@ def _alike(work: list[Submission], folder: Path, stub: str) -> list[Pair]:
     if (reference := folder / "reference.py").is_file():
         texts[REFERENCE] = reference.read_text(encoding="utf-8")
     return alike(texts, (folder / stub).read_text(encoding="utf-8"))
-
-
-def _write_similar(similar: Mapping[str, list[Pair]], file: Path) -> None:
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.writer(opened, lineterminator="\n")
-        writer.writerow(["lab", "first", "second", "share"])
-        for lab, pairs in similar.items():
-            writer.writerows([lab, one.first, one.second, round(one.share, 3)] for one in pairs)

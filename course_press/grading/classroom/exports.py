@@ -7,9 +7,10 @@ from typing import Any
 
 from course_lib.book.text import language
 from course_press.grading.classroom.record import Graded, as_marks
+from course_press.grading.classroom.similarity import Pair
 from course_press.grading.verdict import Verdict, said
 
-__all__ = ["gradescope", "nbgrader_csv", "plain_csv"]
+__all__ = ["gradescope", "nbgrader_csv", "plain_csv", "similar_csv"]
 
 COLUMNS = (
     "student", "lab", "verdict", "points", "met", "criteria", "failed", "mistakes", "similar",
@@ -51,7 +52,7 @@ def plain_csv(
             [
                 one.student,
                 one.lab,
-                "passed" if one.passed else "failed",
+                "unjudged" if one.unjudged else "passed" if one.passed else "failed",
                 one.points(criteria[one.lab]),
                 len(one.marks) - len(wrong),
                 len(criteria[one.lab]),
@@ -87,6 +88,22 @@ def nbgrader_csv(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]])
         for points in [one.points(criteria[one.lab])]
     ]
     return _csv(NBGRADER, rows)
+
+
+def similar_csv(similar: Mapping[str, Sequence[Pair]]) -> str:
+    r"""The pairs that are alike, by lab.
+
+    Examples
+    --------
+    >>> similar_csv({"00": []})
+    'lab,first,second,share\n'
+    """
+    rows = [
+        [lab, one.first, one.second, round(one.share, 3)]
+        for lab, pairs in similar.items()
+        for one in pairs
+    ]
+    return _csv(("lab", "first", "second", "share"), rows)
 
 
 def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ EXTRAS = {
 SETUP = """\
 #!/usr/bin/env bash
 set -e
+export UV_PYTHON_INSTALL_DIR=/autograder/python
 apt-get update
 apt-get install -y bubblewrap python3-pip
 python3 -m pip install --break-system-packages uv || python3 -m pip install uv
@@ -34,21 +35,31 @@ uv pip install --python /autograder/venv/bin/python --torch-backend cpu \\
 """
 RUN = """\
 #!/usr/bin/env bash
-# Any one Python file is taken for a {file}. A container that lets no cell be made is one itself.
+# Any one Python file is taken for a {file}. No cell, no points: the instructor is told why.
 home=${{AUTOGRADER:-/autograder}}
 python=${{COURSE_PYTHON:-$home/venv/bin/python}}
 results=$home/results/results.json
 export COURSE_LANG={lang} PYTHONPATH=$home/source
 file=$(ls "$home"/submission/*{file} "$home"/submission/*.py 2>/dev/null | head -n 1)
 cd "$home/source"
-grade() {{
-  told=$("$python" -m course_press grade {lab} "${{file:-{file}}}" --out "$results" "$@" 2>&1)
-}}
-grade --isolated
-[ -f "$results" ] || grade
+chmod 700 "$home/results"
+{way}
+told=$("$python" -m course_press grade {lab} "${{file:-{file}}}" --out "$results" $way 2>&1)
 [ -f "$results" ] || "$python" -c 'import json, sys
 print(json.dumps({{"score": 0, "output": sys.argv[1]}}))' "$told" > "$results"
 """
+CELL = "way=--isolated"
+NO_CELL = """\
+way=
+# Packed with --unsafe. Where another user can run what a file needs, it runs as one.
+if "$python" -c "
+import os
+os.setgroups([]), os.setresgid(*[{user}] * 3), os.setresuid(*[{user}] * 3)
+import numpy
+open('course_press/grading/inside/frames.py')
+" 2>/dev/null; then export COURSE_LEARNER={user}; fi"""
+USER = 61183
+"""One that no account and no cell has."""
 OTTER = """\
 from functools import cache
 from pathlib import Path
@@ -104,8 +115,7 @@ def write_kit(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool =
     root : of the book.
     folder : of the lab.
     out : a zip file; for nbgrader the folder of a course.
-    isolate : whether files must run in cells where Otter-Grader or nbgrader grades; Gradescope's
-        container makes them where it can, and else is one.
+    isolate : whether files must run in cells: where none can be made, nobody gets points.
 
     Examples
     --------
@@ -138,6 +148,7 @@ class Kit(msgspec.Struct, frozen=True):
             isolate=self.isolate,
             lang=language(),
             unjudged=str(said("not-judged")),
+            way=CELL if self.isolate else NO_CELL.format(user=USER),
             extras=EXTRAS.get(self.about.grader, "press"),
         )
 

@@ -1,21 +1,35 @@
-"""Grades a class: several files at a time, each once."""
+"""Grades a class: several files at a time, each once, and each judged in a process of its own: what
+it does to that ends no other one's grading.
+"""
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from course_lib import CourseError
+from course_lib.book.text import in_language, language
 from course_press.grading.classroom.record import Graded, Record, as_marks, digest
-from course_press.grading.classroom.submissions import Submission, text_of
+from course_press.grading.classroom.submissions import Submission, printable, text_of
 from course_press.grading.graders import grade, graded_by
 from course_press.grading.isolation import isolated, isolating
 from course_press.grading.learner import Warden, existing
-from course_press.grading.verdict import Said, Verdict, said
+from course_press.grading.verdict import Amount, Said, Verdict, said
 
 __all__ = ["judged", "mark", "mark_all"]
+
+LIMIT = 600.0
+"""Seconds that judging one file may take: more than all that a file may take itself."""
 
 
 def mark(one: Submission, folder: Path) -> Graded:
@@ -26,18 +40,73 @@ def mark(one: Submission, folder: Path) -> Graded:
     one : whose and for which lab.
     folder : of the lab.
     """
-    before = digest(one.file)
+    before = digest(one.file, folder)
     text = text_of(one.file)
     verdicts = [Verdict("runs", False, text)] if isinstance(text, Said) else grade(folder, one.file)
+    return _graded(one, before, verdicts)
+
+
+def _graded(one: Submission, digest_: str, verdicts: Sequence[Verdict]) -> Graded:
     return Graded(
         student=one.student,
         lab=one.lab,
-        file=one.file.name,
-        digest=before,
+        file=printable(one.file.name),
+        digest=digest_,
         isolated=isolating(),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         marks=as_marks(verdicts),
     )
+
+
+def _unjudged(one: Submission, why: Said | str) -> Graded:
+    return _graded(one, "", [Verdict("runs", False, said("unjudged", why=why))])
+
+
+def apart(one: Submission, folder: Path) -> Graded:
+    """Grade one file in a process of its own; where that comes to no end, say so.
+
+    Parameters
+    ----------
+    one : whose and for which lab.
+    folder : of the lab.
+    """
+    about = [one.student, one.lab, str(one.file), str(folder), isolating(), language()]
+    program = "from course_press.grading.classroom import marking; marking.main()"
+    call = [sys.executable, "-P", "-X", "utf8", "-c", program, json.dumps(about)]
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place,
+        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as complaints,
+    ):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": place}
+        with subprocess.Popen(
+            call, stdin=subprocess.PIPE, stdout=told, stderr=complaints, env=env
+        ) as process:
+            try:
+                process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return _unjudged(one, said("judge-late", limit=Amount(LIMIT, "s")))
+        told.seek(0)
+        try:
+            return msgspec.json.decode(told.read(), type=Graded)
+        except msgspec.MsgspecError:
+            complaints.seek(0)
+            lines = complaints.read().decode(errors="replace").strip()
+            return _unjudged(one, said("judge-ended", what=lines.rpartition("\n")[2]))
+
+
+def main() -> None:
+    """Be the process that `apart` starts; it ends with the one that asked."""
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+    student, lab, file, folder, isolate, lang = json.loads(sys.argv[1])
+    one = Submission(student, lab, Path(file))
+    with in_language(lang), isolated() if isolate else nullcontext():
+        try:
+            found = mark(one, Path(folder))
+        except (CourseError, OSError) as error:
+            found = _unjudged(one, str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(found))
 
 
 def judged(folder: Path, file: Path, *, isolate: bool) -> Graded:
@@ -78,7 +147,7 @@ def mark_all(
     *,
     jobs: int,
     say: Callable[[str], object],
-) -> tuple[list[Graded], list[tuple[Submission, str]]]:
+) -> list[Graded]:
     """Grade what the record does not have, as it is now.
 
     Parameters
@@ -91,42 +160,41 @@ def mark_all(
 
     Returns
     -------
-    All that is graded, and what could not be, with the reason; that is tried again next time.
+    All that is graded; what could not be says so, and is tried again next time.
     """
     work = list(submissions)
-    todo = [one for one in work if not _done(one, record)]
+    todo = [one for one in work if not _done(one, folders[one.lab], record)]
     if todo and isolating():
         with Warden():  # refuses before anything is graded
             pass
     for lab in sorted({one.lab for one in todo}):
         check_here(folders[lab])
-    failed: list[tuple[Submission, str]] = []
     say(str(said("class-begins", todo=len(todo), known=len(work) - len(todo))))
     with ThreadPoolExecutor(jobs) as pool:
         running = {
-            pool.submit(copy_context().run, mark, one, folders[one.lab]): one for one in todo
+            pool.submit(copy_context().run, apart, one, folders[one.lab]): one for one in todo
         }
         try:
             for count, future in enumerate(as_completed(running), start=1):
                 one = running[future]
                 try:
                     found = future.result()
-                except (CourseError, OSError) as error:
-                    failed.append((one, str(error)))
-                    continue
-                record.add(found)
+                    record.add(found)
+                except Exception as error:  # noqa: BLE001 - one file ends nobody's grading
+                    found = _unjudged(one, f"{type(error).__name__}: {error}")
+                    record.add(found)
                 verdict = str(said("passed" if found.passed else "failed"))
                 say(f"{count}/{len(todo)}  {one.student}  {one.lab}: {verdict}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [known for one in work if (known := _done(one, record))], failed
+    return [known for one in work if (known := record.of(one))]
 
 
-def _done(one: Submission, record: Record) -> Graded | None:
-    """What the record has of a file as it is now."""
+def _done(one: Submission, folder: Path, record: Record) -> bool:
+    """Whether the record has a file as it is now, judged as it would be now."""
     known = record.of(one)
-    if known is None or known.digest != digest(one.file):
-        return None
+    if known is None or known.unjudged or known.digest != digest(one.file, folder):
+        return False
     # A file that was not isolated could have written in the record itself.
-    return known if known.isolated or not isolating() else None
+    return known.isolated or not isolating()

@@ -4,15 +4,18 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
+import course_lib
 from course_lib import CourseError
 from course_lib.book.text import in_language, languages
-from course_press.grading.classroom.submissions import Submission
+from course_press import grading
+from course_press.grading.classroom.submissions import MOST, Submission
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
 __all__ = ["Graded", "Mark", "Record", "as_marks", "digest"]
@@ -54,6 +57,12 @@ class Graded(msgspec.Struct, frozen=True):
     def passed(self) -> bool:
         """Whether all criteria are met."""
         return bool(self.marks) and all(mark.passed for mark in self.marks)
+
+    @property
+    def unjudged(self) -> Mark | None:
+        """What says that, and why, it could not be judged."""
+        kinds = {mark.mistake.partition("/")[0]: mark for mark in self.marks}
+        return kinds.get("unjudged")
 
     def points(self, criteria: Sequence[str]) -> float:
         """Of 100, by how many of a lab's criteria it meets."""
@@ -118,10 +127,26 @@ def _parts(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) and not isinstance(value, Amount) else ()
 
 
-def digest(file: Path) -> str:
-    """A name for what a file holds."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def digest(file: Path, folder: Path) -> str:
+    """A name for what is graded of a file, and for what grades it: a lab's folder, the graders and
+    the library. None where the file cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            return hashlib.sha256(opened.read(MOST + 1) + _grades(folder)).hexdigest()
+    except OSError:
+        return ""
+
+
+@cache
+def _grades(folder: Path) -> bytes:
+    found = hashlib.sha256()
+    for root in (folder, Path(grading.__file__).parent, Path(course_lib.__file__).parent):
+        for file in sorted(root.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.update(f"{file.relative_to(root)}\0{content}\0".encode())
+    return found.digest()
 
 
 class Record:

@@ -1,6 +1,5 @@
 """What is written of a graded class: to each student, and of all of them without a name."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from course_lib.book.text import in_language, language
 from course_press.grading.classroom.record import Graded
 from course_press.grading.verdict import said
 
-__all__ = ["safe_name", "student_report", "summary"]
+__all__ = ["student_report", "summary", "write_reports"]
 
 
 def student_report(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]]) -> str:
@@ -66,28 +65,16 @@ def summary(found: Sequence[Graded]) -> str:
     return "\n".join(parts)
 
 
-def safe_name(student: str) -> str:
-    """A student's name as that of a file.
-
-    Examples
-    --------
-    >>> safe_name("Ada: L/ovelace")
-    'Ada_ L_ovelace'
-    """
-    kept = ["_" if one in '<>:"/\\|?*' or unicodedata.category(one) == "Cc" else one
-            for one in student]  # fmt: skip
-    return "".join(kept).strip(". ") or "_"
-
-
 def write_reports(
     found: Sequence[Graded],
     criteria: Mapping[str, Sequence[str]],
     roll: Mapping[str, str],
+    files: Mapping[str, str],
     folder: Path,
 ) -> None:
-    """A file for each student, in the student's language."""
+    """A file for each student, in the student's language; `files` says what it is called."""
     folder.mkdir(parents=True, exist_ok=True)
     for student in sorted({one.student for one in found}):
         with in_language(roll.get(student, language())):
             text = student_report([one for one in found if one.student == student], criteria)
-        folder.joinpath(f"{safe_name(student)}.txt").write_text(text, encoding="utf-8")
+        folder.joinpath(f"{files[student]}.txt").write_text(text, encoding="utf-8")

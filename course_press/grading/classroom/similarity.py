@@ -5,7 +5,7 @@ import io
 import keyword
 import tokenize
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, islice
 
 import msgspec
 
@@ -15,6 +15,8 @@ LENGTH = 12
 """Tokens of a shingle."""
 SHARE = 0.6
 """Of the shorter one's shingles: two that were written apart stay far below."""
+MOST = 20_000
+"""Tokens of a file that are compared, the first ones."""
 FEWEST = 30
 """Shingles of its own that a file needs: a short one has no room to differ."""
 LAYOUT = frozenset(
@@ -40,7 +42,7 @@ def shingles(text: str) -> set[Shingle]:
     >>> shingles("for i in range(9): total += i") == shingles("for k in range(8): s += k  # mine")
     True
     """
-    tokens = list(_tokens(text))
+    tokens = list(islice(_tokens(text), MOST))
     return {
         tuple(tokens[at : at + LENGTH]) for at in range(max(1, len(tokens) - LENGTH + 1)) if tokens
     }
@@ -84,5 +86,5 @@ def _tokens(text: str) -> Iterator[str]:
             else:
                 yield token.string.strip() or tokenize.tok_name[token.type]
             before = token.string
-    except (tokenize.TokenError, SyntaxError):
+    except (tokenize.TokenError, SyntaxError, ValueError):
         return  # what came before the mistake is compared

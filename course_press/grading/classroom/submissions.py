@@ -11,13 +11,13 @@ from course_lib import CourseError
 from course_lib.book.text import language
 from course_press.grading.verdict import Said, said
 
-__all__ = ["Submission", "find", "read_roll", "text_of"]
+__all__ = ["Submission", "find", "printable", "read_roll", "text_of"]
 
 MOST = 1 << 20
 """Bytes of a file: what a person writes is far smaller."""
 
 
-_BETWEEN = re.compile(r"(?:[ ._-]+|(?:^|(?<=[ ._-]))my_)+$")
+_BETWEEN = re.compile(r"(?:[ ._-]|(?:^|(?<=[ ._-]))my_)+$")
 """What stands between a student's id and the name of a stub."""
 
 
@@ -75,7 +75,7 @@ def find(
             wrong.append(said("hand-in-lab", name=name, names=sorted(endings)))
             continue
         named = _BETWEEN.sub("", file.name.removesuffix(wanted[number]))
-        student = _printable(owner or named or file.stem)
+        student = printable(owner or named or file.stem)
         one = Submission(student, number, file)
         if (same := found.get((one.student, number))) is not None:
             other = same.file.relative_to(folder).as_posix()
@@ -101,7 +101,7 @@ def _files(folder: Path) -> Iterator[tuple[str | None, Path]]:
                 yield entry.name, file
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """As one writes it, whatever the system that packed it; nothing in it moves a cursor."""
     composed = unicodedata.normalize("NFC", name)
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in composed)
@@ -114,7 +114,7 @@ def text_of(file: Path) -> str | Said:
     if len(content) > MOST:
         return said("hand-in-large", most=MOST >> 20)
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return said("hand-in-text", reason=error.reason)
 
@@ -141,4 +141,4 @@ def read_roll(file: Path) -> dict[str, str]:
     from course_press.exports import rolls  # what prints takes long to import
 
     students = rolls.read_roll(file, language(), plain=False)
-    return {_printable(one.id): one.language for one in students}
+    return {printable(one.id): one.language for one in students}

@@ -1,5 +1,6 @@
 """Runs a learner's `measure`: on the simulated machine, or on this computer's own CPU."""
 
+import json
 import numbers
 import socket
 from collections.abc import Mapping
@@ -16,17 +17,18 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
         from course_press.grading.inside import machine, simulated_numpy
 
         simulated_numpy.install(machine.RemoteMachine(talk), with_torch=job["package"] == "torch")
-    frames.send(talk, _attempt(job))
+    frames.send(talk, _attempt(job, talk))
 
 
-def _attempt(job: dict[str, Any]) -> dict[str, Any]:
+def _attempt(job: dict[str, Any], talk: socket.socket) -> dict[str, Any]:
     try:
         measure = learner.load(job, "measure")
         if measure is None:
             return {"op": "failed", "failure": {"kind": "no-function"}}
-        return _told(
-            measure(job["size"], dtype="fp32", device=job["device"], repeats=job["repeats"])
-        )
+        frames.send(talk, {"op": "ready"})
+        asked = json.loads(frames.receive(talk)[0])
+        device, repeats = job["device"], asked["repeats"]
+        return _told(measure(asked["size"], dtype="fp32", device=device, repeats=repeats))
     except BaseException as error:  # noqa: BLE001
         return {"op": "failed", "failure": learner.failed(error, job)}
 

@@ -12,6 +12,7 @@ from course_press.grading.inside import frames
 
 EVERY = 61
 """Of how many elements of an operand the grader is shown one."""
+RANDOM = np.random.default_rng()
 
 
 class NotSimulatedError(AttributeError):
@@ -26,6 +27,12 @@ class NotReadyError(RuntimeError):
     """
 
     kind = "not-ready"
+
+
+def _some(size: int) -> np.ndarray:
+    """Places of elements, one of each `EVERY`, and nobody knows beforehand which."""
+    start = np.arange(0, size, EVERY)
+    return start + RANDOM.integers(np.minimum(EVERY, size - start))
 
 
 class RemoteMachine:
@@ -57,9 +64,9 @@ class RemoteMachine:
         self, a: np.ndarray, b: np.ndarray, device: str, dtype: str, *, torch: bool
     ) -> None:
         """Take the time of a product, and show what the operands hold."""
-        if a.ndim < 2 or b.ndim < 2:
+        if a.ndim < 2 or b.ndim < 2 or not (a.size and b.size):
             return
-        shown = [operand.ravel()[::EVERY].astype(np.float64) for operand in (a, b)]
+        shown = [one.ravel()[_some(one.size)].astype(np.float64) for one in (a, b)]
         about = {"device": device, "dtype": dtype, "torch": torch, "shapes": [a.shape, b.shape]}
         self._ask("multiply", b"".join(one.tobytes() for one in shown), **about)
 

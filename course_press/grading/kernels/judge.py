@@ -134,8 +134,8 @@ def _judged(run: Run, rng: np.random.Generator) -> Iterator[Finding]:
     if first.kind == "not-implemented":
         yield "missing", None
         return
-    yield "runs", first.why
-    yield "own", _own(run, first)
+    yield "runs", None if first.kind == "changed" else first.why
+    yield "own", _own(run, first) or first.why
     asked = {0: first}
     for number, case in enumerate(cases):
         if even(step, case):
@@ -259,10 +259,10 @@ def _strides(run: Run, operands: Sequence[np.ndarray]) -> Said | None:
     """Whether arrays that do not lie in one piece are read as they lie."""
     case = CASES[run.step][0]
     result = run.ask(case, operands, apart=True)
-    if result.why:
-        return said("strides-failed", call=run.call, why=result.why)
     for one in result.calls:
         return said("strides-copied", call=run.call, what=f"torch: {one.name}", line=str(one.line))
+    if result.why:
+        return said("strides-failed", call=run.call, why=result.why)
     if _wrong(run, result, operands, case) or result.total("outside_loaded"):
         return said("strides-wrong", call=run.call)
     return None

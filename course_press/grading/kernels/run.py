@@ -3,7 +3,7 @@ result with the bytes that the kernels moved.
 """
 
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class Returned(msgspec.Struct):
     dtype: str = ""
     launches: list[Moved] = []
     calls: list[Called] = []
+    changed: bool = False
+    """Whether something but a kernel wrote what one was given, or what came back."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,11 +105,15 @@ class Run:
         rows = case.sizes[:1] if self.step == "add" else case.sizes[:2]
         wanted = (case.sizes[0], case.sizes[2]) if self.step == "attention" else rows
         given = f"{told.dtype}{told.shape}" if not told.other else told.other
-        if told.other or tuple(told.shape) != wanted or told.dtype != str(operands[0].dtype):
-            due = f"{operands[0].dtype}{list(wanted)}"
+        kind = operands[0].dtype
+        alike = told.dtype == str(kind) and len(payload) == kind.itemsize * prod(wanted)
+        if told.other or tuple(told.shape) != wanted or not alike:
+            due = f"{kind}{list(wanted)}"
             why = said("returned-array", call=self.call, given=given, wanted=due)
             return Reply(kind="returned", why=why, **moved)
-        values = np.frombuffer(payload, operands[0].dtype).reshape(wanted).astype(np.float64)
+        if told.changed and told.launches:
+            return Reply(kind="changed", why=said("own-outside", call=self.call), **moved)
+        values = np.frombuffer(payload, kind).reshape(wanted).astype(np.float64)
         return Reply(values=values, **moved)
 
     def formula(self, case: Given) -> float | Said:

@@ -17,11 +17,7 @@ from course_press.grading.verdict import Said, said
 
 __all__ = ["Shard", "Trial", "tried"]
 
-FAILURES = {
-    "not-implemented": "not-implemented-task",
-    "not-jitted": "not-jitted",
-    "other-result": "other-result",
-}
+FAILURES = {"not-implemented": "not-implemented-task", "not-jitted": "not-jitted"}
 """The sentences of failures that only these programs have."""
 
 
@@ -122,7 +118,10 @@ def _one(learner: Learner, task: Task, rng: np.random.Generator) -> Trial:
         return Trial(task, operands, _failure(told, task))
     try:
         texts, shards = _unpacked(told, payload)
-    except (IndexError, ValueError):
+        for array, part in zip(task.inputs, told.inputs, strict=True):
+            if part is not None:
+                _within([(0, size) for size in part], task.shape(array))
+    except (IndexError, ValueError, OverflowError):
         raise EndedError(learner.gone()) from None
     return Trial(task, operands, None, told.inputs, told.outputs, shards, texts)
 
@@ -139,14 +138,18 @@ def _unpacked(told: Heard, payload: bytes) -> tuple[list[str], list[Shard]]:
         place += length
     shards = []
     for output, device, bounds in told.shards:
+        _within(bounds, told.outputs[output])
         shape = [high - low for low, high in bounds]
         values = np.frombuffer(payload, np.float32, prod(shape), place).reshape(shape)
         place += values.nbytes
         where = tuple(slice(low, high) for low, high in bounds)
-        whole = told.outputs[output]
-        if len(where) != len(whole) or not all(
-            0 <= low < high <= size for (low, high), size in zip(bounds, whole, strict=True)
-        ):
-            raise ValueError
         shards.append(Shard(output, device, where, values.astype(np.float64)))
+    if {one.output for one in shards} != set(range(len(told.outputs))):
+        raise ValueError
     return texts, shards
+
+
+def _within(bounds: Sequence[tuple[int, int]], whole: Sequence[int]) -> None:
+    """Raise where a part is none of the whole array."""
+    if not all(0 <= low < high <= size for (low, high), size in zip(bounds, whole, strict=True)):
+        raise ValueError

@@ -378,7 +378,7 @@ def test_a_busy_moment_is_tried_again_and_widens_what_is_allowed(tmp_path, monke
     monkeypatch.setattr(
         grading_run,
         "_outcome",
-        lambda learner, device, size: Outcome(device=device, seconds=next(theirs)),
+        lambda learner, device, size, **_: Outcome(device=device, seconds=next(theirs)),
     )
     outcome = grading_run.on_this_computer(tmp_path / "mine.py", 30.0)
     assert outcome.seconds == 9.0

@@ -4,13 +4,23 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import time
 
 import pytest
 
 from course_lib import CourseError
 from course_lib.book.text import in_language
 from course_press import grading
-from course_press.grading.classroom import desk, find, grade_class, read_roll, record
+from course_press.grading.classroom import (
+    desk,
+    exports,
+    find,
+    grade_class,
+    marking,
+    read_roll,
+    record,
+)
 from course_press.grading.isolation import isolated
 from tests.course_press.conftest import course
 from tests.course_press.grading.classroom.simulated import (
@@ -78,11 +88,11 @@ def fast(monkeypatch):
     """Grades by lab 02's way, which executes nothing, and counts."""
     calls = []
 
-    def grade(folder, file):
-        calls.append(file.parent.name)
-        return grading.grade(folder, file)
+    def apart(one, folder):
+        calls.append(one.student)
+        return marking.mark(one, folder)
 
-    monkeypatch.setattr("course_press.grading.classroom.marking.grade", grade)
+    monkeypatch.setattr(marking, "apart", apart)
     return calls
 
 
@@ -127,22 +137,52 @@ def test_what_was_graded_unsafely_is_no_record_for_cells(tmp_path, fast, cells):
     assert len(fast) == 2
 
 
-def test_one_that_could_not_be_graded_keeps_nobody_from_a_grade_and_is_tried_again(
-    tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise CourseError('busy')", "busy"),
+        ("raise KeyError('came')", "KeyError: 'came'"),
+        ("raise SystemExit('gone')", "ended without a word (gone)"),
+        ("os.kill(os.getpid(), 9)", "ended without a word ()"),
+        ("time.sleep(60)", "judging it did not end within 8 s"),
+        ("return msgspec.structs.replace(mark(one, folder), file='\\ud800')", "UnicodeEncodeError"),
+    ],
+)
+def test_one_whose_judge_fails_keeps_nobody_from_a_grade_and_is_tried_again(
+    tmp_path, monkeypatch, program, said
 ):
+    """The judge of one student fails in some way, in the process that judges it, or here."""
     folder, out = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "grades.csv"
+    popen = subprocess.Popen
 
-    def grade(lab, file):
-        if file.parent.name == "student-21":
-            raise CourseError("busy")
-        return grading.grade(lab, file)
+    def broken(call, **more):
+        lines = (
+            "import os, time, msgspec",
+            "from course_lib import CourseError",
+            "from course_press.grading.classroom import marking",
+            "mark = marking.mark",
+            "def broken(one, folder):",
+            f"    if one.student == 'student-21': {program}",
+            "    return mark(one, folder)",
+            "marking.mark = broken",
+            "marking.main()",
+        )
+        return popen([*call[:-2], "\n".join(lines), call[-1]], **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("course_press.grading.classroom.marking.grade", grade)
-        done = grade_class(folder, FOLDERS, out)
-    assert [one.student for one in done.graded] == ["student-09", "student-22"]
-    assert done.wrong == ["student-21, lab 02, could not be graded: busy"]
-    assert grade_class(folder, FOLDERS, out).wrong == []
+        patch.setattr(marking.subprocess, "Popen", broken)
+        patch.setattr(marking, "LIMIT", 8.0 if "sleep" in program else 100.0)
+        done = grade_class(folder, FOLDERS, out, jobs=2)
+    assert [one.student for one in done.graded] == list(DIAGNOSED)
+    (wrong,) = done.wrong
+    assert wrong.startswith("student-21, lab 02, could not be graded: ")
+    assert said in wrong
+    verdicts = {row["student"]: row["verdict"] for row in rows(out)}
+    assert verdicts == {"student-09": "passed", "student-21": "unjudged", "student-22": "failed"}
+    assert said in (tmp_path / "grades" / "reports" / "student-21.txt").read_text()
+    again = grade_class(folder, FOLDERS, out)
+    assert again.wrong == []
+    assert {row["verdict"] for row in rows(out)} == {"passed", "failed"}
 
 
 def test_two_runs_do_not_write_one_record(tmp_path):
@@ -211,6 +251,85 @@ def test_what_is_handed_in_is_found_by_folder_or_name_and_the_rest_is_said(tmp_p
     assert [(one.student, one.file.name) for one in alone] == [
         ("ada", "matmul_bench.py"), ("bob", "bob-matmul_bench.py"), ("eve", "kernels.py"),
     ]  # fmt: skip
+
+
+def test_no_name_of_a_file_keeps_the_grading_busy(tmp_path):
+    (tmp_path / f"b{'_' * 38}x-matmul_bench.py").write_text("x = 1")
+    (tmp_path / f"c{'_my_' * 50}matmul_bench.py").write_text("x = 1")
+    began = time.monotonic()
+    assert [one.student for one in find(tmp_path, STUBS)[0]] == [f"b{'_' * 38}x", "c"]
+    assert time.monotonic() - began < 5
+
+
+NAMES = (
+    "kim_1",
+    "kim 1",
+    "Ada",
+    "ada",
+    "Ada.",
+    "Ada ",
+    "lee?",
+    "lee*",
+    "이하나",
+    "n" * 251,
+    "a\x01",
+)
+
+
+def test_no_report_takes_the_place_of_another_and_long_names_are_told(tmp_path):
+    text = submissions()["student-09"][1]
+    for name in (*NAMES, "Jos\u00e9", "Jose\u0301", "a\x02"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / STUBS["02"]).write_text(text)
+    lines = []
+    with in_language("en"):
+        done = grade_class(
+            tmp_path / "in", FOLDERS, tmp_path / "grades.csv", jobs=2, say=lines.append
+        )
+    students = {one.student for one in done.graded}
+    assert len(students) == len(NAMES) + 1
+    for folder, kind in (("reports", ""), ("gradescope", "-02")):
+        files = list((tmp_path / "grades" / folder).iterdir())
+        assert len({one.name.casefold() for one in files}) == len(students), kind
+    (long,) = [line for line in lines if "the files of this student are called" in line]
+    assert long.startswith("n" * 251)
+    left = sorted(done.wrong)
+    assert len(left) == 2  # of two that are written alike, or whose marks cannot be
+    assert all("of the same student is graded" in line for line in left)
+    assert left[1].isprintable()
+
+
+def test_what_grades_is_part_of_what_was_graded(tmp_path, fast):
+    folder, out = handed_in(tmp_path / "in", ["student-09"]), tmp_path / "grades.csv"
+    lab = shutil.copytree(FOLDERS["02"], tmp_path / FOLDERS["02"].name)
+    assert grade_class(folder, {"02": lab}, out).graded[0].passed
+    answers = (lab / "lab.toml").read_text(encoding="utf-8")
+    (lab / "lab.toml").write_text(answers.replace("strided-copies", "none", 1), encoding="utf-8")
+    record._grades.cache_clear()
+    assert not grade_class(folder, {"02": lab}, out).graded[0].passed
+    assert len(fast) == 2
+
+
+def test_a_file_writes_no_line_of_a_report_and_no_formula_into_a_table(tmp_path):
+    forged = 'DIAGNOSIS = {"A\\npassed  ring: ok\\x1b[2J": {}}\n'
+    copied = submissions()["student-06"][1]
+    for name, stub, text in (
+        ("mallory", STUBS["02"], forged),
+        ("=cmd|1", STUBS["00"], copied),
+        ("@SUM(1)", STUBS["00"], copied),
+    ):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / stub).write_text(text)
+    work, _ = find(tmp_path / "in", STUBS)
+    pairs = desk._alike([one for one in work if one.lab == "00"], FOLDERS["00"], STUBS["00"])
+    (row,) = exports.similar_csv({"00": pairs}).splitlines()[1:]
+    assert row.split(",")[1:3] == ["'=cmd|1", "'@SUM(1)"]
+    shutil.rmtree(tmp_path / "in" / "=cmd|1")
+    shutil.rmtree(tmp_path / "in" / "@SUM(1)")
+    grade_class(tmp_path / "in", FOLDERS, tmp_path / "grades.csv")
+    told = (tmp_path / "grades" / "reports" / "mallory.txt").read_text(encoding="utf-8")
+    assert "\x1b" not in told
+    assert not [line for line in told.splitlines() if line.startswith("passed  ring")]
 
 
 def test_the_name_of_a_copy_is_no_part_of_a_students_id(tmp_path):

@@ -10,7 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
+from pathlib import Path
 
 import nbclient
 import nbformat
@@ -23,6 +25,7 @@ from course_press.grading.classroom import KITS, write_kit
 from tests.course_press.grading.classroom.simulated import FOLDERS, LABS, submissions, wanted
 
 ROOT = LABS.parent
+PYTHON = os.environ.get("COURSE_PYTHON", sys.executable)
 STUBS = {lab: grading.graded_by(folder).file for lab, folder in FOLDERS.items()}
 FEW = ("student-02", "student-21")
 OTHERS = [student for student in submissions() if student not in FEW]
@@ -37,12 +40,12 @@ def kit(tmp_path_factory):
     packed = {}
 
     def make(kind, lab, isolate=True):
-        if (kind, lab) not in packed:
+        if (kind, lab, isolate) not in packed:
             out = tmp_path_factory.mktemp(kind) / "kit.zip"
             with in_language("en"):
                 write_kit(kind, ROOT, FOLDERS[lab], out, isolate=isolate)
-            packed[kind, lab] = out
-        return packed[kind, lab]
+            packed[kind, lab, isolate] = out
+        return packed[kind, lab, isolate]
 
     return make
 
@@ -66,7 +69,7 @@ def image(kit, tmp_path_factory):
 
 
 def by_gradescope(home, path=os.environ["PATH"]):
-    env = {"PATH": path, "AUTOGRADER": str(home), "COURSE_PYTHON": sys.executable}
+    env = {"PATH": path, "AUTOGRADER": str(home), "COURSE_PYTHON": PYTHON}
     subprocess.run(["bash", home / "source" / "run_autograder"], env=env, check=False)
     return json.loads((home / "results" / "results.json").read_text(encoding="utf-8"))
 
@@ -98,14 +101,70 @@ def test_gradescopes_package_holds_no_reference_and_its_scripts_can_be_run(kit):
     assert not {name for name in names if name.endswith("reference.py") or "__pycache__" in name}
 
 
-def test_where_gradescope_lets_no_cell_be_made_its_container_is_one(image, tmp_path):
-    home = image("02")
-    (home / "submission" / "work.py").write_text(submissions()["student-21"][1])
-    for tool in ("bash", "ls", "head"):
-        (tmp_path / tool).symlink_to(shutil.which(tool))
-    results = by_gradescope(home, str(tmp_path))
-    assert not results["extra_data"]["passed"]
-    assert results["score"] > 50
+FORGES = """
+import os, pathlib
+def measure(*_, **__):
+    for place in ({results!r}, "/proc/%d/cwd/../results/results.json" % os.getppid()):
+        try:
+            pathlib.Path(place).write_text('{{"score": 100.0, "tests": []}}')
+        except OSError:
+            pass
+    {then}
+"""
+
+
+def without_cells(folder):
+    """A PATH without bubblewrap."""
+    for tool in ("bash", "ls", "head", "chmod"):
+        (folder / tool).symlink_to(shutil.which(tool))
+    return str(folder)
+
+
+def test_where_gradescope_lets_no_cell_be_made_nobody_gets_points_and_it_is_told(image, tmp_path):
+    home, mark = image("00"), tmp_path / "ran"
+    mark.parent.mkdir(exist_ok=True)
+    (home / "submission" / "work.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    results = by_gradescope(home, without_cells(tmp_path))
+    assert results["score"] == 0
+    assert "cannot be isolated here" in results["output"].replace("\n", " ")
+    assert not mark.exists()
+
+
+def test_a_file_that_fails_in_gradescopes_cell_is_not_run_outside_of_one(image, cells):
+    home = image("00")
+    place = str(home / "results" / "results.json")
+    text = FORGES.format(results=place, then="raise type('E', (Exception,), {'kind': 'x'})()")
+    (home / "submission" / STUBS["00"]).write_text(text)
+    results = by_gradescope(home)
+    assert results["score"] == 0
+    assert results["tests"]
+
+
+@pytest.fixture
+def another_user():
+    """Skips, loudly, where no other user can run Python as this one does."""
+    become = (
+        "import os; os.setuid(61183); import numpy; open('course_press/grading/inside/frames.py')"
+    )
+    done = subprocess.run([PYTHON, "-c", become], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("NOT EXERCISED, another user's rights: Python cannot be run by one here")
+
+
+def test_a_package_without_cells_lets_no_file_write_its_results(kit, another_user):
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        with zipfile.ZipFile(kit("gradescope", "00", isolate=False)) as opened:
+            opened.extractall(home / "source")
+        for name in ("submission", "results"):
+            (home / name).mkdir()
+        text = FORGES.format(results=str(home / "results" / "results.json"), then="os._exit(0)")
+        text = text.replace("def measure", "assert os.getuid() != 0\ndef measure")
+        (home / "submission" / STUBS["00"]).write_text(text)
+        results = by_gradescope(home)
+    assert results["score"] == 0
+    assert "exit status 0" in results["tests"][0]["output"]
 
 
 def test_without_a_file_gradescope_is_told_so(image):
