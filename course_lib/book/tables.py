@@ -55,13 +55,16 @@ def chip_table() -> Table:
     >>> chip_table().rows[0][0]
     'A100-40'
     """
-    header = _header("chip vendor year memory/GiB bandwidth/GB/s ridge-point/FLOP/B cache/MiB power/W")
+    header = _header(
+        "chip vendor year memory/GiB bandwidth/GB/s ridge-point/FLOP/B cache/MiB power/W"
+    )
     header.insert(5, "bf16 (TFLOP/s)")
     rows = []
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
-        peak = plain(_linked(one, name, "TFLOP/s"), "" if dtype == "bf16" else f" ({dtype or 'fp32'})")
+        other = "" if dtype == "bf16" else f" ({dtype or 'fp32'})"
+        peak = plain(_linked(one, name, "TFLOP/s"), other)
         ridge = n(one.peaks[name] / one.bandwidth)
         rows.append(
             [
@@ -324,8 +327,8 @@ def _source(source: Source) -> Markdown:
 
 
 def _linked(one: Accelerator, name: str, unit: str) -> str:
-    """A chip's figure in the unit of its column, leading to the row that says where it is from; marked where sources
-    disagree.
+    """A chip's figure in the unit of its column, leading to the row that says where it is from;
+    marked where sources disagree.
     """
     figure = one.figures.get(name)
     if not figure:

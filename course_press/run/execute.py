@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course_press.run import kernels
-from course_press.run.faults import faults
+from course_press.run.faults import find_faults
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
@@ -205,7 +205,7 @@ def run_chapter(
             ran = asyncio.run(_execute(chapter, steps, root, lang, results, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
-    for fault in faults(chapter, **stored):
+    for fault in find_faults(chapter, **stored):
         raise fault
     return ChapterResults(**stored)
 

@@ -21,7 +21,7 @@ _UNSEEN = re.compile(r"\]\([^)]*\)|\{[^}]*\}")
 _ROUND = "round it, show it as a table, or say with n(…, below=…) what it lies below"
 
 
-def faults(
+def find_faults(
     chapter: Chapter, outputs: Sequence[Sequence[Mapping[str, Any]]], inlines: Sequence[str]
 ) -> Iterator[SourceError]:
     """What is wrong with the outputs and the inline values of a chapter, in reading order.
