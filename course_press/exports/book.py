@@ -214,6 +214,9 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         for name in body.xpath(".//summary[@id]"):
             name.tag = "div"
             name.set("class", "callout-title")
+        # A heading without an id gets one from its words, which may be another page's name.
+        for heading in body.xpath(".//section[@id]/*[1][self::h2 or self::h3 or self::h4]"):
+            heading.set("id", heading.getparent().attrib.pop("id"))
         for figure in body.xpath(".//figure[@id]"):
             figure.addprevious(html.Element("div", id=figure.attrib.pop("id")))
         # Nor does it keep the id of a caption, which names the table for whoever listens.
