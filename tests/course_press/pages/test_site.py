@@ -192,6 +192,9 @@ def check_site(site):
         assert len(root.xpath("//*[@id]")) == len(set(root.xpath("//@id"))), (
             f"{file} has an id twice"
         )
+        for one in root.cssselect("figure[id^='fig-'], figure[id^='tbl-']"):
+            held = one.cssselect("table" if one.get("id").startswith("tbl") else "svg, img")
+            assert held, f"{file}: #{one.get('id')} is empty"
         for element, attribute, target, _ in root.iterlinks():
             loads = element.tag in ("script", "img", "iframe", "source") or element.get("rel") in (
                 "stylesheet",
@@ -290,6 +293,8 @@ def test_a_lost_reader_is_led_to_every_language_from_any_depth(book):
     for one in addresses:
         assert (book.root / "_site" / one.removeprefix("/book/")).is_file()
     assert "<script" not in lost
+    assert "--ink:" in root.xpath("string(//style)")  # no file of another host or path dresses it
+    assert not root.xpath("//link[@rel='stylesheet']")
     assert "refresh" not in lost
     assert [section.get("lang") for section in root.cssselect("section")] == ["en", "es"]
     landing = html.fromstring((book.root / "_site/index.html").read_text(encoding="utf-8"))
