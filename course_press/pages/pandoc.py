@@ -92,16 +92,13 @@ def lean(text: str) -> str:
 
 def templates() -> Environment:
     """The templates of pages; a name that a page does not give is an error."""
-    made = Environment(
+    return Environment(
         loader=_Lean(ASSETS),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # No line of a title ends inside ResNet-50.
-    made.filters["whole"] = lambda text: re.sub(r"-(?=\d)", "-\u2060", text)
-    return made
 
 
 def outputs_by_cell(

@@ -460,3 +460,11 @@ def test_the_same_label_twice_is_an_error(book):
         SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"
     ):
         book.build()
+
+
+def test_no_line_of_a_title_ends_inside_a_name_and_the_start_has_one_colon(book):
+    book.edit(ONE, "title: Chapter one", 'title: "Chapter one: ResNet-50"')
+    book.build()
+    assert page(book.root / "_site").cssselect("h1")[0].text == "Chapter one: ResNet-\u206050"
+    cover = html.parse(str(book.root / "_site/en/index.html")).getroot()
+    assert text(cover.cssselect("a.start")[0]) == "Start: Chapter one"
