@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from course_lib import t
+from course_lib.book.text import in_language
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -239,3 +242,20 @@ def test_open_problems_have_answers_that_are_computed(page):
         )
         for answer in answers:
             assert "`{python} " in answer.partition("\n:::")[0]
+
+
+@pytest.mark.parametrize("language", ["en", "es", "ko"])
+def test_labs_have_the_letters_of_their_order_and_no_page_calls_one_by_its_number(language):
+    listed = re.findall(
+        r"chapters/\w+/(lab-\d+)\.qmd", (ROOT / f"_quarto-{language}.yml").read_text("utf-8")
+    )
+    with in_language(language):
+        letters = {name: t(name) for name in listed}
+    assert "".join(letters.values()) == "ABCDEF"
+    for page in (ROOT / "chapters" / language).glob("*.qmd"):
+        text = page.read_text(encoding="utf-8")
+        if page.stem in letters:
+            (word,) = re.findall(r'^title: "(\S+) (?=[A-Z]:)', text, re.MULTILINE)
+            assert f'title: "{word} {letters[page.stem]}: ' in text
+            assert f"`{page.stem.removeprefix('lab-')}`" in text.partition("\n:::")[0]
+        assert not re.search(r"(?i)\b(labs?|prácticas?|실습) \d", text), page

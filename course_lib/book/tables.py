@@ -17,6 +17,7 @@ from course_lib.specs import (
     sources,
 )
 from course_lib.specs.parts import PARTS
+from course_lib.specs.provenance import UNITS
 
 __all__ = [
     "DISPUTED",
@@ -44,7 +45,6 @@ _NAMED = (
     "node"
 )
 """Figures that have a word of the page's language; others keep the name of the spec files."""
-_OWN_UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9}
 
 
 def chip_table() -> Table:
@@ -55,23 +55,28 @@ def chip_table() -> Table:
     >>> chip_table().rows[0][0]
     'A100-40'
     """
-    header = _header("chip vendor year memory bandwidth ridge-point cache power")
-    header.insert(5, "bf16")
+    header = _header(
+        "chip vendor year memory/GiB bandwidth/GB/s ridge-point/FLOP/B cache/MiB power/W"
+    )
+    header.insert(5, "bf16 (TFLOP/s)")
     rows = []
     for one in map(chip, chips()):
         dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
         name = f"matrix.{dtype}" if dtype else "vector.fp32"
-        peak = plain(_linked(one, name), "" if dtype == "bf16" else f" ({dtype or 'fp32'})")
+        other = "" if dtype == "bf16" else f" ({dtype or 'fp32'})"
+        peak = plain(_linked(one, name, "TFLOP/s"), other)
         ridge = n(one.peaks[name] / one.bandwidth)
         rows.append(
             [
                 Span(plain(one.short), to=f"#{_place(one)}"),
                 one.vendor,
                 str(one.year),
-                *(_linked(one, figure) for figure in ("memory", "bandwidth")),
+                _linked(one, "memory", "GiB"),
+                _linked(one, "bandwidth", "GB/s"),
                 peak,
                 ridge,
-                *(_linked(one, figure) for figure in ("llc", "power")),
+                _linked(one, "llc", "MiB"),
+                _linked(one, "power", "W"),
             ]
         )
     return table(header, rows, "ll" + "r" * (len(header) - 2))
@@ -89,7 +94,7 @@ def peak_table() -> Table:
     rows = []
     for one in map(chip, chips()):
         names = [*(f"matrix.{dtype}" for dtype in MATRIX), "vector.fp32"]
-        rows.append([one.short, *(_linked(one, name, unit="TFLOP/s") for name in names)])
+        rows.append([one.short, *(_linked(one, name, "TFLOP/s") for name in names)])
     return table(header, rows)
 
 
@@ -101,13 +106,17 @@ def link_table() -> Table:
     >>> link_table().rows[0][0]
     'A100-40'
     """
-    header = _header("chip link count one-direction both-directions all-one-direction host-link")
+    header = _header(
+        "chip link count one-direction/GB/s both-directions/GB/s all-one-direction/GB/s "
+        "host-link/GB/s"
+    )
     rows = []
     for one in map(chip, chips()):
-        host = _linked(one, "host.per_direction") if one.host else ""
+        host = _linked(one, "host.per_direction", "GB/s") if one.host else ""
         for key, link in one.links.items():
-            total = n(link.total_per_direction, "B/s")
-            each = [_linked(one, f"{key}.{way}") for way in ("per_direction", "bidirectional")]
+            total = n(link.total_per_direction / UNITS["GB/s"][1], digits=4)
+            ways = ("per_direction", "bidirectional")
+            each = [_linked(one, f"{key}.{way}", "GB/s") for way in ways]
             rows.append([one.short, named(link.name), str(link.count), *each, total, host])
         if not one.links and one.host:
             rows.append([one.short, "", "", "", "", "", host])
@@ -233,7 +242,9 @@ def source_table() -> Table:
 
 
 def _header(names: str) -> list[str]:
-    return [t(name) for name in names.split()]
+    """Words by their keys, each with the unit of its column."""
+    parted = (name.partition("/") for name in names.split())
+    return [t(key) + (f" ({unit})" if unit else "") for key, _, unit in parted]
 
 
 def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> "Cards":
@@ -315,15 +326,14 @@ def _source(source: Source) -> Markdown:
     return Markdown(f"[{plain(source.id)}]({address})")
 
 
-def _linked(one: Accelerator, name: str, unit: str = "") -> str:
-    """A chip's figure, leading to the row that says where it is from; marked where sources
-    disagree.
+def _linked(one: Accelerator, name: str, unit: str) -> str:
+    """A chip's figure in the unit of its column, leading to the row that says where it is from;
+    marked where sources disagree.
     """
     figure = one.figures.get(name)
     if not figure:
         return ""
-    text = n(figure.si / _OWN_UNITS[unit], digits=4) if unit else _printed(figure)
-    # Columns sort by value, whatever the unit.
+    text = n(figure.si / UNITS[unit][1], digits=4)
     link = Span(plain(text), to=f"#{_place(one, name)}", value=f"{figure.si:.12g}")
     return plain(link, DISPUTED if figure.status == "disputed" else "")
 

@@ -14,6 +14,11 @@
     return element;
   }
 
+  // What an address names: it may be no text at all, as in "#%".
+  function named(hash) {
+    try { return decodeURIComponent(hash.slice(1)); } catch (_) { return ""; }
+  }
+
   function load(source, then) {
     make("script", { src: source, onload: then }, document.head);
   }
@@ -66,7 +71,7 @@
   // Which section of the contents is being read; where their column has no room, a line below the bar says it.
   var links = {};
   each(".toc a, .sections a", function (link) {
-    var id = decodeURIComponent(link.hash.slice(1));
+    var id = named(link.hash);
     (links[id] = links[id] || []).push(link);
   });
   var sections = Object.keys(links).map(function (id) { return document.getElementById(id); }).filter(Boolean);
@@ -174,7 +179,7 @@
     select(0);
   });
   function reveal() {
-    var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var target = location.hash && document.getElementById(named(location.hash));
     if (!target) return;
     var panel = target.closest(".tab");
     if (panel && panel.hidden) document.getElementById(panel.getAttribute("aria-labelledby")).click();

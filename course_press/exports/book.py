@@ -132,7 +132,7 @@ def _chapters(book: Book, pages: Sequence[PrintedPage]) -> Iterator[dict[str, An
 
 def _put_within(body: Any, stem: str, folder: Path) -> None:
     """Make a page's text part of a whole: without what needs a script, and with ids of its own."""
-    for element in body.xpath(".//form | .//input | .//button | .//script"):
+    for element in body.xpath(".//form | .//input | .//button | .//script | .//a[@class='anchor']"):
         element.drop_tree()
     for name in ("id", "for", "aria-labelledby", "aria-controls"):
         for element in body.xpath(f".//*[@{name}]"):
@@ -211,8 +211,20 @@ def _epub(book: Book, pages: Sequence[PrintedPage], file: Path) -> None:
         for title in body.xpath(".//*[self::p or self::summary][contains(@class, '-title')]"):
             if title.get("class") in ("callout-title", "exercise-title"):
                 title.tag = "div"
+        for name in body.xpath(".//summary[@id]"):
+            name.tag = "div"
+            name.set("class", "callout-title")
+        # A heading without an id gets one from its words, which may be another page's name.
+        for heading in body.xpath(".//section[@id]/*[1][self::h2 or self::h3 or self::h4]"):
+            heading.set("id", heading.getparent().attrib.pop("id"))
         for figure in body.xpath(".//figure[@id]"):
             figure.addprevious(html.Element("div", id=figure.attrib.pop("id")))
+        # Nor does it keep the id of a caption, which names the table for whoever listens.
+        for caption in body.xpath(".//figcaption[@id]"):
+            whole = html.Element("span", id=caption.attrib.pop("id"))
+            whole.text, caption.text = caption.text, None
+            whole.extend(caption)
+            caption.append(whole)
         chapter["body"] = _markup(body, images)
     (work / "book.html").write_text(_page(book, chapters, paper=False), encoding="utf-8")
     meta = book.meta

@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib import t
 from course_lib.book.asking import Walk
-from course_lib.book.exercises import Form, capital, phrases, wrong_unit
+from course_lib.book.exercises import Form, capital, example, phrases, wrong_unit
 from course_lib.book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
 
@@ -35,7 +35,7 @@ def html(form: Form) -> str:
  aria-describedby="{name}-example">
 <output class="exercise-read" for="{name}-answer"></output>
 <button type="submit">{escape(capital(t("check-answer")))}</button>
-<small id="{name}-example">{escape(phrases()["example"])}</small></form>
+<small id="{name}-example">{escape(example(one.exercise.unit))}</small></form>
 <p class="exercise-said" role="status"></p>
 {steps}
 <script type="application/json">{data}</script>

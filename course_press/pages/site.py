@@ -179,6 +179,10 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
             "languages": [_entry(first.root, lang, root) for lang in every],
             "root": root,
             "missing": missing,
+            # Wherever it is served from, it finds no file: it carries its look along.
+            "styles": "\n".join(_with_fonts(ASSETS / f"{name}.css") for name in ("tokens", "style"))
+            if missing
+            else "",
             "site": site,
             "card": f"{site}/{cover}" if site and shown else None,
         }

@@ -24,6 +24,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course_press.run import kernels
+from course_press.run.faults import find_faults
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
@@ -44,6 +45,7 @@ STEERING = (
     "OMP_",
     "OPENBLAS_",
     "MKL_",
+    "NPY_",
     "SOURCE_DATE_EPOCH",
 )
 """How the names of environment variables start that cells, or what they import, may look at."""
@@ -180,7 +182,7 @@ def run_chapter(
     Raises
     ------
     SourceError
-        Naming the chapter, the cell's file and line, and the Python error.
+        Naming the chapter, the cell's file and line, and the Python error, or what it may not show.
     """
     steps = _steps(chapter)
     if not steps:
@@ -203,7 +205,9 @@ def run_chapter(
             ran = asyncio.run(_execute(chapter, steps, root, lang, results, sockets))
         stored = {"outputs": ran.outputs, "inlines": ran.inlines}
         cache.put(key, stored)
-    return ChapterResults(stored["outputs"], stored["inlines"])
+    for fault in find_faults(chapter, **stored):
+        raise fault
+    return ChapterResults(**stored)
 
 
 def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:

@@ -80,6 +80,29 @@ def test_the_scheme_follows_the_system_until_the_reader_chooses(visit):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+def test_no_address_breaks_a_page(visit):
+    for mark in ("#%", "#%E0%A4%A", "#nothing", "?%"):
+        page = visit(ONE + mark)
+        wait_for(page, "'reachable' in document.body.dataset")
+
+
+def test_the_search_button_is_called_what_it_shows(visit):
+    for width in (390, 1280):
+        button = visit(ONE, width=width).locator("button.search-open")
+        assert button.evaluate("one => one.ariaLabel") is None
+        assert button.inner_text().strip() == button.text_content().strip() == "Search"
+
+
+def test_on_paper_a_caption_keeps_to_its_table_and_no_folded_code_parts_them(visit):
+    page = visit(ONE)
+    code = page.locator(".float details.cell-code")
+    assert code.is_visible()
+    page.emulate_media(media="print")
+    assert not code.is_visible()
+    style = "getComputedStyle(document.querySelector('.float.table figcaption'))"
+    assert page.evaluate(f"[{style}.breakAfter, {style}.breakInside]") == ["avoid", "avoid"]
+
+
 def test_tabs_move_with_the_arrows(visit):
     page = visit(ONE)
     assert page.is_visible("text=First tab.")

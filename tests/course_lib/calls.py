@@ -552,6 +552,7 @@ CALLS = [
     Call(exercises.texts, {"chapter": "rooflines", "lang": "en"}),
     Call(exercises.phrases, {}),
     Call(exercises.wrong_unit, {"unit": "s"}),
+    Call(exercises.example, {"unit": "s"}),
     Call(exercises.common_texts, {"lang": "es"}),
     Call(exercises.all, {}),
     Call(exercises.predictions, {"lang": "es"}),

@@ -6,7 +6,7 @@ from typing import Any
 from course_lib.book.exercises.answers import check
 from course_lib.book.exercises.collection import get
 from course_lib.book.exercises.problem import Variant
-from course_lib.book.exercises.wording import phrases
+from course_lib.book.exercises.wording import example
 from course_lib.book.text import Shown, code, plain, t, widget_bundle
 from course_lib.core.checks import CourseError
 
@@ -40,7 +40,7 @@ class Form(Shown):
 
         one = self.variant
         field = widgets.Text(
-            placeholder=phrases()["example"], description=t("answer"), continuous_update=False
+            placeholder=example(one.exercise.unit), description=t("answer"), continuous_update=False
         )
         button = widgets.Button(description=capital(t("check-answer")))
         said = widgets.HTML()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from course_lib.book.text import UNITS, language, languages
+from course_lib.book.text import UNITS, language, languages, marks, n
 from course_lib.core.checks import known
 from course_lib.specs import DATA, load_toml
 
@@ -27,6 +27,18 @@ CHAPTERS = (
 )
 """The chapters that have exercises, in the book's order."""
 FOLDER = DATA / "exercises"
+_TYPED = {
+    "": "1.2e3",
+    "%": "0.32",
+    "×": "2.5",
+    "s": "1.01e-3",
+    "B": "1.2e9",
+    "B/s": "1.2e12",
+    "FLOP/s": "1.2e12",
+    "FLOP/B": "240",
+    "OP/B": "240",
+}
+"""For each unit a number in SI base units, as code writes it."""
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
@@ -68,6 +80,25 @@ def wrong_unit(unit: str) -> str:
     """
     plainly = {"": "unit-number", "%": "unit-percent", "×": "unit-ratio"}
     return str(phrases()[plainly.get(known("unit", unit, UNITS), "unit")]).format(unit=unit)
+
+
+def example(unit: str) -> str:
+    """What may be typed into a field whose answer has this unit, in the page's language.
+
+    Parameters
+    ----------
+    unit : of the answer, a key of `UNITS`.
+
+    Examples
+    --------
+    >>> example("s"), example("%")
+    ('For example 1.01 ms, or 1.01e-3', 'For example 32%')
+    """
+    typed = _TYPED[known("unit", unit, _TYPED)]
+    figures = [n(float(typed), unit)]
+    if "e" in typed:
+        figures.append(typed.replace(".", marks(language()).decimal))
+    return phrases()["example"].format(figures=phrases()["or"].join(figures))
 
 
 def common_texts(lang: str) -> Mapping[str, Any]:

@@ -1,13 +1,13 @@
 """Numbers as the page's language writes them: plain text with ordinary spaces, ready for prose."""
 
 from decimal import ROUND_HALF_UP, Context
-from math import isclose, isfinite
+from math import isclose, isfinite, log10
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from course_lib.book.text.vocabulary import language, t
-from course_lib.core.checks import CourseError, count, flag, shown
+from course_lib.core.checks import CourseError, count, flag, positive, shown, single
 
 
 class Marks(NamedTuple):
@@ -63,7 +63,14 @@ def marks(lang: str) -> Marks:
     return _MARKS.get(lang, Marks())
 
 
-def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = False) -> str:
+def n(
+    value: Any,
+    unit: str = "",
+    *,
+    digits: int | None = None,
+    sci: bool = False,
+    below: float | None = None,
+) -> str:
     """Write a number the way the page's language does.
 
     Parameters
@@ -76,6 +83,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
         it is.
     digits : significant digits. Whole numbers are written out and others get three when not given.
     sci : write a power of ten instead of an SI prefix.
+    below : a power of ten, written in place of a number without unit whose size must lie below it:
+        how large a rounding error is, each processor says otherwise.
 
     Returns
     -------
@@ -84,7 +93,7 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     Raises
     ------
     CourseError
-        If the value is not one finite number.
+        If the value is not one finite number, or does not lie below `below`.
 
     Examples
     --------
@@ -96,6 +105,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     ('3.17 times', '2.3 million USD', '990 USD')
     >>> n(4.8e9, "count"), n(4096, "count")
     ('4.8 billion', '4,096')
+    >>> n(9.1e-17, below=1e-15)
+    '10⁻¹⁵'
     """
     if not isinstance(unit, str):
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
@@ -121,6 +132,8 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     digits, sci = None if digits is None else int(digits), flag("sci", sci)
     number = number or 0  # no minus before a zero
     lang = language()
+    if below is not None:
+        return _limit(number, unit, single("below", positive("below", below)))
     if unit == "%":
         return _rounded(number * 100, digits or 3, lang) + marks(lang).percent + "%"
     exponent = _exponent(number, digits or 3)
@@ -142,6 +155,18 @@ def n(value: Any, unit: str = "", *, digits: int | None = None, sci: bool = Fals
     if unit == "count":
         return figure + power
     return figure + power + (unit if unit == "×" else f" {prefix}{unit}" if unit else "")
+
+
+def _limit(number: float, unit: str, below: float) -> str:
+    """A power of ten that a number lies below."""
+    power = round(log10(below))
+    if unit or not isclose(below, 10.0**power):
+        raise CourseError(
+            f"below must be a power of ten, for a number without unit (got {below:g}, {unit!r})"
+        )
+    if abs(number) >= below:
+        raise CourseError(f"value must lie below {below:g} (got {number:g}): mend the claim")
+    return f"10{str(power).translate(_SUPERSCRIPTS)}"
 
 
 def _exponent(number: float, digits: int) -> int:

@@ -5,8 +5,9 @@ links on the cover.
 import os
 import re
 import shutil
+import subprocess
 import zipfile
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pypdf
 import pytest
@@ -15,7 +16,9 @@ from lxml import etree, html
 from course_lib import CourseError
 from course_press.exports import book as export
 from course_press.pages import site
+from course_press.source.book import languages
 from course_press.source.errors import MissingError
+from tests.conftest import ROOT
 from tests.course_press.conftest import Copy, course
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -49,6 +52,41 @@ def test_every_part_of_the_epub_is_well_formed(epub):
     for name in parts:
         etree.fromstring(epub[name])
     assert len(parts) >= 8
+
+
+def check(file):
+    """What epubcheck, a standard's own judge, says of an EPUB; skips, loudly, without it."""
+    found = shutil.which("epubcheck")
+    if not found or not shutil.which("java"):
+        message = "NO EPUBCHECK: EPUBs are not judged (apt install epubcheck)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    # Debian's is a jar that not every kernel starts by itself.
+    start = ["java", "-jar"] if Path(found).read_bytes()[:2] == b"PK" else []
+    command = [*start, found, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    return re.findall(r"^(?:FATAL|ERROR|WARNING).*", done.stdout + done.stderr, re.MULTILINE)
+
+
+def test_the_epub_is_valid_and_a_broken_one_is_not(book):
+    book.edit("chapters/en/one.qmd", "## Unnumbered {", "## Two {")  # another page's name
+    (file,) = export.export_book(book.root, "en", ["epub"], book.root / "_site")
+    assert check(file) == []
+    with zipfile.ZipFile(file, "a") as opened:
+        opened.writestr("EPUB/text/stray.xhtml", "<p>")
+    assert check(file)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("lang", languages(ROOT))
+def test_the_books_epub_is_valid_and_no_float_in_it_is_empty(lang, tmp_path):
+    (file,) = export.export_book(ROOT, lang, ["epub"], tmp_path)
+    assert check(file) == []
+    with zipfile.ZipFile(file) as opened:
+        texts = [opened.read(name) for name in opened.namelist() if "/ch0" in name]
+    floats = [one for text in texts for one in html.fromstring(text).cssselect("figure.float")]
+    assert len(floats) > 100
+    for one in floats:
+        assert one.cssselect("table, img, svg, pre"), one.text_content()
 
 
 def test_the_epub_says_what_it_is_and_in_which_language(epub):

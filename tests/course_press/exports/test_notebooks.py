@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -170,6 +171,14 @@ def test_committed_notebooks_are_what_the_chapters_print():
             f"{file.relative_to(ROOT)} is out of date: run course notebooks"
         )
     assert set((ROOT / "notebooks").glob("*/*.ipynb")) == set(notebooks)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "notebooks").glob("*/*.ipynb")), ids=str)
+def test_no_caption_of_a_committed_notebook_stands_alone(file):
+    cells = nbformat.read(file, as_version=4).cells
+    for before, cell in pairwise(cells):
+        if re.match(r"\*\*\S+\s[\d.]+\.\*\*", cell.source) and before.cell_type == "code":
+            assert before.outputs, f"{file}: {cell.source}"
 
 
 def test_a_cell_that_is_only_shown_is_left_to_the_reader(book):

@@ -193,6 +193,9 @@ def check_site(site):
         assert len(root.xpath("//*[@id]")) == len(set(root.xpath("//@id"))), (
             f"{file} has an id twice"
         )
+        for one in root.cssselect("figure[id^='fig-'], figure[id^='tbl-']"):
+            held = one.cssselect("table" if one.get("id").startswith("tbl") else "svg, img")
+            assert held, f"{file}: #{one.get('id')} is empty"
         for element, attribute, target, _ in root.iterlinks():
             loads = element.tag in ("script", "img", "iframe", "source") or element.get("rel") in (
                 "stylesheet",
@@ -291,6 +294,8 @@ def test_a_lost_reader_is_led_to_every_language_from_any_depth(book):
     for one in addresses:
         assert (book.root / "_site" / one.removeprefix("/book/")).is_file()
     assert "<script" not in lost
+    assert "--ink:" in root.xpath("string(//style)")  # no file of another host or path dresses it
+    assert not root.xpath("//link[@rel='stylesheet']")
     assert "refresh" not in lost
     assert [section.get("lang") for section in root.cssselect("section")] == ["en", "es"]
     landing = html.fromstring((book.root / "_site/index.html").read_text(encoding="utf-8"))
@@ -465,3 +470,11 @@ def test_the_same_label_twice_is_an_error(book):
         SourceError, match=r"two\.qmd:6: label #sec-first stands in chapters/en/one\.qmd already"
     ):
         book.build()
+
+
+def test_no_line_of_a_title_ends_inside_a_name_and_the_start_has_one_colon(book):
+    book.edit(ONE, "title: Chapter one", 'title: "Chapter one: ResNet-50"')
+    book.build()
+    assert page(book.root / "_site").cssselect("h1")[0].text == "Chapter one: ResNet-\u206050"
+    cover = html.parse(str(book.root / "_site/en/index.html")).getroot()
+    assert text(cover.cssselect("a.start")[0]) == "Start: Chapter one"

@@ -558,3 +558,14 @@ def test_choices_name_chips_and_models_of_the_tables():
                 for name in ("chip", "other"):
                     assert name not in several or chip(several[name])
                 assert "model" not in several or model(several["model"])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("lang", languages())
+def test_the_examples_under_a_field_are_answers_of_its_unit(monkeypatch, unit, lang):
+    monkeypatch.setenv("COURSE_LANG", lang)
+    said = exercises.example(unit)
+    parts = re.split(r", (?:or|아니면) | o ", re.sub(r"^\D+", "", said))
+    values = [parse_number(part, unit, lang) for part in parts]
+    assert len(set(values)) == 1
+    assert unit in ("", "%", "×") or unit in said
