@@ -110,7 +110,8 @@ def build(
             link_up(book_in(lang), stage, every)
             link_downloads(book_in(lang), stage, out)
         put_in_place(book_in(every[0]), every, stage, out)
-    return sorted(page for lang in langs for page in (out / lang).rglob("*.html"))
+    found = (page for lang in langs for page in (out / lang).rglob("*.html"))
+    return sorted(page for page in found if page.parent.name != share.DECKS)
 
 
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
