@@ -211,3 +211,41 @@ def test_letters_and_lines_of_pictures_stand_out_as_they_are_blended(visit, sche
         texts, lines = texts + some, lines + drawn
     assert texts > 300
     assert lines > 5
+
+
+MEASURING = """
+window.asked = [];
+function told(kind) { if (new Error().stack.includes("course.js")) asked.push([kind, document.readyState]); }
+for (const name of ["getBoundingClientRect", "getClientRects"]) {
+    const own = Element.prototype[name];
+    Element.prototype[name] = function () { told("read"); return own.apply(this, arguments); };
+}
+for (const [of, ...names] of [[Element, "scrollWidth", "scrollHeight", "clientWidth", "clientHeight", "scrollTop"],
+                              [HTMLElement, "offsetWidth", "offsetHeight", "offsetTop", "innerText"]]) {
+    for (const name of names) {
+        const own = Object.getOwnPropertyDescriptor(of.prototype, name);
+        Object.defineProperty(of.prototype, name, { ...own, get() { told("read"); return own.get.call(this); } });
+    }
+}
+const own = Object.getOwnPropertyDescriptor(HTMLElement.prototype, "tabIndex");
+Object.defineProperty(HTMLElement.prototype, "tabIndex", { ...own, set(to) { told("write"); own.set.call(this, to); } });
+"""
+
+
+@pytest.mark.parametrize("path", ["ko/chapters/ko/network-rooflines", "ko/index", "es/chapters/es/specs",
+                                  "en/chapters/en/calculator", "ko/chapters/ko/training"])  # fmt: skip
+def test_nothing_is_measured_before_a_page_has_loaded_nor_again_and_again(browser, built, path):
+    """Who measures has all of a long page laid out at once, which takes longest in Hangul."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, offline=True)
+    context.add_init_script(MEASURING)
+    page = context.new_page()
+    page.goto((built / f"{path}.html").as_uri())
+    wait_for(page, "'reachable' in document.body.dataset")
+    asked = page.evaluate("asked")
+    context.close()
+    assert [kind for kind, state in asked if kind == "read" and state != "complete"] == []
+    kinds = [kind for kind, _ in asked]
+    assert kinds.count("read") > 3
+    if "write" in kinds:  # between the first change and the last nothing is asked
+        last = len(kinds) - kinds[::-1].index("write")
+        assert set(kinds[kinds.index("write") : last]) == {"write"}
