@@ -100,7 +100,7 @@ def first_compute_bound_batch(
     >>> never.batch is None, never.limit_intensity < never.ridge
     (True, True)
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on, fm = decoder(model, windows=True), accelerator(chip), formats(w, x, kv, compute)
     tokens = float(count("context", context, 0))
     if tokens > _FAR:
         raise CourseError(

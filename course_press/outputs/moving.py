@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from course_lib import t
-from course_lib.book.moving import TONES, Amount, Moving, color, holds, rows
+from course_lib.book.moving import TONES, Moving, Running, color, holds, rows
 from course_press.outputs.written import number_marks, tool_words
 
 WORDS = ("play", "pause", "step")
@@ -68,7 +68,7 @@ def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, l
     """The same with a first value, then each step at which it changes and the value from there."""
     sparse = []
     for place, name, values in changes:
-        runs = all(isinstance(value, Amount) for value in values)
+        runs = all(isinstance(value, Running) for value in values)
         sent = [_short(_exact(value) if runs else value) for value in values]
         since = [at for at in range(1, len(sent)) if sent[at] != sent[at - 1]]
         after = [part for at in since for part in (at, sent[at])]
@@ -77,7 +77,7 @@ def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, l
     return sparse
 
 
-def _exact(value: Amount) -> float:
+def _exact(value: Running) -> float:
     return float(f"{value.number:.12g}")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import chip, model, moving, train
 from course_lib.book import moving as room
-from course_lib.book.moving import Amount, holds, rows
+from course_lib.book.moving import Running, holds, rows
 from course_lib.book.text import in_language
 from course_lib.book.text.parsing import parse_number
 from course_press.outputs.moving import html
@@ -186,7 +186,7 @@ def test_a_clock_that_runs_shows_what_its_cursor_shows(opened, name):
             if now not in moments:
                 continue
             for (_, _, texts, ends), (text, at) in zip(shown, seen, strict=True):
-                assert all(isinstance(one, Amount) for one in texts), texts[:3]
+                assert all(isinstance(one, Running) for one in texts), texts[:3]
                 slope, base = np.polyfit([one.number for one in texts], ends, 1)
                 assert slope * read(text) + base == pytest.approx(at, rel=0.006, abs=0.6)
     assert bool(found) == (name in WITH_CLOCKS)

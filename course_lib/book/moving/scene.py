@@ -12,7 +12,7 @@ from course_lib.book.plot.labels import MUTED, is_wide
 from course_lib.book.text import Shown, n, widget_bundle
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["NARROW", "TONES", "WIDE", "Amount", "Moving", "Scene", "Shape", "holds"]
+__all__ = ["NARROW", "TONES", "WIDE", "Moving", "Running", "Scene", "Shape", "holds"]
 
 WIDE, NARROW = 720, 360
 """Widths of a scene, for a page and for a phone, in pixels at full size."""
@@ -42,7 +42,7 @@ _READING = 24.0
 """Seconds in which all sentences of a play are read, where they are many."""
 
 
-class Amount(str):
+class Running(str):
     """A number as a page writes it. As the text of a shape it runs from step to step, as bars and
     cursors do.
 
@@ -52,14 +52,14 @@ class Amount(str):
 
     Examples
     --------
-    >>> Amount(0.0025, "s"), Amount(0.0025, "s").number
+    >>> Running(0.0025, "s"), Running(0.0025, "s").number
     ('2.5 ms', 0.0025)
     """
 
     number: float
     unit: str
 
-    def __new__(cls, number: float, unit: str) -> "Amount":
+    def __new__(cls, number: float, unit: str) -> "Running":
         one = super().__new__(cls, n(number, unit))
         one.number, one.unit = float(number), unit
         return one
@@ -178,7 +178,7 @@ class Scene:
 
 def _checked(name: str, value: Any) -> Any:
     if name == "text":
-        return value if isinstance(value, Amount) else str(value)
+        return value if isinstance(value, Running) else str(value)
     if name in ("tone", "line"):
         return value if value == "none" else known("tone", value, TONES)
     return round(float(value), 1)

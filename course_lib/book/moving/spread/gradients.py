@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from course_lib import network as net
 from course_lib import ops
-from course_lib.book.moving.scene import NARROW, WIDE, Amount, Moving, Scene
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene
 from course_lib.book.text import n, t
 from course_lib.core import Chip, roofline, total
 from course_lib.core.dtypes import itemsize
@@ -177,6 +177,8 @@ def _drawn(width: float, batch: int, one: _Pass, longest: float, needed: float) 
         share = f"· {n(exposed / time if time else 0.0, '%', digits=2)}"
         wait.to(width=exposed * px)
         now.to(x1=left + time * px, x2=left + time * px)
-        for line, text in zip(tells, (Amount(time, "s"), Amount(exposed, "s"), share), strict=True):
+        for line, text in zip(
+            tells, (Running(time, "s"), Running(exposed, "s"), share), strict=True
+        ):
             line.to(text=text)
     return scene
