@@ -38,6 +38,7 @@ __all__ = [
     "step",
     "throughput",
     "turn",
+    "windowed",
 ]
 
 
@@ -278,6 +279,19 @@ def pairs(new: Any, seen: Any, causal: Any) -> Any:
     (9.0, 6.0, 5.0)
     """
     return new * seen - causal * (new * (new - 1) / 2)
+
+
+def windowed(new: Any, seen: Any, window: Any) -> Any:
+    """`pairs` where each looks at the last `window` tokens only, itself included.
+
+    Examples
+    --------
+    >>> float(windowed(4, 4, 2)), float(windowed(1, 100, 10)), float(windowed(3, 3, 8))
+    (7.0, 10.0, 6.0)
+    """
+    past = np.maximum(seen - window, 0)
+    cut = np.minimum(new, past)
+    return pairs(new, seen, True) - (cut * past - cut * (cut - 1) / 2)
 
 
 def attention_flops(batch: Any, heads: Any, width: Any, paired: Any) -> Any:

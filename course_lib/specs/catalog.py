@@ -312,8 +312,9 @@ def model_from(file: str, raw: Mapping[str, Any]) -> Model:
     return found
 
 
-def transformer(given: Transformer | str) -> Transformer:
-    """The model itself or of this key; raise where it is not a transformer.
+def transformer(given: Transformer | str, *, windows: bool = False) -> Transformer:
+    """The model itself or of this key; raise where it is not a transformer, or has layers that look
+    at a window only and these are not counted where it is asked for.
 
     Examples
     --------
@@ -326,6 +327,11 @@ def transformer(given: Transformer | str) -> Transformer:
         raise CourseError(
             f"model must be a transformer or its key (got {said}): course_lib.resnet has convnets"
         )
+    if found.windowed and not windows:
+        raise CourseError(
+            f"model {found.key or found.name!r} has layers that look at a window only, which are "
+            f"not counted here: ask course_lib.llm"
+        )
     if found is given:  # those of the table were checked when they were read
         try:
             found.check_sizes()
@@ -334,7 +340,7 @@ def transformer(given: Transformer | str) -> Transformer:
     return found
 
 
-def decoder(given: Transformer | str) -> Transformer:
+def decoder(given: Transformer | str, *, windows: bool = False) -> Transformer:
     """As `transformer`; raise where it does not decode.
 
     Examples
@@ -344,7 +350,7 @@ def decoder(given: Transformer | str) -> Transformer:
     ...
     course_lib.CourseError: model must be a decoder (got 'bert-large', an encoder): its only pass is a prefill
     """  # noqa: E501
-    one = transformer(given)
+    one = transformer(given, windows=windows)
     if one.kind != "decoder":
         raise CourseError(
             f"model must be a decoder (got {one.key!r}, an {one.kind}): its only pass is a prefill"

@@ -97,12 +97,15 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     gated : whether the MLP has three matrices instead of two.
     vocab, positions : rows of the token embedding, and of a learned position table; 0 without one.
     head : the output matrix: ``"own"``, ``"tied"`` to the embedding, or ``"none"``.
-    norm : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias); two in each block.
+    norm : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias).
+    block_norms : norms in each block, where they are not two.
     final_norm, embedding_norm : whether one follows the last block, or the embedding.
     biases : which of ``"qkv"``, ``"out"`` and ``"mlp"`` have one.
     qk_norm : whether queries and keys have a norm of their own, a scale each: ``"head"`` one that
         all heads share, ``"all"`` one over all heads together, ``""`` none.
     context : tokens it was released for.
+    windowed, window : layers that look at a window only, and its tokens, the new one included; 0
+        where all look at all.
     other : parameters beside these, by what they are.
     experts, latent : a mixture of experts, latent attention.
     declared : the formats that its file declares, where it is from one.
@@ -128,10 +131,13 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     configuration: tuple[str, ...]
     published: Figure
     positions: int = 0
+    block_norms: int = 2
     final_norm: bool = True
     embedding_norm: bool = False
     biases: tuple[Literal["qkv", "out", "mlp"], ...] = ()
     qk_norm: Literal["", "head", "all"] = ""
+    windowed: int = 0
+    window: int = 0
     other: dict[str, int] = {}
     experts: Experts | None = None
     latent: Latent | None = None
@@ -142,7 +148,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def parts(self) -> dict[str, int]:
         """Parameters by what they are; `parameters` is their sum."""
         scale = self.width * (2 if self.norm == "layer" else 1)
-        norms = 2 * self.layers + self.final_norm + self.embedding_norm
+        norms = self.block_norms * self.layers + self.final_norm + self.embedding_norm
         return {
             "embedding": (self.vocab + self.positions) * self.width,
             "attention": self.layers * self.attention_parameters,
@@ -236,8 +242,13 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "",
             self,
             ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"),
-            ("positions",),
+            ("positions", "windowed", "window", "block_norms"),
         )
+        if self.windowed > self.layers or bool(self.windowed) != bool(self.window):
+            raise CourseError(
+                f"windowed must be layers of {self.layers} that look at a window of 1 token or "
+                f"more (got {self.windowed}, and window {self.window})"
+            )
         if self.heads % self.kv_heads:
             raise CourseError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
         for name, parameters in self.other.items():

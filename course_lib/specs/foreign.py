@@ -26,8 +26,8 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
     """A transformer of the sizes that a Hugging Face `config.json` names.
 
     Its parameters are those that transformers counts, a tied matrix once: buffers such as the
-    biases that even out DeepSeek-V3's experts are none of them. Where an architecture has a sliding
-    window, `context` ends where the window does, as attention is another beyond it.
+    biases that even out DeepSeek-V3's experts are none of them. Where all layers of an architecture
+    have a sliding window, `context` ends where the window does, as attention is another beyond it.
 
     Parameters
     ----------

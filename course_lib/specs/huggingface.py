@@ -8,6 +8,15 @@ what that can translate: plain values, `if`, `for`, `get`, `in`, and answers ins
 from typing import Any
 
 from course_lib.specs import quantization
+from course_lib.specs.attending import (
+    is_size,
+    kv_heads_of,
+    latent_of,
+    of_gemma,
+    seen_by,
+    window_of,
+    windowed_of,
+)
 
 __all__ = ["sizes"]
 
@@ -36,6 +45,13 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     """
     kind: Any = config.get("model_type")
     layered = is_layered(kind)
+    seeing = config.get("vision_config")
+    for key in ["text_config", "vision_config"]:
+        if not (config.get(key) is None or isinstance(config.get(key), dict)):
+            return refusal("value", key, config.get(key))
+    if kind in ["gemma3", "gemma3_text"]:
+        config = of_gemma(config)
+        kind = "gemma3"
     if kind is None:
         return refusal("key", "model_type", None)
     if not (layered or is_plain(kind) or is_routed(kind)):
@@ -75,6 +91,8 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         normed = "head"
     if kind in ["olmo2", "olmoe"]:
         normed = "all"
+    if kind == "gemma3":
+        normed = "head"
     context = got["context"] if "context" in got else config.get("seq_length", 2048)
     positions = 0
     if kind in ["gpt2", "gpt_bigcode"]:
@@ -82,18 +100,43 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if kind == "opt":
         positions = context + 2
     window = window_of(kind, config)
-    if window is not None:
+    windowed = 0
+    if kind in ["gpt_oss", "gemma3"] and window is not None:
+        windowed = windowed_of(kind, config, got["layers"])
+        if windowed > got["layers"]:
+            return refusal("value", "layer_types", config.get("layer_types"))
+    elif window is not None:
         context = min(context, window)
-    tied_by_default = ["gemma", "smollm3", "gpt2", "gpt_bigcode", "opt", "bloom", "falcon"]
+    tied_by_default = [
+        "gemma",
+        "gemma3",
+        "smollm3",
+        "gpt2",
+        "gpt_bigcode",
+        "opt",
+        "bloom",
+        "falcon",
+    ]
     tied = config.get("tie_word_embeddings")
     if tied is None:
         tied = kind in tied_by_default or kind == "starcoder2"
     ffn = got["ffn"] if "ffn" in got else hidden_of(kind, config, width)
     experts = experts_of(kind, config)
-    if experts is not None and kind not in ["mixtral", "olmoe"]:  # an expert has a size of its own
+    if experts is not None and kind not in [
+        "mixtral",
+        "olmoe",
+        "gpt_oss",
+    ]:  # an expert has a size of its own
         experts["dense_ffn"] = ffn
         ffn = config["moe_intermediate_size"]
     dense = got["layers"] if experts is None else experts["dense_layers"]
+    other: dict[str, Any] = {}
+    if kind == "gpt_oss":
+        other["sinks"] = got["layers"] * heads
+    if kind == "gemma3" and seeing is not None:
+        other["vision"] = seen_by(seeing, width)
+        if other["vision"] is None:
+            return refusal("value", "vision_config", seeing)
     last = kind != "opt" or (
         config.get("do_layer_norm_before", True)
         and not config.get("_remove_final_layer_norm", False)
@@ -113,6 +156,9 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "norm": "layer" if layered else "rms",
         "context": context,
         "positions": positions,
+        "windowed": windowed,
+        "window": window if windowed > 0 else 0,
+        "block_norms": 4 if kind == "gemma3" else 2,
         "final_norm": last,
         "embedding_norm": kind == "bloom",
         "biases": biased,
@@ -120,6 +166,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "experts": experts,
         "latent": latent,
         "declared": quantization.declared(config, got["layers"], dense, tied),
+        "other": other,
     }
 
 
@@ -134,19 +181,6 @@ def refusal(refused: str, name: str, value: Any) -> dict[str, Any]:
     return {"refused": refused, "name": name, "value": value}
 
 
-def is_size(value: Any, least: int) -> bool:
-    """Whether it is a whole number, `least` or more.
-
-    Examples
-    --------
-    >>> is_size(1, 1), is_size(True, 1), is_size("1", 1), is_size(0.5, 0)
-    (True, False, False, False)
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return value // 1 == value and value >= least
-
-
 def is_plain(kind: str) -> bool:
     """Whether it is an architecture of RMS norms and ordinary MLPs that is read here.
 
@@ -157,7 +191,7 @@ def is_plain(kind: str) -> bool:
     """
     if kind in ["llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "granite"]:
         return True
-    return kind in ["smollm3", "arcee", "seed_oss", "olmo2"]
+    return kind in ["smollm3", "arcee", "seed_oss", "olmo2", "gemma3"]
 
 
 def is_routed(kind: str) -> bool:
@@ -168,7 +202,9 @@ def is_routed(kind: str) -> bool:
     >>> is_routed("mixtral")
     True
     """
-    return kind in ["mixtral", "qwen3_moe", "olmoe", "glm4_moe", "deepseek_v2", "deepseek_v3"]
+    if kind in ["mixtral", "qwen3_moe", "olmoe", "gpt_oss"]:
+        return True
+    return kind in ["glm4_moe", "deepseek_v2", "deepseek_v3"]
 
 
 def is_layered(kind: str) -> bool:
@@ -210,7 +246,7 @@ def size_names(kind: str) -> dict[str, list[str]]:
         return names  # positions are of the scores: no size of theirs
     names["context"] = ["max_position_embeddings"]
     names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
-    if kind == "mixtral":
+    if kind in ["mixtral", "gpt_oss"]:
         names["experts"] = ["num_local_experts"]
     if kind in ["qwen3_moe", "olmoe"]:
         names["experts"] = ["num_experts", "num_local_experts"]
@@ -249,9 +285,13 @@ def mistyped(config: dict[str, Any]) -> str | None:
         "seq_length",
         "word_embed_proj_dim",
         "n_shared_experts",
+        "sliding_window_pattern",
     ]:
         size = config.get(key)
         if not (size is None or is_size(size, 0 if key == "n_shared_experts" else 1)):
+            return key
+    for key in ["layer_types", "mlp_only_layers"]:
+        if not (config.get(key) is None or isinstance(config.get(key), (list, tuple))):
             return key
     for key in [
         "tie_word_embeddings",
@@ -339,35 +379,18 @@ def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
     found: list[str] = []
     if kind in ["mistral", "mixtral", "phi3", "deepseek_v2", "deepseek_v3"]:
         return found
-    both = config.get("attention_bias", kind == "seed_oss")
+    both = config.get("attention_bias", kind in ["seed_oss", "gpt_oss"])
     if both:
         found.append("qkv")
     out = config.get("attention_out_bias", False) if kind == "seed_oss" else both
     if out and kind != "glm4_moe":
         found.append("out")
+    if kind == "gpt_oss":
+        found.append("mlp")
     of_mlp = kind in ["llama", "granite", "smollm3", "arcee", "seed_oss", "nemotron"]
     if of_mlp and config.get("mlp_bias", False):
         found.append("mlp")
     return found
-
-
-def kv_heads_of(kind: str, config: dict[str, Any], heads: int) -> Any:
-    """Heads of keys and values.
-
-    Examples
-    --------
-    >>> kv_heads_of("gpt_bigcode", {}, 48), kv_heads_of("llama", {}, 32)
-    (1, 32)
-    """
-    if kind == "gpt_bigcode":
-        return 1 if config.get("multi_query", True) else heads
-    if kind == "falcon":
-        if config.get("new_decoder_architecture", False):
-            return config.get("num_kv_heads") or heads
-        return 1 if config.get("multi_query", True) else heads
-    if kind in ["gpt2", "gpt_neox", "opt", "bloom"]:
-        return heads
-    return config.get("num_key_value_heads") or heads
 
 
 def hidden_of(kind: str, config: dict[str, Any], width: int) -> Any:
@@ -383,25 +406,6 @@ def hidden_of(kind: str, config: dict[str, Any], width: int) -> Any:
     if kind == "falcon":
         return config.get("ffn_hidden_size") or 4 * width
     return 4 * width
-
-
-def window_of(kind: str, config: dict[str, Any]) -> Any:
-    """Tokens after which keys leave a sliding window, so that attention is another; `None` without
-    one.
-
-    Examples
-    --------
-    >>> window_of("mistral", {"sliding_window": None}) is None, window_of("mistral", {})
-    (True, 4096)
-    """
-    window = config.get("sliding_window", 4096 if kind == "mistral" else None)
-    types = config.get("layer_types")
-    if kind in ["qwen2", "qwen3", "qwen3_moe", "smollm3"]:
-        if not config.get("use_sliding_window", False):
-            window = None
-    elif types is not None and "sliding_attention" not in types:
-        window = None
-    return window if kind not in ["glm4_moe", "olmo2", "seed_oss"] else None
 
 
 def experts_of(kind: str, config: dict[str, Any]) -> dict[str, Any] | None:
@@ -426,24 +430,6 @@ def experts_of(kind: str, config: dict[str, Any]) -> dict[str, Any] | None:
         "shared": (config.get("n_shared_experts") or 0) if deep else 0,
         "dense_layers": config["first_k_dense_replace"] if deep else 0,
         "dense_ffn": None,
-        "router_bias": False,  # what evens out the load is a buffer, not a parameter
-    }
-
-
-def latent_of(kind: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    """Latent attention, as `Latent` takes it; `None` without it.
-
-    Examples
-    --------
-    >>> latent_of("llama", {}) is None
-    True
-    """
-    if kind not in ["deepseek_v2", "deepseek_v3"]:
-        return None
-    return {
-        "q_rank": config.get("q_lora_rank") or 0,  # none: queries are projected at once
-        "kv_rank": config["kv_lora_rank"],
-        "nope": config["qk_nope_head_dim"],
-        "rope": config["qk_rope_head_dim"],
-        "value": config["v_head_dim"],
+        "router_bias": kind
+        == "gpt_oss",  # elsewhere what evens out the load is a buffer, not a parameter
     }

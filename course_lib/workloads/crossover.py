@@ -100,7 +100,7 @@ def first_compute_bound_batch(
     >>> never.batch is None, never.limit_intensity < never.ridge
     (True, True)
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     tokens = float(count("context", context, 0))
     if tokens > _FAR:

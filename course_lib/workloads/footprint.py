@@ -20,6 +20,7 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
 from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.shares import kept_tokens
 from course_lib.workloads.weights import activation_bytes, cache_bytes, layout, weight_bytes
 
 __all__ = ["Memory", "MemoryFit", "fits", "memory"]
@@ -95,12 +96,13 @@ def memory(
     8.0
     """
     # Nothing is computed here: formats that leave the arithmetic open are as good as others.
-    one, chips = transformer(model), count("tp", tp)
+    one, chips = transformer(model, windows=True), count("tp", tp)
     fm = of_model(one, None, w, x, kv, "fp32")
     sequences, length = wholes(batch=batch, context=context)
     flying = nonnegative("tokens", tokens)
     together(batch=sequences, context=length, tokens=flying)
-    cached = sequences * length * (cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0)
+    each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
+    cached = sequences * kept_tokens(one, length) * each
     _, wide, apart = layout(one, chips, ep)
     active = flying * activation_bytes(one, 1, fm, tp=chips)
     return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / apart, active / apart)

@@ -33,6 +33,7 @@ from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.precision import Formats, formats, of_model
+from course_lib.workloads.shares import kept_tokens
 from course_lib.workloads.transformer import (
     MATRIX_PARTS,
     exchanged,
@@ -144,7 +145,7 @@ def decode(
     >>> round(1e3 * step.lower, 2)
     4.52
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, context=context)
     _released(one, "context", length)
@@ -197,7 +198,7 @@ def prefill(
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one, on = transformer(model), accelerator(chip)
+    one, on = transformer(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, prompt=prompt)
     _released(one, "prompt", length)
@@ -249,7 +250,7 @@ def mixed(
     >>> 1 < step.lower / alone.lower < 2
     True
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     each, length = wholes(new=new, context=context)
     _released(one, "context", length)
@@ -400,7 +401,7 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
     each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
@@ -408,9 +409,8 @@ def check_claim(
     _released(one, "context", length)
     tokens = sequences * each
     passes = speed / tokens
-    moved = streamed_bytes(one, sequences, fm, tp=tp) + sequences * length * cache_bytes(
-        one, fm, tp=tp
-    )
+    cached = sequences * kept_tokens(one, length) * cache_bytes(one, fm, tp=tp)
+    moved = streamed_bytes(one, sequences, fm, tp=tp) + cached
     t_math, flops = _token(one, on, fm, length, tp)
     shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
     excess: Any = plain(shares.max(axis=0))

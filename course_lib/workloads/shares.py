@@ -7,6 +7,7 @@ Pages evaluate them too: they keep to what `course_press.outputs.translate` can 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work, formulas
@@ -266,7 +267,11 @@ def _block(
 def norms_of(model: Any) -> Any:
     """`norm_parameters`, unchecked."""
     arrays = 2 if model.norm == "layer" else 1
-    found = (2 * model.layers + model.final_norm + model.embedding_norm) * model.width * arrays
+    found = (
+        (model.block_norms * model.layers + model.final_norm + model.embedding_norm)
+        * model.width
+        * arrays
+    )
     normed = {"": 0, "head": 2, "all": model.heads + model.kv_heads}[model.qk_norm]
     found = found + model.layers * normed * model.head_dim
     if model.latent is not None:
@@ -303,6 +308,22 @@ def kept_bytes(model: Any, fm: Any, tp: int) -> Any:
     if model.latent is not None:
         return model.layers * (model.latent.kv_rank + model.latent.rope) * itemsize(fm.kv)
     return model.layers * 2 * kv_share(model, tp) * model.head_dim * itemsize(fm.kv)
+
+
+def kept_tokens(model: Any, context: Any) -> Any:
+    """Tokens whose keys and values a sequence keeps, as the mean of all layers: of those before a
+    window none.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> kept_tokens(model("llama-3-8b"), 8192)
+    8192
+    """
+    if model.windowed == 0:
+        return context
+    share = model.windowed / model.layers
+    return (1 - share) * context + share * np.minimum(context, model.window)
 
 
 def token_bytes(model: Any, fm: Any, tp: int) -> Any:

@@ -242,7 +242,10 @@ def _gathered(model: Any, tokens: Any, w: float, x: float) -> Work:
 
 
 def _norms(model: Any, tokens: Any, x: float, tp: Any) -> dict[str, Work]:
-    count, n = 2 * model.layers + model.final_norm + model.embedding_norm, model.layers
+    count, n = (
+        model.block_norms * model.layers + model.final_norm + model.embedding_norm,
+        model.layers,
+    )
     found = {"blocks": _norm(count, tokens, model.width, model.norm, x)}
     for name, heads in {"q": model.heads // tp, "k": kv_share(model, tp)}.items():
         if model.qk_norm == "head":
@@ -283,21 +286,26 @@ def _attention(
         token = shared * width
     # Keys and values expanded from latent vectors are read as activations: what is kept are these.
     cached = model.kind == "decoder" and (at is None or decoding)
-    moved = formulas.attention_bytes(
-        batch, new, seen, heads * width, token, itemsize(fm.x), itemsize(fm.kv), cached
-    )
-    done = formulas.attention_flops(batch, heads, width, formulas.pairs(new, seen, causal))
-    found = {
-        "attention": Work(
-            flops=model.layers * done,
-            bytes=model.layers * moved,
-            dtype=fm.attention,
-            unit="matrix",
-            kernels=model.layers,
-            shape=(batch, new, seen, heads, shared),
-            kind="attention",
-        )
-    }
+    found: dict[str, Work] = {}
+    for name in ["attention", "window"] if model.windowed > 0 else ["attention"]:
+        layers, near = model.layers - model.windowed, seen
+        paired = formulas.pairs(new, seen, causal)
+        if name == "window":
+            layers, near = model.windowed, np.minimum(seen, model.window + new - 1)
+            paired = formulas.windowed(new, seen, model.window)
+        if layers > 0:
+            moved = formulas.attention_bytes(
+                batch, new, near, heads * width, token, itemsize(fm.x), itemsize(fm.kv), cached
+            )
+            found[name] = Work(
+                flops=layers * formulas.attention_flops(batch, heads, width, paired),
+                bytes=layers * moved,
+                dtype=fm.attention,
+                unit="matrix",
+                kernels=layers,
+                shape=(batch, new, near, heads, shared),
+                kind="attention",
+            )
     if at is not None and not decoding:
         found["keep"] = _kept(model, batch * new * (at.kv_rank + at.rope), fm)
     return found

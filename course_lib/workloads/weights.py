@@ -300,6 +300,7 @@ def routed_bytes(model: Transformer, fm: Formats, tp: int) -> float:
 
 def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
     """Bytes of keys and values, of all layers, that one token leaves in the cache of each chip.
+    Where a window moves on, its layers drop as many.
 
     Examples
     --------

@@ -22,6 +22,12 @@
   function load(source, then) {
     make("script", { src: source, onload: then }, document.head);
   }
+  // Measuring lays the page out at once, which takes long where letters are many: it waits for idle moments once all is there.
+  var idle = window.requestIdleCallback || function (act) { setTimeout(act, 1, { timeRemaining: function () { return 10; } }); };
+  function settled(act) {
+    if (document.readyState === "complete") idle(act);
+    else addEventListener("load", function () { idle(act); });
+  }
 
   // Theme: the system's until the reader chooses; the choice is remembered where storage is allowed.
   each("button.theme", function (button) {
@@ -97,7 +103,7 @@
       now.href = "#" + current.id;
       now.textContent = links[current.id][0].textContent;
     }, { rootMargin: "0px 0px -70% 0px", threshold: [0, 1] });
-    sections.forEach(function (section) { spy.observe(section); });
+    settled(function () { sections.forEach(function (section) { spy.observe(section); }); });
   }
 
   // The other languages open at the section that is being read: its anchor is the same in all of them.
@@ -120,7 +126,7 @@
       toc.classList.toggle("aside", passing);
     }
     addEventListener("scroll", yieldToNotes, { passive: true });
-    yieldToNotes();
+    settled(yieldToNotes);
   });
 
   // All folded code at once: what a reader chose holds on every page.
@@ -197,21 +203,24 @@
     document.fonts.ready.then(function () { if (!moved) reveal(); });
   });
 
-  // What is wider than its box can be scrolled by keyboard. Measuring lays a section out, so it waits for idle moments.
-  var idle = window.requestIdleCallback || function (act) { setTimeout(act, 1, { timeRemaining: function () { return 10; } }); };
-  var unmeasured = [];
+  // What is wider than its box can be scrolled by keyboard. All is measured before anything changes: each change in
+  // between would have the page laid out once more.
+  var unmeasured = [], measured = [];
   function measure(deadline) {
     do {
       var box = unmeasured.shift();
-      if (!box) { document.body.dataset.reachable = ""; return; }
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
-    } while (deadline.timeRemaining() > 5);
-    idle(measure);
+      if (box) measured.push([box, box.scrollWidth > box.clientWidth]);
+    } while (unmeasured.length && deadline.timeRemaining() > 5);
+    if (unmeasured.length) { idle(measure); return; }
+    measured.splice(0).forEach(function (one) {
+      if (one[1]) one[0].tabIndex = 0;
+      else one[0].removeAttribute("tabindex");
+    });
+    document.body.dataset.reachable = "";
   }
   function reachable() {
     unmeasured = Array.prototype.slice.call(document.querySelectorAll("pre, .formula, .cell-output-display"));
-    idle(measure);
+    settled(measure);
   }
   addEventListener("resize", reachable);
   reachable();

@@ -21,18 +21,8 @@ PARTS = ("weights", "cache", "activations")
 WORDS = (
     *("fits", "too-large", "too-many", "weights", "cache", "compute", "network", "launches"),
     *("config-architecture", "config-key", "config-value", "config-json", "config-paste"),
-    *(
-        "config-read",
-        "config-formats",
-        "no-rate",
-        "tp",
-        "link",
-        "unclear",
-        "longer",
-        "rent",
-        "no-price",
-        "old-price",
-    ),
+    *("config-url", "number", "take", "config-read", "config-formats", "no-rate"),
+    *("tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
     *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
 )
@@ -60,6 +50,7 @@ def html(one: serving.Calculator) -> str:
             _fields("first", _first(one)),
             f'<div class="calc-answer" data-fits="{str(answer.fits).lower()}">',
             f'<p class="calc-verdict">{escape(serving.verdict(answer))}</p>',
+            '<button type="button" class="calc-take" hidden></button>',
             _bar(answer),
             f'<dl class="calc-tiles">{"".join(_tile(answer, name) for name in TILES)}</dl>',
             f'<p class="calc-advice">{escape(serving.counsel(answer, at["batch"]))}</p>',
@@ -96,6 +87,7 @@ def payload(one: serving.Calculator) -> dict[str, Any]:
         "most": serving.MOST,
         "own": serving.OWN,
         "rows": serving.ROWS,
+        "always": serving.ALWAYS,
         "tiles": TILES,
         "parts": PARTS,
         "words": words | {"no-format": t("live-no-format")},
@@ -112,10 +104,9 @@ def _fields(name: str, controls: Sequence[str]) -> str:
 
 def _first(one: serving.Calculator) -> list[str]:
     keys = {key: named(model(key).name) for key in one.models}
-    by_vendor = sorted(one.chips, key=lambda key: (chip(key).vendor != "NVIDIA", chip(key).vendor))
     groups = [
         (vendor, {key: chip(key).short for key in of})
-        for vendor, of in groupby(by_vendor, key=lambda key: chip(key).vendor)
+        for vendor, of in groupby(one.chips, key=lambda key: chip(key).vendor)
     ]
     own = {serving.OWN: t("calc-own")}
     paste = (

@@ -13,6 +13,7 @@ _TOKENS = {
     **{color: str(i) for i, color in enumerate(LINES, 1)},
     **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
 }
+_HALO = "paint-order: stroke; stroke: var(--paper, white); stroke-width: 3px; "
 _DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
 _LOOK = re.compile(r'<use xlink:href="#([^"]+)"[^>]*?(?: style="([^"]*)")?/>')
 _PLACE = re.compile(r' x="([^"]+)" y="([^"]+)"')
@@ -63,6 +64,8 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     )  # an id that starts with a digit is no XML name
     svg = re.sub(r'(?<= id=")@|(?<=url\(#)@|(?<=href="#)@', f"{own}-", svg)
     svg = svg.replace("'DejaVu Sans'", "var(--font-sans, sans-serif)")
+    # Names of lines have the lines' colours, which stand out from the paper but not from shades.
+    svg = svg.replace('<text style="font-weight: 700; ', f'<text style="font-weight: 700; {_HALO}')
     return re.sub(
         "|".join(_TOKENS), lambda color: f"var(--fig-{_TOKENS[color[0]]}, {color[0]})", svg
     )

@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from course_lib import t
-from course_lib.book.moving import TONES, Moving, color, rows
-from course_press.outputs.written import tool_words
+from course_lib.book.moving import TONES, Moving, Running, color, holds, rows
+from course_press.outputs.written import number_marks, tool_words
 
 WORDS = ("play", "pause", "step")
 
@@ -31,15 +31,23 @@ def html(shown: Moving) -> str:
 
 
 def payload(shown: Moving) -> dict[str, Any]:
-    """Words, colours, and for each choice what is said, how long a step takes and what moves."""
+    """Words, marks of numbers, colours, and for each choice what is said, how long each step stands
+    and then takes, and what moves.
+    """
     choices = list(shown.scenes)
     return {
         "words": tool_words() | {name: t(f"live-{name}") for name in WORDS},
+        **number_marks(),
         "tones": {tone: color(tone) for tone in (*TONES, "none")},
         "start": choices.index(shown.start),
         "still": shown.still,
         "choices": [
-            {"says": scenes[0].says, "seconds": scenes[0].seconds, **_sizes(shown, choice)}
+            {
+                "says": scenes[0].says,
+                "seconds": scenes[0].seconds,
+                "holds": holds(scenes[0].says, scenes[0].seconds),
+                **_sizes(shown, choice),
+            }
             for choice, scenes in shown.scenes.items()
         ],
     }
@@ -60,10 +68,17 @@ def _sparse(changes: list[tuple[int, str, list[Any]]]) -> list[tuple[int, str, l
     """The same with a first value, then each step at which it changes and the value from there."""
     sparse = []
     for place, name, values in changes:
-        since = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
-        after = [part for at in since for part in (at, _short(values[at]))]
-        sparse.append((place, name, [_short(values[0]), *after]))
+        runs = all(isinstance(value, Running) for value in values)
+        sent = [_short(_exact(value) if runs else value) for value in values]
+        since = [at for at in range(1, len(sent)) if sent[at] != sent[at - 1]]
+        after = [part for at in since for part in (at, sent[at])]
+        kind = f"text {values[0].unit}" if runs else name
+        sparse.append((place, kind, [sent[0], *after]))
     return sparse
+
+
+def _exact(value: Running) -> float:
+    return float(f"{value.number:.12g}")
 
 
 def _short(value: Any) -> Any:

@@ -212,9 +212,10 @@ def _incomplete(book: Book, folder: Path) -> Iterator[tuple[Chapter, Any, Any]]:
 def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
     """Draw what links to these pages show, from the same cells as Quarto: it hands nothing on."""
     own = draw_pictures(book, names)
-    source = None if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
-    english = draw_pictures(source, names) if source else own
-    for name, picture in share.cards(own, english).items():
+    source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
+    english = own if source is book else draw_pictures(source, names)
+    faces = share.faces(book, own), share.faces(source, english)
+    for name, picture in share.cards(*faces).items():
         (folder / about.CARDS).mkdir(exist_ok=True)
         (folder / about.CARDS / f"{name}.png").write_bytes(picture)
 

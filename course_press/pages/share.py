@@ -4,12 +4,15 @@ engines. Both need whole addresses, so there is none without the site's own.
 
 import base64
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import escape
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
+
+from course_press.source.book import Book
 
 Picture = tuple[int, bytes]
 """A figure as PNG, after the place of its cell."""
@@ -18,7 +21,16 @@ DECKS = "slides"
 SIZE = (1200, 630)
 """Pixels of a picture that a shared link shows large."""
 _MARGIN, _STRIPE = 24, 12
-_ACCENT = (26, 58, 184)
+_ACCENT, _INK, _MUTED = (26, 58, 184), (28, 33, 39), (89, 98, 108)
+_LETTERS = str(Path(__file__).parent.parent / "assets" / "vendor" / "source-serif-4.woff2")
+_HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]")
+_HANGUL_FONTS = (
+    ("NanumGothic.ttf", "NanumGothicBold.ttf"),
+    ("NotoSansCJK-Regular.ttc", "NotoSansCJK-Bold.ttc"),
+    ("AppleSDGothicNeo.ttc", "AppleSDGothicNeo.ttc"),
+    ("malgun.ttf", "malgunbd.ttf"),
+)
+"""Regular and bold, as systems call them."""
 _COLOURS = 64
 """A figure has few: a palette makes a third of the file."""
 
@@ -39,53 +51,152 @@ def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | Non
     return None
 
 
-def card(picture: bytes) -> bytes:
-    """A figure on a sheet of the size that social sites show, as PNG.
+class Face(NamedTuple):
+    """What a link to a page shows.
+
+    Attributes
+    ----------
+    picture : its first figure; `None` where it has none, or none that can be drawn here.
+    title, finding, book : of the page, what it finds in a sentence, and of the book.
+    """
+
+    picture: Picture | None
+    title: str
+    finding: str
+    book: str
+
+
+def faces(book: Book, pictures: Mapping[str, Picture | None]) -> dict[str, Face]:
+    """What links to pages show, by the pages' names; the cover speaks for the book.
+
+    Parameters
+    ----------
+    book : has what the pages say of themselves.
+    pictures : the first figures of some of its pages, by the pages' names.
+    """
+    name, about = str(book.meta["title"]), str(book.meta.get("description") or "")
+    found = {}
+    for chapter in book.chapters:
+        if (key := chapter.path.stem) in pictures:
+            said = str(chapter.meta.get("description") or about)
+            finding = re.split(r"(?<=[.?!]) (?![a-z])", said)[0]
+            title = name if chapter.is_cover else chapter.title
+            found[key] = Face(pictures[key], title, finding, "" if chapter.is_cover else name)
+    return found
+
+
+def font(said: str) -> tuple[str, str] | None:
+    """Fonts for a text, regular and bold: those that come with the book, or, for Hangul, those of
+    this machine; `None` where it has none.
+
+    Examples
+    --------
+    >>> font("roofline")[0].endswith("source-serif-4.woff2")
+    True
+    """
+    if not _HANGUL.search(said):
+        return _LETTERS, _LETTERS
+    for pair in _HANGUL_FONTS:
+        try:
+            ImageFont.truetype(pair[0], 20)
+        except OSError:
+            continue
+        return pair
+    return None
+
+
+def card(picture: bytes, face: Face) -> bytes:
+    """A sheet of the size that social sites show, as PNG: what a page says of itself, and a figure
+    on the right half.
 
     Parameters
     ----------
     picture : the figure as PNG.
+    face : the words, whose letters `font` has.
     """
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
-    room = SIZE[0] - _STRIPE - 2 * _MARGIN, SIZE[1] - 2 * _MARGIN
-    scale = min(room[0] / figure.width, room[1] / figure.height)
+    half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
+    scale = min((half - _MARGIN) / figure.width, high / figure.height)
     figure = figure.resize(
         (round(figure.width * scale), round(figure.height * scale)), Image.Resampling.LANCZOS
     )
     sheet = Image.new("RGB", SIZE, "white")
     sheet.paste(_ACCENT, (0, 0, _STRIPE, SIZE[1]))
-    left, top = (SIZE[0] + _STRIPE - figure.width) // 2, (SIZE[1] - figure.height) // 2
-    sheet.paste(figure, (left, top))
+    left = half + (half - _MARGIN - figure.width) // 2
+    sheet.paste(figure, (left, (SIZE[1] - figure.height) // 2))
+    _write(ImageDraw.Draw(sheet), face, half - 2 * _MARGIN, high)
     file = io.BytesIO()
     few = sheet.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
+def _write(pen: ImageDraw.ImageDraw, face: Face, end: int, high: int) -> None:
+    """Title, finding and book's name from the left margin to `end`, as large as there is room."""
+    left = _STRIPE + 2 * _MARGIN
+    files = font("".join(face[1:])) or (_LETTERS, _LETTERS)
+    for size in range(50, 15, -2):
+        parts, y = [], 2.0 * _MARGIN
+        texts = ((face.title, size, True), (face.finding, 0.62 * size, False))
+        for text, pixels, bold in texts:
+            letters = _letters(files, pixels, bold=bold)
+            wrapped = _lines(text, letters, end - left)
+            parts += [(y + 1.3 * pixels * i, line, letters, bold) for i, line in enumerate(wrapped)]
+            y += 1.3 * pixels * len(wrapped) + 0.5 * size
+        if y <= high - 2 * _MARGIN and all(
+            of.getlength(line) <= end - left for _, line, of, _ in parts
+        ):
+            break
+    for at, line, letters, bold in parts:
+        pen.text((left, at), line, _INK if bold else _MUTED, letters)
+    name = _letters(files, 24, bold=False)
+    pen.text((left, SIZE[1] - 2 * _MARGIN), face.book, _ACCENT, name, anchor="ls")
+
+
+def _letters(files: tuple[str, str], pixels: float, *, bold: bool) -> ImageFont.FreeTypeFont:
+    letters = ImageFont.truetype(files[bold], pixels)
+    if files[0] == files[1] == _LETTERS:
+        letters.set_variation_by_axes([700 if bold else 400])
+    return letters
+
+
+def _lines(text: str, letters: ImageFont.FreeTypeFont, room: float) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if letters.getlength(longer) <= room or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
 def cards(
-    own: Mapping[str, Picture | None],
-    english: Mapping[str, Picture | None],
-    there: Path | None = None,
+    own: Mapping[str, Face], english: Mapping[str, Face], there: Path | None = None
 ) -> dict[str, bytes]:
-    """The pictures of pages to share, by the pages' names: the first figure of each. Where no font
-    that comes with the book has its letters, it is the English one.
+    """The pictures of pages to share, by the pages' names: the first figure of each, beside its
+    words. What no font here has the letters of is the English one's.
 
     Parameters
     ----------
-    own : the first figure of each page that can be drawn without a browser, by the page's name.
-    english : those of the English pages, as far as they are known.
+    own : the pages.
+    english : the English pages, as far as they are known.
     there : the folder with the English cards that were drawn before.
 
     Examples
     --------
-    >>> cards({"one": None}, {})
+    >>> cards({"one": Face(None, "One", "Nothing.", "A book")}, {})
     {}
     """
     made = {}
-    for name, picture in own.items():
+    for name, face in own.items():
         first = english.get(name)
-        if shown := picture if not first or (picture and picture[0] == first[0]) else first:
-            made[name] = card(shown[1])
+        picture = face.picture
+        if first and first.picture and not (picture and picture[0] == first.picture[0]):
+            picture = first.picture
+        said = face if font("".join(face[1:])) else first
+        if picture and said:
+            made[name] = card(picture[1], said)
         elif there and (file := there / f"{name}.png").is_file():
             made[name] = file.read_bytes()
     return made

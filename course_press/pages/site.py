@@ -68,7 +68,7 @@ def build(
         for book, pages in zip(books, printed.values(), strict=True):
             source = book if book.lang == parity.SOURCE else book_in(parity.SOURCE)
             downloads = about.downloads(book, out)
-            cards = _cards(book, pages, printed.get(parity.SOURCE, ()), out)
+            cards = _cards(book, pages, source, printed.get(parity.SOURCE, ()), out)
             _write_pages(Renderer(book, source, pages, every, downloads, cards), cards, stage)
         put_in_place(book_in(every[0]), every, stage, out)
     files = (file for lang in langs for file in (out / lang).rglob("*.html"))
@@ -287,13 +287,18 @@ def write_deck(file: Path, text: str, pages: Path) -> None:
 
 
 def _cards(
-    book: Book, pages: Sequence[PrintedPage], english: Sequence[PrintedPage], out: Path
+    book: Book,
+    pages: Sequence[PrintedPage],
+    source: Book,
+    english: Sequence[PrintedPage],
+    out: Path,
 ) -> dict[str, bytes]:
     """The pictures of pages to share, by the pages' names."""
     if not book.meta.get("site-url"):
         return {}
     own, first = (
-        {page.chapter.path.stem: page.picture for page in some} for some in (pages, english)
+        share.faces(of, {page.chapter.path.stem: page.picture for page in some})
+        for of, some in ((book, pages), (source, english))
     )
     return share.cards(own, first, out / parity.SOURCE / about.CARDS)
 

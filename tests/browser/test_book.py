@@ -127,3 +127,125 @@ def test_a_hangul_glyph_is_drawn_not_a_box(visit):
         return canvas.toDataURL();
     })""")
     assert drawn[0] != drawn[1], "install a Korean font (apt install fonts-nanum)"
+
+
+FAINT = """() => {
+    const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    function rgba(color, opacity) { // any colour that CSS writes, in 0 to 1
+        pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+        const [r, g, b, a] = [...pen.getImageData(0, 0, 1, 1).data].map(one => one / 255);
+        return [r, g, b, a * opacity];
+    }
+    function over(top, below) {
+        return [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+    }
+    function light([r, g, b]) {
+        const [x, y, z] = [r, g, b].map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+    }
+    function contrast(one, other) {
+        const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
+        return (high + 0.05) / (low + 0.05);
+    }
+    function opacity(one) { // of all that it stands in
+        let all = 1;
+        for (; one && one.tagName !== "HTML"; one = one.parentElement) all *= getComputedStyle(one).opacity;
+        return all;
+    }
+    function paper(one) {
+        let found = [];
+        for (; one; one = one.parentElement) found.push(rgba(getComputedStyle(one).backgroundColor, 1));
+        return found.reverse().reduce((below, top) => over(top, below), [1, 1, 1, 1]);
+    }
+    const found = [];
+    let texts = 0, lines = 0;
+    document.querySelectorAll("main svg").forEach(svg => {
+        if (!svg.getBoundingClientRect().width) return;
+        const ground = paper(svg.parentElement), every = [...svg.querySelectorAll("*")];
+        function behind(x, y, before) { // what has been painted there
+            return every.slice(0, before).reduce((below, one) => {
+                const seen = getComputedStyle(one);
+                if (!one.isPointInFill || seen.fill === "none" || seen.fill.startsWith("url") || seen.visibility === "hidden"
+                    || one.closest("defs, clipPath, pattern")) return below;
+                const matrix = one.getScreenCTM(), at = new DOMPoint(x, y).matrixTransform(matrix.inverse());
+                if (!one.isPointInFill(at)) return below;
+                return over(rgba(seen.fill, seen.fillOpacity * opacity(one)), below);
+            }, ground);
+        }
+        every.forEach((one, i) => {
+            const seen = getComputedStyle(one), all = opacity(one), box = one.getBoundingClientRect();
+            if (!all || seen.visibility === "hidden" || !box.width && !box.height) return;
+            const x = box.left + box.width / 2, y = box.top + box.height / 2;
+            if (one.tagName === "text" && one.textContent.trim() && seen.fill !== "none") {
+                let below = behind(x, y, i);
+                if (seen.paintOrder.startsWith("stroke") && parseFloat(seen.strokeWidth) >= 3) below = over(rgba(seen.stroke, all), below);
+                texts += 1;
+                const ratio = contrast(over(rgba(seen.fill, seen.fillOpacity * all), below), below);
+                if (ratio < 4.5) found.push(["text", one.textContent, ratio.toFixed(2)]);
+            } else if (one.matches(".plot-line, .plot-rule")) {
+                lines += 1;
+                const below = behind(x, box.top + 1, i);
+                const ratio = contrast(over(rgba(seen.stroke, seen.strokeOpacity * all), below), below);
+                if (ratio < 3) found.push(["line", one.getAttribute("class"), ratio.toFixed(2)]);
+            }
+        });
+    });
+    return [found, texts, lines];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_and_lines_of_pictures_stand_out_as_they_are_blended(visit, scheme):
+    """axe sees no opacity of an SVG's text: it counts it as incomplete, not as a violation."""
+    texts = lines = 0
+    for name in (
+        "index",
+        *(f"chapters/en/{one}" for one in ("hello-roofline", "rooflines", "serving")),
+    ):
+        page = visit(f"en/{name}.html", color_scheme=scheme)
+        for box in page.query_selector_all(".explorer"):
+            box.scroll_into_view_if_needed()
+            page.wait_for_timeout(100)
+        found, some, drawn = page.evaluate(FAINT)
+        assert found == [], name
+        texts, lines = texts + some, lines + drawn
+    assert texts > 300
+    assert lines > 5
+
+
+MEASURING = """
+window.asked = [];
+function told(kind) { if (new Error().stack.includes("course.js")) asked.push([kind, document.readyState]); }
+for (const name of ["getBoundingClientRect", "getClientRects"]) {
+    const own = Element.prototype[name];
+    Element.prototype[name] = function () { told("read"); return own.apply(this, arguments); };
+}
+for (const [of, ...names] of [[Element, "scrollWidth", "scrollHeight", "clientWidth", "clientHeight", "scrollTop"],
+                              [HTMLElement, "offsetWidth", "offsetHeight", "offsetTop", "innerText"]]) {
+    for (const name of names) {
+        const own = Object.getOwnPropertyDescriptor(of.prototype, name);
+        Object.defineProperty(of.prototype, name, { ...own, get() { told("read"); return own.get.call(this); } });
+    }
+}
+const own = Object.getOwnPropertyDescriptor(HTMLElement.prototype, "tabIndex");
+Object.defineProperty(HTMLElement.prototype, "tabIndex", { ...own, set(to) { told("write"); own.set.call(this, to); } });
+"""
+
+
+@pytest.mark.parametrize("path", ["ko/chapters/ko/network-rooflines", "ko/index", "es/chapters/es/specs",
+                                  "en/chapters/en/calculator", "ko/chapters/ko/training"])  # fmt: skip
+def test_nothing_is_measured_before_a_page_has_loaded_nor_again_and_again(browser, built, path):
+    """Who measures has all of a long page laid out at once, which takes longest in Hangul."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, offline=True)
+    context.add_init_script(MEASURING)
+    page = context.new_page()
+    page.goto((built / f"{path}.html").as_uri())
+    wait_for(page, "'reachable' in document.body.dataset")
+    asked = page.evaluate("asked")
+    context.close()
+    assert [kind for kind, state in asked if kind == "read" and state != "complete"] == []
+    kinds = [kind for kind, _ in asked]
+    assert kinds.count("read") > 3
+    if "write" in kinds:  # between the first change and the last nothing is asked
+        last = len(kinds) - kinds[::-1].index("write")
+        assert set(kinds[kinds.index("write") : last]) == {"write"}

@@ -56,7 +56,7 @@ def built(tmp_path_factory):
 
 def opened(visit, lang="en", query="", **options):
     page = visit(f"{lang}/chapters/{lang}/one.html{query}", **options)
-    page.wait_for_selector(f"{BOX}[data-drawn=plot]", timeout=30_000)
+    page.wait_for_selector(f"{BOX}[data-drawn=plot], {BOX}.misfit", timeout=30_000)
     return page
 
 
@@ -324,6 +324,117 @@ def test_the_roofline_holds_every_operator_that_computes(visit):
     ]
     assert [(dot["x"], dot["y"]) for dot in dots] == [pytest.approx(one) for one in wanted]
     assert page.locator(f"{BOX} .plot-dot").count() == len(wanted)
+
+
+SPEEDS = [name for name in serving.ROWS if name not in serving.ALWAYS]
+
+
+def test_what_does_not_fit_is_not_sold_and_a_button_makes_it_fit(visit):
+    page = opened(visit)
+    page.select_option("#calc-model", "llama-3-70b")
+    page.select_option("#calc-count", "8")
+    assert "does not fit" in page.inner_text(".calc-verdict")
+    shown = page.eval_on_selector_all("[data-tile] b", "all => all.map(one => one.textContent)")
+    shown += [page.text_content(f"[data-row={name}] td") for name in SPEEDS]
+    assert set(shown) == {serving.NONE}
+    assert not page.locator(".calc-small, .calc-advice, .calc-figure").first.is_visible()
+    page.click("text=Take 2 chips for each copy")
+    assert [page.input_value(f"#calc-{name}") for name in ("tp", "count")] == ["2", "8"]
+    assert page.evaluate("document.activeElement.id") == "calc-tp"
+    assert "It fits" in page.inner_text(".calc-verdict")
+    assert not page.locator(".calc-take").is_visible()
+    assert "calculate.tp=2" in page.url
+    page.select_option("#calc-model", "gpt2-xl")
+    page.fill("#calc-batch", "1000000")
+    assert not page.locator(".calc-take").is_visible()  # no number of chips would do
+
+
+WRONG = ["0", "-1", "16.5", "1e9", "1048577", ""]
+PASTED = ["", "{", "https://huggingface.co/x/y", '{"model_type": "mamba"}', json.dumps(LLAMA)]
+
+
+def test_whatever_is_put_in_changes_the_answer_or_is_refused_in_words(visit):
+    """No field shows one thing while the answer is for another."""
+    page = opened(visit)
+    asked = 0
+    for control in page.query_selector_all(f"{BOX} [data-state]"):
+        name = control.get_attribute("data-state")
+        page.click("[data-tool=reset]")
+        options = "one => [...one.options || []].map(x => x.value)"
+        values = control.evaluate(options) or [*WRONG, "1", "77", "1048576"]
+        for value in values[:8]:
+            page.click("[data-tool=reset]")
+            page.evaluate(
+                "([name, value]) => { const one = document.querySelector(`[data-state=${name}]`);"
+                "one.value = value; one.dispatchEvent(new Event('input')); "
+                "one.dispatchEvent(new Event('change')); }",
+                [name, value],
+            )
+            asked += 1
+            said, verdict = page.text_content(".calc-said"), page.text_content(".calc-verdict")
+            assert said.startswith(verdict)
+            assert control.input_value() == value
+            refused = name in ("batch", "context") and value in WRONG
+            assert (control.get_attribute("aria-invalid") == "true") == refused
+            if refused:
+                assert "a whole number from 1 to 1,048,576" in verdict
+                assert said == verdict  # nothing of another answer
+                continue
+            state = page.evaluate(
+                "() => Object.fromEntries([...document.querySelectorAll('[data-state]')]"
+                ".map(one => [one.dataset.state, one.value]))"
+            )
+            numbers = {key for key, start in serving.START.items() if isinstance(start, int)}
+            at = {key: int(one) if key in numbers else one for key, one in state.items()}
+            wanted = of_page(page, [{**at, "config": ""}])[0]
+            held = page.evaluate(f"document.querySelector('{BOX}').answer")
+            assert {key: held[key] for key in wanted} == wanted, (name, value)
+    assert asked > 60
+    page.select_option("#calc-model", "own")
+    for text in PASTED:
+        page.fill("#calc-config", text)
+        said, verdict = page.text_content(".calc-said"), page.text_content(".calc-verdict")
+        fits = text.startswith('{"model_type": "llama"') or "vocab_size" in text
+        assert ("fits" in verdict) == fits
+        assert (said == verdict) == (not fits)
+    page.fill("#calc-config", PASTED[2])
+    assert "open its config.json" in page.text_content(".calc-verdict")
+
+
+DRAWN = """() => {
+    const put = CanvasRenderingContext2D.prototype.fillText, all = [];
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        all.push([text, x, y, this.measureText(text).width, parseFloat(this.font.match(/[0-9.]+px/))]);
+        put.apply(this, arguments);
+    };
+    document.querySelector(".calculator").card();
+    CanvasRenderingContext2D.prototype.fillText = put;
+    return all;
+}"""
+
+
+@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize("query", ["", "model=llama-3-70b", "batch=4000&calculate.context=100000",
+                                   "count=64&calculate.tp=8&calculate.cache=fp8"])  # fmt: skip
+def test_the_card_says_what_the_page_says_and_none_of_it_runs_off(visit, lang, query):
+    page = opened(visit, lang, f"?calculate.{query}")
+    drawn = page.evaluate(DRAWN)
+    said = " ".join(text for text, *_ in drawn)
+    for text, x, y, width, _ in drawn:
+        assert 60 <= x <= x + width <= 1140.5, text
+        assert 40 < y < 615, text
+    for part in (".calc-verdict", ".calc-advice", "[data-tile=decode] b", "[data-tile=all] dt"):
+        assert page.text_content(part) in said, part
+    assert page.evaluate("document.title") in said
+    assert page.url.partition("://")[2][:40] in said
+    tiles = page.eval_on_selector_all("[data-tile] dt", "all => all.map(one => one.textContent)")
+    sizes = {
+        size for text, *_, size in drawn if text and any(one.startswith(text) for one in tiles)
+    }
+    assert len(sizes) == 1
+    likely = page.text_content("[data-row=decode_likely] td")
+    fits = page.evaluate(f"document.querySelector('{BOX}').answer.fits")
+    assert likely.split("(")[-1].rstrip(")") in said if fits else likely == serving.NONE
 
 
 SCHEMES = list(product(LANGS, ("light", "dark")))

@@ -2,7 +2,7 @@
 choices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,9 +16,9 @@ CHIPS = (
     "v100-sxm2",
     "a100-sxm-80",
     "h100-sxm",
+    "l4",
     "h200-sxm",
     "b200-sxm",
-    "l4",
     "mi300x",
     "tpu-v5e",
     "tpu-v5p",
@@ -64,12 +64,24 @@ def bounds(by: tuple[str, ...], places: Any) -> Field:
     return Field(by, places, words=tuple(t(bound) for bound in BOUNDS))
 
 
+def listed(keys: Iterable[str]) -> tuple[str, ...]:
+    """Chips in the order of every list: by vendor, the one that most readers have first, year and
+    bandwidth.
+
+    Examples
+    --------
+    >>> listed(["tpu-v5e", "mi300x", "h100-sxm", "a100-sxm-80"])
+    ('a100-sxm-80', 'h100-sxm', 'mi300x', 'tpu-v5e')
+    """
+    every = sorted(map(chip, keys), key=lambda one: (one.vendor, one.year, one.bandwidth))
+    return tuple(one.key for one in sorted(every, key=lambda one: one.vendor != "NVIDIA"))
+
+
 def with_matrix_unit() -> tuple[str, ...]:
-    """The chips that have one, by vendor and year."""
-    found = [
-        one for one in map(chip, chips()) if any(name.startswith("matrix.") for name in one.peaks)
-    ]
-    return tuple(one.key for one in sorted(found, key=lambda one: (one.vendor, one.year, one.key)))
+    """The chips that have one."""
+    return listed(
+        key for key in chips() if any(name.startswith("matrix.") for name in chip(key).peaks)
+    )
 
 
 def other_chips() -> tuple[tuple[str, str], ...]:

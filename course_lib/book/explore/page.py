@@ -24,6 +24,7 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     shares.crooked,
     shares.weights_of,
     shares.kept_bytes,
+    shares.kept_tokens,
     shares.token_bytes,
     transformer.works_of,
     catalog.met,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from course_lib import calibrate, network
+from course_lib.book.explore.choices import listed
 from course_lib.book.explore.grid import NONE
 from course_lib.book.text import Shown, Table, n, t, table
 from course_lib.core import CourseError, formulas
@@ -93,6 +94,8 @@ ROWS = {
     "first": "",
 }
 """What the table shows, and in which unit."""
+ALWAYS = ("parameters", "needed", "available", "most")
+"""What of it is shown where the model does not fit, and so has neither speed nor price."""
 MOST = 2**20
 """Sequences, and tokens, beyond which nothing is offered."""
 LAUNCHES = 0.4
@@ -216,8 +219,8 @@ class Calculator(Shown):
 
     @property
     def chips(self) -> tuple[str, ...]:
-        """The chips that are offered: those of a published memory."""
-        return tuple(key for key in chips() if chip(key).memory)
+        """The chips that are offered: those of a published memory, in the order of every list."""
+        return listed(key for key in chips() if chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Answer:
         """What the library says of a state.
@@ -260,9 +263,9 @@ def verdict(of: Answer) -> str:
 
 
 def counsel(of: Answer, batch: int) -> str:
-    """What binds, and what to do about it, in a sentence."""
-    key = of.advice if of.fits else of.binds
-    return t(f"calc-{key}").format(share=n(of.share, "%", digits=2), batch=n(batch))
+    """What binds, and what to do about it, in a sentence; nothing of what does not fit."""
+    said = t(f"calc-{of.advice}") if of.fits else ""
+    return said.format(share=n(of.share, "%", digits=2), batch=n(batch))
 
 
 def rows(of: Answer) -> list[list[str]]:
@@ -271,10 +274,12 @@ def rows(of: Answer) -> list[list[str]]:
 
 
 def shown(of: Answer, name: str) -> str:
-    """A quantity as it is written: of an expected time its range too."""
-    value = getattr(of, name)
+    """A quantity as it is written: of an expected time its range too; of what does not fit neither
+    speed nor price.
+    """
+    value = getattr(of, name) if of.fits or name in ALWAYS else None
     if value is None:
-        return t("never") if name == "first" else NONE
+        return t("never") if name == "first" and of.fits else NONE
     text = n(value, ROWS[name])
     if name.endswith("_likely"):
         low, high = (getattr(of, name.replace("_likely", end)) for end in ("_low", "_high"))

@@ -5,7 +5,18 @@ from course_lib.book.moving.caches import roofs
 from course_lib.book.moving.memory import fill, heads, hierarchy
 from course_lib.book.moving.multiprocessors import coalescing, stages, waves
 from course_lib.book.moving.requests import batching
-from course_lib.book.moving.scene import NARROW, TONES, WIDE, Moving, Scene, Shape, color, rows
+from course_lib.book.moving.scene import (
+    NARROW,
+    TONES,
+    WIDE,
+    Moving,
+    Running,
+    Scene,
+    Shape,
+    color,
+    holds,
+    rows,
+)
 from course_lib.book.moving.spread import (
     all_reduce,
     backward_pass,
@@ -22,6 +33,7 @@ __all__ = [
     "TONES",
     "WIDE",
     "Moving",
+    "Running",
     "Scene",
     "Shape",
     "all_reduce",
@@ -34,6 +46,7 @@ __all__ = [
     "fuse",
     "heads",
     "hierarchy",
+    "holds",
     "journey",
     "machine",
     "overlap",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core.checks import CourseError, count
 from course_lib.specs import Accelerator
@@ -226,9 +226,9 @@ class _Journey:
                 self.bars[one].to(x=x, width=self.scale * spent[one])
                 x += self.scale * spent[one]
             passed = sum(spent.values())
-            self.told.to(text=n(passed, "s"))
-            cycles = n(round(passed * self.clock), "")
-            self.cycles.to(text=f"{cycles} {t('moving-journey-cycles')}")
+            self.told.to(text=Running(passed, "s"))
+            cycles = Running(round(passed * self.clock), t("moving-journey-cycles"))
+            self.cycles.to(text=cycles)
 
         stand("registers")
         scene.step(scene.says[0])  # time to read before the clock runs

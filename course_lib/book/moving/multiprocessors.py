@@ -6,7 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from course_lib import ops
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene
 from course_lib.book.text import n, t
 from course_lib.core.checks import CourseError, count
 from course_lib.measured import Row, gaps
@@ -289,7 +289,7 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
     low = top + ROWS + 8
     now = scene.line(left, top - 6, left, low, line="ink", thick=3)
     scene.text(left, low + 24, t("time-so-far"), tone="muted")
-    clock = scene.text(left, low + 48, n(0, "s"), bold=True, size=22)
+    clock = scene.text(left, low + 48, Running(0, "s"), bold=True, size=22)
     middle = left + (end - left) / 2
     scene.text(middle, low + 24, t("moving-stages-busy"), tone="muted")
     busy = scene.text(middle, low + 48, n(0, "%"), bold=True, size=22)
@@ -303,7 +303,7 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
         for bar, (_, opacity) in zip(drawn[i], parts.values(), strict=True):
             bar.to(opacity=opacity)
         now.to(x1=left + turn.done * scale, x2=left + turn.done * scale)
-        clock.to(text=n(turn.done, "s"))
+        clock.to(text=Running(turn.done, "s"))
         busy.to(text=n((i + 1) * one.math / turn.done, "%", digits=2))
     said = t("moving-stages-end").format(
         slices=n(SLICES), time=n(before, "s"), each=n(one.seconds(many), "s"),

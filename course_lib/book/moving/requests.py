@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.serve import Requests, engine, service
 from course_lib.serve.outcome import LoggedStep
@@ -424,7 +424,6 @@ class _Timeline:
             at += wide
         self.held.to(text=self.cache.format(held=n(sum(cached.values())), room=n(self.run.room)))
         done = sum(at <= time for times in self.run.made for at in times)
-        seconds = (n(of, "s") if of else n(0) for of in (time, self.run.pause(time)))
-        told = (next(seconds), n(done), next(seconds))
+        told = (Running(time, "s"), n(done), n(self.run.pause(time), "s"))
         for shape, text in zip(self.told, told, strict=True):
             shape.to(text=text)

@@ -9,10 +9,10 @@ from typing import Any
 from course_lib.book.plot.colors import LINES, PATHS
 from course_lib.book.plot.figure import GRID, INK, SHADES, on_paper
 from course_lib.book.plot.labels import MUTED, is_wide
-from course_lib.book.text import Shown, widget_bundle
+from course_lib.book.text import Shown, n, widget_bundle
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["NARROW", "TONES", "WIDE", "Moving", "Scene", "Shape"]
+__all__ = ["NARROW", "TONES", "WIDE", "Moving", "Running", "Scene", "Shape", "holds"]
 
 WIDE, NARROW = 720, 360
 """Widths of a scene, for a page and for a phone, in pixels at full size."""
@@ -38,6 +38,31 @@ _SVG = {
     "cap": "stroke-linecap",
 }
 """What SVG calls the attributes that have a shorter name here."""
+_READING = 24.0
+"""Seconds in which all sentences of a play are read, where they are many."""
+
+
+class Running(str):
+    """A number as a page writes it. As the text of a shape it runs from step to step, as bars and
+    cursors do.
+
+    Parameters
+    ----------
+    number, unit : as `n` takes them.
+
+    Examples
+    --------
+    >>> Running(0.0025, "s"), Running(0.0025, "s").number
+    ('2.5 ms', 0.0025)
+    """
+
+    number: float
+    unit: str
+
+    def __new__(cls, number: float, unit: str) -> "Running":
+        one = super().__new__(cls, n(number, unit))
+        one.number, one.unit = float(number), unit
+        return one
 
 
 @dataclass(eq=False)
@@ -153,7 +178,7 @@ class Scene:
 
 def _checked(name: str, value: Any) -> Any:
     if name == "text":
-        return str(value)
+        return value if isinstance(value, Running) else str(value)
     if name in ("tone", "line"):
         return value if value == "none" else known("tone", value, TONES)
     return round(float(value), 1)
@@ -311,6 +336,25 @@ def _element(shape: Shape, step: int) -> str:
             attributes[_SVG.get(name, name)] = f"{value:g}"
     written = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
     return f'<{shape.tag}{written} style="{"; ".join(style)};">{text}</{shape.tag}>'
+
+
+def holds(says: Sequence[str], seconds: Sequence[float]) -> list[float]:
+    """How long a player waits at each step before it runs, s: a sentence that runs by faster than
+    it is read stands first. A line gets a second, or less where all lines would take too long.
+
+    Examples
+    --------
+    >>> holds(["One.", "One.", "Two.", "End."], [0.2, 0.2, 3.0, 0.8])
+    [0.6, 0.0, 0.0, 0.0]
+    """
+    begins = [i for i in range(len(says) - 1) if not i or says[i] != says[i - 1]]
+    ends = [*begins[1:], len(says) - 1]
+    line = min(1.0, _READING / max(1, sum(rows([says[i]]) for i in begins)))
+    found = [0.0] * len(says)
+    for begin, end in zip(begins, ends, strict=True):
+        lacking = line * rows([says[begin]]) - sum(seconds[begin:end])
+        found[begin] = round(max(0.0, lacking), 2)
+    return found
 
 
 def rows(says: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log10, sqrt
 
 from course_lib import ops
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import Estimate, roofline
 from course_lib.core.checks import CourseError
@@ -156,18 +156,18 @@ class _Machine:
             self.idle = scene.text(708, 112, "", anchor="end", bold=True, size=28)
             origin, end, first, apart = 180, 708, 236, 30
         self.scale = (end - origin) / longest
-        self.told: list[Shape] = []
+        none, self.told = Running(0, "s"), list[Shape]()
         self.bars: list[list[Shape]] = []
         for row, (name, tone) in enumerate((("memory", "memory"), ("arithmetic", "math"))):
             y = first + apart * row
             if scene.narrow:
                 scene.text(origin, y - 6, t(name), tone="muted", size=12)
                 self.told.append(
-                    scene.text(end, y - 6, "", anchor="end", bold=True, size=12, halo=True)
+                    scene.text(end, y - 6, none, anchor="end", bold=True, size=12, halo=True)
                 )
             else:
                 scene.text(12, y + 13, t(name), tone="muted")
-                self.told.append(scene.text(origin - 12, y + 13, "", anchor="end", bold=True))
+                self.told.append(scene.text(origin - 12, y + 13, none, anchor="end", bold=True))
             tall = 14 if scene.narrow else 18
             scene.rect(origin, y, end - origin, tall, tone="grid", opacity=0.4)
             starts = (origin + i / BLOCKS * self.lower * self.scale for i in range(BLOCKS))
@@ -222,6 +222,6 @@ class _Machine:
                 self.bars[row][block].to(width=part * time / BLOCKS * self.scale)
             if block:
                 self.bars[row][block - 1].to(width=time / BLOCKS * self.scale)
-            self.told[row].to(text=n((block + part) / BLOCKS * time, "s"))
+            self.told[row].to(text=Running((block + part) / BLOCKS * time, "s"))
         if block and not fetched:
             self.idle.to(text=n(1 - self.math / self.lower, "%"))

@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from course_lib import ops
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import Estimate, Work, roofline, total
 from course_lib.core.checks import CourseError, count
@@ -337,7 +337,7 @@ class _Clocks:
         x, y, end = at.x, at.y, at.x + at.width
         self.tops = (y + 74, y + 134)
         scene.text(x, y, t("bytes-moved"), tone="muted")
-        self.moved = scene.text(x, y + 30, n(0, "B"), bold=True, size=26)
+        self.moved = scene.text(x, y + 30, Running(0, "B"), bold=True, size=26)
         self.bars, self.times = [], []
         for top, tone, name in zip(
             self.tops, ("memory", "math"), ("memory-time", "compute-time"), strict=True
@@ -345,7 +345,7 @@ class _Clocks:
             scene.text(x, top - 7, t(name), tone="muted")
             scene.rect(x, top, at.width, 14, tone="grid", opacity=0.6, round=3)
             self.bars.append(scene.rect(x, top, 0, 14, tone=tone, round=3))
-            self.times.append(scene.text(end, top - 7, n(0, "s"), anchor="end", bold=True))
+            self.times.append(scene.text(end, top - 7, Running(0, "s"), anchor="end", bold=True))
         note = t("moving-slower").format(chip=chip.short, times=n(slower, digits=2))
         scene.text(x, y + 252, note, tone="muted", size=12.5)
 
@@ -371,12 +371,12 @@ class _Clocks:
     def tell(self, works: Sequence[Work]) -> None:
         """What these have moved and taken together."""
         steps = [roofline(work, self.chip) for work in works]
-        self.moved.to(text=n(sum(float(step.bytes) for step in steps), "B"))
+        self.moved.to(text=Running(sum(float(step.bytes) for step in steps), "B"))
         clocks = (sum(float(step.t_memory) for step in steps),
                   sum(float(step.t_math) for step in steps))  # fmt: skip
         for bar, text, seconds in zip(self.bars, self.times, clocks, strict=True):
             bar.to(width=seconds * self.scale)
-            text.to(text=n(seconds, "s"))
+            text.to(text=Running(seconds, "s"))
 
     def played(self, seconds: float) -> float:
         """How long so many seconds of the chip take to play."""

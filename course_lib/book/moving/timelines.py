@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, named, t
 from course_lib.core import Estimate, Work, roofline, total
 from course_lib.core.checks import CourseError, known
@@ -161,8 +161,8 @@ class _Cascade:
     def tell(self, seconds: float, moved: float, kernels: int) -> None:
         """Counters, and the line of the present."""
         self.now.to(x1=self.left + seconds * self.scale, x2=self.left + seconds * self.scale)
-        self.clock.to(text=n(seconds, "s"))
-        self.bytes.to(text=n(moved, "B"))
+        self.clock.to(text=Running(seconds, "s"))
+        self.bytes.to(text=Running(moved, "B"))
         self.count.to(text=n(kernels))
 
     def merge(self) -> None:
@@ -359,14 +359,14 @@ def _clocks(width: float, chip: Accelerator, way: str, step: Estimate, slower: f
     scene.text(left, 252, note, tone="muted", size=12.5)
 
     def stand(time: float) -> None:
-        clock.to(text=n(time, "s"))
+        clock.to(text=Running(time, "s"))
         now.to(x1=left + time * scale, x2=left + time * scale)
         ran = [min(max(time - piece.start, 0.0), piece.end - piece.start) for piece in pieces]
         for bar, took in zip(bars[len(pieces) :], ran, strict=True):
             bar.to(width=max(took * scale - 1.5, 0))
         for lane, text in enumerate(spent):
             busy = sum(took for piece, took in zip(pieces, ran, strict=True) if piece.lane == lane)
-            text.to(text=n(busy, "s"))
+            text.to(text=Running(busy, "s"))
 
     stand(0.0)
     stops = sorted({time for piece in pieces for time in (piece.start, piece.end)})

@@ -5,9 +5,10 @@ what it cannot describe is refused by name.
 import json
 import re
 
+import msgspec
 import pytest
 
-from course_lib import CourseError, model
+from course_lib import CourseError, block, llm, model, train
 from course_lib.counting import named
 from course_lib.specs import Transformer, from_config
 from course_lib.specs.huggingface import sizes
@@ -40,6 +41,14 @@ DEEP = {
     "n_group": 1,
     "topk_group": 1,
 }
+EYES = {
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 28,
+    "patch_size": 14,
+}
 OPT = {**S, "ffn_dim": 128, "word_embed_proj_dim": 64}
 BIASED = {"attention_bias": True, "mlp_bias": True}
 TINY = [
@@ -57,6 +66,19 @@ TINY = [
     ("seed_oss", {**S, "head_dim": 16}),
     ("seed_oss", {**S, **BIASED, "head_dim": 16, "attention_out_bias": True}),
     ("olmo2", {**S, "attention_bias": True}),
+    ("gemma3_text", {**S, "head_dim": 32, "sliding_window": 16}),
+    ("gemma3", {"text_config": {**S, "sliding_window": 16}, "vision_config": EYES}),
+    ("gemma3", {"text_config": S, "vision_config": {**EYES, "vision_use_head": False}}),
+    (
+        "gpt_oss",
+        {
+            **S,
+            "head_dim": 32,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": 8,
+        },
+    ),
     ("mixtral", {**S, "num_local_experts": 4, "num_experts_per_tok": 2}),
     ("qwen3_moe", {**ROUTED, "head_dim": 32}),
     ("olmoe", ROUTED),
@@ -184,6 +206,76 @@ def test_a_sliding_window_ends_the_context_that_is_described():
     asked = {**LLAMA, "model_type": "qwen2", "sliding_window": 512}
     assert from_config(asked).context == 8192
     assert from_config({**asked, "use_sliding_window": True}).context == 512
+
+
+OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+    "sliding_window": 128,
+    "vocab_size": 201088,
+    "max_position_embeddings": 131072,
+}
+GEMMA = {
+    "model_type": "gemma3",
+    "text_config": {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    },
+    "vision_config": {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_hidden_layers": 27,
+        "image_size": 896,
+        "patch_size": 14,
+        "vision_use_head": False,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters", "windowed"), [(OSS, 20_914_757_184, 12), (GEMMA, 4_300_079_472, 29)]
+)
+def test_layers_with_a_window_keep_and_read_no_more_than_it_holds(config, parameters, windowed):
+    one = from_config(config)
+    assert (one.parameters, one.windowed) == (parameters, windowed)
+    window, full, each = one.window, one.layers - windowed, 2 * one.kv_heads * one.head_dim * 2
+    kept = 3 * each * (full * 8192 + windowed * window)
+    assert llm.memory(one, 3, 8192).kv == pytest.approx(kept, rel=1e-12)
+    assert llm.memory(one, 3, window).kv == 3 * each * one.layers * window
+    fm = llm.formats()
+    decode = llm.operators(one, 2, 1, 8192, fm)["attention"]
+    read = llm.operators(one, 1, 5000, 5000, fm)["attention"]
+    pairs = sum(min(i + 1, window) for i in range(5000))
+    per_pair = 2 * one.heads * 2 * one.head_dim
+    assert decode["window"].flops == windowed * 2 * window * per_pair
+    assert decode["attention"].flops == full * 2 * 8192 * per_pair
+    assert read["window"].flops == windowed * pairs * per_pair
+    passed = (
+        2 * one.heads * one.head_dim * 2 + each
+    )  # queries and result, and the new key and value
+    assert decode["window"].bytes == windowed * 2 * (passed + window * each)
+    # A model of one block is as many windows as contexts: both ways of counting agree.
+    whole = msgspec.structs.replace(one, windowed=0, window=0)
+    all_ = llm.decode(whole, "h100-sxm", 2, window, x="bf16")
+    assert llm.decode(one, "h100-sxm", 2, window).lower == pytest.approx(all_.lower, rel=1e-12)
+
+
+def test_what_counts_every_layer_alike_refuses_windows():
+    for ask in (
+        lambda: train.memory(from_config(OSS), "dp=8", 4096),
+        lambda: block.operators(from_config(GEMMA), new=1, context=64),
+    ):
+        with pytest.raises(CourseError, match="look at a window only"):
+            ask()
 
 
 def test_sizes_say_what_stands_in_the_way_without_raising():

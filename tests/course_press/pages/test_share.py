@@ -1,6 +1,7 @@
 """What others see of the book: a picture of each page, and the map for search engines."""
 
 import io
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 from lxml import html
-from PIL import Image
+from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from course_press.pages import pandoc, quarto, share
-from course_press.source.book import read_book
+from course_press.source.book import languages, read_book
 
+ROOT = Path(__file__).parent.parent.parent.parent
 SITE = "https://example.org/book"
 ONE = "en/chapters/en/one.html"
 
@@ -127,16 +129,61 @@ def test_a_figure_that_no_font_here_can_draw_is_shared_as_the_english_one(
     for langs in [("en", "es")] if together else [("en",), ("es",)]:
         book.build(langs)
     out = book.root / "_site"
-    assert card_of(out, "es") == card_of(out, "en")
+    sheets = [Image.open(io.BytesIO(card_of(out, lang))).convert("RGB") for lang in ("en", "es")]
+    figures = [sheet.crop((600, 0, 1200, 630)) for sheet in sheets]
+    apart = ImageStat.Stat(ImageChops.difference(*figures)).mean
+    assert max(apart) < 1  # as far as their palettes differ
+    # Where the English pages were printed too, its words are its own.
+    assert (card_of(out, "es") == card_of(out, "en")) == (not together)
     said = social(out / "es/chapters/es/one.html")
     assert said["og:image"] == f"{SITE}/es/cards/one.png"
 
 
-def test_a_wide_and_a_tall_figure_fit_their_sheet_whole():
+def blank(size=(400, 300), color="white"):
+    file = io.BytesIO()
+    Image.new("RGB", size, color).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("lang", languages(ROOT))
+def test_the_words_of_every_card_are_whole_legible_and_inside(lang, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda _, at, said, fill, letters, **more: written.append((at, said, letters, more)),
+    )
+    book = read_book(ROOT, lang)
+    pictures = {chapter.path.stem: (0, blank()) for chapter in book.chapters}
+    for key, face in share.faces(book, pictures).items():
+        if not share.font("".join(face[1:])):
+            pytest.skip(
+                "NO HANGUL FONT: cards in Korean are the English ones (apt install fonts-nanum)"
+            )
+        written.clear()
+        share.card(blank(), face)
+        assert " ".join(said for _, said, *_ in written).split() == " ".join(face[1:]).split()
+        boxes = []
+        for (x, y), said, letters, more in written:
+            box = letters.getbbox(said, anchor=more.get("anchor"))
+            boxes.append([x + box[0], y + box[1], x + box[2], y + box[3]])
+            none = bytes(letters.getmask("\uffff"))
+            assert all(bytes(letters.getmask(one)) != none for one in said if one != " "), (
+                key,
+                said,
+            )
+        for left, top, right, bottom in filter(lambda box: box[2] > box[0], boxes):
+            assert 40 <= left <= right <= 600 - 24, key
+            assert 20 <= top <= bottom <= 630 - 20, key
+        for above, below in itertools.pairwise(box for box in boxes if box[2] > box[0]):
+            assert above[3] <= below[1] + 2, key  # no line on another
+        assert face.finding[-1] in ".?!"
+
+
+def test_a_wide_and_a_tall_figure_fit_the_right_half_whole():
     for size in ((2000, 300), (300, 2000), (1037, 620)):
-        file = io.BytesIO()
-        Image.new("RGB", size, (200, 30, 30)).save(file, "PNG")
-        sheet = Image.open(io.BytesIO(share.card(file.getvalue()))).convert("RGB")
+        face = share.Face(None, "One", "A finding.", "A book")
+        sheet = Image.open(io.BytesIO(share.card(blank(size, (200, 30, 30)), face))).convert("RGB")
         red = [
             (x, y)
             for x in range(0, 1200, 4)
@@ -144,7 +191,7 @@ def test_a_wide_and_a_tall_figure_fit_their_sheet_whole():
             if sheet.getpixel((x, y))[0] > 150 > sheet.getpixel((x, y))[1]
         ]
         xs, ys = {x for x, _ in red}, {y for _, y in red}
-        assert min(xs) >= 12 + 20
+        assert min(xs) >= 600
         assert max(xs) <= 1200 - 20
         assert min(ys) >= 20
         assert max(ys) <= 630 - 20

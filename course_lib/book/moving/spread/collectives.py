@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import Link
 from course_lib.network.costs import Cost, carried, cost, rate
@@ -374,8 +374,8 @@ class _Chunks:
     def _count(self, hop: int) -> None:
         hops, sent, time, bar = self._tell
         hops.to(text=f"{n(hop)} / {n(len(self.hops))}")
-        sent.to(text=n(self.sent[hop], "B"))
-        time.to(text=n(self.times[hop], "s"))
+        sent.to(text=Running(self.sent[hop], "B"))
+        time.to(text=Running(self.times[hop], "s"))
         bar.to(width=self.times[hop] * self.per_second)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from course_lib import network as net
 from course_lib import ops
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene
 from course_lib.book.text import n, t
 from course_lib.core import Chip, roofline, total
 from course_lib.core.dtypes import itemsize
@@ -158,10 +158,10 @@ def _drawn(width: float, batch: int, one: _Pass, longest: float, needed: float) 
     now = scene.line(left, tops[0] - 5, left, tops[1] + high + 3, line="ink", thick=1.5)
     tells = []
     y, down = (178.0, 21.0) if scene.narrow else (146.0, 22.0)
-    for label in ("time-so-far", "moving-waiting"):
+    for label, before in (("time-so-far", (0,)), ("moving-waiting", (52, 0))):
         scene.text(left, y, t(label), tone="muted")
-        tells.append(scene.text(left + 344 if scene.narrow else left + 330, y, "", anchor="end",
-                                bold=True))  # fmt: skip
+        end = left + (344 if scene.narrow else 330)
+        tells += [scene.text(end - px, y, "", anchor="end", bold=True) for px in before]
         y += down
     scene.text(left, y, t("moving-layers").replace("{n}", n(_LAYERS)), tone="muted", size=12)
     scene.text(left, y + 18, t("moving-pace").replace("{time}", n(pace, "s")), tone="muted",
@@ -174,9 +174,11 @@ def _drawn(width: float, batch: int, one: _Pass, longest: float, needed: float) 
             block.to(width=max(gone * px - 1, 0.0))
             name.to(opacity=float(gone > 0))
         exposed = max(time - one.math[-1].until, 0.0)
-        waited = f"{n(exposed, 's')} · {n(exposed / time if time else 0.0, '%', digits=2)}"
+        share = f"· {n(exposed / time if time else 0.0, '%', digits=2)}"
         wait.to(width=exposed * px)
         now.to(x1=left + time * px, x2=left + time * px)
-        for line, text in zip(tells, (n(time, "s"), waited), strict=True):
+        for line, text in zip(
+            tells, (Running(time, "s"), Running(exposed, "s"), share), strict=True
+        ):
             line.to(text=text)
     return scene

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from course_lib import training as train
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import CourseError
 from course_lib.core.checks import count, known, positive
@@ -366,6 +366,7 @@ class _Rows:
             shape.to(width=max(gone * self.px - 1, 0.0))
             name.to(opacity=float(gone > 0 and wide > room))
         self.now.to(x1=self.left + time * self.px, x2=self.left + time * self.px)
-        told = (n(time * self.second, "s"), n(self.plan.idle(time), "%"), n(self.plan.held(time)))
+        passed = Running(time * self.second, "s")
+        told = (passed, n(self.plan.idle(time), "%"), n(self.plan.held(time)))
         for shape, text in zip(self.told, told, strict=True):
             shape.to(text=text)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from course_lib import network as net
-from course_lib.book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_lib.book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_lib.book.text import n, t
 from course_lib.core import Chip, Link
 from course_lib.network import Sharded
@@ -206,7 +206,7 @@ class _Blocks:
             scene.rect(start, top, room * float(time) / self.slowest, 9, tone="grid", round=2)
             yield (
                 scene.rect(start, top, 0, 9, tone=tone, round=2),
-                scene.text(right, y, n(0, "s"), anchor="end", bold=True),
+                scene.text(right, y, Running(0, "s"), anchor="end", bold=True),
                 room / self.slowest,
             )
             y += down if scene.narrow else 50
@@ -222,7 +222,7 @@ class _Blocks:
             gone["math" if what == "math" else "network"] += time
             for (bar, text, per_second), sofar in zip(self.tell, gone.values(), strict=True):
                 bar.to(width=sofar * per_second)
-                text.to(text=n(sofar, "s"))
+                text.to(text=Running(sofar, "s"))
 
     def _leave(self, what: str) -> None:
         """What is about to happen begins where it stands."""

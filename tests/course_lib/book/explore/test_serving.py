@@ -39,9 +39,23 @@ def test_an_answer_is_what_the_library_says_of_its_parts():
 def test_what_binds_and_what_to_do(state, binds, advice):
     found = ASK.answer(**state)
     assert (found.binds, found.advice) == (binds, advice)
-    for text in (serving.verdict(found), serving.counsel(found, 7)):
+    for text in (serving.verdict(found), serving.counsel(found, 7) if found.fits else "."):
         assert "{" not in text
         assert text.endswith(".")
+
+
+def test_what_does_not_fit_has_neither_speed_nor_price():
+    found = ASK.answer(model="llama-3-70b")
+    shown = {name: serving.shown(found, name) for name in serving.ROWS}
+    assert {name for name, text in shown.items() if text != serving.NONE} == set(serving.ALWAYS)
+    assert serving.counsel(found, 16) == ""
+
+
+def test_chips_stand_in_one_order_wherever_they_are_chosen():
+    every = ASK.chips
+    for explorer in (explore.decode(), explore.roofline(), explore.upgrade(), explore.slo()):
+        keys = explorer.values("chip")
+        assert list(keys) == [key for key in every if key in keys]
 
 
 def test_the_network_binds_where_chips_send_more_than_they_read():
