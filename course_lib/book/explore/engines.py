@@ -32,7 +32,7 @@ __all__ = ["EngineExplorer", "capacity", "slo"]
 
 ENGINE = "vllm"
 MODELS = ("llama-3-8b", "mixtral-8x7b", "llama-3-70b")
-CHIPS = ("a100-sxm-80", "rtx-4090", "h100-sxm", "l4", "h200-sxm", "b200-sxm", "mi300x")
+CHIPS = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "l4", "rtx-4090")
 GPUS = ("1", "2", "4", "8")
 CHUNKS = ("0", "128", "256", "512", "1024")
 PROMPTS = tuple(part * 2**power for power in range(2, 11) for part in (4, 5, 6, 7))[:-3]

@@ -100,6 +100,8 @@ def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
         }
         every = np.concatenate([np.ravel(explorer.fields[name].values) for name in names])
         every = every[np.isfinite(every)]
+        if every.size == 0:  # neither chip has the format
+            return 1.0, 1.0
         return float(every.min()), float(every.max())
 
     (left, right), (low, high) = span("x"), span("y")

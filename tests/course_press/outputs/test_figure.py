@@ -56,7 +56,8 @@ def test_an_svg_takes_its_colours_from_the_page(make):
     assert svg.startswith("<svg")
     colours = re.findall(r"(?:fill|stroke): ?([^;\"]+)", svg)
     assert colours
-    assert all(colour.startswith(("var(--fig-", "none")) for colour in colours)
+    page = ("var(--fig-", "var(--paper", "none")
+    assert all(colour.startswith(page) for colour in colours)
     assert not re.search(r'<svg[^>]* (?:width|height)="', svg)
     assert "DejaVu" not in svg
     assert all("w3.org" in address for address in re.findall(r'https?://[^"\s]+', svg))

@@ -53,7 +53,7 @@ def test_what_does_not_fit_has_neither_speed_nor_price():
 
 def test_chips_stand_in_one_order_wherever_they_are_chosen():
     every = ASK.chips
-    for explorer in (explore.decode(), explore.roofline(), explore.upgrade(), explore.slo()):
+    for explorer in (explore.decode(), explore.roofline()):
         keys = explorer.values("chip")
         assert list(keys) == [key for key in every if key in keys]
 
