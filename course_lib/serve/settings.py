@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown
+from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown, text
 from course_lib.serve.queues import speculated
 from course_lib.specs import DATA, load_toml
 
@@ -18,7 +18,7 @@ _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "m
 """Where a log's own record of its settings keeps them; earlier ones win."""
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 _MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
-_MOST = {"gpu_memory_utilization": 1, "acceptance": 1}
+_MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +183,9 @@ def _from_file(path: Path) -> EngineSettings:
     for place in reversed(places):
         said = {name: place.get(name) for name in EngineSettings.__struct_fields__}
         found |= {name: value for name, value in said.items() if value is not None}
+    for name, value in found.items():
+        if isinstance(value, str):
+            text(f"engine {str(path)!r}: {name}", value)
     for name in {"dtype", "kv_cache_dtype"} & set(found):
         bare = str(found[name]).removeprefix("torch.")
         found[name] = _FORMATS.get(bare, "fp8" if bare.startswith("fp8") else bare)

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from course_lib import CourseError, n, serve, specs
 from course_lib.counting import named
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
-from course_press.cli.console import out_console
+from course_press.cli.console import out_console, progress
 
 app = typer.Typer()
 
@@ -107,10 +107,14 @@ def serve_command(
         joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
         def cheapest(**at: float) -> list[serve.ServingLayout]:
+            def tried(share: float) -> serve.Requests:
+                say(f"planning: {requests} requests, {share:.3g} a second")
+                return drawn(share, at["prompt"], at["output"])
+
             return serve.plan(
                 one,
                 on,
-                lambda share: drawn(share, at["prompt"], at["output"]),
+                tried,
                 at["rate"],
                 {name: at[name] for name in limits},
                 usd_per_hour=at["usd"],
@@ -122,12 +126,16 @@ def serve_command(
             )
 
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
-        _show_plan(cheapest, inputs, limits, as_json)
+        with progress("planning") as say:
+            planned = _planned(cheapest, inputs)
+        _show_plan(*planned, limits, as_json)
         return
     joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
-    came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
-    asked |= {"ep": ep, "replicas": replicas, "router": router}
-    done = serve.simulate(one, on, came, engine_of=settings, link=joins, **asked)
+    with progress("reading the requests") as say:
+        came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
+        asked |= {"ep": ep, "replicas": replicas, "router": router}
+        service = serve.service(one, on, engine_of=settings, link=joins, **asked)
+        done = service.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
     _show(done, limits, as_json)
 
 
@@ -217,20 +225,28 @@ def _show(done: serve.Served, limits: Mapping[str, float], as_json: bool) -> Non
     out_console.print(f"{said}: {done.source}", style="dim", soft_wrap=True)
 
 
-def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bool) -> None:
+def _planned(
+    cheapest: Callable[..., list[serve.ServingLayout]], inputs: dict[str, float]
+) -> tuple[list[serve.ServingLayout], dict[str, float]]:
+    """Layouts, the cheapest first, and by how many per cent each input moves a token's price."""
     layouts = cheapest(**inputs)
     if not layouts:
         raise CourseError(
             "no layout keeps --slo, even one request at a time: allow more time, or take a faster "
             "chip, narrower weights or more of them with --tp"
         )
-    best = layouts[0]
 
     def cost(**at: float) -> float:
         found = cheapest(**at)
         return found[0].usd_per_mtoken if found else math.inf
 
-    moved = serve.sensitivity(cost, **inputs)
+    return layouts, serve.sensitivity(cost, **inputs)
+
+
+def _show_plan(
+    layouts: list[serve.ServingLayout], moved: dict[str, float], limits: Any, as_json: bool
+) -> None:
+    best = layouts[0]
     if as_json:
         found = {
             "layout": {name: getattr(best, name) for name in ("tp", "ep", "replicas", "chips")},
