@@ -20,7 +20,7 @@ from course_lib.book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
 from course_press.pages.pandoc import draw_pictures, read_as_html, templates
-from course_press.pages.site import MARKER, check_out, every_language, put_in_place, write_page
+from course_press.pages.site import check_out, every_language, put_in_place, write_page
 from course_press.source.book import Book, read_book
 from course_press.source.chapter import Chapter
 from course_press.source.errors import MissingError
@@ -68,7 +68,7 @@ def build(
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)
-    with staged(out, MARKER) as stage:
+    with staged(out) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
             done = subprocess.run(
