@@ -4,4 +4,4 @@ set -eu
 PATH="$HOME/.local/bin:$PATH" # where SkyPilot puts uv
 command -v uv > /dev/null || PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q "$(grep '^uv==' constraints.txt)"
 uv venv -q --allow-existing --python 3.12 .venv
-UV_TORCH_BACKEND=auto uv pip install -q --python .venv/bin/python -c constraints.txt -e ".[$1]"
+UV_TORCH_BACKEND=auto uv pip install -q --python .venv/bin/python -c hashes.txt -e ".[$1]"

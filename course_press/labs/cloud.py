@@ -47,6 +47,7 @@ KEYS = {
 UPLOADED = (
     "pyproject.toml",
     "constraints.txt",
+    "hashes.txt",
     "README.md",
     "LICENSE",
     "LICENSE-text",

@@ -344,7 +344,7 @@ def test_a_machine_whose_python_is_too_old_is_set_up_all_the_same(tmp_path, brou
     assert log.read_text().splitlines() == [
         *asked,
         "uv venv -q --allow-existing --python 3.12 .venv, torch for the driver: ",
-        "uv pip install -q --python .venv/bin/python -c constraints.txt -e .[press,labs,torch], "
+        "uv pip install -q --python .venv/bin/python -c hashes.txt -e .[press,labs,torch], "
         "torch for the driver: auto",
     ]
     least = re.search(r'requires-python = ">=(.*)"', (ROOT / "pyproject.toml").read_text())[1]
