@@ -189,25 +189,29 @@ def _from_file(path: Path) -> EngineSettings:
     for name in {"dtype", "kv_cache_dtype"} & set(found):
         bare = str(found[name]).removeprefix("torch.")
         found[name] = _FORMATS.get(bare, "fp8" if bare.startswith("fp8") else bare)
-    return _with(engine(known("engine", found.pop("name", "vllm"), engines())), found)
+    where = f"engine {str(path)!r}"
+    base = engine(known(f"{where}: name", found.pop("name", "vllm"), engines()))
+    return _with(base, found, where)
 
 
-def _with(found: EngineSettings, settings: Mapping[str, Any]) -> EngineSettings:
+def _with(
+    found: EngineSettings, settings: Mapping[str, Any], where: str = "engine"
+) -> EngineSettings:
     """The engine with settings replaced, which are checked."""
     for name in settings:
         known("engine setting", name, EngineSettings.__struct_fields__)
     try:
         one = msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
     except msgspec.ValidationError as error:
-        raise CourseError(f"engine: {error}") from None
+        raise CourseError(f"{where}: {error}") from None
     for name, value in msgspec.structs.asdict(one).items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            (nonnegative if name in _MAY_BE_NONE else positive)(f"engine {name}", value)
+            (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
             if value > _MOST.get(name, value):
-                raise CourseError(f"engine {name} must be at most {_MOST[name]} (got {value})")
+                raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
     if one.max_num_batched_tokens < one.max_num_seqs:
         raise CourseError(
-            f"engine max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
+            f"{where} max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
             f"(got {one.max_num_batched_tokens})"
         )
     return one
