@@ -143,8 +143,9 @@ def predict(rng: random.Random, folder: Path) -> Case:
     (folder / "config.json").write_bytes(broken(text, rng) if rng.random() < 0.08 else text)
     options = given("predict", rng, names, rng.choice([0, 0, 1, 2]))
     passes = rng.choice([[], [], ["--prefill"], ["--calibrated"]])
-    return Case(["predict", f"{folder}/config.json", rng.choice(["h100-sxm", "a100-sxm-80", "l4", "i5-8250u"]),
-                 "--json", *options, *passes], frozenset(names))  # fmt: skip
+    chip = rng.choice(["h100-sxm", "a100-sxm-80", "l4", "i5-8250u"])
+    asked = ["predict", f"{folder}/config.json", chip, "--json", *options, *passes]
+    return Case(asked, frozenset(names | {chip}))
 
 
 def diagnose(rng: random.Random, folder: Path) -> Case:
