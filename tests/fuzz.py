@@ -81,8 +81,7 @@ OPTIONS = {
               "--layout": "dp=8,tp=8,pp=1,cp=1,ep=1,zero=1,mbs=2,acc=4,interleave=1,recompute=none"},
 }  # fmt: skip
 
-CALLED = {"--weights": "argument w", "--activations": "argument x", "--cache": "argument kv",
-          "--tp": "tensor_parallel_size", "--usd": "usd_per_hour"}  # fmt: skip
+CALLED = {"--weights": "w", "--activations": "x", "--cache": "kv", "--tp": "tensor_parallel_size", "--usd": "usd_per_hour"}  # fmt: skip
 """What the library calls an option."""
 
 
