@@ -10,10 +10,12 @@ from tests import fuzz
 @pytest.mark.parametrize("command", fuzz.MAKE)
 @pytest.mark.parametrize(
     "cases",
-    [range(40), pytest.param(None, marks=pytest.mark.exhaustive)],
+    [range(20), pytest.param(None, marks=pytest.mark.exhaustive)],
     ids=["a sample", "all of them"],
 )
 def test_whatever_is_thrown_at_a_command_is_answered_or_refused_by_name(command, cases):
+    if command == "predict":
+        pytest.importorskip("transformers", reason="what is odd may be traced")
     wrong = {}
     for number in cases or range(fuzz.COUNTS[command]):
         what, said = fuzz.outcome(command, number)

@@ -293,6 +293,7 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
         for key, other in building.changed(config):
             if not isinstance(_tried(other, batch, asked), CourseError):
                 raise CourseError(f"{error} (config's {key!r} is {shown(config[key])})") from error
+        error = CourseError(f"{error} (more than one is wrong of config's {', '.join(config)})")
     raise error
 
 

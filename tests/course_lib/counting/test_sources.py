@@ -254,6 +254,10 @@ def test_built_knows_its_parameters():
     [
         ({"num_attention_heads": 33}, "config's 'num_attention_heads' is 33"),
         ({"text_config": 3}, "config's 'text_config' is 3"),
+        (
+            {"num_attention_heads": 33, "text_config": 3},
+            "more than one is wrong of config's model_",
+        ),
         ({"vocab_size": 0}, "config's 'vocab_size' must be one positive whole number"),
     ],
 )
