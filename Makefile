@@ -48,10 +48,12 @@ calibrate: $(VENV)/press
 	$(RUN)/python -m course_lib.serve
 	$(RUN)/python -m course_lib.training
 
-# Pins for every platform; constraints.txt holds names and versions only.
+# Pins for every platform. uv takes those with the hash of each file, and installs no other; pip would then ask one of
+# the book itself, which is installed as it lies here, and of torch, so constraints.txt has names and versions only.
 pins: $(VENV)/test
 	$(RUN)/uv pip compile -q --universal --python-version 3.11 --extra press --extra explore --extra labs --extra sharding --extra models --extra test \
-	  --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file constraints.txt
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file hashes.txt
+	sed -n '/==/s/ *\\$$//p' hashes.txt > constraints.txt
 
 $(VENV)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -61,18 +63,18 @@ $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install -q "$$(grep '^uv==' constraints.txt)"
 
-$(VENV)/press: $(VENV)/bin/uv pyproject.toml constraints.txt
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore]'
+$(VENV)/press: $(VENV)/bin/uv pyproject.toml hashes.txt
+	$(RUN)/uv pip install -q --python $(RUN)/python -c hashes.txt -e '.[press,explore]'
 	@touch $@
 
 # torch by pip, which takes a build for the CPU where its index has one; uv would take the one for CUDA.
 $(VENV)/labs: $(VENV)/press
 	$(RUN)/python -m pip install -q -c constraints.txt '$(shell grep -o 'torch>=[^"]*' pyproject.toml)'
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,models]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c hashes.txt -e '.[press,explore,labs,kernels,sharding,models]'
 	@touch $@
 
 $(VENV)/test: $(VENV)/labs
-	$(RUN)/uv pip install -q --python $(RUN)/python -c constraints.txt -e '.[press,explore,labs,kernels,sharding,models,test]'
+	$(RUN)/uv pip install -q --python $(RUN)/python -c hashes.txt -e '.[press,explore,labs,kernels,sharding,models,test]'
 	@touch $@
 
 clean:

@@ -58,7 +58,15 @@ def test_the_book_is_cited_as_its_pages_say():
 
 
 def test_pins_carry_no_addresses():
-    assert not re.search(r"https?:|--index", (ROOT / "constraints.txt").read_text())
+    for name in ("constraints.txt", "hashes.txt"):
+        assert not re.search(r"https?:|--index", (ROOT / name).read_text())
+
+
+def test_every_pin_has_the_hashes_of_its_files():
+    pins = re.split(r"\n(?! )", (ROOT / "hashes.txt").read_text().strip())
+    assert all(re.search(r"( \\\n    --hash=sha256:[0-9a-f]{64})+$", pin) for pin in pins)
+    named = [pin.partition(" \\\n")[0] for pin in pins]
+    assert named == (ROOT / "constraints.txt").read_text().splitlines(), "make pins"
 
 
 def test_environment_yml_equals_pyproject():

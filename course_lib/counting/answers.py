@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.core import Estimate
-from course_lib.core.checks import CourseError, count, flag
+from course_lib.core.checks import CourseError, count, flag, shown
 from course_lib.counting import building, passes
 from course_lib.counting.estimates import applied, estimate, first_batch, footprint, stored, written
 from course_lib.counting.sources import Named
@@ -157,9 +157,10 @@ def ask(
     if named.config is None and not named.function:
         llm.decode(named.name, on, many, length)  # says what is wrong with it
     if tp != 1 or link is not None:
+        split = f"link {shown(link)}" if tp == 1 else f"tp {shown(tp)}"
         raise CourseError(
-            f"tp must be 1 for a model that is traced (got {tp}): how its layers would be split is "
-            f"not known"
+            f"{split} must be left out for a model that is traced: how its layers would be split "
+            f"over chips is not known"
         )
     said = None if named.config is None else quantization.read(named.config)
     declared = None
@@ -346,16 +347,31 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
         built = building.from_function(named.function)
         return built, passes.run(built, batch, asked or _USUAL), asked or _USUAL
     assert named.config is not None
+    config, error = named.config, _tried(named.config, batch, asked)
+    if not isinstance(error, CourseError):
+        return error
+    if not any(key in str(error) for key in config):  # transformers' own words: which was it?
+        for key, other in building.changed(config):
+            if not isinstance(_tried(other, batch, asked), CourseError):
+                raise CourseError(f"{error} (config's {key!r} is {shown(config[key])})") from error
+        error = CourseError(f"{error} (more than one is wrong of config's {', '.join(config)})")
+    raise error
+
+
+def _tried(
+    config: dict[str, Any], batch: int, asked: int | None
+) -> tuple[building.Built, passes.Passes, int] | CourseError:
+    """Built and traced, or why not."""
     said: CourseError | None = None
     for attention in building.ATTENTIONS:
         try:
-            built = building.from_transformers(named.config, attention)
+            built = building.from_transformers(config, attention)
             context = asked or min(_USUAL, built.limit or _USUAL)
             return built, passes.run(built, batch, context), context
         except CourseError as error:  # code that wants a mask to look at, say
             said = said or error
     assert said is not None
-    raise said
+    return said
 
 
 def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.core.checks import CourseError, shown
+from course_lib.core.checks import CourseError, count, shown
 from course_lib.counting.attention import NAME, register
 
 __all__ = ["REMEDY", "Built"]
@@ -110,8 +110,9 @@ def said(what: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """The first line of a message."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    """The first line of a message, and the next where it only announces that."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
 ATTENTIONS = (NAME, "sdpa", "eager")
@@ -163,6 +164,18 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     )
 
 
+def changed(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Configurations that differ in one key: with its usual value, with one, or without it."""
+    kind, known = config.get("model_type"), _transformers().CONFIG_MAPPING
+    usual = known[kind]().to_dict() if kind in known else {}
+    for key in config if usual else ():
+        if key in ("model_type", "architectures"):
+            continue
+        rest = {name: value for name, value in config.items() if name != key}
+        for other in ({key: usual[key]} if key in usual else {}, {key: 1}, {}):
+            yield key, {**rest, **other}
+
+
 def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that transformers took because the configuration is silent; raise for one without
     which it is another model.
@@ -183,6 +196,9 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     }
     nested = any(isinstance(value, dict) for value in given.values())
     for names in () if nested else _SIZES:
+        for name in names:
+            if isinstance(given.get(name), int):
+                count(f"config's {name!r}", given[name])
         if not any(name in given or aliases.get(name) in given for name in names):
             missing = [name for name in names if name in usual]
             if missing:

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import EXACT, CourseError
 from course_lib.diagnosis.reading import names
 from course_lib.diagnosis.reading.rows import Sort
 from course_lib.measured.trace import TraceEvent, amount
@@ -79,11 +79,14 @@ def tensors(sort: Sort) -> list[Operand]:
         each = dims if several else [dims]
         steps_of = steps if several and isinstance(steps, list) else [steps]
         for i, one in enumerate(each):
+            if not isinstance(one, list):
+                continue
             step = steps_of[i] if i < len(steps_of) and isinstance(steps_of[i], list) else []
             dtype = names.dtype(written) or ("" if written.startswith("Tensor") else None)
-            whole = all(isinstance(size, int) and size >= 0 for size in one)
+            whole = all(isinstance(size, int) and 0 <= size < EXACT for size in one)
+            known = all(isinstance(size, int) and abs(size) < EXACT for size in step)
             if one and whole and dtype is not None:
-                found.append(Operand(tuple(one), tuple(map(int, step)), dtype))
+                found.append(Operand(tuple(one), tuple(step) if known else (), dtype))
     return found
 
 

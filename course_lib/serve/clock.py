@@ -18,13 +18,16 @@ from course_lib.calibrate import calibration
 from course_lib.calibrate.kernels import kernels_of, overlapped
 from course_lib.calibrate.timing import sums
 from course_lib.core import summed
-from course_lib.core.checks import count, nonnegative, single
+from course_lib.core.checks import CourseError, count, nonnegative, single
 from course_lib.serve.settings import EngineSettings
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads import llm
 from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.transformer import operators
+
+MOST = 2**20
+"""Tokens of a step: its time is tabulated for each count of them, which takes ten seconds here."""
 
 __all__ = ["Pace", "linear_pace", "pace"]
 
@@ -124,7 +127,13 @@ def pace(
     fm = of_model(one, on, w, x, kv, compute)
     shared: dict[str, Any] = {"tp": engine.tensor_parallel_size, "ep": engine.ep}
     shared["skew"] = engine.skew
-    counts = np.arange(1.0, engine.most_tokens(one.context) + 1)
+    if (most := engine.most_tokens(one.context)) > MOST:
+        raise CourseError(
+            f"engine max_num_batched_tokens, max_num_seqs with num_speculative_tokens, or a "
+            f"max_model_len that is not cut may give a step {MOST} tokens at most: its time is "
+            f"tabulated for each (got {most})"
+        )
+    counts = np.arange(1.0, most + 1)
     parts = dict(llm.decode(one, on, counts, 1, w=fm, **shared, link=link).parts)
     head = parts.pop("head")
     del parts["attention"]

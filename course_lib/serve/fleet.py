@@ -22,6 +22,13 @@ from course_lib.workloads.footprint import memory
 from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 
+MOST = 10_000
+"""Engines of one simulation: each request that comes looks at all of them."""
+OFTEN = 100
+"""Requests that come between two words on how many there were."""
+LONGEST = 1e10
+"""S that requests may come for: from here on a float holds no microsecond beside the time."""
+
 __all__ = ["ROUTERS", "Service", "cache_blocks", "on_one_replica", "service", "simulate"]
 
 ROUTERS = ("round-robin", "least-loaded", "prefix")
@@ -45,8 +52,15 @@ class Service:
     transfer: float
     router: str
 
-    def run(self, requests: Requests, log: list[LoggedStep] | None = None) -> Served:
-        """Serve requests, and see when each got its tokens; a log gets the steps of one replica."""
+    def run(
+        self,
+        requests: Requests,
+        log: list[LoggedStep] | None = None,
+        say: Callable[[int], None] = lambda _: None,
+    ) -> Served:
+        """Serve requests, and see when each got its tokens; a log gets the steps of one replica,
+        and `say` is told from time to time how many requests have come.
+        """
         _inside(self.model, self.engine, requests)
         if log is not None and self.replicas + self.prefill_replicas > 1:
             raise CourseError("log must be of one replica: make the service with replicas=1")
@@ -56,12 +70,12 @@ class Service:
             first = _line(requests)
             for one in first:
                 one.output = 1
-            _serve(first, pool, self.router)
+            _serve(first, pool, self.router, say)
             token = float(cache_bytes(self.model, self.formats)) / self.transfer
             line = _carried(line, first, token)
         fleet = [self._replica() for _ in range(self.replicas)]
         fleet[0].log = log
-        placed = _serve(line, fleet, self.router)
+        placed = _serve(line, fleet, self.router, say)
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
 
     def _replica(self) -> Replica:
@@ -137,8 +151,8 @@ def service(
         blocks=blocks,
         steps=paced(one),
         draft=paced(decoder(draft)) if draft is not None and how.num_speculative_tokens else None,
-        replicas=count("replicas", replicas) * (how.data_parallel_size // how.groups),
-        prefill_replicas=apart,
+        replicas=_few(count("replicas", replicas) * (how.data_parallel_size // how.groups)),
+        prefill_replicas=_few(apart, "prefill_replicas"),
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
         router=known("router", router, ROUTERS),
     )
@@ -218,22 +232,33 @@ def cache_blocks(
     if found < 1:
         raise CourseError(
             f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
-            f"it over more chips with tensor_parallel_size, or take narrower weights"
+            f"it over more chips with tensor_parallel_size, take narrower weights, or lower "
+            f"max_num_batched_tokens"
         )
     return found
 
 
 def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
     """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
-    if how.num_gpu_blocks is not None:
-        return how.num_gpu_blocks
-    size, tp = how.memory or on.memory, how.tensor_parallel_size
+    size, tp, given = how.memory or on.memory, how.tensor_parallel_size, how.num_gpu_blocks
     if size is None:
+        if given is not None:
+            return given
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
     tokens = how.groups * how.max_num_batched_tokens
     taken = memory(one, 1, 1, w=fm, tp=tp, ep=how.ep, tokens=tokens)
-    left = how.gpu_memory_utilization * size - taken.weights - taken.activations
-    return int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
+    block = how.block_size * cache_bytes(one, fm, tp=tp)
+    if given is not None:
+        # An engine may have been told to take all of the memory, and the weights are there first.
+        most = max(int((size - taken.weights) // block), 0)
+        if given > most:
+            raise CourseError(
+                f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside "
+                f"the weights of {one.key} (got {given}): lower it, leave it out, or share the "
+                f"model over more chips"
+            )
+        return given
+    return int((how.gpu_memory_utilization * size - taken.weights - taken.activations) // block)
 
 
 def formats_of(
@@ -248,7 +273,12 @@ def formats_of(
 
 
 def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
-    """Raise where a request is longer than the model or the engine takes."""
+    """Raise where a request is longer than the model or the engine takes, or comes too late."""
+    if (last := float(requests.arrived[-1])) > LONGEST:
+        raise CourseError(
+            f"requests must come within {LONGEST:g} s, beside which a float holds no microsecond "
+            f"(got {last:g} s): raise the rate, or write arrival_time in s"
+        )
     most, total = how.max_model_len or model.context, requests.prompt + requests.output
     if np.any(total > most):
         first = int(np.argmax(total > most))
@@ -264,14 +294,30 @@ def _line(requests: Requests) -> list[Sequence]:
     return [Sequence(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
 
 
-def _serve(line: Many[Sequence], pool: list[Replica], router: str) -> dict[int, int]:
+def _few(replicas: int, name: str = "replicas") -> int:
+    if replicas > MOST:
+        raise CourseError(
+            f"{name} must be at most {MOST} (got {replicas}): each request that comes looks at all "
+            f"of them"
+        )
+    return replicas
+
+
+def _serve(
+    line: Many[Sequence],
+    pool: list[Replica],
+    router: str,
+    say: Callable[[int], None] = lambda _: None,
+) -> dict[int, int]:
     """Run all requests that are not done, as they come; which replica took each."""
-    choose, placed = _router(router, pool), {}
+    choose, placed = _router(router, pool), dict[int, int]()
     for one in line:
         if one.state == DONE:
             continue
         for each in pool:
             each.run(one.arrived)
+        if len(placed) % OFTEN == 0:
+            say(len(placed))
         placed[one.number] = chosen = choose(one)
         pool[chosen].offer(one)
     for each in pool:

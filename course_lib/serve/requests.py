@@ -8,11 +8,24 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, single, whole
+from course_lib.core.checks import (
+    EXACT,
+    CourseError,
+    count,
+    nonnegative,
+    positive,
+    shown,
+    single,
+    whole,
+)
 
 __all__ = ["Requests", "drawn", "read_requests"]
 
 Numbers = NDArray[np.float64]
+MOST = 1_000_000
+"""Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
+percentile of so many moves for more.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +97,10 @@ def drawn(
     (True, 1.0)
     """
     often = single("rate", positive("rate", rate))
-    many, dice = count("requests", requests), np.random.default_rng(count("seed", seed, 0))
+    many, dice = (
+        _few("requests", count("requests", requests)),
+        np.random.default_rng(count("seed", seed, 0)),
+    )
     between = _gamma(dice, many, single("burst", positive("burst", burst)))
     arrived = np.cumsum(between) / often
     given = [np.atleast_1d(whole("prompt", prompt)), np.atleast_1d(whole("output", output))]
@@ -101,6 +117,15 @@ def drawn(
     begun = np.where(group >= 0, start, 0)
     columns = (lengths[0] + begun, lengths[1], group, begun)
     return Requests(arrived - arrived[0], *(column.astype(np.int64) for column in columns))
+
+
+def _few(name: str, requests: int) -> int:
+    if requests > MOST:
+        raise CourseError(
+            f"{name} must be at most {MOST} (got {requests}): each is simulated and kept in "
+            f"memory, and no percentile of so many moves for more"
+        )
+    return requests
 
 
 def _gamma(dice: np.random.Generator, many: int, spread: Any) -> Numbers:
@@ -120,8 +145,8 @@ class _Line(msgspec.Struct):
     """A line of a file of requests."""
 
     arrival_time: Annotated[float, msgspec.Meta(ge=0)]
-    input_toks: Annotated[int, msgspec.Meta(ge=1)]
-    output_toks: Annotated[int, msgspec.Meta(ge=1)]
+    input_toks: Annotated[int, msgspec.Meta(ge=1, lt=EXACT)]
+    output_toks: Annotated[int, msgspec.Meta(ge=1, lt=EXACT)]
     prefix_id: str | int | None = None
     prefix_toks: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -174,6 +199,7 @@ def read_requests(path: Path | str) -> Requests:
         rows.append(row)
     if not rows:
         raise CourseError(f"{name} has no request")
+    _few(f"{name}: requests", len(rows))
     arrived = np.array([row.arrival_time for row in rows])
     begun = dict.fromkeys(row.prefix_id for row in rows if row.prefix_id is not None)
     groups: dict[Any, int] = {one: number for number, one in enumerate(begun)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown
+from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown, text
 from course_lib.serve.queues import speculated
 from course_lib.specs import DATA, load_toml
 
@@ -18,7 +18,7 @@ _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "m
 """Where a log's own record of its settings keeps them; earlier ones win."""
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 _MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
-_MOST = {"gpu_memory_utilization": 1, "acceptance": 1}
+_MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,28 +183,35 @@ def _from_file(path: Path) -> EngineSettings:
     for place in reversed(places):
         said = {name: place.get(name) for name in EngineSettings.__struct_fields__}
         found |= {name: value for name, value in said.items() if value is not None}
+    for name, value in found.items():
+        if isinstance(value, str):
+            text(f"engine {str(path)!r}: {name}", value)
     for name in {"dtype", "kv_cache_dtype"} & set(found):
         bare = str(found[name]).removeprefix("torch.")
         found[name] = _FORMATS.get(bare, "fp8" if bare.startswith("fp8") else bare)
-    return _with(engine(known("engine", found.pop("name", "vllm"), engines())), found)
+    where = f"engine {str(path)!r}"
+    base = engine(known(f"{where}: name", found.pop("name", "vllm"), engines()))
+    return _with(base, found, where)
 
 
-def _with(found: EngineSettings, settings: Mapping[str, Any]) -> EngineSettings:
+def _with(
+    found: EngineSettings, settings: Mapping[str, Any], where: str = "engine"
+) -> EngineSettings:
     """The engine with settings replaced, which are checked."""
     for name in settings:
         known("engine setting", name, EngineSettings.__struct_fields__)
     try:
         one = msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
     except msgspec.ValidationError as error:
-        raise CourseError(f"engine: {error}") from None
+        raise CourseError(f"{where}: {error}") from None
     for name, value in msgspec.structs.asdict(one).items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            (nonnegative if name in _MAY_BE_NONE else positive)(f"engine {name}", value)
+            (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
             if value > _MOST.get(name, value):
-                raise CourseError(f"engine {name} must be at most {_MOST[name]} (got {value})")
+                raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
     if one.max_num_batched_tokens < one.max_num_seqs:
         raise CourseError(
-            f"engine max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
+            f"{where} max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
             f"(got {one.max_num_batched_tokens})"
         )
     return one

@@ -184,6 +184,9 @@ def main() -> None:
     except CourseError as error:
         _fail(str(error), 3 if isinstance(error, MissingError) else 2)
     except OSError as error:
+        if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+            _, place, why = error.args[0][0]  # of all that could not be copied
+            _fail(f"{why} (copying to {place})", 3)
         where = f": {error.filename}" if error.filename is not None else ""
         _fail(f"{error.strerror or error}{where}", 3)
     except UnicodeError as error:

@@ -18,6 +18,7 @@ import typer
 from course_lib import CourseError
 from course_press.cli.console import counted, progress, tell
 from course_press.source.book import languages
+from course_press.source.files import mend
 
 app = typer.Typer()
 
@@ -241,6 +242,7 @@ def preview(
 
     Example: `course preview --port 8000`
     """
+    mend(out.resolve())
     if not (out / "index.html").is_file():
         raise CourseError(f"--out {str(out)!r} holds no built site: run course build first")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(out))

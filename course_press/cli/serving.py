@@ -14,7 +14,15 @@ from course_lib.counting import named
 from course_lib.counting import told as told_formats
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
-from course_press.cli.console import columns, formats_in_words, out_console, tell, tell_json, told
+from course_press.cli.console import (
+    columns,
+    formats_in_words,
+    out_console,
+    progress,
+    tell,
+    tell_json,
+    told,
+)
 
 app = typer.Typer()
 
@@ -109,10 +117,14 @@ def serve_command(
         joins = _joins(on, link, max(*tps, ep or settings.ep), asked=False)
 
         def cheapest(**at: float) -> list[serve.ServingLayout]:
+            def tried(share: float) -> serve.Requests:
+                say(f"planning: {requests} requests, {share:.3g} a second")
+                return drawn(share, at["prompt"], at["output"])
+
             return serve.plan(
                 one,
                 on,
-                lambda share: drawn(share, at["prompt"], at["output"]),
+                tried,
                 at["rate"],
                 {name: at[name] for name in limits},
                 usd_per_hour=at["usd"],
@@ -131,13 +143,17 @@ def serve_command(
             made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
             return told_formats(made.formats, one.declared, on)
 
-        _show_plan(cheapest, inputs, limits, as_json, formats)
+        with progress("planning") as say:
+            planned = _planned(cheapest, inputs)
+        _show_plan(*planned, limits, as_json, formats(planned[0][0]))
         return
     joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
-    came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
-    asked |= {"ep": ep, "replicas": replicas, "router": router}
-    made = serve.service(one, on, engine_of=settings, link=joins, **asked)
-    _show(made.run(came), limits, as_json, told_formats(made.formats, one.declared, on))
+    with progress("reading the requests") as say:
+        came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
+        asked |= {"ep": ep, "replicas": replicas, "router": router}
+        made = serve.service(one, on, engine_of=settings, link=joins, **asked)
+        done = made.run(came, say=lambda come: say(f"{come} of {len(came)} requests have come"))
+    _show(done, limits, as_json, told_formats(made.formats, one.declared, on))
 
 
 def _described(given: str) -> Transformer:
@@ -228,26 +244,32 @@ def _show(
     tell(f"{said}: {done.source}" if language() == "en" else said, style="dim")
 
 
-def _show_plan(
-    cheapest: Any,
-    inputs: dict[str, float],
-    limits: Any,
-    as_json: bool,
-    formats: Callable[[serve.ServingLayout], dict[str, str]],
-) -> None:
+def _planned(
+    cheapest: Callable[..., list[serve.ServingLayout]], inputs: dict[str, float]
+) -> tuple[list[serve.ServingLayout], dict[str, float]]:
+    """Layouts, the cheapest first, and by how many per cent each input moves a token's price."""
     layouts = cheapest(**inputs)
     if not layouts:
         raise CourseError(
             "no layout keeps --slo, even one request at a time: allow more time, or take a faster "
             "chip, narrower weights or more of them with --tp"
         )
-    best = layouts[0]
 
     def cost(**at: float) -> float:
         found = cheapest(**at)
         return found[0].usd_per_mtoken if found else math.inf
 
-    moved = serve.sensitivity(cost, **inputs)
+    return layouts, serve.sensitivity(cost, **inputs)
+
+
+def _show_plan(
+    layouts: list[serve.ServingLayout],
+    moved: dict[str, float],
+    limits: Any,
+    as_json: bool,
+    formats: Mapping[str, str],
+) -> None:
+    best = layouts[0]
     if as_json:
         found = {
             "layout": {name: getattr(best, name) for name in ("tp", "ep", "replicas", "chips")},
@@ -261,11 +283,11 @@ def _show_plan(
                 for one in layouts[1:]
             ],
             "replica": _record(best.outcome, limits),
-            "assumed": {"formats": formats(best)},
+            "assumed": {"formats": formats},
         }
         tell_json(found)
         return
-    tell(formats_in_words(formats(best)))
+    tell(formats_in_words(formats))
     table = columns(*map(t, ("srv-gpus-each", "srv-replicas", "srv-usd-hour", "srv-usd")))
     for one in layouts:
         spread = told("spread", ep=one.ep, tp=one.tp) if one.ep > 1 else str(one.tp)

@@ -25,7 +25,7 @@ from course_press.pages.references import fill_references, labels_of
 from course_press.pages.site import MARKER, rewrite_cover
 from course_press.source.book import Book, read_book
 from course_press.source.errors import MissingError
-from course_press.source.files import staged
+from course_press.source.files import mend, staged
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
@@ -75,13 +75,14 @@ def export_book(
         raise MissingError(f"a PDF needs Chromium, which is not on PATH: {GET_CHROMIUM}")
     book = read_book(root, lang)
     (pages,) = print_pages([book], say=say)
+    mend(out)
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name in dict.fromkeys(to):
         say(f"{lang} · {name}")
         file = folder / file_name(book, name)
-        with staged(out, MARKER) as work:
+        with staged(out) as work:
             made = work.resolve() / file.name
             {"epub": _epub, "pdf": _pdf}[name](book, pages, made)
             made.replace(file)

@@ -47,11 +47,13 @@ KEYS = {
 UPLOADED = (
     "pyproject.toml",
     "constraints.txt",
+    "hashes.txt",
     "README.md",
     "LICENSE",
     "LICENSE-text",
     "course_lib",
     "course_press",
+    "labs/rented.sh",
 )
 """What of the book the rented machine needs besides the lab; nothing else leaves this computer."""
 
@@ -174,7 +176,7 @@ def launch(root: Path, number: str, made: Plan) -> Path:
         If SkyPilot is not installed.
     CourseError
         If renting, running or copying fails; the machine is given back all the same, and what it
-        had measured is kept.
+        had measured is kept. If giving it back fails, with the command to do it by hand.
     """
     if not shutil.which("sky"):
         raise MissingError(
@@ -189,6 +191,7 @@ def launch(root: Path, number: str, made: Plan) -> Path:
         _stage(root, lab, book)
         task = Path(place, "task.yaml")
         task.write_text(shown(made), encoding="utf-8")
+        kept, left = None, ""
         try:
             code = subprocess.run(
                 ["sky", "launch", "--yes", "--cluster", cluster, str(task)], cwd=book, check=False
@@ -196,17 +199,29 @@ def launch(root: Path, number: str, made: Plan) -> Path:
             # What was measured before it failed is paid for too.
             source = f"{cluster}:sky_workdir/{inside.as_posix()}/"
             copied = subprocess.run(["rsync", "-rt", source, f"{back}/"], check=False).returncode
+            kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         finally:
             # Whatever happened, nothing rented is left running.
-            subprocess.run(["sky", "down", "--yes", cluster], check=False)
-        kept = _merge(back, lab / LOCAL, f"{made.gpu}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+            if not any(_down(cluster) for _ in range(2)):
+                left = (
+                    f"sky down failed: the rented machine {cluster} may run on, at "
+                    f"{made.price.usd_per_hour:g} USD an hour. Give it back by hand: sky down "
+                    f"{cluster}; then see with sky status, and at {made.price.provider}, that it "
+                    f"is gone"
+                )
+            if left and kept is None:  # what else went wrong matters less
+                raise CourseError(left)
     if code or copied:
         failed = f"sky launch exited with {code}" if code else f"rsync exited with {copied}"
-        raise CourseError(
-            f"renting or running failed ({failed}); {kept} new rows were copied back: see "
-            f"what is printed above"
-        )
+        said = f"renting or running failed ({failed}); {kept} new rows were copied back: see "
+        raise CourseError("\n".join(filter(None, (f"{said}what is printed above", left))))
+    if left:
+        raise CourseError(f"{left}. All {kept} new rows were copied back")
     return lab / LOCAL
+
+
+def _down(cluster: str) -> bool:
+    return subprocess.run(["sky", "down", "--yes", cluster], check=False).returncode == 0
 
 
 def _stage(root: Path, lab: Path, book: Path) -> None:

@@ -78,7 +78,7 @@ def build(
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)
-    with staged(out, MARKER) as stage:
+    with staged(out) as stage:
         for lang in langs:
             say(f"{lang} · quarto render")
             done = subprocess.run(

@@ -17,15 +17,13 @@ from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pag
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.source.book import Book, configured, languages, read_book
-from course_press.source.files import put, staged, swap_in
+from course_press.source.files import mend, put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 _LONG = 10_000
 """Characters of data that stand in a page itself."""
 MARKER = ".course-site"
-"""A file in every built site, there before all else of it: a folder without it is never
-replaced.
-"""
+"""A file in every built site: a folder without it is never replaced."""
 
 
 def build(
@@ -62,7 +60,7 @@ def build(
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
     every = every_language(root, langs, out)
-    with staged(out, MARKER) as stage:
+    with staged(out) as stage:
         books = [book_in(lang) for lang in langs]
         printed = dict(zip(langs, print_pages(books, say=say), strict=True))
         for book, pages in zip(books, printed.values(), strict=True):
@@ -104,6 +102,7 @@ def write_slides(
     CourseError
         If a name is no chapter's, or `out` holds no site in these languages.
     """
+    mend(out)
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
@@ -205,7 +204,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
         (stage / "assets" / script.name).write_text(text, encoding="utf-8")
     for style in ASSETS.glob("*.css"):
         (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
-    put(stage, out, MARKER)
+    put(stage, out)
 
 
 def _entry(root: Path, lang: str, above: str) -> dict[str, str]:

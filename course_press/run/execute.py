@@ -289,7 +289,14 @@ async def _execute(
 
     async def execute(code: str) -> Any:
         notebook.cells.append(nbformat.v4.new_code_cell(code))  # type: ignore[no-untyped-call]
-        return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
+        try:
+            return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
+        except CellExecutionError as error:
+            # Where only the showing of a result failed, the reply names no error; the outputs do.
+            for output in notebook.cells[-1].outputs:
+                if output.output_type == "error":
+                    error.ename, error.evalue = output.ename, output.evalue
+            raise
 
     try:
         async with client.async_setup_kernel(env=env, cleanup_kc=True):

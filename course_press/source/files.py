@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one, whenever the writer is stopped."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -50,24 +51,14 @@ def swap_in(file: Path, text: str) -> None:
 
 
 @contextmanager
-def staged(out: Path, first: str = "") -> Iterator[Path]:
-    """A folder beside `out` in which to make what is to stand there, gone afterwards.
-
-    What a killed run has left comes to its end before: what was made whole goes to its place, all
-    else is deleted.
-
-    Parameters
-    ----------
-    out : the folder that `put` will fill, there or not.
-    first : the item of it that goes before all others.
+def staged(out: Path) -> Iterator[Path]:
+    """A folder beside `out` in which to make what is to stand there, gone afterwards; what a killed
+    run has left is mended before.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
+    mend(out)
     with ExitStack() as held:
         with _locked(out.parent):
-            for left in sorted(out.parent.glob(f".{out.name}-stage-*")):
-                with _locked(left, wait=False) as ours:
-                    if ours:
-                        _end(left, out, first)
             work = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-stage-"))
             held.enter_context(_locked(work))
         try:
@@ -78,52 +69,68 @@ def staged(out: Path, first: str = "") -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def put(stage: Path, out: Path, first: str = "") -> None:
-    """Put every item of a staged folder in its place in `out`; other items of `out` stay.
-
-    A run that is killed once this has begun is brought to its end by the next one; an error brings
-    all of the old back.
+def mend(out: Path) -> None:
+    """Delete what killed runs have left beside `out`; where one was killed between taking the old
+    folder away and putting the new one in its place, put it there.
     """
-    stage.rename(stage.with_name("ready"))
-    with _locked(out.parent):
-        _finish(stage.parent, out, first)
-
-
-def _end(left: Path, out: Path, first: str) -> None:
-    try:
-        _finish(left, out, first)
-    finally:
-        shutil.rmtree(left)
-
-
-def _finish(work: Path, out: Path, first: str) -> None:
-    """Move what is ready from `work` to `out`; nothing where nothing was made whole."""
-    ready = work / "ready"
-    if not ready.is_dir():
+    if not out.parent.is_dir():
         return
-    out.mkdir(exist_ok=True)
-    back: list[
-        tuple[Path, Path]
-    ] = []  # written down before each move, and passed over where the move never came
+    with _locked(out.parent):
+        for left in sorted(out.parent.glob(f".{out.name}-stage-*")):
+            with _locked(left, wait=False) as ours:
+                ready = left / "ready"
+                if (ours or sys.platform == "win32") and ready.is_dir() and not out.exists():
+                    ready.rename(out)
+                if ours:
+                    shutil.rmtree(left)
+
+
+def put(stage: Path, out: Path) -> None:
+    """Put a staged folder in the place of `out`, with the items of `out` that it lacks.
+
+    Whenever this is killed, `out` is the old folder or the new one, whole. Where a system cannot
+    exchange two folders in one move, it may be missing, until `mend`; an error brings the old back.
+    """
+    with _locked(out.parent):
+        for item in out.iterdir() if out.is_dir() else ():
+            to = stage / item.name
+            if item.is_dir() and not item.is_symlink() and not to.exists():
+                shutil.copytree(item, to, symlinks=True, copy_function=_linked)
+            elif not to.exists():
+                _linked(item, to)
+        if out.is_dir():
+            shutil.copystat(out, stage)
+            if exchanged(stage, out):
+                return
+        ready, aside = stage.rename(stage.with_name("ready")), stage.with_name("aside")
+        if out.exists():
+            out.rename(aside)
+        try:
+            ready.rename(out)
+        except BaseException:
+            if aside.exists():
+                aside.rename(out)
+            raise
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Whether two folders have changed places, in one move: Linux and macOS can, on most disks."""
+    names, swap = [os.fsencode(one.absolute()), os.fsencode(other.absolute())], 2
     try:
-        for item in sorted(ready.iterdir(), key=lambda item: (item.name != first, item.name)):
-            place = out / item.name
-            if place.exists():
-                aside = Path(tempfile.mkdtemp(dir=work)) / item.name
-                if item.is_file() and place.is_file():
-                    shutil.copy2(place, aside)
-                    back.append((aside, place))
-                    item.replace(place)  # its place is never empty
-                    continue
-                back.append((aside, place))
-                place.rename(aside)
-            back.append((place, item))
-            item.rename(place)
-    except BaseException:
-        for source, target in reversed(back):
-            if source.exists() and (target.is_file() or not target.exists()):
-                source.replace(target)
-        raise
+        system = ctypes.CDLL(None)
+        if sys.platform == "darwin":
+            return bool(system.renamex_np(*names, swap) == 0)
+        return bool(system.renameat2(-1, names[0], -1, names[1], swap) == 0)
+    except (AttributeError, OSError, TypeError):  # no such call, or on Windows no such library
+        return False
+
+
+def _linked(source: Path | str, target: Path | str) -> None:
+    """The same file by a second name, or a copy where a disk has one name for each."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (NotImplementedError, OSError):
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 @contextmanager

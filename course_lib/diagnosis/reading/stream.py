@@ -203,7 +203,16 @@ class Stream:
                 window = wider
                 continue
             self._at += len(text[:end].encode())
+            if "\\u" in text[:end]:
+                self._whole(value)
             return value
+
+    def _whole(self, value: Any) -> None:
+        """Refuse half a character, which the standard library reads and no message can show."""
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise self._error("holds half a character (a lone surrogate)", self._here) from None
 
     def _wider(self, window: int) -> int:
         """A window to look at instead, with more of the file in it; 0 where there is no more."""

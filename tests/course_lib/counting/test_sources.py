@@ -141,7 +141,7 @@ class TestWithTransformers:
 
     def test_a_traced_model_is_not_split(self):
         config = {**LLAMA, "num_hidden_layers": 2}
-        with pytest.raises(CourseError, match="tp must be 1"):
+        with pytest.raises(CourseError, match="tp 2 must be left out"):
             ask(named("-", json.dumps(config)), "h100-sxm", trace=True, tp=2, link="nvlink")
 
     def test_a_window_is_beyond_a_transformer_and_within_a_trace(self):
@@ -247,3 +247,27 @@ def test_built_knows_its_parameters():
     torch = pytest.importorskip("torch")
     one = torch.nn.Linear(2, 3)
     assert building.Built(one, "module", "Linear", torch.float32, None).parameters == 9
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"num_attention_heads": 33}, "config's 'num_attention_heads' is 33"),
+        ({"text_config": 3}, "config's 'text_config' is 3"),
+        (
+            {"num_attention_heads": 33, "text_config": 3},
+            "more than one is wrong of config's model_",
+        ),
+        ({"vocab_size": 0}, "config's 'vocab_size' must be one positive whole number"),
+    ],
+)
+def test_what_transformers_will_not_build_or_trace_names_the_key(more, said):
+    config = {**LLAMA, "num_hidden_layers": 2, "architectures": ["LlamaModel"], **more}
+    with pytest.raises(CourseError) as refused:
+        ask(named("-", json.dumps(config)), "h100-sxm")
+    assert said in str(refused.value)
+
+
+def test_a_link_of_a_traced_model_is_named_itself():
+    with pytest.raises(CourseError, match="link 'nvlink' must be left out for a model that is tra"):
+        ask(named("-", json.dumps(LLAMA)), "h100-sxm", trace=True, link="nvlink")

@@ -102,6 +102,8 @@ def test_a_mistake_is_named_with_its_byte_and_line(tmp_path):
         (b'{"traceEvents": []} and more', "goes on after its end at byte 20"),
         (b'{"traceEvents" []}', "a colon was expected"),
         (b"\x7fELF", "does not begin as JSON does"),
+        (b'[{"ph": "X", "cat": "kernel", "name": "\\ud800"}]', "holds half a character"),
+        (b'{"deviceProperties": [{"name": "\\udfff"}], "traceEvents": []}', "half a character"),
     ],
 )
 def test_what_is_no_trace_is_refused_by_name(tmp_path, content, said):

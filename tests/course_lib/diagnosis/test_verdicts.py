@@ -10,7 +10,9 @@ import pytest
 
 from course_lib import CourseError, chip, diagnosis
 from course_lib.diagnosis import constructed, examples
+from course_lib.diagnosis.amounts import Operand, tensors
 from course_lib.diagnosis.examples import FOLDER, MADE
+from course_lib.diagnosis.reading.rows import OP, Sort
 from tests.course_lib.diagnosis import others
 from tests.course_lib.diagnosis.others import MAKERS, Pen
 
@@ -333,3 +335,18 @@ def test_the_models_kernels_take_what_their_bounds_allow():
     row = next(one for one in scene.events if one["cat"] == "kernel")
     least = 2 * 8192**3 / scene.chip.peak("bf16") * 1e6
     assert row["dur"] == pytest.approx(least / constructed.REACHED, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "kept"),
+    [
+        ([4, [4]], [], []),
+        ([[4], 5], [], [(4,)]),
+        ([[10**400]], [], []),
+        ([["x"]], [[]], []),
+        ([[4, 4]], [[[1], 4]], [(4, 4)]),
+    ],
+)
+def test_shapes_that_are_none_are_no_shapes(dims, strides, kept):
+    sort = Sort(OP, "aten::add", dims=[dims], strides=[strides], types=["float"])
+    assert tensors(sort) == [Operand(one, (), "fp32") for one in kept]

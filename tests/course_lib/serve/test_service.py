@@ -62,6 +62,7 @@ class TestRequests:
                 [(0, 5, 0)],
                 r"line 1: Expected `int` >= 1 - at `\$.output_toks`.*: write a JSON object",
             ),
+            ([(0, 10**20, 5)], r"line 1: Expected `int` <= 9\d+ - at `\$.input_toks`"),
             ([(0, 5, True)], r"line 1: Expected `int`, got `bool` - at `\$.output_toks`"),
         ],
     )
@@ -108,10 +109,12 @@ class TestEngine:
             ("{", "is not JSON"),
             ("[]", "must hold an object"),
             ('{"max_num_seqs": "many"}', "Expected `int`, got `str` - at `\\$.max_num_seqs`"),
-            ('{"max_num_seqs": 0}', "engine max_num_seqs must be"),
+            ('{"max_num_seqs": 0}', r"engine\.json' max_num_seqs must be"),
             ('{"gpu_memory_utilization": 1.5}', "gpu_memory_utilization must be at most 1"),
             ('{"max_num_batched_tokens": 8}', "must be at least max_num_seqs 256"),
-            ('{"name": "fast"}', "unknown engine 'fast'"),
+            ('{"name": "fast"}', r"unknown engine .*engine\.json': name 'fast'"),
+            ('{"source": "\\ud800"}', r"engine\.json': source must be text"),
+            ('{"block_size": 1000000000}', "block_size must be at most 1048576"),
         ],
     )
     def test_settings_that_are_none_are_refused(self, tmp_path, content, said):
@@ -136,6 +139,25 @@ class TestEngine:
         assert held + weights < 0.9 * on.memory < held + weights + 0.02 * on.memory
         with pytest.raises(CourseError, match="leaves no room for a cache on 1 x h100-sxm"):
             serve.cache_blocks("llama-3-70b", on)
+
+    @pytest.mark.parametrize("on", ["h100-sxm", "rtx-4090"])
+    def test_blocks_of_which_the_chip_has_no_room_are_refused(self, on):
+        with pytest.raises(
+            CourseError, match=rf"num_gpu_blocks must be at most \d+, what {on} .*got 1000000000"
+        ) as refused:
+            serve.cache_blocks("llama-3-8b", on, serve.engine("vllm", num_gpu_blocks=10**9))
+        most = int(str(refused.value).split()[6].strip(","))
+        how = serve.engine("vllm", num_gpu_blocks=most)
+        assert serve.cache_blocks("llama-3-8b", on) < serve.cache_blocks("llama-3-8b", on, how)
+        model = serve.fleet.decoder("llama-3-8b")
+        held = most * 16 * cache_bytes(model, llm.formats())
+        weights = llm.weight_bytes(model, llm.formats())
+        assert 0.999 < (held + weights) / chip(on).memory <= 1
+
+    def test_a_step_whose_times_no_table_holds_is_refused(self):
+        wide = serve.engine("vllm", max_num_batched_tokens=10**9)
+        with pytest.raises(CourseError, match=r"1048576 tokens at most: .*got 1000000000"):
+            serve.pace("llama-3-8b", "h100-sxm", wide)
 
 
 class TestExperts:
@@ -258,6 +280,27 @@ class TestFleet:
         two = serve.service("llama-3-8b", "h100-sxm", replicas=2)
         with pytest.raises(CourseError, match="replicas=1"):
             two.run(FEW, log)
+
+    def test_more_than_a_simulation_ends_is_refused_with_the_most(self, tmp_path, monkeypatch):
+        with pytest.raises(CourseError, match=r"requests must be at most 1000000 \(got 10000000"):
+            serve.drawn(5.0, 10**7, 512, 128)
+        for name in ("replicas", "prefill_replicas"):
+            with pytest.raises(CourseError, match=rf"{name} must be at most 10000 \(got 1000000"):
+                simulated(**{name: 10**8}, transfer=1e9)
+        monkeypatch.setattr(serve.requests, "MOST", 1)
+        file = tmp_path / "two.jsonl"
+        file.write_text('{"arrival_time": 0, "input_toks": 9, "output_toks": 2}\n' * 2)
+        with pytest.raises(CourseError, match=r"two\.jsonl': requests must be at most 1 \(got 2"):
+            serve.read_requests(file)
+
+    def test_a_long_run_says_how_far_it_is(self):
+        said = []
+        serve.service("llama-3-8b", "h100-sxm").run(serve.drawn(9.0, 250, 9, 2), say=said.append)
+        assert said == [0, 100, 200]
+
+    def test_times_that_hide_a_step_are_refused(self):
+        with pytest.raises(CourseError, match=r"must come within 1e\+10 s.*raise the rate"):
+            simulated(serve.drawn(1e-12, 3, 9, 2))
 
     def test_requests_beyond_the_model_are_refused(self):
         with pytest.raises(

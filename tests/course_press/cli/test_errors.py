@@ -2,6 +2,9 @@
 turn it is.
 """
 
+import contextlib
+import http.server
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +20,7 @@ from course_lib import CourseError, calibrate, specs
 from course_lib.measured import Row
 from course_lib.measured.results import append
 from course_lib.specs import DATA
+from course_press.cli import app as cli
 from course_press.cli.app import app
 from course_press.run import execute as running
 from tests.course_lib.calibrate.test_fit import TRUE, rows
@@ -98,6 +102,27 @@ def test_the_machine_is_at_fault_in_one_line(
         monkeypatch.setenv(name, value)
     done = course(book.root, *arguments)
     assert (done.returncode == 0) if code == 0 else not failed(done, code, message), done.stderr
+
+
+def test_files_that_could_not_be_copied_are_one_sentence(monkeypatch, capsys):
+    def full():
+        raise shutil.Error([("a", f"_site/{name}", "No space left on device") for name in "bc"])
+
+    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 3
+    assert capsys.readouterr().err == "No space left on device (copying to _site/b)\n"
+
+
+def test_a_site_that_a_kill_left_aside_is_shown_again(tmp_path, monkeypatch):
+    ready = tmp_path / "._site-stage-x" / "ready"
+    ready.mkdir(parents=True)
+    (ready / "index.html").write_text("whole")
+    monkeypatch.setattr(http.server, "ThreadingHTTPServer", lambda *_: contextlib.ExitStack())
+    done = CliRunner().invoke(app, ["preview", "--out", str(tmp_path / "_site")])
+    assert (tmp_path / "_site" / "index.html").read_text() == "whole", done.output
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.exit(1)", None], ids=["broken", "missing"])

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -71,10 +72,10 @@ def test_the_commands_of_the_task_exist():
     made = rented_gpu.plan(ROOT, "00", gpu="H100", cloud="runpod", budget=90, max_cost=100)
     words = shlex.split(made.task["run"])
     assert words[:2] == ["timeout", "--kill-after=30s"]
-    assert words[3:6] == ["python3", "-m", "course_press"]
+    assert words[3:6] == [".venv/bin/python", "-m", "course_press"]
     assert words[-1] == "90"
     assert CliRunner().invoke(app, [*words[6:9], "--help"]).exit_code == 0
-    extras = re.search(r"\[(.*)\]", made.task["setup"])[1].split(",")
+    extras = made.task["setup"].split()[-1].split(",")
     assert set(extras) <= set(
         re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     )
@@ -191,6 +192,8 @@ if name == "sky" and arguments[0] == "launch":
     file.write_text((file.read_text() if file.is_file() else {header!r}) + {row!r})
     (local / "manifest.json").write_text('{{"lab": "07", "command": "there"}}')
     sys.exit({code})
+if name == "sky":
+    sys.exit({down})
 if name == "rsync":
     shutil.copytree(remote / arguments[1].partition("sky_workdir/")[2], arguments[2], dirs_exist_ok=True)
 """
@@ -204,13 +207,14 @@ def rented(shelf, tmp_path, monkeypatch):
     root, remote, tools = shelf(), tmp_path / "remote", tmp_path / "tools"
     tools.mkdir()
 
-    def rent(row, code=0):
+    def rent(row, code=0, down=0):
         for name in ("sky", "rsync"):
             told = {
                 "shebang": SHEBANG,
                 "log": str(tmp_path / "log.txt"),
                 "remote": str(remote),
                 "code": code,
+                "down": down,
             }
             (tools / name).write_text(SKY.format(**told, header=HEADER + "\n", row=to_line(row)))
             (tools / name).chmod(0o755)
@@ -264,6 +268,87 @@ def test_rows_of_a_rented_machine_that_failed_are_kept_and_it_is_given_back(rent
         one.device for one in results.read(root / "labs/07-small/results/local/results.csv")
     ] == ["there"]
     assert log.read_text().splitlines()[-1] == "sky down --yes rooflines-lab-07"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_machine_that_was_not_given_back_is_told_with_what_to_do(rented, code):
+    root, _, rent, log = rented
+    with pytest.raises(
+        CourseError, match=r"sky down failed: .* rooflines-lab-07 may run on.*USD an hour"
+    ) as told:
+        rent(row("there"), code=code, down=1)
+    assert "by hand: sky down rooflines-lab-07; " in str(told.value)
+    assert ("sky launch exited with 3" in str(told.value)) == bool(code)
+    assert "1 new rows were copied back" in str(told.value)
+    assert len(results.read(root / "labs/07-small/results/local/results.csv")) == 1
+    assert log.read_text().splitlines()[-2:] == ["sky down --yes rooflines-lab-07"] * 2
+
+
+def test_a_run_that_is_ended_still_says_what_was_not_given_back(rented, monkeypatch):
+    _, _, rent, log = rented
+
+    def ended(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rented_gpu, "_merge", ended)
+    with pytest.raises(CourseError, match="sky down failed"):
+        rent(row("there"), down=1)
+    with pytest.raises(KeyboardInterrupt):
+        rent(row("there"))
+    assert log.read_text().splitlines()[-1] == "sky down --yes rooflines-lab-07"
+
+
+TASKS = [*ROOT.glob("labs/*/cloud.yaml"), ROOT / "docs/sweep.yaml"]
+
+
+@pytest.mark.parametrize("file", TASKS, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_a_rented_machine_uses_no_python_of_its_image(file):
+    task = yaml.safe_load(re.sub(r"\{(setup|limit)\}", "9s", file.read_text(encoding="utf-8")))
+    steps = (task["setup"] + task["run"]).replace(".venv/bin/python -m course_press", "")
+    assert len(TASKS) == 5
+    assert not re.search("python|pip", steps)
+    assert "sh labs/rented.sh " in task["setup"]
+    assert "labs/rented.sh" in rented_gpu.UPLOADED
+
+
+OLD = """#!/bin/sh
+echo "python3 $*" >> {log}
+case "$*" in
+  *" uv=="*) cp {tools}/kept {tools}/uv; exit {bare} ;;
+  *) echo "requires a different Python: 3.10.12 not in '>=3.11'" >&2; exit 1 ;;
+esac
+"""
+UV = """#!/bin/sh
+echo "uv $*, torch for the driver: $UV_TORCH_BACKEND" >> {log}
+"""
+
+
+@pytest.mark.parametrize("brought", [True, False], ids=["uv is there", "uv is not there"])
+def test_a_machine_whose_python_is_too_old_is_set_up_all_the_same(tmp_path, brought):
+    tools, log = tmp_path / "tools", tmp_path / "log"
+    tools.mkdir()
+    (tools / "python3").write_text(OLD.format(log=log, tools=tools, bare=0))
+    (tools / ("uv" if brought else "kept")).write_text(UV.format(log=log))
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    for tool in ("sh", "timeout", "grep", "cp"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    made = rented_gpu.plan(ROOT, "00", gpu="H100", cloud="runpod", budget=60, max_cost=5)
+    env = {"PATH": str(tools), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["/bin/sh", "-ec", made.task["setup"]], cwd=ROOT, env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    pinned = re.search(r"^uv==.*$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[0]
+    asked = [] if brought else [f"python3 -m pip install -q {pinned}"]
+    assert log.read_text().splitlines() == [
+        *asked,
+        "uv venv -q --allow-existing --python 3.12 .venv, torch for the driver: ",
+        "uv pip install -q --python .venv/bin/python -c hashes.txt -e .[press,labs,torch], "
+        "torch for the driver: auto",
+    ]
+    least = re.search(r'requires-python = ">=(.*)"', (ROOT / "pyproject.toml").read_text())[1]
+    assert tuple(map(int, least.split("."))) <= (3, 12)
 
 
 @pytest.mark.parametrize("tracked", [True, False], ids=["clone", "archive"])

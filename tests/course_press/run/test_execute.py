@@ -207,6 +207,13 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
         (
             HELLO,
             "print(",
+            "class A:\n    def _repr_mimebundle_(self, **_):\n        raise KeyError(3)\nA()  # (",
+            f"{HELLO}:",
+            "failed with KeyError: 3",
+        ),
+        (
+            HELLO,
+            "print(",
             "def f():\n    return ridge(0, 1)\nf()\nprint(",
             f"{HELLO}:5",
             "CourseError: peak must be positive",
