@@ -1,8 +1,10 @@
 """How wide each number format is. A format not listed here is an error, never a guess."""
 
+from collections.abc import Mapping
+
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["BITS", "SCALE_BITS", "element", "itemsize", "widest"]
+__all__ = ["BITS", "SCALED", "SCALE_BITS", "element", "itemsize", "widest"]
 
 BITS = {
     "fp64": 64,
@@ -20,7 +22,40 @@ fp32.
 """
 
 SCALE_BITS = 16
-"""Bits of the scale that a group of quantised elements shares."""
+"""Bits of the scale that a group of quantised elements shares, where a format has no name."""
+
+SCALED: Mapping[str, tuple[str, int, float]] = {
+    # OCP Microscaling Formats (MX) v1.0, 5.2: 32 elements share an E8M0 scale of 8 bits.
+    "mxfp4": ("fp4", 32, 8),
+    "mxfp8": ("fp8", 32, 8),
+    # "Pretraining Large Language Models with NVFP4", arXiv:2509.25149, 2: 16 elements share an E4M3
+    # scale; the fp32 scale of the whole matrix is no bits of an element.
+    "nvfp4": ("fp4", 16, 8),
+    # DeepSeek-V3, arXiv:2412.19437, 3.3.2 and its checkpoints' weight_scale_inv: an fp32 scale for
+    # 128 x 128 elements.
+    "fp8-block": ("fp8", 128 * 128, 32),
+    # QLoRA, arXiv:2305.14314, 2 and 3: 64 elements share an fp32 constant; double quantisation
+    # keeps it in 8 bits, and 256 of these share an fp32 one. bitsandbytes' fp4 has other codes.
+    "nf4": ("fp4", 64, 32),
+    "nf4-double": ("fp4", 64, 8 + 32 / 256),
+    "bnb-fp4": ("fp4", 64, 32),
+    "bnb-fp4-double": ("fp4", 64, 8 + 32 / 256),
+    # AutoAWQ's WQLinear_GEMM and AutoGPTQ's QuantLinear: a group has scales in fp16, and qzeros, a
+    # zero point of as many bits as an element.
+    "awq": ("int4", 128, 16 + 4),
+    "gptq": ("int4", 128, 16 + 4),
+    "gptq8": ("int8", 128, 16 + 8),
+    # llama.cpp, ggml-common.h: block_q4_0 and block_q8_0 are 32 elements with an fp16 scale.
+    "q4_0": ("int4", 32, 16),
+    "q8_0": ("int8", 32, 16),
+    # The same file: 256 elements of block_q4_K have 128 bits beside them, 4.5 in all; block_q6_K
+    # has 6.5625. llama-quant.cpp takes q6_K for the output matrix, and in half the layers for v and
+    # down: over the parameters of Llama-3.1-8B that is 4.89 bits; other models are near it.
+    "q4_k_m": ("int4", 256, 256 * 0.89),
+}
+"""Formats by the names that people type: of what their elements are, how many of them make a group,
+and how many bits that group has beside them, scales and zero points.
+"""
 
 
 def itemsize(dtype: str, argument: str = "") -> float:
@@ -28,7 +63,8 @@ def itemsize(dtype: str, argument: str = "") -> float:
 
     Parameters
     ----------
-    dtype : one of `BITS`; ``"int4/32"`` is int4 in groups of 32 elements that share a 16-bit scale.
+    dtype : one of `BITS` or `SCALED`; ``"int4/32"`` is int4 in groups of 32 elements that share a
+        16-bit scale, ``"awq/64"`` what `SCALED` has in groups of 64.
     argument : what the caller called it, for the message.
 
     Returns
@@ -39,11 +75,29 @@ def itemsize(dtype: str, argument: str = "") -> float:
     --------
     >>> itemsize("bf16"), itemsize("int4")
     (2.0, 0.5)
-    >>> 8 * itemsize("int4/32")
-    4.5
+    >>> 8 * itemsize("int4/32"), 8 * itemsize("mxfp4"), 8 * itemsize("awq")
+    (4.5, 4.25, 4.15625)
     """
-    element, group = _split(dtype, argument)
-    return (BITS[element] + (SCALE_BITS / group if group else 0)) / 8
+    element(dtype, argument)
+    return bytes_of(dtype)
+
+
+def bytes_of(dtype: str) -> float:
+    """`itemsize`, unchecked, as pages evaluate it."""
+    parts = dtype.split("/")
+    bare, group, shared = parts[0], 0, 1.0 * SCALE_BITS
+    if bare in SCALED:
+        group, shared = SCALED[bare][1], 1.0 * SCALED[bare][2]
+        bare = SCALED[bare][0]
+    if len(parts) > 1:
+        group = int(parts[1])
+    return (BITS[bare] + (shared / group if group > 0 else 0)) / 8
+
+
+def bare_of(dtype: str) -> str:
+    """`element`, unchecked, as pages evaluate it."""
+    name = dtype.split("/")[0]
+    return SCALED[name][0] if name in SCALED else name
 
 
 def element(dtype: str, argument: str = "") -> str:
@@ -51,22 +105,18 @@ def element(dtype: str, argument: str = "") -> str:
 
     Examples
     --------
-    >>> element("int4/32"), element("bf16")
-    ('int4', 'bf16')
+    >>> element("int4/32"), element("bf16"), element("nvfp4")
+    ('int4', 'bf16', 'fp4')
     """
-    return _split(dtype, argument)[0]
-
-
-def _split(dtype: str, argument: str = "") -> tuple[str, int]:
     if isinstance(dtype, str) and dtype in BITS:
-        return dtype, 0
+        return dtype
     name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
     if slash and not (group.isdecimal() and len(group) < 16 and int(group)):
         what = f"{argument or 'dtype'} {dtype!r}"
         raise CourseError(
             f"{what} must name its group as in 'int4/32': a positive whole number of elements"
         )
-    return known("dtype", name, BITS, argument and f"argument {argument}"), int(group or 0)
+    return bare_of(known("dtype", name, (*BITS, *SCALED), argument and f"argument {argument}"))
 
 
 def widest(*dtypes: str) -> str:

@@ -7,16 +7,16 @@ from typing import Any
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag
 from course_lib.counting import building, passes
-from course_lib.counting.estimates import estimate, first_batch, footprint
+from course_lib.counting.estimates import applied, estimate, first_batch, footprint, stored, written
 from course_lib.counting.sources import Named
-from course_lib.specs import Accelerator, Transformer
+from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import block, llm
 from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
-from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.precision import Formats, of_model, recipe_of
 
-__all__ = ["Costs", "Fused", "ask"]
+__all__ = ["Costs", "Fused", "ask", "told"]
 
 _USUAL = 1024
 """Tokens where none are asked for, and the model was made for no fewer."""
@@ -27,7 +27,6 @@ _DESCRIBED = (
 )
 _EVEN = "uneven routing: tokens are taken to choose their experts evenly"
 _APART = "fusion into products: what passes between a product and its neighbors goes through memory"
-_QUANTIZED = "formats of the config's quantization_config: those of the options count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,7 @@ class Costs:
     not_modelled : what the numbers leave out.
     assumed : sizes that a configuration leaves to transformers.
     formats : of the step.
+    said : these in words, with where they come from.
     batch, context : sequences, and tokens of each.
     """
 
@@ -87,6 +87,7 @@ class Costs:
     uncounted: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = ()
     assumed: Mapping[str, Any] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
 
 
 def ask(
@@ -95,7 +96,7 @@ def ask(
     batch: int = 1,
     context: int | None = None,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -116,7 +117,8 @@ def ask(
     chip : an accelerator or its key.
     batch, context : sequences, and tokens in each; 1024 where not given, or fewer where the model
         was made for fewer.
-    w, x, kv, compute, tp, link : as in `course_lib.llm.decode`.
+    w, x, kv, compute, tp, link : as in `course_lib.llm.decode`: what a configuration declares of
+        formats counts where they are not given.
     prefill : ask for the pass over the prompt; a model that does not decode has no other.
     trace : trace a configuration all the same.
 
@@ -134,7 +136,7 @@ def ask(
     """
     if not isinstance(named, Named):
         raise CourseError(f"named must be from counting.named (got {named!r})")
-    on, fm, many = accelerator(chip), formats(w, x, kv, compute), count("batch", batch)
+    on, many = accelerator(chip), count("batch", batch)
     prefill, trace = flag("prefill", prefill), flag("trace", trace)
     limit = named.limit
     length = min(_USUAL, limit or _USUAL) if context is None else count("context", context)
@@ -149,7 +151,9 @@ def ask(
         and not trace
         and (named.config is None or length <= one.context)
     ):
-        return _described(named, one, on, many, length, fm, tp, link, prefill)
+        fm = of_model(one, on, w, x, kv, compute)
+        found = _described(named, one, on, many, length, fm, tp, link, prefill)
+        return replace(found, said=told(fm, one.declared, on))
     if named.config is None and not named.function:
         llm.decode(named.name, on, many, length)  # says what is wrong with it
     if tp != 1 or link is not None:
@@ -157,7 +161,58 @@ def ask(
             f"tp must be 1 for a model that is traced (got {tp}): how its layers would be split is "
             f"not known"
         )
-    return _traced(named, on, many, length if context else None, fm, prefill)
+    said = None if named.config is None else quantization.read(named.config)
+    declared = None
+    if said is not None:
+        declared = Declared(
+            w=said["x"], **{name: said[name] for name in ("x", "kv", "by", "unread")}
+        )
+    fm = of_model(_Only(declared), on, w, x, kv, compute)
+    own = said if w is None else None
+    found = _traced(named, on, many, length if context else None, fm, prefill, own)
+    computes = None if own is None else [one["compute"] for one in own["rules"]]
+    return replace(found, said=told(found.formats, declared, on, computes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """A model of which only the formats are known."""
+
+    declared: Declared | None
+
+
+def told(
+    fm: Formats, said: Declared | None, chip: Accelerator, computes: list[str] | None = None
+) -> dict[str, str]:
+    """The formats of a step in words, and where they come from.
+
+    Parameters
+    ----------
+    fm, said, chip : of the step, what the model's file declares, and an accelerator.
+    computes : of a model whose matrices were counted as the file declares one by one, the formats
+        of arithmetic that it asks for.
+
+    Examples
+    --------
+    >>> from course_lib import chip, llm
+    >>> told(llm.formats("awq"), Declared(w="bf16", x="bf16", by="dtype"), chip("l4"))
+    {'weights': 'awq as asked, not as the file declares'}
+    """
+    weights = fm.w.replace(",", ", ").replace("=", " ")
+    if said is None:
+        return {"weights": weights, **({"cache": fm.kv} if fm.kv != fm.x else {})}
+    by = " as the file declares" if said.by else " as the file declares none"
+    own = " as asked, not as the file declares" if said.by else " as asked"
+    as_said = computes is not None or fm.w == said.w
+    found = {"weights": weights + (by if as_said else own)}
+    if said.kv or fm.kv != fm.x:
+        found["cache"] = fm.kv + (by if fm.kv == said.kv else own if said.kv else " as asked")
+    wanted = computes or list(recipe_of(said.compute or said.x).values())
+    lacking = [one for one in wanted if one and f"matrix.{one}" not in chip.peaks]
+    if lacking and as_said:
+        instead = " and ".join(dict.fromkeys((*fm.products.values(), fm.attention)))
+        found["arithmetic"] = f"{instead}: {chip.key} has no rate in {lacking[-1]}"
+    return found
 
 
 def _described(
@@ -171,17 +226,15 @@ def _described(
     link: Any,
     prefill: bool,
 ) -> Costs:
-    kept: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "tp": tp}
-    more = {**kept, "compute": fm.matmul, "link": link}
+    kept: dict[str, Any] = {"w": fm, "tp": tp}
+    more = {**kept, "link": link}
     both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
     missing: dict[str, str] = {}
     crossover = None
     if one.kind == "decoder":
         both["decode"] = llm.decode(one, chip, batch, context, **more)
         if tp == 1:
-            crossover = llm.first_compute_bound_batch(
-                one, chip, context, w=fm.w, x=fm.x, kv=fm.kv, compute=fm.matmul
-            )
+            crossover = llm.first_compute_bound_batch(one, chip, context, w=fm)
         else:
             missing["crossover"] = "it is of one chip: tp is more"
     else:
@@ -240,21 +293,29 @@ def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
 
 
 def _traced(
-    named: Named, chip: Accelerator, batch: int, asked: int | None, fm: Formats, prefill: bool
+    named: Named,
+    chip: Accelerator,
+    batch: int,
+    asked: int | None,
+    fm: Formats,
+    prefill: bool,
+    said: dict[str, Any] | None,
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
-    headline = "decode" if ran.step is not None and not prefill else "prefill"
-    trace = ran.prompt if ran.step is None or prefill else ran.step
+    own = stored(built, ran.prompt, fm, chip, said)
+    prompt, after = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    headline = "decode" if after is not None and not prefill else "prefill"
+    trace = prompt if after is None or prefill else after
     step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
-    fit = footprint(built, trace, ran.cache, chip, fm, batch)
+    fit = footprint(built, trace, ran.cache, chip, fm, batch, own)
     step = replace(step, room=lambda: fit.fits)
     missing: dict[str, str] = {}
     decode = crossover = None
-    if ran.step is None:
+    if after is None:
         missing = {"decode": ran.why, "crossover": ran.why}
     else:
-        decode = step if trace is ran.step else estimate(ran.step, chip, fm)
-        crossover = first_batch(ran.step, chip, fm, batch, float(fit.max_batch))
+        decode = step if trace is after else estimate(after, chip, fm)
+        crossover = first_batch(after, chip, fm, batch, float(fit.max_batch))
     uncounted = dict.fromkeys((*ran.prompt.uncounted, *(ran.step.uncounted if ran.step else ())))
     return Costs(
         name=named.name,
@@ -265,9 +326,9 @@ def _traced(
         step=step,
         headline=headline,
         decode=decode,
-        prefill=step if trace is ran.prompt else estimate(ran.prompt, chip, fm),
+        prefill=step if trace is prompt else estimate(prompt, chip, fm),
         fit=fit,
-        formats=fm,
+        formats=fm if said is None else replace(fm, w=", ".join(written(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,
@@ -303,8 +364,6 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     if any(one.routing is not None for one in every):
         said.append(_EVEN)
     config = named.config or {}
-    if "quantization_config" in config:
-        said.append(_QUANTIZED)
     if "auto_map" in config:
         said.append("the code that auto_map names: transformers' own architecture is counted")
     if not any(one.kind == "attention" for one in every) and any(

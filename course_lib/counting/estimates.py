@@ -3,20 +3,26 @@ on it computes longer than it moves bytes.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from course_lib.core import Estimate, Work, summed
 from course_lib.core.checks import CourseError
 from course_lib.counting.building import Built
-from course_lib.counting.records import Trace
-from course_lib.counting.works import activations, kernels, size_of
-from course_lib.specs import Accelerator
+from course_lib.counting.records import Access, Trace
+from course_lib.counting.works import activations, alike, kernels, size_of
+from course_lib.specs import Accelerator, quantization
 from course_lib.specs.catalog import bounded
 from course_lib.workloads.crossover import Crossover, first, reason
 from course_lib.workloads.footprint import Memory, MemoryFit
-from course_lib.workloads.precision import Formats
+from course_lib.workloads.precision import Formats, first_of, picked, product_in, rated
 from course_lib.workloads.weights import distinct
+
+Stored: TypeAlias = Mapping[int, tuple[str, str]]
+"""By the memory of a parameter its format, and that of the products with it."""
+ROUTERS = ("gate", "router", "shared_expert_gate")
+"""Linear layers that no recipe converts, unless it names them."""
 
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
@@ -60,13 +66,16 @@ def _bounded(work: Work, chip: Accelerator) -> Estimate:
 
 
 def footprint(
-    built: Built, trace: Trace, cache: dict[str, float], chip: Accelerator, fm: Formats, batch: int
+    built: Built,
+    trace: Trace,
+    cache: dict[str, float],
+    chip: Accelerator,
+    fm: Formats,
+    batch: int,
+    own: Stored,
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
-    multiplied = {
-        each.storage for one in trace.operations for each in one.reads if each.format == "w"
-    }
-    weights = 0.0
+    weights, matrices = 0.0, multiplied(built, trace)
     seen = set()
     for one in built.module.parameters():
         memory = one.untyped_storage()._cdata
@@ -74,9 +83,10 @@ def footprint(
             continue
         seen.add(memory)
         bits = 8 * one.element_size()
-        kind = ("w" if memory in multiplied else "x") if one.dtype == built.dtype else str(bits)
-        weights += size_of(_elements(one.numel(), kind), fm)
-    kept = sum(size_of(_elements(count, kind), fm) for kind, count in cache.items())
+        kind = ("w" if memory in matrices else "x") if one.dtype == built.dtype else str(bits)
+        kind = own[memory][0] if memory in own else kind
+        weights += size_of(Access(0, float(one.numel()), kind), fm)
+    kept = sum(size_of(Access(0, float(count), kind), fm) for kind, count in cache.items())
     flying = activations(trace, fm)
     if chip.memory is None:
         raise CourseError(f"{chip.key} has no published memory capacity: choose another chip")
@@ -86,10 +96,84 @@ def footprint(
     return MemoryFit(needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed)
 
 
-def _elements(count: float, kind: str) -> Any:
-    from course_lib.counting.records import Access
+def multiplied(built: Built, trace: Trace) -> dict[int, str]:
+    """The matrices of a model by their memory: what its products read, in every layer alike."""
+    read = {
+        each.storage
+        for one in trace.operations
+        if one.kind in ("matmul", "convolution")
+        for each in one.reads
+        if each.format == "w"
+    }
+    every = [(name, one) for name, one in built.module.named_parameters() if one.dim() > 1]
+    met = {alike(name) for name, one in every if one.untyped_storage()._cdata in read}
+    return {one.untyped_storage()._cdata: name for name, one in every if alike(name) in met}
 
-    return Access(0, float(count), kind)
+
+def stored(
+    built: Built, trace: Trace, fm: Formats, chip: Accelerator, said: dict[str, Any] | None
+) -> Stored:
+    """The formats of a model's matrices one by one.
+
+    Parameters
+    ----------
+    said : what the file declares, from `quantization.read`; `None` where the formats of the step
+        are those of the options, which may be a recipe.
+    """
+    modules, found = dict(built.module.named_modules()), {}
+    for memory, name in multiplied(built, trace).items():
+        where = name.rpartition(".")[0]
+        linear, experts = type(modules[where]).__name__ == "Linear", ".experts." in name
+        if said is None:
+            if len(fm.sizes) > 1:
+                part, routed, called = _part_of(name)
+                key = picked({key: key for key in fm.sizes}, part, routed, called)
+                found[memory] = first_of(fm.w, key), picked(fm.products, part, routed, called)
+        elif (linear or experts) and where.rpartition(".")[2] not in ROUTERS:
+            # Checkpoints have an expert's matrices each, and some code has them as one.
+            one = name.replace(".experts.gate_up_proj", ".experts.0.gate_proj")
+            one = one.replace(".experts.down_proj", ".experts.0.down_proj")
+            dtype, product = quantization.at(where if linear else one, said)
+            product = rated(product or product_in(dtype, fm.x) or fm.x, fm.x, chip.peaks)
+            found[memory] = dtype, product
+    return found
+
+
+def _part_of(name: str) -> tuple[str, bool, str]:
+    """The part of a step to which a parameter belongs, by its name, whether it is an expert's that
+    tokens choose, and what a recipe calls it.
+    """
+    if name.split(".")[-2] in ROUTERS:
+        return "experts", False, "router"
+    if ".experts." in name or "shared_expert" in name:
+        return "experts", ".experts." in name, ""
+    if "head" in name or "embed" in name:
+        return "head", False, ""
+    return ("projections" if "attn" in name or "attention" in name else "mlp"), False, ""
+
+
+def written(built: Built, own: Stored, x: str) -> list[str]:
+    """The formats of a model's parameters, what most of them have first."""
+    counts: Counter[str] = Counter()
+    for one in built.module.parameters():
+        counts[own.get(one.untyped_storage()._cdata, (x,))[0]] += one.numel()
+    return [dtype for dtype, _ in counts.most_common()]
+
+
+def applied(trace: Trace, own: Stored) -> Trace:
+    """A trace with the formats of its matrices one by one."""
+    if not own:
+        return trace
+
+    def in_own(one: Access) -> Access:
+        return replace(one, format=own[one.storage][0]) if one.storage in own else one
+
+    operations = []
+    for one in trace.operations:
+        met = [own[each.storage][1] for each in one.reads if each.storage in own]
+        how = met[0] if met and one.arithmetic == "matmul" else one.arithmetic
+        operations.append(replace(one, reads=tuple(map(in_own, one.reads)), arithmetic=how))
+    return replace(trace, operations=tuple(operations))
 
 
 def first_batch(

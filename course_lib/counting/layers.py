@@ -34,8 +34,8 @@ def shared(recorder: Recorder) -> Iterator[None]:
 class _Run:
     """What the first layer of its kind was given, did and returned."""
 
-    def __init__(self, given: list[Any], cache: list[Any], held: list[Any]) -> None:
-        self.given, self.cache, self.held = given, cache, held
+    def __init__(self, given: list[Any], cache: list[Any], held: list[Any], own: list[Any]) -> None:
+        self.given, self.cache, self.held, self.own = given, cache, held, own
         self.first = self.last = 0
         self.out: Any = None
 
@@ -61,7 +61,7 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
         key = (kind, told, tuple(_told(vars(one), kinds[0], []) for one in mine))
         run = seen.get(key)
         if run is None:
-            run = seen[key] = _Run(given, mine, held)
+            run = seen[key] = _Run(given, mine, held, list(layer.parameters()))
             run.first = len(recorder.operations)
             run.out = original(*args, **kwargs)
             run.last = len(recorder.operations)
@@ -70,14 +70,20 @@ def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
         _extend(caches, place)
         if sum(len(_layer(cache, place)) for cache in caches) != len(run.cache):
             return original(*args, **kwargs)  # a cache of its own making
-        return _again(run, recorder, given, caches, place, held)
+        return _again(run, recorder, given, caches, place, held, list(layer.parameters()))
 
     layer.forward = forward
     return lambda: vars(layer).pop("forward", None)
 
 
 def _again(
-    run: _Run, recorder: Recorder, given: list[Any], caches: list[Any], place: Any, held: list[Any]
+    run: _Run,
+    recorder: Recorder,
+    given: list[Any],
+    caches: list[Any],
+    place: Any,
+    held: list[Any],
+    weights: list[Any],
 ) -> Any:
     """The results of a layer that is not run, after its operators are noted."""
 
@@ -102,7 +108,9 @@ def _again(
     for theirs, own in zip(run.cache, mine, strict=True):
         vars(own).update(_mapped(vars(theirs), like, tensor))
     out = _mapped(run.out, partial(like, result=True), tensor)
-    alike = {memory: recorder.storage(one) for memory, one in stand.items()}
+    pairs = zip(run.own, weights, strict=True)
+    alike = {recorder.storage(theirs): recorder.storage(mine) for theirs, mine in pairs}
+    alike |= {memory: recorder.storage(one) for memory, one in stand.items()}
     recorder.again(run.first, run.last, alike)
     return out
 

@@ -31,7 +31,9 @@ def size_of(access: Access, fm: Formats) -> float:
     >>> size_of(Access(1, 10.0, "w"), formats("int8")), size_of(Access(1, 10.0, "64"), formats())
     (10.0, 80.0)
     """
-    kind = {"w": fm.w, "x": fm.x, "kv": fm.kv}.get(access.format, access.format)
+    if access.format == "w":
+        return access.elements * fm.sizes[""]
+    kind = {"x": fm.x, "kv": fm.kv}.get(access.format, access.format)
     return access.elements * (int(kind) / 8 if kind.isdigit() else itemsize(kind))
 
 
@@ -163,9 +165,13 @@ def _names(chain: Sequence[Operation]) -> str:
     return "+".join(names[:_SHOWN]) + (f"+{len(names) - _SHOWN}" if len(names) > _SHOWN else "")
 
 
-def _place(where: str) -> str:
+def alike(name: str) -> str:
     """A module's path, the same for all layers."""
-    return _NUMBER.sub(".*", where) or "model"
+    return _NUMBER.sub(".*", name)
+
+
+def _place(where: str) -> str:
+    return alike(where) or "model"
 
 
 def _together(paths: Sequence[str]) -> str:

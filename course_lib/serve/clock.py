@@ -23,7 +23,7 @@ from course_lib.serve.settings import EngineSettings
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads import llm
-from course_lib.workloads.precision import formats
+from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.transformer import operators
 
 __all__ = ["Pace", "linear_pace", "pace"]
@@ -92,7 +92,7 @@ def pace(
     engine: EngineSettings,
     *,
     calibrated: bool = True,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -120,12 +120,12 @@ def pace(
     >>> abs(took / step.lower - 1) < 1e-9
     True
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     shared: dict[str, Any] = {"tp": engine.tensor_parallel_size, "ep": engine.ep}
     shared["skew"] = engine.skew
-    how: dict[str, Any] = {"w": fm.w, "x": fm.x, "kv": fm.kv, "compute": fm.matmul}
     counts = np.arange(1.0, engine.most_tokens(one.context) + 1)
-    parts = dict(llm.decode(one, on, counts, 1, **how, **shared, link=link).parts)
+    parts = dict(llm.decode(one, on, counts, 1, w=fm, **shared, link=link).parts)
     head = parts.pop("head")
     del parts["attention"]
     # What one token more in the caches adds to attention, and what is left for the new one.

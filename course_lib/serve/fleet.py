@@ -19,7 +19,7 @@ from course_lib.serve.settings import EngineSettings, engine, spread
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.footprint import memory
-from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 
 __all__ = ["ROUTERS", "Service", "cache_blocks", "on_one_replica", "service", "simulate"]
@@ -80,7 +80,7 @@ def service(
     transfer: float | None = None,
     draft: Transformer | str | None = None,
     calibrated: bool = True,
-    w: str | None = None,
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -101,7 +101,8 @@ def service(
     transfer : byte/s at which it travels, needed with `prefill_replicas`.
     draft : the model that guesses, where the engine speculates; guesses are free without one.
     calibrated : likely times; ``False`` takes every step at its lower bound.
-    w, x, kv, compute : formats; the engine's where not given, or bf16.
+    w, x, kv, compute : formats; where not given the engine's, those that the model's file declares,
+        or bf16.
     link : what joins the chips of a replica, as in `llm.decode`.
 
     Raises
@@ -115,8 +116,7 @@ def service(
     True
     """
     one, on, how = decoder(model), accelerator(chip), spread(engine(engine_of), ep)
-    fm = formats_of(how, w, x, kv, compute)
-    named = {"w": fm.w, "x": fm.x, "kv": fm.kv}
+    fm = formats_of(one, on, how, w, x, kv, compute)
     apart = count("prefill_replicas", prefill_replicas, 0)
     if apart and transfer is None:
         raise CourseError(
@@ -124,11 +124,11 @@ def service(
         )
     if draft is not None and how.ep > 1:
         raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
-    blocks, all_ = how.groups * cache_blocks(one, on, how, **named), how.together()
+    blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
 
     def paced(model: Transformer) -> Pace:
-        asked: dict[str, Any] = {**named, "compute": fm.matmul, "link": link}
-        return pace(model, on, all_, calibrated=calibrated, **asked)
+        own = formats_of(model, on, how, w, x, kv, compute)
+        return pace(model, on, all_, calibrated=calibrated, w=own, link=link)
 
     return Service(
         model=one,
@@ -201,7 +201,7 @@ def cache_blocks(
     chip: Accelerator | str,
     engine_of: EngineSettings | str = "vllm",
     *,
-    w: str | None = None,
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
 ) -> int:
@@ -214,7 +214,7 @@ def cache_blocks(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    found = room(one, on, how, formats_of(how, w, x, kv, None))
+    found = room(one, on, how, formats_of(one, on, how, w, x, kv, None))
     if found < 1:
         raise CourseError(
             f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
@@ -231,18 +231,20 @@ def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) ->
     if size is None:
         raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
     tokens = how.groups * how.max_num_batched_tokens
-    taken = memory(one, 1, 1, w=fm.w, x=fm.x, kv=fm.kv, tp=tp, ep=how.ep, tokens=tokens)
+    taken = memory(one, 1, 1, w=fm, tp=tp, ep=how.ep, tokens=tokens)
     left = how.gpu_memory_utilization * size - taken.weights - taken.activations
     return int(left // (how.block_size * cache_bytes(one, fm, tp=tp)))
 
 
 def formats_of(
-    how: EngineSettings, w: str | None, x: str | None, kv: str | None, compute: str | None
+    one: Transformer, on: Accelerator, how: EngineSettings, w: Any, x: Any, kv: Any, compute: Any
 ) -> Formats:
-    own = "bf16" if how.dtype == "auto" else how.dtype
+    """An engine's dtype is that of activations, and of weights that no file has narrower."""
+    own = None if how.dtype == "auto" else how.dtype
     cache = None if how.kv_cache_dtype == "auto" else how.kv_cache_dtype
-    wide = own if x is None and w is not None else x
-    return formats(w or own, wide, kv or cache, compute)
+    if w is None and (one.declared is None or one.declared.w == one.declared.x):
+        w = own
+    return of_model(one, on, w, own if x is None else x, kv or cache, compute)
 
 
 def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:

@@ -118,7 +118,8 @@ def plan(
         if (chips > 1 and link is None) or (wide > 1 and wide % tp):
             continue
         settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
-        fm = formats_of(settings, *(how.get(name) for name in ("w", "x", "kv", "compute")))
+        asked = (how.get(name) for name in ("w", "x", "kv", "compute"))
+        fm = formats_of(decoder(model), on, settings, *asked)
         if room(decoder(model), on, settings, fm) * settings.block_size < longest:
             continue
         one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)

@@ -11,7 +11,17 @@ import msgspec
 from course_lib.core.checks import CourseError, count, known
 from course_lib.specs.provenance import Figure, cited, sources
 
-__all__ = ["MACS_ARE", "NEAR", "ConvNet", "Experts", "Latent", "Model", "Transformer", "cited_by"]
+__all__ = [
+    "MACS_ARE",
+    "NEAR",
+    "ConvNet",
+    "Declared",
+    "Experts",
+    "Latent",
+    "Model",
+    "Transformer",
+    "cited_by",
+]
 
 MACS_ARE = 2
 """Floating-point operations in a multiply-accumulate: the convention of the whole book."""
@@ -55,6 +65,25 @@ class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     value: int
 
 
+class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The formats that a model's own file declares, as `course_lib.llm.formats` takes them.
+
+    Attributes
+    ----------
+    w, x, kv, compute : of weights, activations, cache and arithmetic; ``""`` where they follow from
+        the others.
+    by : the key that says so; ``""`` where none does.
+    unread : what stands there and is not known, so that the weights' format must be given.
+    """
+
+    w: str
+    x: str
+    kv: str = ""
+    compute: str = ""
+    by: str = ""
+    unread: str = ""
+
+
 class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A transformer's configuration as published.
 
@@ -76,6 +105,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     context : tokens it was released for.
     other : parameters beside these, by what they are.
     experts, latent : a mixture of experts, latent attention.
+    declared : the formats that its file declares, where it is from one.
     configuration : sources of all the above.
     published : the count to compare `parameters` with.
     """
@@ -105,6 +135,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     other: dict[str, int] = {}
     experts: Experts | None = None
     latent: Latent | None = None
+    declared: Declared | None = None
     key: str = ""
 
     @property

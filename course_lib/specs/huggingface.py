@@ -7,6 +7,8 @@ what that can translate: plain values, `if`, `for`, `get`, `in`, and answers ins
 
 from typing import Any
 
+from course_lib.specs import quantization
+
 __all__ = ["sizes"]
 
 
@@ -91,6 +93,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     if experts is not None and kind not in ["mixtral", "olmoe"]:  # an expert has a size of its own
         experts["dense_ffn"] = ffn
         ffn = config["moe_intermediate_size"]
+    dense = got["layers"] if experts is None else experts["dense_layers"]
     last = kind != "opt" or (
         config.get("do_layer_norm_before", True)
         and not config.get("_remove_final_layer_norm", False)
@@ -116,6 +119,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "qk_norm": normed,
         "experts": experts,
         "latent": latent,
+        "declared": quantization.declared(config, got["layers"], dense, tied),
     }
 
 

@@ -13,7 +13,7 @@ from course_lib.core import Unit, Work
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads.footprint import memory
-from course_lib.workloads.precision import formats
+from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.transformer import operators
 from course_lib.workloads.weights import distinct, matrices
 
@@ -68,7 +68,7 @@ class StepTerms:
 def coefficients(
     model: Transformer | str,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -81,7 +81,7 @@ def coefficients(
     Parameters
     ----------
     model : a transformer that decodes, or its key.
-    w, x, kv, compute : formats, as in `formats`.
+    w, x, kv, compute : formats, as in `course_lib.llm.decode`.
 
     Raises
     ------
@@ -97,7 +97,8 @@ def coefficients(
     >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
     True
     """
-    one, fm = decoder(model), formats(w, x, kv, compute)
+    one = decoder(model)
+    fm = of_model(one, None, w, x, kv, compute)
     routed = {(each.part, each.name): each for each in matrices(one) if each.routed}
     found = []
     for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
@@ -106,7 +107,7 @@ def coefficients(
             left = 1 - distinct(1, matrix.copies, matrix.visits) / matrix.copies if matrix else 0.0
             flops, moved = _parts(work.flops), _parts(work.bytes, float(left))
             found.append(StepTerm(part, name, work.unit, work.dtype, flops, moved))
-    kept = memory(one, _BATCHES, _CONTEXTS, w=fm.w, x=fm.x, kv=fm.kv).total
+    kept = memory(one, _BATCHES, _CONTEXTS, w=fm).total
     return StepTerms(tuple(found), _parts(kept))
 
 

@@ -13,7 +13,7 @@ from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, met
 from course_lib.workloads.footprint import fits
-from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.shares import streamed
 from course_lib.workloads.transformer import MATRIX_PARTS, operators, works_of
 from course_lib.workloads.weights import split
@@ -59,7 +59,7 @@ def first_compute_bound_batch(
     chip: Accelerator | str,
     context: float = 1024,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -82,7 +82,7 @@ def first_compute_bound_batch(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
-    w, x, kv, compute : formats, as in `formats`.
+    w, x, kv, compute : formats, as in `course_lib.llm.decode`.
     tp : chips that share the model. What their links take is left out, as every other unit than the
         matrix unit and the memory is.
     capacity : byte of the chip's memory, as in `fits`.
@@ -100,7 +100,8 @@ def first_compute_bound_batch(
     >>> never.batch is None, never.limit_intensity < never.ridge
     (True, True)
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     tokens = float(count("context", context, 0))
     if tokens > _FAR:
         raise CourseError(
@@ -117,7 +118,7 @@ def first_compute_bound_batch(
     batch = first_batch(one, on, fm, tokens, chips)
     most = None
     if tokens and (room or on.memory):
-        room_for = fits(one, on, 1, tokens, w=w, x=x, kv=kv, tp=chips, capacity=room)
+        room_for = fits(one, on, 1, tokens, w=fm, tp=chips, capacity=room)
         most = int(float(room_for.max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
     intensity = float(limit.flops / limit.bytes)

@@ -19,7 +19,7 @@ from course_lib.core.checks import (
 )
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
-from course_lib.workloads.precision import formats
+from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import activation_bytes, cache_bytes, layout, weight_bytes
 
 __all__ = ["Memory", "MemoryFit", "fits", "memory"]
@@ -69,7 +69,7 @@ def memory(
     batch: ArrayLike,
     context: ArrayLike,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     tp: int = 1,
@@ -82,7 +82,7 @@ def memory(
     ----------
     model : a transformer or its key.
     batch, context : sequences, and tokens in the cache of each. Broadcast.
-    w, x, kv : formats of weights, activations and cache, as in `formats`.
+    w, x, kv : formats of weights, activations and cache, as in `course_lib.llm.decode`.
     tp : chips that share the model; those that share a head of keys and values each keep a copy.
     ep : chips over which routed experts are spread, as in `decode`: sequences and tokens too.
     tokens : tokens in flight, whose activations count as `activation_bytes`
@@ -95,7 +95,8 @@ def memory(
     8.0
     """
     # Nothing is computed here: formats that leave the arithmetic open are as good as others.
-    one, fm, chips = transformer(model), formats(w, x, kv, "fp32"), count("tp", tp)
+    one, chips = transformer(model), count("tp", tp)
+    fm = of_model(one, None, w, x, kv, "fp32")
     sequences, length = wholes(batch=batch, context=context)
     flying = nonnegative("tokens", tokens)
     together(batch=sequences, context=length, tokens=flying)
@@ -111,7 +112,7 @@ def fits(
     batch: ArrayLike,
     context: ArrayLike,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     tp: int = 1,

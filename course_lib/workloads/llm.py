@@ -32,7 +32,7 @@ from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
 from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
-from course_lib.workloads.precision import Formats, formats
+from course_lib.workloads.precision import Formats, formats, of_model
 from course_lib.workloads.transformer import (
     MATRIX_PARTS,
     exchanged,
@@ -81,7 +81,7 @@ def decode(
     batch: ArrayLike,
     context: ArrayLike,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -107,7 +107,7 @@ def decode(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
     w, x, kv, compute : formats of weights, activations, cache and products, as in
-        `formats`.
+        `formats`; those that are not given are as the model's own file declares, or bf16.
     tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
         of them.
     ep : chips over which routed experts are spread, each as a whole, rather than each shared by
@@ -144,7 +144,8 @@ def decode(
     >>> round(1e3 * step.lower, 2)
     4.52
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, context=context)
     _released(one, "context", length)
     chips = _chips(tp, ep, link)
@@ -159,7 +160,7 @@ def prefill(
     batch: ArrayLike,
     prompt: ArrayLike,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -196,7 +197,8 @@ def prefill(
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one, on, fm = transformer(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = transformer(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, prompt=prompt)
     _released(one, "prompt", length)
     tokens = sequences * length
@@ -217,7 +219,7 @@ def mixed(
     new: ArrayLike,
     context: ArrayLike,
     *,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -247,7 +249,8 @@ def mixed(
     >>> 1 < step.lower / alone.lower < 2
     True
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     each, length = wholes(new=new, context=context)
     _released(one, "context", length)
     chips = _chips(tp, ep, link)
@@ -288,7 +291,7 @@ def _room(
     """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
     decode, one prompt in prefill.
     """
-    how = {"w": fm.w, "x": fm.x, "kv": fm.kv, **chips, "tokens": tokens}
+    how = {"w": fm, **chips, "tokens": tokens}
     return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
 
 
@@ -367,7 +370,7 @@ def check_claim(
     tokens_per_pass: ArrayLike = 1,
     *,
     context: ArrayLike = 0,
-    w: str = "bf16",
+    w: str | Formats | None = None,
     x: str | None = None,
     kv: str | None = None,
     compute: str | None = None,
@@ -397,7 +400,8 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on, fm = decoder(model), accelerator(chip), formats(w, x, kv, compute)
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
     each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
     together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)

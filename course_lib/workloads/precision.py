@@ -1,13 +1,19 @@
 """The formats of a step: of weights, activations and cache, and of the arithmetic."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import ops
-from course_lib.core.checks import known
-from course_lib.core.dtypes import BITS, element
+from course_lib.core.checks import CourseError, known, text
+from course_lib.core.dtypes import BITS, bare_of, bytes_of, element
 
-__all__ = ["Formats", "formats"]
+__all__ = ["GROUPS", "Formats", "formats"]
+
+GROUPS = ("attention", "mlp", "experts", "shared", "router", "head")
+"""Matrices that a recipe may name: projections of attention, MLPs, routed and shared experts, what
+chooses them, and the output matrix.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +23,13 @@ class Formats:
     Attributes
     ----------
     w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32
-        elements. Norms, biases and an embedding of its own stay in the format of the activations.
+        elements; or a recipe. Norms, biases and an embedding of its own stay in the format of the
+        activations.
     x : of the activations.
     kv : of the cache of keys and values.
     matmul, attention : of the arithmetic in products with weights, and in attention.
+    sizes, products : of what a recipe names, bytes of an element and the format of the arithmetic;
+        ``""`` is for all others.
     """
 
     w: str
@@ -28,21 +37,27 @@ class Formats:
     kv: str
     matmul: str
     attention: str
+    sizes: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    products: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 def formats(
-    w: str = "bf16", x: str | None = None, kv: str | None = None, compute: str | None = None
+    w: str | Formats = "bf16",
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
 ) -> Formats:
     """Fill in the formats that were not given.
 
     Parameters
     ----------
-    w : format of the weights.
+    w : format of the weights; or a recipe, ``"bf16,experts=mxfp4"``: the format of all, then those
+        of `GROUPS` that have another. Formats that are filled in already stay as they are.
     x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
     kv : of the cache; that of the activations when not given.
-    compute : of the arithmetic; in products the wider of `w` and `x` when not given. Attention
-        never runs in less than its operands have: int8 products leave the attention between bf16
-        activations in bf16.
+    compute : of the arithmetic, or a recipe of it; in products the wider of `w` and `x` when not
+        given. Attention never runs in less than its operands have: int8 products leave the
+        attention between bf16 activations in bf16.
 
     Examples
     --------
@@ -50,21 +65,53 @@ def formats(
     Formats(w='int4/32', x='bf16', kv='bf16', matmul='bf16', attention='bf16')
     >>> formats("int8", x="bf16", compute="int8").attention
     'bf16'
+    >>> formats("bf16,experts=mxfp4").sizes
+    {'': 2.0, 'experts': 0.53125}
     """
-    element(w, "w")
-    for name, dtype in (("x", x), ("kv", kv)):
-        if dtype is not None:
-            element(dtype, name)
-    if compute is not None:
-        known("compute", compute, BITS)
-    found = chosen(w, x, kv, compute)
-    if found.matmul == "":
-        ops.matmul(1, 1, 1, x=found.x, w=w)  # which says what is not clear
+    if isinstance(w, Formats):
+        return w
+    _check(w, x, kv, compute)
+    return _clear(chosen(w, x, kv, compute))
+
+
+def _check(w: Any, x: Any, kv: Any, compute: Any) -> None:
+    for dtype in _named("w", w):
+        element(dtype, "w")
+    for name, given in (("x", x), ("kv", kv)):
+        if given is not None:
+            element(given, name)
+    for dtype in [] if compute is None else _named("compute", compute):
+        known("compute", dtype, BITS)
+
+
+def _clear(found: Formats) -> Formats:
+    for key, product in found.products.items():
+        if product == "":
+            ops.matmul(1, 1, 1, x=found.x, w=first_of(found.w, key))  # which says what is not clear
+    return found
+
+
+def _named(name: str, given: Any) -> list[str]:
+    """The formats that a recipe names, its other parts checked."""
+    if not isinstance(given, str) or not {",", "=", "+", "*"} & set(given):
+        return [given]
+    found = []
+    for i, part in enumerate(text(name, given).split(",")):
+        key, named, mix = part.rpartition("=")
+        if bool(named) == (i == 0):
+            raise CourseError(f"{name} {given!r} must say all others' first: 'bf16,experts=mxfp4'")
+        if named:
+            known(f"part of {name}", key.split(".")[0], GROUPS)
+        for one in mix.split("+"):
+            dtype, times, many = one.partition("*")
+            if times and not (many.isdecimal() and 0 < int(many) < 2**31):
+                raise CourseError(f"{name} {given!r} must count layers, as in 'bf16*2+fp8*30'")
+            found.append(dtype)
     return found
 
 
 def chosen(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
-    """`formats`, unchecked, as pages evaluate it; `matmul` is ``""`` where operands of two formats
+    """`formats`, unchecked, as pages evaluate it; a product is ``""`` where operands of two formats
     of one width leave it open.
 
     Examples
@@ -72,26 +119,152 @@ def chosen(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
     >>> chosen("fp16", "bf16", None, None).matmul
     ''
     """
+    stored = recipe_of(w)
+    base = first_of(w, "")
     if x is None:
-        x = "bf16" if bits_of(w) < 16 else w
+        x = "bf16" if BITS[bare_of(base)] < 16 else base
     kv = x if kv is None else kv
-    product, attention = compute, bare(x)
-    if compute is None:
-        product = bare(w) if bits_of(w) > bits_of(x) else bare(x)
-        if bits_of(w) == bits_of(x) and bare(w) != bare(x):
-            product = ""
-    if bits_of(kv) > bits_of(attention):
-        attention = bare(kv)
-    if compute is not None and bits_of(compute) > bits_of(attention):
-        attention = compute
-    return Formats(w, x, kv, product, attention)
+    sizes: dict[str, float] = {}
+    for key in stored:
+        sizes[key] = mean_of(stored[key])
+    products: dict[str, str] = {}
+    for key in stored:
+        products[key] = product_in(first_of(w, key), x) if compute is None else ""
+    attention = bare_of(x)
+    if BITS[bare_of(kv)] > BITS[attention]:
+        attention = bare_of(kv)
+    if compute is not None:
+        products = recipe_of(compute)
+        if BITS[products[""]] > BITS[attention]:
+            attention = products[""]
+    return Formats(w, x, kv, products[""], attention, sizes, products)
 
 
-def bare(dtype: str) -> str:
-    """A format without the group that shares a scale."""
-    return dtype.split("/")[0]
+def recipe_of(said: str) -> dict[str, str]:
+    """A recipe by what it names; ``""`` is for all others.
+
+    Examples
+    --------
+    >>> recipe_of("bf16,experts=mxfp4")
+    {'': 'bf16', 'experts': 'mxfp4'}
+    """
+    found: dict[str, str] = {}
+    for part in said.split(","):
+        item = part.split("=")
+        if len(item) > 1:
+            found[item[0]] = item[1]
+        else:
+            found[""] = item[0]
+    return found
 
 
-def bits_of(dtype: str) -> int:
-    """Bits of an element."""
-    return BITS[bare(dtype)]
+def first_of(said: str, key: str) -> str:
+    """The format that a recipe has for what it names, of several the first."""
+    return recipe_of(said)[key].split("+")[0].split("*")[0]
+
+
+def mean_of(mix: str) -> float:
+    """Bytes of an element where so many layers each have these formats.
+
+    Examples
+    --------
+    >>> mean_of("bf16*2+fp8*2"), mean_of("bf16")
+    (1.5, 2.0)
+    """
+    size = 0.0
+    layers = 0
+    for one in mix.split("+"):
+        parts = one.split("*")
+        many = int(parts[1]) if len(parts) > 1 else 1
+        size = size + many * bytes_of(parts[0])
+        layers = layers + many
+    return size / layers
+
+
+def product_in(w: str, x: str) -> str:
+    """The wider of two formats; ``""`` for two others of one width."""
+    one, other = bare_of(w), bare_of(x)
+    if BITS[one] == BITS[other]:
+        return one if one == other else ""
+    return one if BITS[one] > BITS[other] else other
+
+
+def picked(found: Any, part: str, routed: bool, name: str) -> Any:
+    """Of what a recipe says, what it says of a matrix."""
+    group = "attention" if part == "projections" else part
+    if part == "experts" and not routed:
+        group = "router" if name == "router" else "shared"
+    own = group + "." + name
+    if own in found:
+        return found[own]
+    return found[group] if group in found else found[""]
+
+
+def of_model(model: Any, chip: Any, w: Any, x: Any, kv: Any, compute: Any) -> Formats:
+    """`formats` of a model's step: what is not given is as its file declares, or bf16.
+
+    Parameters
+    ----------
+    model : a transformer.
+    chip : an accelerator, or `None`. Where the arithmetic is not given, and it has no rate for what
+        the file declares, the products run in the format of the activations.
+
+    Raises
+    ------
+    CourseError
+        As `formats`, and if the file's formats are not known and none is given for the weights.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> of_model(model("llama-3-8b"), None, None, None, None, None).w
+    'bf16'
+    """
+    said = getattr(model, "declared", None)
+    if isinstance(w, Formats) or said is None:
+        return formats("bf16" if w is None else w, x, kv, compute)
+    if w is None and said.unread:
+        raise CourseError(
+            f"config's {said.by or 'formats'} has {said.unread}, which is not read here: give the "
+            f"format of the weights, w='int4/128' or --weights int4/128"
+        )
+    _check(said.w if w is None else w, x, kv, compute)
+    return _clear(stated(said, None if chip is None else chip.peaks, w, x, kv, compute))
+
+
+def stated(said: Any, peaks: Any, w: Any, x: Any, kv: Any, compute: Any) -> Formats:
+    """`of_model`, unchecked, as pages evaluate it."""
+    if kv is None and said is not None and said.kv != "":
+        kv = said.kv
+    if w is not None or said is None:
+        return chosen("bf16" if w is None else w, x, kv, compute)
+    follows = compute is None
+    if follows and said.compute != "":
+        compute = said.compute
+    found = chosen(said.w, said.x if x is None else x, kv, compute)
+    return runnable(found, peaks) if follows and peaks is not None else found
+
+
+def runnable(fm: Any, peaks: Any) -> Formats:
+    """Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all."""
+    if len([name for name in peaks if name.startswith("matrix.")]) == 0:
+        return Formats(fm.w, fm.x, fm.kv, fm.matmul, fm.attention, fm.sizes, fm.products)
+    products: dict[str, str] = {}
+    for key in fm.products:
+        products[key] = rated(fm.products[key], fm.x, peaks)
+    attention = rated(fm.attention, fm.x, peaks)
+    return Formats(fm.w, fm.x, fm.kv, products[""], attention, fm.sizes, products)
+
+
+def rated(dtype: str, x: str, peaks: Any) -> str:
+    """A format, or the one in which a chip without a rate for it multiplies instead.
+
+    Examples
+    --------
+    >>> rated("fp8", "bf16", {"matrix.bf16": 1.0}), rated("fp32", "fp32", {"matrix.tf32": 1.0})
+    ('bf16', 'tf32')
+    """
+    for one in [dtype, "tf32" if dtype == "fp32" else bare_of(x), "bf16", "fp16"]:
+        if "matrix." + one in peaks:
+            return one
+    return dtype

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from course_lib.core import Work, formulas
 from course_lib.core.checks import Numbers, whole
 from course_lib.core.dtypes import itemsize
-from course_lib.workloads.precision import Formats
+from course_lib.workloads.precision import Formats, picked
 
 __all__ = ["Matrix"]
 
@@ -86,7 +86,12 @@ def touched_of(one: Any, tokens: Any) -> Any:
 def read_of(one: Any, tokens: Any, fm: Any) -> Any:
     """Bytes of a matrix's weights that a step reads, unchecked."""
     weights = one.layers * touched_of(one, tokens) * one.inputs * one.outputs
-    return weights * itemsize(fm.w) + biases_of(one) * itemsize(fm.x)
+    return weights * size_in(fm, one) + biases_of(one) * itemsize(fm.x)
+
+
+def size_in(fm: Any, one: Any) -> Any:
+    """Bytes of an element of a matrix."""
+    return picked(fm.sizes, one.part, one.routed, one.name)
 
 
 def distinct_of(tokens: Any, experts: Any, active: Any) -> Any:
@@ -107,14 +112,14 @@ def product_of(one: Any, tokens: Any, fm: Any) -> Work:
 
 def product_with(one: Any, rows: Any, groups: Any, biases: Any, fm: Any) -> Work:
     """The product of so many rows in each layer with so many of a matrix's copies."""
-    n, sizes = one.layers, [itemsize(fm.x), itemsize(fm.w)]
+    n, sizes = one.layers, [itemsize(fm.x), size_in(fm, one)]
     moved = formulas.product_bytes(
         rows, one.inputs, one.outputs, groups, sizes[0], sizes[1], sizes[0]
     )
     return Work(
         flops=n * formulas.product_flops(rows, one.inputs, one.outputs),
         bytes=n * moved + biases * sizes[0],
-        dtype=fm.matmul,
+        dtype=picked(fm.products, one.part, one.routed, one.name),
         unit="matrix",
         kernels=n,
         shape=(rows, one.inputs, one.outputs, groups),
@@ -284,12 +289,13 @@ def weights_of(model: Any, fm: Any, tp: int) -> Any:
         model.positions + (0 if model.head == "tied" else -(-model.vocab // tp))
     ) * model.width
     others = others + norms_of(model)
-    for parameters in model.other.values():
-        others = others + parameters
+    for many in model.other.values():
+        others = others + many
     for one in held(model, tp, True):
-        products = products + one.layers * one.copies * one.inputs * one.outputs
+        parameters = one.layers * one.copies * one.inputs * one.outputs
+        products = products + parameters * size_in(fm, one)
         others = others + biases_of(one)
-    return products * itemsize(fm.w) + others * itemsize(fm.x)
+    return products + others * itemsize(fm.x)
 
 
 def kept_bytes(model: Any, fm: Any, tp: int) -> Any:

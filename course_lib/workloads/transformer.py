@@ -15,7 +15,7 @@ from course_lib.core.checks import EXACT, CourseError, Numbers, flag, shown, who
 from course_lib.core.dtypes import itemsize
 from course_lib.ops import CONVENTIONS
 from course_lib.specs import Transformer
-from course_lib.workloads.precision import Formats
+from course_lib.workloads.precision import Formats, picked
 from course_lib.workloads.shares import biases_of, held, kv_share, product_of, product_with
 from course_lib.workloads.weights import busiest, layout, require
 
@@ -101,9 +101,9 @@ def works_of(
 ) -> dict[str, dict[str, Work]]:
     """`operators`, unchecked."""
     tokens = batch * new
-    tied = fm.w if model.head == "tied" else fm.x
+    own = picked(fm.sizes, "head", False, "head") if model.head == "tied" else itemsize(fm.x)
     found = {
-        "embedding": {"gather": _gathered(model, tokens, itemsize(tied), itemsize(fm.x))},
+        "embedding": {"gather": _gathered(model, tokens, own, itemsize(fm.x))},
         "norms": _norms(model, tokens, itemsize(fm.x), tp),
         "projections": {},
         "attention": _attention(model, batch, new, seen, fm, tp, decoding, causal),

@@ -26,12 +26,12 @@ from course_lib.specs import Transformer
 from course_lib.workloads.precision import Formats
 from course_lib.workloads.shares import (
     Matrix,
-    biases_of,
     distinct_of,
     held,
     kept_bytes,
     kv_share,
     norms_of,
+    size_in,
     streamed,
     token_bytes,
     undivided,
@@ -292,10 +292,9 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1, ep: int = 1) -
 def routed_bytes(model: Transformer, fm: Formats, tp: int) -> float:
     """Bytes of the routed experts, of which one of `tp` chips has a slice each."""
     own = [one for one in held(model, tp, True) if one.routed]
-    biases = sum(biases_of(one) for one in own)
     return float(
-        sum(one.parameters for one in own) * itemsize(fm.w)
-        - biases * (itemsize(fm.w) - itemsize(fm.x))
+        sum((one.parameters - one.biases) * size_in(fm, one) for one in own)
+        + sum(one.biases for one in own) * itemsize(fm.x)
     )
 
 

@@ -69,7 +69,7 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
         "fusing": _fusing(answer),
         **{name: _pass(one, answer, name, chip, how) for name, one in passes.items()},
         "not_modelled": list(answer.not_modelled),
-        "assumed": dict(answer.assumed),
+        "assumed": {**answer.assumed, "formats": dict(answer.said)},
         "roofline": [_line(*one, step, chip) for one in operators(step)],
         "parts": _parts(step),
     }
@@ -174,7 +174,8 @@ def show(answer: Costs, layout: str) -> None:
     """The table of a pass, and what else there is to say of it."""
     step, fit = answer.step, answer.fit
     times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
-    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}")
+    formats = "; ".join(f"{name} {said}" for name, said in answer.said.items())
+    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}; {formats}")
     of = "traced, " if answer.traced else ""
     active = (
         f", {n(answer.active)} of them active"
@@ -183,7 +184,7 @@ def show(answer: Costs, layout: str) -> None:
     )
     _say(
         f"{of}{answer.architecture}: {n(answer.parameters)} parameters{active}; batch "
-        f"{n(answer.batch)}, {n(answer.context)} tokens, weights in {answer.formats.w}"
+        f"{n(answer.batch)}, {n(answer.context)} tokens"
     )
     found = Table(box=None)
     for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):

@@ -40,8 +40,12 @@ def predict(
         ),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="Format of the weights: bf16, int8, int4/32.")
-    ] = "bf16",
+        str | None,
+        typer.Option(
+            help="Format of the weights: bf16, mxfp4, awq, int4/32; bf16,experts=mxfp4. As the "
+            "config.json declares, or bf16."
+        ),
+    ] = None,
     activations: Annotated[str | None, typer.Option(help="Format of the activations.")] = None,
     cache: Annotated[str | None, typer.Option(help="Format of keys and values.")] = None,
     compute: Annotated[

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from course_lib import CourseError, n, serve, specs
-from course_lib.counting import named
+from course_lib.counting import named, told
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
 from course_press.cli.console import out_console
@@ -67,7 +67,8 @@ def serve_command(
         str, typer.Option(help="round-robin, least-loaded or prefix.")
     ] = "round-robin",
     weights: Annotated[
-        str | None, typer.Option(help="Format of the weights; the engine's.")
+        str | None,
+        typer.Option(help="Format of the weights; as the config.json declares, or the engine's."),
     ] = None,
     cache: Annotated[str | None, typer.Option(help="Format of keys and values.")] = None,
     bounds: Annotated[
@@ -122,13 +123,20 @@ def serve_command(
             )
 
         inputs = {"rate": rate, "prompt": prompt, "output": output, "usd": price, **limits}
-        _show_plan(cheapest, inputs, limits, as_json)
+
+        def formats(best: serve.ServingLayout) -> dict[str, str]:
+            each = serve.engine(engine, tensor_parallel_size=best.tp)
+            joined = joins if max(best.tp, best.ep) > 1 else None
+            made = serve.service(one, on, engine_of=each, ep=ep, link=joined, **asked)
+            return told(made.formats, one.declared, on)
+
+        _show_plan(cheapest, inputs, limits, as_json, formats)
         return
     joins = _joins(on, link, max(settings.tensor_parallel_size, ep or settings.ep))
     came = serve.read_requests(arrivals) if arrivals is not None else drawn(rate or 0.0)
     asked |= {"ep": ep, "replicas": replicas, "router": router}
-    done = serve.simulate(one, on, came, engine_of=settings, link=joins, **asked)
-    _show(done, limits, as_json)
+    made = serve.service(one, on, engine_of=settings, link=joins, **asked)
+    _show(made.run(came), limits, as_json, told(made.formats, one.declared, on))
 
 
 def _described(given: str) -> Transformer:
@@ -195,11 +203,14 @@ def _any(done: serve.Served, name: str) -> bool:
     return bool(getattr(done, name).size)
 
 
-def _show(done: serve.Served, limits: Mapping[str, float], as_json: bool) -> None:
+def _show(
+    done: serve.Served, limits: Mapping[str, float], as_json: bool, formats: Mapping[str, str]
+) -> None:
     found = _record(done, limits)
     if as_json:
-        print(json.dumps(found, indent=1))  # noqa: T201
+        print(json.dumps({**found, "assumed": {"formats": formats}}, indent=1))  # noqa: T201
         return
+    _say_formats(formats)
     out_console.print(
         f"{found['requests']} requests in {n(done.makespan, 's')}: {n(done.tokens_per_s)} tokens/s,"
         f" {found['preemptions']} preemptions, {n(done.cache_used, '%')} of the cache at most",
@@ -217,7 +228,17 @@ def _show(done: serve.Served, limits: Mapping[str, float], as_json: bool) -> Non
     out_console.print(f"{said}: {done.source}", style="dim", soft_wrap=True)
 
 
-def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bool) -> None:
+def _say_formats(said: Mapping[str, str]) -> None:
+    out_console.print("; ".join(f"{name} {one}" for name, one in said.items()), soft_wrap=True)
+
+
+def _show_plan(
+    cheapest: Any,
+    inputs: dict[str, float],
+    limits: Any,
+    as_json: bool,
+    formats: Callable[[serve.ServingLayout], dict[str, str]],
+) -> None:
     layouts = cheapest(**inputs)
     if not layouts:
         raise CourseError(
@@ -244,9 +265,11 @@ def _show_plan(cheapest: Any, inputs: dict[str, float], limits: Any, as_json: bo
                 for one in layouts[1:]
             ],
             "replica": _record(best.outcome, limits),
+            "assumed": {"formats": formats(best)},
         }
         print(json.dumps(found, indent=1))  # noqa: T201
         return
+    _say_formats(formats(best))
     table = Table("chips each", "replicas", "USD an hour", "USD a million tokens", box=None)
     for one in layouts:
         spread = f"{one.ep}, {one.tp} for attention" if one.ep > 1 else str(one.tp)

@@ -21,7 +21,18 @@ PARTS = ("weights", "cache", "activations")
 WORDS = (
     *("fits", "too-large", "too-many", "weights", "cache", "compute", "network", "launches"),
     *("config-architecture", "config-key", "config-value", "config-json", "config-paste"),
-    *("config-read", "tp", "link", "unclear", "longer", "rent", "no-price", "old-price"),
+    *(
+        "config-read",
+        "config-formats",
+        "no-rate",
+        "tp",
+        "link",
+        "unclear",
+        "longer",
+        "rent",
+        "no-price",
+        "old-price",
+    ),
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
     *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
 )

@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 
 from course_lib.book.explore import averages, page
 from course_lib.core import dtypes, formulas
+from course_lib.specs import quantization
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -38,8 +39,14 @@ _TOLD = {
     "coursePhysics": "course_lib.core.formulas and averages of a loaded engine",
     "courseSteps": "course_lib's steps",
 }
-SIZES = {name: dtypes.itemsize(name) for name in (*dtypes.BITS, "int4/32", "int4/128")}
-"""Bytes of an element, of the formats that pages offer."""
+UNCHECKED = {dtypes.itemsize: dtypes.bytes_of}
+"""What is translated in place of a function that checks what it is given."""
+WRITTEN = {
+    quantization.begins: """function begins(pattern, name) {
+  try { return new RegExp("^(?:" + pattern + ")").test(name); } catch (error) { return false; }
+}"""
+}
+"""What has no word in the Python that is translated, as JavaScript has it."""
 _FRAME = """<script>
 // {comment}
 window.{name} = (function () {{
@@ -99,6 +106,7 @@ class _Translated:
         self.functions: list[ast.stmt] = []
         self.names: dict[Any, str] = {}
         self.records: dict[str, str] = {}
+        self.written: dict[str, str] = {}
         self.constants: dict[str, Any] = {}
         self.numpy: set[str] = set()
         self.math: set[str] = set()
@@ -106,9 +114,10 @@ class _Translated:
 
     def function(self, one: Callable[..., Any]) -> str:
         """What a function is called in the script, where it is put if it is not there."""
-        if one is dtypes.itemsize:
-            self.constants["SIZES"] = SIZES
-            return "itemsize"
+        one = UNCHECKED.get(one, one)
+        if one in WRITTEN:
+            self.written[one.__name__] = WRITTEN[one]
+            return one.__name__
         if one in self.names:
             return self.names[one]
         assert isinstance(one, FunctionType)
@@ -156,8 +165,7 @@ class _Translated:
             yield "var math = Math;"
         for name, value in self.constants.items():
             yield f"var {name} = {json.dumps(value)};"
-        if "SIZES" in self.constants:
-            yield "function itemsize(dtype) { return SIZES[dtype]; }"
+        yield from self.written.values()
         yield from self.records.values()
 
 

@@ -19,6 +19,7 @@ from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, LANGS, language
 from tests.course_lib.specs.test_foreign import LLAMA, TINY
+from tests.course_lib.specs.test_quantization import RECIPES
 
 pytestmark = pytest.mark.browser
 BOX = ".calculator"
@@ -85,6 +86,11 @@ def drawn(pick, own=False):
     return {**at, "model": serving.OWN} if own else at
 
 
+def declared(pick):
+    """What a configuration says of formats, if anything."""
+    return {"quantization_config": pick.choice(RECIPES)[0]} if pick.random() < 0.7 else {}
+
+
 def points(pick, count):
     """Batches and contexts."""
     batches = [pick.choice([1, pick.randint(1, 64), pick.randint(1, 20_000)]) for _ in range(count)]
@@ -96,7 +102,7 @@ def of_library(at, one, batches, contexts):
     """What the library says of many batches and contexts at once."""
     on = chip(at["chip"])
     link = serving.link_of(on, at["tp"], at["link"]) or None
-    how = {"w": at["weights"], "x": at["activations"] or None, "kv": at["cache"] or None}
+    how = {"w": at["weights"] or None, "x": at["activations"] or None, "kv": at["cache"] or None}
     more = {**how, "compute": at["compute"] or None, "tp": at["tp"], "link": link}
     if not one.positions:
         one = one.extended(max(contexts))
@@ -126,7 +132,7 @@ def compare(page, pick, groups, each):
     wanted, states = [], []
     while len(states) < groups * each:
         own = pick.choice(TINY) if pick.random() < 0.3 else None
-        config = {"model_type": own[0], **own[1]} if own else None
+        config = {"model_type": own[0], **own[1], **declared(pick)} if own else None
         at = drawn(pick, own=bool(own))
         one = from_config(config) if config else model(at["model"])
         batches, contexts = points(pick, each)

@@ -19,6 +19,7 @@ __all__ = ["EVALUATED", "given"]
 EVALUATED: tuple[Callable[..., Any], ...] = (
     huggingface.sizes,
     precision.chosen,
+    precision.stated,
     shares.undivided,
     shares.crooked,
     shares.weights_of,

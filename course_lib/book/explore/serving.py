@@ -30,6 +30,7 @@ from course_lib.specs import (
     quotes,
 )
 from course_lib.workloads import llm
+from course_lib.workloads.precision import of_model
 from course_lib.workloads.shares import undivided
 
 __all__ = ["Answer", "Calculator", "advice", "calculator", "limits"]
@@ -38,19 +39,34 @@ OWN = "own"
 """The model of a pasted configuration."""
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 FORMATS = {
-    "weights": ("bf16", "fp16", "fp8", "int8", "fp4", "int4", "int4/32", "int4/128"),
+    "weights": (
+        *(
+            "",
+            "bf16",
+            "fp16",
+            "fp8",
+            "int8",
+            "fp4",
+            "int4",
+            "int4/32",
+            "int4/128",
+            "mxfp4",
+            "nvfp4",
+        ),
+        *("nf4", "awq", "gptq", "q4_0", "q4_k_m", "q8_0"),
+    ),
     "activations": ("", "bf16", "fp16", "fp8", "int8"),
     "cache": ("", "bf16", "fp16", "fp8", "int8"),
     "compute": ("", "bf16", "fp16", "fp8", "int8", "fp4"),
 }
-"""What is offered; nothing stands for what follows from the others."""
+"""What is offered; nothing stands for what follows from the others, or from the model's file."""
 START: Mapping[str, Any] = {
     "model": "llama-3-8b",
     "chip": "h100-sxm",
     "count": 1,
     "tp": 1,
     "link": "",
-    "weights": "bf16",
+    "weights": "",
     "activations": "",
     "cache": "",
     "compute": "",
@@ -317,15 +333,17 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
     how = {
-        "w": at["weights"],
+        "w": at["weights"] or None,
         "x": at["activations"] or None,
         "kv": at["cache"] or None,
         "compute": at["compute"] or None,
         "tp": tp,
     }
     joined = {**how, "link": link or None}
+    if how["w"] is None and one.declared is not None and one.declared.unread:
+        return Answer("formats", one.declared.unread)
     try:
-        fm = llm.formats(how["w"], how["x"], how["kv"], how["compute"])
+        fm = of_model(one, on, how["w"], how["x"], how["kv"], how["compute"])
     except CourseError:
         return Answer("unclear", f"{how['w']}, {how['x']}")
     try:

@@ -184,3 +184,65 @@ def test_a_step_is_bounded_as_the_library_bounds_it():
         step.lower, step.flops, step.bytes
     )  # fmt: skip
     assert sized.fit.needed == llm.fits("llama-3-8b", "h100-sxm", 16, 2048).needed
+
+
+ROUTED = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 512,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": False,
+}
+SAID = (
+    {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+    {"quant_method": "awq", "bits": 4, "group_size": 32, "modules_to_not_convert": ["layers.1"]},
+    {"quant_method": "compressed-tensors", "ignore": ["lm_head", "re:.*mlp.gate$"],
+     "config_groups": {"a": {"targets": ["re:.*self_attn.*"], "weights":
+     {"num_bits": 8, "type": "int"}}, "b": {"targets": ["re:.*experts.*_proj"], "weights":
+     {"num_bits": 4, "type": "float", "group_size": 16}}}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("w", ["int8", "nf4", "bf16,experts=mxfp4", "fp8,attention=bf16", *SAID])
+def test_both_ways_agree_in_every_format(w):
+    """Matrices of all layers, not of the first of a kind alone, experts too; by the options and by
+    what the file declares.
+    """
+    said = {"quantization_config": w} if isinstance(w, dict) else {}
+    given = json.dumps({"model_type": "qwen3_moe", **ROUTED, **said})
+    how = {} if said else {"w": w}
+    sized = ask(named("-", given), "b200-sxm", 1, 64, **how)
+    ran = ask(named("-", given), "b200-sxm", 1, 64, trace=True, **how)
+    assert ran.fit.memory.weights == pytest.approx(sized.fit.memory.weights, rel=1e-9)
+    products = [
+        {one.work.dtype for part in of.step.parts.values() for one in part.parts.values()
+         if one.work is not None and one.work.kind == "matmul"}
+        for of in (sized, ran)
+    ]  # fmt: skip
+    assert products[0] == products[1]
+    for of in (sized, ran):
+        assert of.said["weights"].endswith("as the file declares" if said else "as asked")
+
+
+def test_experts_that_a_file_declares_fit_where_they_do():
+    """gpt-oss-20b, whose published file is 13.8 GB: by hand 24 x 32 experts of 24,883,200 weights in
+    4.25 bits, the rest in 16.
+    """
+    kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"]
+    config = {
+        **CASES["gpt-oss-20b"].config,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": kept},
+    }
+    answer = ask(named("-", json.dumps(config)), "rtx-4090", 1, 64)
+    experts = 24 * 32 * 24_883_200
+    by_hand = experts * 4.25 / 8 + (answer.parameters - experts) * 2
+    assert answer.fit.memory.weights == pytest.approx(by_hand, rel=1e-9)
+    assert answer.fit.fits

@@ -42,6 +42,22 @@ def test_a_step_is_shown_operator_by_operator_with_its_fit():
     assert "25.7 GB of 85.9 GB on each chip; at most 144 sequences" in done.output
 
 
+def test_the_first_line_says_which_formats_and_where_they_are_from(tmp_path):
+    file = tmp_path / "config.json"
+    q = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    file.write_text(json.dumps({**CASES["llama-3-8b"].config, "quantization_config": q}))
+    said = predict(str(file), "h100-sxm").output.splitlines()[0]
+    assert "weights awq, head bf16 as the file declares" in said
+    asked = predict(str(file), "h100-sxm", "--weights", "fp8", "--json").stdout
+    formats = json.loads(asked)["assumed"]["formats"]
+    assert formats == {"weights": "fp8 as asked, not as the file declares"}
+    assert "weights bf16" in predict("llama-3-8b", "h100-sxm").output.splitlines()[0]
+    file.write_text(json.dumps({**CASES["llama-3-8b"].config, "quantization_config": {"a": 1}}))
+    refused = predict(str(file), "h100-sxm")
+    assert refused.exit_code
+    assert "--weights" in str(refused.exception)
+
+
 def test_json_is_what_the_library_says():
     done = predict(
         "mixtral-8x7b", "h200-sxm", "--tp", "2", "--link", "nvlink", "--batch", "4", "--json"
