@@ -64,6 +64,8 @@ class Estimate:
     chip : what it was set against; `None` where that is not one chip.
     room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
         it is not known.
+    least : the whole as one perfect program, for `speed_of_light`; `None` where it is the sum of
+        its parts.
     """
 
     t_math: Numbers
@@ -76,6 +78,7 @@ class Estimate:
     work: Work | None = None
     chip: Chip | None = None
     room: Callable[[], Any] | None = field(default=None, repr=False)
+    least: "Estimate | None" = None
 
     def __post_init__(self) -> None:
         keep(
@@ -107,6 +110,15 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
+        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
+
+    @property
+    def speed_of_light(self) -> Numbers:
+        """The time that no program beats, s: of `least` where that is known, else the largest of the
+        summed ceilings. Never above `lower`.
+        """
+        if self.least is not None:
+            return self.least.lower
         return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property
