@@ -7,7 +7,16 @@ from typing import Any
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag
 from course_lib.counting import building, passes
-from course_lib.counting.estimates import applied, estimate, first_batch, footprint, stored, written
+from course_lib.counting.estimates import (
+    active,
+    applied,
+    estimate,
+    first_batch,
+    footprint,
+    stored,
+    written,
+)
+from course_lib.counting.least import least
 from course_lib.counting.sources import Named
 from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator
@@ -55,7 +64,9 @@ class Costs:
     name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
     traced : whether it was traced rather than computed from its sizes.
     parameters, active : all, and those that one token meets; `None` where nobody counted these.
-    step, headline : the pass that was asked for, and which it is.
+    step, headline : the pass that was asked for, operator by operator in the form of the least work,
+        and which it is; its `speed_of_light` no program beats.
+    as_written : the same as a traced module's own code does it; `None` where sizes were counted.
     decode, prefill : both passes; `None` where there is none, and `missing` says why.
     fused : what fusing saves in the step; `None` where it is not known.
     fit, crossover : memory, and the first compute-bound batch of decode; `None` where there is no
@@ -81,6 +92,7 @@ class Costs:
     formats: Formats
     batch: int
     context: int
+    as_written: Estimate | None = None
     crossover: Crossover | None = None
     fused: Fused | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -303,9 +315,11 @@ def _traced(
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
     own = stored(built, ran.prompt, fm, chip, said)
-    prompt, after = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    codes = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    prompt, after = least(codes[0]), codes[1] and least(codes[1])
     headline = "decode" if after is not None and not prefill else "prefill"
-    trace = prompt if after is None or prefill else after
+    trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
+    assert code is not None
     step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
     fit = footprint(built, trace, ran.cache, chip, fm, batch, own)
     step = replace(step, room=lambda: fit.fits)
@@ -322,8 +336,9 @@ def _traced(
         architecture=built.name,
         traced=True,
         parameters=built.parameters,
-        active=None,
+        active=active(built, ran.prompt),
         step=step,
+        as_written=replace(estimate(code, chip, fm), least=step.least),
         headline=headline,
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
@@ -375,11 +390,6 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
-    if any("kv_lora_rank" in str(key) for key in config):
-        said.append(
-            "absorbed latent attention: keys and values are expanded from the cache, as its code "
-            "does"
-        )
     if built.kind == "module":
         said.append("a cache: the module runs once over what it is given")
     return (*said, *_NEVER)

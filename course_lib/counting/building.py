@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.core.checks import CourseError, shown
-from course_lib.counting.attention import NAME, register
+from course_lib.counting.modes import NAME, register
 
 __all__ = ["REMEDY", "Built"]
 

@@ -11,6 +11,7 @@ from course_lib.core import Estimate, Work, summed
 from course_lib.core.checks import CourseError
 from course_lib.counting.building import Built
 from course_lib.counting.records import Access, Trace
+from course_lib.counting.rules import PRODUCTS
 from course_lib.counting.works import activations, alike, kernels, size_of
 from course_lib.specs import Accelerator, quantization
 from course_lib.specs.catalog import bounded
@@ -41,7 +42,49 @@ def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True
         of = parts.setdefault(part, {})
         number = sum(one == label or one.startswith(f"{label} #") for one in of)
         of[f"{label} #{number + 1}" if number else label] = _bounded(counts[key] * work, chip)
-    return summed({name: summed(of) for name, of in parts.items()})
+    return replace(
+        summed({name: summed(of) for name, of in parts.items()}), least=perfect(trace, chip, fm)
+    )
+
+
+def perfect(trace: Trace, chip: Accelerator, fm: Formats) -> Estimate:
+    """A trace of the least work as one perfect program: its products at the rates of their formats,
+    beside each byte once that comes from outside or goes there. Of a mixture's experts it reads as
+    many as one token visits: all tokens may choose the same.
+    """
+    t_math = flops = 0.0
+    once: dict[int, float] = {}  # bytes of what is read from outside
+    after: dict[int, float] = {}  # and of what is left there
+    for one in trace.operations:
+        weighs = any(each.storage in trace.own for each in one.reads)
+        if one.unit == "matrix" or one.name == "convolution":
+            # Of scores that a mask may hide to one side, what no mask hides.
+            share = (1 + 1 / trace.tokens) / 2 if trace.halved and one.kind == "matmul" else 1.0
+            done = one.times * one.flops * (1.0 if weighs else share)
+            how = one.arithmetic if one.unit == "matrix" else "matmul"
+            t_math += float(_bounded(Work(done, 1.0, _dtype(how, fm)), chip).t_math)
+            flops += done
+        for each in one.reads:
+            at, size, seen = each.storage, size_of(each, fm), once.get(each.storage, 0.0)
+            if at in trace.own:
+                times = 1 + trace.alike.get(at, 0)
+                if one.routing is not None:
+                    visited = size * one.routing.active / one.routing.experts
+                    once[at] = max(seen, times * visited)
+                else:
+                    whole = times * size_of(replace(each, elements=trace.own[at]), fm)
+                    once[at] = min(seen + times * size, max(whole, seen))
+            elif at in trace.cached and each.format != "x":
+                once[at] = max(seen, size - after.get(at, 0.0))
+            elif at not in after and at not in trace.cached:
+                once[at] = max(seen, size)
+        for each in one.writes:
+            after[each.storage] = max(after.get(each.storage, 0.0), size_of(each, fm))
+    moved = sum(once.values()) + sum(
+        size for at, size in after.items() if at in trace.kept and at not in trace.own
+    )
+    # A single byte stands for a pass that has none outside.
+    return Estimate(t_math, moved / chip.bandwidth, 0.0, flops, max(moved, 1.0), chip=chip)
 
 
 def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
@@ -49,7 +92,8 @@ def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
     path = where.removeprefix("model.").removeprefix("transformer.")
     above, _, last = path.rpartition(".")
     if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
-        return above or last, last if name != "grouped_mm" else "experts"
+        plain = name in PRODUCTS or name == "convolution"
+        return above or last, last if plain else {"grouped_mm": "experts"}.get(name, name)
     return path, name
 
 
@@ -150,6 +194,25 @@ def _part_of(name: str) -> tuple[str, bool, str]:
     if "head" in name or "embed" in name:
         return "head", False, ""
     return ("projections" if "attn" in name or "attention" in name else "mlp"), False, ""
+
+
+def active(built: Built, trace: Trace) -> int:
+    """Parameters that one token meets: all but those of experts that it does not visit."""
+    every, idle = list(built.module.named_parameters()), 0.0
+    names = {one.untyped_storage()._cdata: name for name, one in every}
+    routed = {
+        alike(names[one.reads[0].storage]).rpartition(".")[0]: one.routing
+        for one in trace.operations
+        if one.routing is not None and one.reads[0].storage in names
+    }
+    for name, one in every:
+        of = routed.get(alike(name).rpartition(".")[0])
+        single = ".experts.*." in alike(name)  # a matrix of each, rather than one of all
+        if of is not None and (single or one.shape[0] >= of.experts):
+            idle += one.numel() - one.numel() / (1 if single else one.shape[0]) * (
+                of.active / of.experts if single else of.active
+            )
+    return built.parameters - round(idle)
 
 
 def written(built: Built, own: Stored, x: str) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_lib.counting.attention import CURRENT
+from course_lib.counting.modes import CURRENT
 from course_lib.counting.building import Built, said
 from course_lib.counting.layers import shared
 from course_lib.counting.records import Trace
@@ -20,6 +20,7 @@ __all__ = ["Passes"]
 _KNOWN = (
     "DynamicLayer",
     "DynamicSlidingWindowLayer",
+    "DynamicIndexedLayer",
     "LinearAttentionLayer",
     "LinearAttentionAndFullAttentionLayer",
 )
@@ -90,10 +91,11 @@ class _Running:
 
     def record(self) -> tuple[Trace, Any]:
         given = _inputs(self.built, self.batch, self.tokens, self.takes)
+        self.recorder.receive(given)
         with self.recorder.recording(), self._around():
             out = self._forward(**given)
         self.recorder.keep(*_arrays(_cache_of(out)))
-        return self.recorder.trace(_results(out), self.tokens), out
+        return self.recorder.trace(_arrays(_results(out)), self.tokens), out
 
     def run(self) -> Any:
         with self.recorder.recording(), self._around(), self.recorder.silence():
@@ -116,6 +118,7 @@ class _Running:
             given |= {"encoder_outputs": (encoded,), "decoder_input_ids": one}
         else:
             given["input_ids"] = one
+        recorder.receive({**given, "past_key_values": None, "cache_params": None, "state": None})
         with recorder.recording(), self._around():
             after = self._forward(**given)
         arrays = _arrays(_cache_of(after))
@@ -126,7 +129,7 @@ class _Running:
         for array in unique.values():
             found = recorder.access(array)
             held[found.format] = held.get(found.format, 0.0) + found.elements
-        return recorder.trace(_results(after), 1), held
+        return recorder.trace(_arrays(_results(after)), 1), held
 
     def _forward(self, **given: Any) -> Any:
         if "args" in given and self.built.kind == "module":
@@ -150,19 +153,29 @@ def _caching(recorder: Recorder) -> Iterator[None]:
         yield
         return
     cache: Any = importlib.import_module("transformers.cache_utils").Cache
-    original = cache.update
+    ways = ("update", "update_indexer")
+    originals = {name: vars(cache)[name] for name in ways if name in vars(cache)}
 
-    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with recorder.silence():
-            found = original(self, *args, **kwargs)
-        recorder.keep(*found)
-        return found
+    def silent(name: str, original: Any) -> Any:
+        def update(self: Any, new: Any, *args: Any, **kwargs: Any) -> Any:
+            with recorder.silence():
+                found = original(self, new, *args, **kwargs)
+            held = recorder.fetched[name] = found if isinstance(found, tuple) else (found,)
+            recorder.keep(*held)
+            if name != "update" or hasattr(recorder.modules[-1], "kv_lora_rank"):
+                given = [new, *(one for one in args if isinstance(one, type(new)))]
+                recorder.put(given, held)  # no attention of keys and values does it
+            return found
 
-    cache.update = update
+        return update
+
+    for name, original in originals.items():
+        setattr(cache, name, silent(name, original))
     try:
         yield
     finally:
-        cache.update = original
+        for name, original in originals.items():
+            setattr(cache, name, original)
 
 
 def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]:
@@ -236,6 +249,8 @@ def _shortened(cache: Any) -> bool:
                 continue  # it keeps no more than the window
         if one.keys is not None:
             one.keys, one.values = one.keys[..., :-1, :], one.values[..., :-1, :]
+        if getattr(one, "indexer_keys", None) is not None:
+            one.indexer_keys = one.indexer_keys[:, :-1]
     return True
 
 

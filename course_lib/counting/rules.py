@@ -12,7 +12,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-__all__ = ["FREE", "GATHERED", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
+__all__ = ["FREE", "GATHERED", "MOVES", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
 
 FREE = _words(
     "alias detach empty empty_strided empty_like new_empty new_empty_strided lift lift_fresh "
@@ -44,6 +44,8 @@ _COPIES = (
     "resize upsample_nearest1d upsample_nearest2d upsample_nearest3d diag lift_fresh_copy "
     "native_dropout alpha_dropout frac_copy"
 )
+MOVES = _words(_COPIES)
+"""What computes nothing: it copies, fills, or chooses between arrays."""
 _SUMS = (
     "sum mean amax amin max min any all prod argmax argmin cumsum cumprod cummax cummin nansum "
     "logcumsumexp count_nonzero aminmax median mode max_pool2d_with_indices avg_pool1d avg_pool2d "
@@ -101,7 +103,7 @@ _EACH = {
     "upsample_linear1d": 4.0,
     "upsample_trilinear3d": 16.0,
     "grid_sampler_2d": 8.0,
-    **dict.fromkeys(_COPIES.split(), 0.0),
+    **dict.fromkeys(MOVES, 0.0),
     **dict.fromkeys(_SUMS.split(), 1.0),
 }
 _PER_ELEMENT = MappingProxyType(_EACH)

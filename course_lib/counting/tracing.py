@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.counting.modes import watching
+from course_lib.counting.least import index, lessen
+from course_lib.counting.modes import Choice, choice_of, experts_of, watching
 from course_lib.counting.records import Access, Operation, Routing, Trace
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
@@ -29,18 +30,6 @@ _ATTENTION = (
 )
 
 
-@dataclass(slots=True)
-class Choice:
-    """The experts among which a module lets tokens choose: how many they are, how many a token
-    visits, how many tokens there are, and whether its code goes through them one by one.
-    """
-
-    experts: int
-    active: int
-    tokens: int
-    loops: bool = False
-
-
 class Recorder:
     """The operators of one pass.
 
@@ -54,7 +43,9 @@ class Recorder:
 
     def __init__(self, module: Any, dtype: Any, *, causal: bool, tokens: int) -> None:
         import torch
+        from torch.utils.flop_counter import flop_registry
 
+        self.registry = flop_registry
         self.tokens = tokens
         self.torch, self.module, self.dtype, self.causal = torch, module, dtype, causal
         self.operations: list[Operation] = []
@@ -62,12 +53,16 @@ class Recorder:
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
         self.choices: list[Choice | None] = [None]
-        self.everyone = _experts_of(getattr(module, "config", None))
+        self.everyone = experts_of(getattr(module, "config", None))
+        self.starts: list[int] = []
+        self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
+        self.given: set[int] = set()
         self.quiet = 0
         self.repeats: list[tuple[int, int]] = []
+        self.stands: Counter[int] = Counter()
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
-        self.own = {self.storage(one) for one in module.parameters()}
+        self.own = {self.storage(one): float(one.numel()) for one in module.parameters()}
         self.formats = {
             torch.float64: "fp64",
             torch.float32: "fp32",
@@ -86,6 +81,20 @@ class Recorder:
     def keep(self, *things: Any) -> None:
         """Say that a cache holds these tensors."""
         self.cached |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+
+    def receive(self, things: Any) -> None:
+        """Say that the pass is given these tensors."""
+        self.given |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+
+    def put(self, new: Any, held: Any) -> None:
+        """Note that new vectors go to a cache."""
+        for one, cache in zip(new, held, strict=False):
+            self.moved("keep", self.access(one), self.access(cache, one.numel()))
+
+    def moved(self, name: str, read: Access, written: Access) -> None:
+        """Note what is read and written as it is."""
+        how: dict[str, Any] = {"kind": "vector", "unit": "vector", "arithmetic": "fp32"}
+        self.note(name, 0.0, reads=(read,), writes=(written,), alone=False, **how)
 
     def access(self, tensor: Any, elements: float | None = None, *, weight: bool = False) -> Access:
         """What of a tensor passes: each of its elements once, however often a view repeats them."""
@@ -108,13 +117,22 @@ class Recorder:
 
     def trace(self, results: Any, tokens: int) -> Trace:
         """What was noted; `results` are what the pass was for."""
-        kept = self.own | self.cached
+        kept = self.own.keys() | self.cached
         kept |= {self.storage(one) for one in tensors_in(results, self.torch.Tensor)}
-        own = frozenset(self.own)
         every = list(self.operations)
         for (first, last), more in Counter(self.repeats).items():
-            every[first:last] = (replace(one, times=one.times + more) for one in every[first:last])
-        return Trace(tuple(every), own, frozenset(kept), tuple(self.uncounted), tokens)
+            every[first:last] = (one.again(more) for one in every[first:last])
+        return Trace(
+            tuple(every),
+            dict(self.own),
+            frozenset(kept),
+            tuple(self.uncounted),
+            tokens,
+            cached=frozenset(self.cached),
+            given=frozenset(self.given),
+            alike=dict(self.stands),
+            halved=self.causal and tokens > 1,
+        )
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -142,9 +160,13 @@ class Recorder:
         def enter(module: Any, args: Any, kwargs: Any) -> None:
             self.path.append(name)
             self.modules.append(module)
-            self.choices.append(_choice([*args, *kwargs.values()], module) or self.choices[-1])
+            self.starts.append(len(self.operations))
+            self.choices.append(choice_of([*args, *kwargs.values()], module) or self.choices[-1])
 
-        def leave(*_: Any) -> None:
+        def leave(module: Any, _: Any, out: Any) -> None:
+            first = self.starts.pop()
+            if hasattr(module, "index_topk") and hasattr(out, "shape"):
+                index(self, module, first, out)
             self.path.pop()
             self.modules.pop()
             self.choices.pop()
@@ -161,10 +183,20 @@ class Recorder:
             self._product(name, given, out)
         elif name in _GROUPED:
             self._grouped(given, out)
-        elif name in ("convolution", "_convolution"):
-            self._convolution(given, out)
+        elif "convolution" in name and "backward" not in name:
+            self._convolution(given, out, len(args) > 6 and args[6] is True)
         elif name in _ATTENTION:
             self.attention(*given[:3], causal=bool(kwargs.get("is_causal", args[4:5] == (True,))))
+        elif (known := self.registry.get(function._overloadpacket)) is not None:
+            self.note(
+                name,
+                float(known(*args, **kwargs, out_val=out)),
+                kind="other",
+                unit="matrix",
+                arithmetic="matmul",
+                reads=tuple(self.access(one, weight=True) for one in given),
+                writes=tuple(map(self.access, tensors_in(out, self.torch.Tensor))),
+            )
         else:
             self._vector(name, function, args, kwargs, given, out)
 
@@ -233,14 +265,16 @@ class Recorder:
             routing=Routing(experts, active, tokens),
         )
 
-    def _convolution(self, given: list[Any], out: Any) -> None:
-        """A filter of a channel's own multiplies no matrix: it runs on the vector unit."""
+    def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
+        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. A transposed
+        one sets each element of its input, not of its result, against the filters.
+        """
         weights = given[1]
         each = math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
         self.note(
             "convolution",
-            2.0 * out.numel() * each,
+            2.0 * (given[0] if transposed else out).numel() * each,
             kind="vector" if own else "convolution",
             unit="vector" if own else "matrix",
             arithmetic="fp32" if own else "matmul",
@@ -287,6 +321,8 @@ class Recorder:
             writes=tuple(writes),
             shape=tuple(float(size) for size in (batch, new, seen, heads, shared)),
         )
+        if not self.quiet:
+            lessen(self, query, key, value, out)
         return out
 
     def _vector(
@@ -339,25 +375,22 @@ class Recorder:
         """
         if last - first > MANY:
             self.repeats.append((first, last))
+            self.stands.update(one for one in alike if one in self.own)
             return
         fresh: dict[int, int] = dict(alike)
 
         def moved(one: Access) -> Access:
             if one.storage not in fresh:
-                fresh[one.storage] = self._number()
+                fresh[one.storage] = self.fresh()
                 if one.storage in self.own:
-                    self.own.add(fresh[one.storage])
+                    self.own[fresh[one.storage]] = self.own[one.storage]
                 elif one.storage in self.cached:
                     self.cached.add(fresh[one.storage])
             return Access(fresh[one.storage], one.elements, one.format)
 
-        for one in self.operations[first:last]:
-            reads, writes = (tuple(map(moved, of)) for of in (one.reads, one.writes))
-            same = (one.shape, one.routing, one.alone)
-            how = (one.kind, one.unit, one.flops, one.arithmetic)
-            self.operations.append(Operation(one.name, one.where, *how, reads, writes, *same))
+        self.operations.extend([one.on(moved) for one in self.operations[first:last]])
 
-    def _number(self) -> int:
+    def fresh(self) -> int:
         """A number that no storage has: addresses are above zero."""
         self._least = getattr(self, "_least", 0) - 1
         return self._least
@@ -388,26 +421,3 @@ def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:
             given = args[i] if i < len(args) else kwargs.get(argument.name)
             found += [given] if hasattr(given, "untyped_storage") else list(given or ())
     return found
-
-
-def _experts_of(config: Any) -> tuple[int, int] | None:
-    """How many experts a configuration names, and how many a token visits."""
-    config = getattr(config, "text_config", config)
-    many = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
-    every = next((one for one in many if isinstance(one, int)), None)
-    active = getattr(config, "num_experts_per_tok", None)
-    return (every, active) if every and isinstance(active, int) else None
-
-
-def _choice(given: list[Any], module: Any) -> Choice | None:
-    """What a module of experts is given: rows, and for each the numbers of its experts."""
-    if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
-        return None
-    rows, numbers = given[:2]
-    if numbers.dim() != 2 or numbers.is_floating_point() or not rows.is_floating_point():
-        return None
-    if math.prod(rows.shape[:-1]) != numbers.shape[0]:
-        return None
-    experts = getattr(module, "num_experts", None)
-    many = experts if isinstance(experts, int) else len(list(module.children()))
-    return Choice(max(many, 1), numbers.shape[1], numbers.shape[0])
