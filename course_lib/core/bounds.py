@@ -129,15 +129,6 @@ class Estimate:
         return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property
-    def speed_of_light(self) -> Numbers:
-        """The time that no program beats, s: of `least` where that is known, else the largest of the
-        summed ceilings. Never above `lower`.
-        """
-        if self.least is not None:
-            return self.least.lower
-        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
-
-    @property
     def upper(self) -> Numbers:
         """Upper bound on the time, s: nothing overlaps, so the ceilings' times add."""
         return self.t_math + self.t_memory + self.t_network

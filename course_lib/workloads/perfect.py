@@ -114,7 +114,7 @@ def crossed_once(ring: Any, chips: Any) -> Any:
     return ring * chips / (2 * (chips - 1))
 
 
-def cached(step: Estimate) -> Numbers | None:
+def cached(step: Estimate) -> Any:
     """The speed of light of a step that finds its parameters and cache in the last-level cache, s:
     as after the step before, where so much fits there. `None` where it does not, or nobody knows.
 
