@@ -102,6 +102,21 @@ class Estimate:
         return None if self.room is None else self.room()
 
     @property
+    def speed_of_light(self) -> Numbers:
+        """The time that no program beats, s: of `least` where that is known, else the largest of
+        the summed ceilings. At most `lower`, and the same for a single operator.
+
+        Examples
+        --------
+        >>> from course_lib import llm
+        >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
+        >>> bool(step.speed_of_light < step.lower < step.upper)
+        True
+        """
+        least = self.least or self
+        return plain(formulas.slowest(least.t_math, least.t_memory, least.t_network))
+
+    @property
     def lower(self) -> Numbers:
         """Lower bound on the time, s: the ceilings overlap perfectly within each operator.
 
@@ -110,15 +125,6 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
-        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
-
-    @property
-    def speed_of_light(self) -> Numbers:
-        """The time that no program beats, s: of `least` where that is known, else the largest of the
-        summed ceilings. Never above `lower`.
-        """
-        if self.least is not None:
-            return self.least.lower
         return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property

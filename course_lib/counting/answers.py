@@ -6,6 +6,7 @@ from typing import Any
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag
+from course_lib.core.dtypes import itemsize
 from course_lib.counting import building, passes
 from course_lib.counting.estimates import (
     active,
@@ -350,7 +351,7 @@ def _traced(
         fused=_saved(plain, step),
         missing=missing,
         uncounted=tuple(uncounted),
-        not_modelled=_left_out(named, built, ran),
+        not_modelled=_left_out(named, built, ran, fm),
         assumed=built.assumed,
     )
 
@@ -373,7 +374,9 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
     raise said
 
 
-def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:
+def _left_out(
+    named: Named, built: building.Built, ran: passes.Passes, fm: Formats
+) -> tuple[str, ...]:
     said = [_APART]
     every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
     if any(one.routing is not None for one in every):
@@ -390,6 +393,12 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
+    kept, whole = (count * itemsize(fm.kv) / 1e9 for count in ran.windowed)
+    if kept < whole:
+        said.append(
+            f"what engines reserve: layers with a window must keep {kept:.3g} GB, and pages for "
+            f"whole contexts would take {whole:.3g} GB"
+        )
     if built.kind == "module":
         said.append("a cache: the module runs once over what it is given")
     return (*said, *_NEVER)

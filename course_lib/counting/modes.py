@@ -5,10 +5,11 @@ would a fast kernel.
 
 import math
 import re
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.counting.records import Access
+from course_lib.counting.records import STEPS
 
 CURRENT: list[Any] = []
 """The recorder that attention reports to: transformers knows it by its name only."""
@@ -118,7 +119,9 @@ def _stepped(
     """A recurrence as one of its steps, which runs as often as there are."""
     (layers, _, _, both, batch_first), along = how, int(how[-1])
     first, steps, each = len(recorder.operations), given.shape[along], len(weights) // layers
-    out, *ends = function(given.narrow(along, 0, 1), state, weights, biased, *how)
+    apart = recorder.torch.backends.mkldnn.flags(enabled=False)  # products, not a layer as a whole
+    with warnings.catch_warnings(action="ignore"), apart:
+        out, *ends = function(given.narrow(along, 0, 1), state, weights, biased, *how)
     # What meets the parameters before the recurrence takes all steps at once.
     early = {recorder.storage(one) for one in weights[:: each // (1 + both)]}
     for i, one in enumerate(recorder.operations[first:], first):
@@ -135,7 +138,7 @@ def _stepped(
             shape=(steps * one.shape[0], *one.shape[1:]),
         )
     after = out.new_empty([steps if i == along else size for i, size in enumerate(out.shape)])
-    recorder.moved("cat", recorder.access(out).times(steps), recorder.access(after))
+    recorder.moved(STEPS, recorder.access(out).times(steps), recorder.access(after))
     return (after, *ends)
 
 

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from course_lib.counting.least import index, lessen
@@ -125,7 +125,7 @@ class Recorder:
         return Trace(
             tuple(every),
             dict(self.own),
-            frozenset(kept),
+            dict.fromkeys(kept, 0.0),
             tuple(self.uncounted),
             tokens,
             cached=frozenset(self.cached),
