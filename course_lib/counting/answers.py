@@ -65,8 +65,8 @@ class Costs:
     name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
     traced : whether it was traced rather than computed from its sizes.
     parameters, active : all, and those that one token meets; `None` where nobody counted these.
-    step, headline : the pass that was asked for, operator by operator in the form of the least work,
-        and which it is; its `speed_of_light` no program beats.
+    step, headline : the pass that was asked for, operator by operator in the form of the least
+        work, and which it is; its `speed_of_light` no program beats.
     as_written : the same as a traced module's own code does it; `None` where sizes were counted.
     decode, prefill : both passes; `None` where there is none, and `missing` says why.
     fused : what fusing saves in the step; `None` where it is not known.

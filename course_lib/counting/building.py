@@ -269,7 +269,7 @@ def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
 
     if not callable(module):
         raise CourseError(f"module must be a torch.nn.Module or a function (got {shown(module)})")
-    whole, made = module, {}
+    whole, made = module, dict[int, Any]()
     if not isinstance(module, torch.nn.Module):
         whole = torch.nn.Module()
         whole.forward = module

@@ -100,8 +100,8 @@ def _instead(trace: Trace) -> Iterator[Operation]:
 
 
 def lessen(recorder: Any, query: Any, key: Any, value: Any, out: Any) -> None:
-    """Say how the attention that a recorder noted last needs less work: on latent vectors where that
-    is less than to expand them, and on the tokens that an indexer chooses.
+    """Say how the attention that a recorder noted last needs less work: on latent vectors where
+    that is less than to expand them, and on the tokens that an indexer chooses.
     """
     module, every = recorder.modules[-1], recorder.operations
     done, new, seen = every[-1], query.shape[2], key.shape[2]

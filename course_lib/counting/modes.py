@@ -113,15 +113,13 @@ def _functions(recorder: Any) -> Any:
     return Functions()
 
 
-def _stepped(
-    recorder: Any, function: Any, given: Any, state: Any, weights: Any, biased: Any, *how: Any
-) -> Any:
+def _stepped(recorder: Any, function: Any, given: Any, state: Any, weights: Any, *how: Any) -> Any:
     """A recurrence as one of its steps, which runs as often as there are."""
-    (layers, _, _, both, batch_first), along = how, int(how[-1])
+    (_, layers, _, _, both, _), along = how, int(how[-1])
     first, steps, each = len(recorder.operations), given.shape[along], len(weights) // layers
     apart = recorder.torch.backends.mkldnn.flags(enabled=False)  # products, not a layer as a whole
     with warnings.catch_warnings(action="ignore"), apart:
-        out, *ends = function(given.narrow(along, 0, 1), state, weights, biased, *how)
+        out, *ends = function(given.narrow(along, 0, 1), state, weights, *how)
     # What meets the parameters before the recurrence takes all steps at once.
     early = {recorder.storage(one) for one in weights[:: each // (1 + both)]}
     for i, one in enumerate(recorder.operations[first:], first):
