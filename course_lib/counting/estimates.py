@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from course_lib.core import Estimate, Work, summed
-from course_lib.core.checks import CourseError, nonnegative, shown, single
+from course_lib.core.checks import CourseError
 from course_lib.counting import building, passes
 from course_lib.counting.building import Built
 from course_lib.counting.least import least
@@ -24,8 +24,6 @@ from course_lib.workloads.weights import distinct
 
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
 """By the memory of a parameter its format, and that of the products with it."""
-OTHERS = "others"
-"""The part of those that are too small to be told apart."""
 _FORMATS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 ROUTERS = ("gate", "router", "shared_expert_gate")
 """Linear layers that no recipe converts, unless it names them."""
@@ -170,42 +168,6 @@ def count(module: Any, *inputs: Any, **named: Any) -> Counted:
     fm = formats(_FORMATS.get(dtype, "fp32"))
     flops = sum(float(work.flops) for work in products(trace, fm))
     return Counted(flops, outside(trace, fm), parameters, trace, fm)
-
-
-def folded(estimate: Estimate, share: float = 0.01) -> Estimate:
-    """An estimate whose small parts are one, called `OTHERS`, and so within each part.
-
-    Parameters
-    ----------
-    estimate : with parts, of a pass say.
-    share : of its time operator by operator, below which a part is small.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> step = llm.decode("llama-3-8b", "h100-sxm", 1, 1024)
-    >>> list(folded(step).parts)
-    ['projections', 'mlp', 'head', 'others']
-    >>> folded(step).lower == step.lower
-    True
-    """
-    if not isinstance(estimate, Estimate):
-        raise CourseError(f"estimate must be an Estimate (got {shown(estimate)}): pass answer.step")
-    floor = single("share", nonnegative("share", share, 1.0)) * float(estimate.lower)
-
-    def fold(parts: Mapping[str, Estimate]) -> dict[str, Estimate]:
-        small = {name: one for name, one in parts.items() if float(one.lower) < floor}
-        if len(small) < 2:
-            return dict(parts)
-        return {name: one for name, one in parts.items() if name not in small} | {
-            OTHERS: summed(small)
-        }
-
-    inner = {
-        name: replace(one, parts=fold(one.parts)) if one.parts else one
-        for name, one in estimate.parts.items()
-    }
-    return replace(estimate, parts=fold(inner))
 
 
 def _labels(where: str, name: str, work: Work) -> tuple[str, str]:

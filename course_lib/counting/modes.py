@@ -185,4 +185,4 @@ def choice_of(given: list[Any], module: Any) -> Choice | None:
     # Some are chosen to do nothing: even choices meet as many of the others as are left.
     idle = getattr(module, "zero_expert_num", None) or 0
     active = round(numbers.shape[1] * many / (many + idle)) if many else 1
-    return Choice(max(many, 1), max(active, 1), numbers.shape[0])
+    return Choice(max(many, 1), max(1, min(active, many)), numbers.shape[0])
