@@ -17,7 +17,7 @@ from course_lib.counting.estimates import (
     stored,
     written,
 )
-from course_lib.counting.least import least
+from course_lib.counting.rewriting import least
 from course_lib.counting.sources import Named
 from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator

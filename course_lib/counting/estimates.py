@@ -11,8 +11,8 @@ from course_lib.core import Estimate, Work, summed
 from course_lib.core.checks import CourseError
 from course_lib.counting import building, passes
 from course_lib.counting.building import Built
-from course_lib.counting.least import least
 from course_lib.counting.records import Access, Trace
+from course_lib.counting.rewriting import least
 from course_lib.counting.rules import PRODUCTS
 from course_lib.counting.works import activations, alike, kernels, size_of
 from course_lib.specs import Accelerator, quantization
@@ -106,7 +106,7 @@ def outside(trace: Trace, fm: Formats) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class Counts:
     """What a module or a function takes at least.
 
     Attributes
@@ -133,7 +133,7 @@ class Counted:
         return estimate(self.trace, accelerator(chip), self.formats)
 
 
-def count(module: Any, *inputs: Any, **named: Any) -> Counted:
+def count(module: Any, *inputs: Any, **named: Any) -> Counts:
     """Count what a module does with such inputs, by running it on tensors without memory.
 
     Parameters
@@ -167,7 +167,7 @@ def count(module: Any, *inputs: Any, **named: Any) -> Counted:
         parameters, dtype = built.parameters, str(built.dtype).removeprefix("torch.")
     fm = formats(_FORMATS.get(dtype, "fp32"))
     flops = sum(float(work.flops) for work in products(trace, fm))
-    return Counted(flops, outside(trace, fm), parameters, trace, fm)
+    return Counts(flops, outside(trace, fm), parameters, trace, fm)
 
 
 def _labels(where: str, name: str, work: Work) -> tuple[str, str]:

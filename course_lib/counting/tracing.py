@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from course_lib.counting.least import index, lessen
 from course_lib.counting.modes import Choice, choice_of, experts_of, watching
 from course_lib.counting.records import Access, Operation, Routing, Trace
+from course_lib.counting.rewriting import index, lessen
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
 __all__ = ["Recorder"]

@@ -10,8 +10,6 @@ from course_lib.core import formulas
 from course_lib.counting.records import STEPS, Access, Operation, Trace
 from course_lib.counting.rules import GATHERED, MOVES, SCATTERED, pairs
 
-__all__ = ["least"]
-
 _MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - {
     "embedding",
     "scatter_add",
@@ -67,8 +65,6 @@ def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
         reads = [each for read in one.reads for each in direct(read)]
         if one.unit == "vector":
             reads = [each for each in reads if not chooses(each)]
-        if one.name in GATHERED and one.reads and one.unit == "vector":
-            reads = direct(one.reads[0])  # not the numbers of what is picked
         inner = [each for each in reads if each.storage not in outer]
         ends = any(each.storage in kept for each in one.writes)
         narrow = min(map(width, one.writes), default=0) < max(map(width, reads), default=0)
