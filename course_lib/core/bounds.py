@@ -1,7 +1,7 @@
 """The roofline model: how long work must take at least, and which ceiling sets that time."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,10 +118,11 @@ class Estimate:
 
     @property
     def lower(self) -> Numbers:
-        """Lower bound on the time, s: the ceilings overlap perfectly within each operator.
+        """Operator by operator, s: the ceilings overlap perfectly within each operator.
 
-        For a total this is the sum of the parts' lower bounds, which is not the largest of the
-        summed times: operators run one after another and do not hide each other's traffic.
+        For a total this is the sum of the parts' times, which is not the largest of the summed
+        times: operators run one after another. A program that hides one's traffic behind another's
+        arithmetic, or keeps what passes between them on the chip, beats it.
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
@@ -144,7 +145,7 @@ class Estimate:
 
     @property
     def attainable(self) -> Numbers:
-        """FLOP/s that the lower bound allows: never above the chip's peak."""
+        """FLOP/s that `lower` allows: never above the chip's peak."""
         return self.flops / self.lower
 
     @property
@@ -193,9 +194,8 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     peak = positive("peak", _chip(chip).peak(work.dtype, work.unit))
     t_math = formulas.seconds(work.flops, peak)
     t_memory = formulas.seconds(work.bytes, positive("bandwidth", chip.bandwidth))
-    return Estimate(
-        t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip
-    )
+    counts = work.flops, work.bytes, work.kernels
+    return Estimate(t_math, t_memory, t_network, *counts, work=work, chip=chip)
 
 
 def _chip(chip: Any) -> Chip:
@@ -218,8 +218,8 @@ def total(**parts: Estimate) -> Estimate:
 
     Returns
     -------
-    Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
-    `bound` the largest of the summed times.
+    Times, FLOPs, bytes and kernels are sums, `lower` too. `bound` is the largest of the summed
+    times, and `speed_of_light` is as if the parts were one program.
 
     Examples
     --------
@@ -263,29 +263,28 @@ def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None)
         field: sum(getattr(part, field) for part in parts.values()) for field in fields
     }
     first = next(iter(parts.values())).chip
+    least = None
+    if any(part.least for part in parts.values()):
+        least = replace(summed({name: p.least or p for name, p in parts.items()}), parts={})
     return Estimate(
         **sums,
         parts=parts,
         room=room,
         chip=first if all(part.chip is first for part in parts.values()) else None,
+        least=least,
     )
 
 
 def _single(part: Estimate) -> bool:
-    return (
-        type(part.t_memory) is float
-        and type(part.t_math) is float
-        and type(part.t_network) is float
-    )
+    return all(type(t) is float for t in (part.t_memory, part.t_math, part.t_network))
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
-    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one
-    per cent is added to it.
+    """How much each rate of the chip is worth: by how many per cent `lower` falls if one per
+    cent is added to it.
 
     An operator follows one ceiling and none of the others, so for a total this is each ceiling's
-    share of the time: that of the parts which it bounds. What a bound leaves out, launches say,
-    follows none of them: set it against `lower`.
+    share of the time. What a bound leaves out, launches say, follows none of them.
 
     Parameters
     ----------
@@ -345,8 +344,7 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     """
     rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
     together(peak=rate, bandwidth=moved)
-    turn: Numbers = formulas.turn(rate, moved)
-    return turn
+    return plain(formulas.turn(rate, moved))
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -396,8 +394,7 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     Raises
     ------
     CourseError
-        If `work` is not a function from a batch to a Work, or the work does not grow linearly with
-        the batch.
+        If `work` is no function from a batch to a Work, or does not grow linearly with the batch.
 
     Examples
     --------

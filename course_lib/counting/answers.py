@@ -21,7 +21,7 @@ from course_lib.counting.rewriting import least
 from course_lib.counting.sources import Named
 from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator
-from course_lib.workloads import block, llm
+from course_lib.workloads import block, llm, perfect
 from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
@@ -101,6 +101,14 @@ class Costs:
     not_modelled: tuple[str, ...] = ()
     assumed: Mapping[str, Any] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cached(self) -> float | None:
+        """The step's speed of light without parameters and cache, s, where the last-level cache of
+        the chip holds them from one call to the next; `None` where it does not.
+        """
+        found: float | None = perfect.cached(self.step)
+        return found
 
 
 def ask(

@@ -106,7 +106,7 @@ def outside(trace: Trace, fm: Formats) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class Needs:
     """What a module or a function takes at least.
 
     Attributes
@@ -133,7 +133,7 @@ class Counts:
         return estimate(self.trace, accelerator(chip), self.formats)
 
 
-def count(module: Any, *inputs: Any, **named: Any) -> Counts:
+def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     """Count what a module does with such inputs, by running it on tensors without memory.
 
     Parameters
@@ -167,7 +167,7 @@ def count(module: Any, *inputs: Any, **named: Any) -> Counts:
         parameters, dtype = built.parameters, str(built.dtype).removeprefix("torch.")
     fm = formats(_FORMATS.get(dtype, "fp32"))
     flops = sum(float(work.flops) for work in products(trace, fm))
-    return Counts(flops, outside(trace, fm), parameters, trace, fm)
+    return Needs(flops, outside(trace, fm), parameters, trace, fm)
 
 
 def _labels(where: str, name: str, work: Work) -> tuple[str, str]:

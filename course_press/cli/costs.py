@@ -1,19 +1,23 @@
 """What `course predict` prints: a table for readers, and everything in SI units for programs."""
 
 import math
+from collections.abc import Iterator, Mapping
+from textwrap import fill
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from course_lib import CourseError, calibrate, n
-from course_lib.core import RATES, Estimate, sensitivity
+from course_lib import CourseError, calibrate, n, t
+from course_lib.core import RATES, Estimate, sensitivity, summed
 from course_lib.counting import Costs
 from course_lib.specs import Accelerator
 from course_press.cli.console import out_console
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
 _WIDTH = 160
+FOLDED = 0.01
+"""Share of the time below which an operator of a trace has no row of its own."""
 _NAMED = 6
 """Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
@@ -57,6 +61,9 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
         },
         "parameters": answer.parameters,
         "active_parameters": answer.active,
+        "speed_of_light_s": float(step.speed_of_light),
+        "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
+        "cached_s": None if answer.cached is None else float(answer.cached),
         **_times(step),
         "flops_by_unit": _by_unit(step),
         "uncounted": list(answer.uncounted),
@@ -148,7 +155,8 @@ def _pass(
         return {"reason": answer.missing.get(name, "")}
     found, why = likely(one, chip, **how)
     expected = {"expected_s": None if found is None else float(found.expected)}
-    return {**_times(one), **expected, **({"reason": why} if why else {})}
+    light = {"speed_of_light_s": float(one.speed_of_light)}
+    return {**light, **_times(one), **expected, **({"reason": why} if why else {})}
 
 
 def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
@@ -170,12 +178,13 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
     }
 
 
-def show(answer: Costs, layout: str) -> None:
-    """The table of a pass, and what else there is to say of it."""
+def show(answer: Costs, layout: str, every: bool = False) -> None:
+    """The table of a pass, and what else there is to say of it; `every` operator of a trace, or
+    those that take little in a row.
+    """
     step, fit = answer.step, answer.fit
-    times = f"{n(step.lower, 's')} at least, {n(step.upper, 's')} if nothing overlaps"
     formats = "; ".join(f"{name} {said}" for name, said in answer.said.items())
-    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}, {times}; {formats}")
+    _say(f"{answer.name} on {layout}, {answer.headline}: {step.bound}; {formats}")
     of = "traced, " if answer.traced else ""
     active = (
         f", {n(answer.active)} of them active"
@@ -186,18 +195,30 @@ def show(answer: Costs, layout: str) -> None:
         f"{of}{answer.architecture}: {n(answer.parameters)} parameters{active}; batch "
         f"{n(answer.batch)}, {n(answer.context)} tokens"
     )
+    times = Table.grid(padding=(0, 2))
+    times.add_column(no_wrap=True)
+    times.add_column(no_wrap=True, justify="right")
+    times.add_column(overflow="fold")
+    for name, seconds, said in _named_times(answer):
+        times.add_row(name, n(float(seconds), "s"), t(said))
+    out_console.print(times)
+    network = bool(float(step.t_network))
     found = Table(box=None)
-    for column in ("operator", "bound", "at least", "compute", "memory", "network", "FLOP", "byte"):
-        found.add_column(
-            column, justify="left" if column in ("operator", "bound") else "right", no_wrap=True
-        )
-    for name, part in step.parts.items():
-        _row(found, name, part)
-        for label, operator in part.parts.items() if len(part.parts) > 1 else ():
-            _row(found, f"  {label}", operator)
+    for column in ("operator", "bound", "time", "compute", "memory", "network", "FLOP", "byte"):
+        if column != "network" or network:
+            left = column in ("operator", "bound")
+            found.add_column(
+                column, justify="left" if left else "right", no_wrap=column != "operator"
+            )
+    least = 0.0 if every or not answer.traced else FOLDED * float(step.lower)
+    for name, part in folded(step.parts, least).items():
+        _row(found, name, part, network)
+        inner = folded(part.parts, least) if name in step.parts else {}
+        for label, operator in inner.items() if len(inner) > 1 else ():
+            _row(found, f"  {label}", operator, network)
     # A pipe is narrow, and names of modules are long: lines may be longer than it.
-    wide = Console(highlight=False, markup=False, width=max(out_console.width, _WIDTH))
-    wide.print(found, soft_wrap=True)
+    width = out_console.width if out_console.is_terminal else max(out_console.width, _WIDTH)
+    Console(highlight=False, markup=False, width=width).print(found)
     most = float(fit.max_batch)
     room = f"; at most {n(most)} sequences of this length" if math.isfinite(most) else ""
     _say(f"memory: {n(fit.needed, 'B')} of {n(fit.available, 'B')} on each chip{room}")
@@ -213,7 +234,10 @@ def show(answer: Costs, layout: str) -> None:
     for name in ("decode", "prefill"):
         one = getattr(answer, name)
         if one is not None and name != answer.headline:
-            _say(f"{name} of the same: {one.bound}, {n(one.lower, 's')} at least")
+            _say(
+                f"{name} of the same: {one.bound}, {t('speed-of-light')} "
+                f"{n(one.speed_of_light, 's')}, {t('operator-by-operator')} {n(one.lower, 's')}"
+            )
         elif name in answer.missing:
             _say(f"no {name}: {answer.missing[name]}")
     if answer.assumed:
@@ -224,14 +248,46 @@ def show(answer: Costs, layout: str) -> None:
     _say(f"not modeled: {'; '.join(answer.not_modelled)}")
 
 
+def _named_times(answer: Costs) -> Iterator[tuple[str, Any, str]]:
+    """The times of a pass by their names, each with what is said of it."""
+    step = answer.step
+    if answer.cached is not None:
+        yield t("from-cache"), answer.cached, "times-cached"
+    yield t("speed-of-light"), step.speed_of_light, "times-light"
+    yield t("operator-by-operator"), step.lower, "times-operators"
+    if answer.as_written is not None:
+        yield t("as-written"), answer.as_written.lower, "times-written"
+    yield t("no-overlap"), step.upper, "times-upper"
+
+
+def folded(parts: Mapping[str, Estimate], least: float) -> dict[str, Estimate]:
+    """Parts that take so many seconds, and a last one for all others where these are several.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> list(folded(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).parts, 1e-4))
+    ['projections', 'mlp', 'head', '3 more']
+    """
+    small = {name: part for name, part in parts.items() if float(part.lower) < least}
+    if len(small) < 2:
+        return dict(parts)
+    large = {name: part for name, part in parts.items() if name not in small}
+    return {**large, f"{n(len(small))} more": summed(small)}
+
+
 def _say(text: str) -> None:
+    """Print a line; where it is too long for a terminal, the next begins with a whole word or
+    number.
+    """
+    if out_console.is_terminal:
+        text = fill(text, out_console.width, break_long_words=False, break_on_hyphens=False)
     out_console.print(text, soft_wrap=True)
 
 
-def _row(found: Table, name: str, part: Estimate) -> None:
-    times = (
-        n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network)
-    )
+def _row(found: Table, name: str, part: Estimate, network: bool) -> None:
+    seconds = (part.lower, part.t_math, part.t_memory, *((part.t_network,) if network else ()))
+    times = (n(float(time), "s") for time in seconds)
     counts = (
         n(float(part.flops), "FLOP").removesuffix("FLOP"),
         n(float(part.bytes), "B").removesuffix("B"),
