@@ -6,6 +6,7 @@ from typing import Any
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag
+from course_lib.core.dtypes import itemsize
 from course_lib.counting import building, passes
 from course_lib.counting.estimates import (
     active,
@@ -16,7 +17,7 @@ from course_lib.counting.estimates import (
     stored,
     written,
 )
-from course_lib.counting.least import least
+from course_lib.counting.rewriting import least
 from course_lib.counting.sources import Named
 from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator
@@ -64,8 +65,8 @@ class Costs:
     name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
     traced : whether it was traced rather than computed from its sizes.
     parameters, active : all, and those that one token meets; `None` where nobody counted these.
-    step, headline : the pass that was asked for, operator by operator in the form of the least work,
-        and which it is; its `speed_of_light` no program beats.
+    step, headline : the pass that was asked for, operator by operator in the form of the least
+        work, and which it is; its `speed_of_light` no program beats.
     as_written : the same as a traced module's own code does it; `None` where sizes were counted.
     decode, prefill : both passes; `None` where there is none, and `missing` says why.
     fused : what fusing saves in the step; `None` where it is not known.
@@ -358,7 +359,7 @@ def _traced(
         fused=_saved(plain, step),
         missing=missing,
         uncounted=tuple(uncounted),
-        not_modelled=_left_out(named, built, ran),
+        not_modelled=_left_out(named, built, ran, fm),
         assumed=built.assumed,
     )
 
@@ -381,7 +382,9 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
     raise said
 
 
-def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:
+def _left_out(
+    named: Named, built: building.Built, ran: passes.Passes, fm: Formats
+) -> tuple[str, ...]:
     said = [_APART]
     every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
     if any(one.routing is not None for one in every):
@@ -398,6 +401,12 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
+    kept, whole = (count * itemsize(fm.kv) / 1e9 for count in ran.windowed)
+    if kept < whole:
+        said.append(
+            f"what engines reserve: layers with a window must keep {kept:.3g} GB, and pages for "
+            f"whole contexts would take {whole:.3g} GB"
+        )
     if built.kind == "module":
         said.append("a cache: the module runs once over what it is given")
     return (*said, *_NEVER)

@@ -5,10 +5,11 @@ would a fast kernel.
 
 import math
 import re
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.counting.records import Access
+from course_lib.counting.records import STEPS
 
 CURRENT: list[Any] = []
 """The recorder that attention reports to: transformers knows it by its name only."""
@@ -112,13 +113,13 @@ def _functions(recorder: Any) -> Any:
     return Functions()
 
 
-def _stepped(
-    recorder: Any, function: Any, given: Any, state: Any, weights: Any, biased: Any, *how: Any
-) -> Any:
+def _stepped(recorder: Any, function: Any, given: Any, state: Any, weights: Any, *how: Any) -> Any:
     """A recurrence as one of its steps, which runs as often as there are."""
-    (layers, _, _, both, batch_first), along = how, int(how[-1])
+    (_, layers, _, _, both, _), along = how, int(how[-1])
     first, steps, each = len(recorder.operations), given.shape[along], len(weights) // layers
-    out, *ends = function(given.narrow(along, 0, 1), state, weights, biased, *how)
+    apart = recorder.torch.backends.mkldnn.flags(enabled=False)  # products, not a layer as a whole
+    with warnings.catch_warnings(action="ignore"), apart:
+        out, *ends = function(given.narrow(along, 0, 1), state, weights, *how)
     # What meets the parameters before the recurrence takes all steps at once.
     early = {recorder.storage(one) for one in weights[:: each // (1 + both)]}
     for i, one in enumerate(recorder.operations[first:], first):
@@ -135,7 +136,7 @@ def _stepped(
             shape=(steps * one.shape[0], *one.shape[1:]),
         )
     after = out.new_empty([steps if i == along else size for i, size in enumerate(out.shape)])
-    recorder.moved("cat", recorder.access(out).times(steps), recorder.access(after))
+    recorder.moved(STEPS, recorder.access(out).times(steps), recorder.access(after))
     return (after, *ends)
 
 
@@ -184,4 +185,4 @@ def choice_of(given: list[Any], module: Any) -> Choice | None:
     # Some are chosen to do nothing: even choices meet as many of the others as are left.
     idle = getattr(module, "zero_expert_num", None) or 0
     active = round(numbers.shape[1] * many / (many + idle)) if many else 1
-    return Choice(max(many, 1), max(active, 1), numbers.shape[0])
+    return Choice(max(many, 1), max(1, min(active, many)), numbers.shape[0])

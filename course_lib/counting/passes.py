@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_lib.counting.modes import CURRENT
 from course_lib.counting.building import Built, said
 from course_lib.counting.layers import shared
+from course_lib.counting.modes import CURRENT
 from course_lib.counting.records import Trace
 from course_lib.counting.tracing import Recorder
 
@@ -37,6 +37,8 @@ class Passes:
     prompt, step : over all tokens at once, and of one token with the others in a cache; `None`
         where the module has no such step, and `why` says so.
     cache : what the cache holds then: elements by format, as `Access` has them.
+    windowed : elements of these in layers that keep a window only, and how many they would be had
+        they kept all tokens.
     """
 
     def __init__(self, prompt: Trace) -> None:
@@ -44,6 +46,7 @@ class Passes:
         self.step: Trace | None = None
         self.why = ""
         self.cache: dict[str, float] = {}
+        self.windowed = (0.0, 0.0)
 
 
 def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
@@ -76,6 +79,7 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
                 if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
                     out = _Running(built, batch, max(context - 1, 1), share).run()
                 found.step, found.cache = prompt.further(out, _cache_of(out))
+                found.windowed = _windowed(_cache_of(out), context)
         except CourseError as error:
             found.why = str(error)
         return found
@@ -185,6 +189,9 @@ def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]
     if built.kind == "module":
         if built.inputs is None:
             return {"args": (torch.zeros(batch, tokens, dtype=torch.long),), "kwargs": {}}
+        two = built.inputs if isinstance(built.inputs, tuple) and len(built.inputs) == 2 else ()
+        if two and isinstance(two[0], tuple) and isinstance(two[1], dict):
+            return {"args": two[0], "kwargs": two[1]}
         if isinstance(built.inputs, dict):
             return {"args": (), "kwargs": built.inputs}
         args = built.inputs if isinstance(built.inputs, tuple | list) else (built.inputs,)
@@ -252,6 +259,17 @@ def _shortened(cache: Any) -> bool:
         if getattr(one, "indexer_keys", None) is not None:
             one.indexer_keys = one.indexer_keys[:, :-1]
     return True
+
+
+def _windowed(cache: Any, tokens: int) -> tuple[float, float]:
+    kept = whole = 0.0
+    for one in getattr(getattr(cache, "self_attention_cache", cache), "layers", []):
+        keys = getattr(one, "keys", None)
+        if isinstance(getattr(one, "sliding_window", None), int) and keys is not None:
+            size = float(keys.numel() + one.values.numel())
+            kept += size
+            whole += size / max(keys.shape[-2], 1) * max(tokens, keys.shape[-2])
+    return kept, whole
 
 
 def _arrays(cache: Any, depth: int = 0) -> list[Any]:

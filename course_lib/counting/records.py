@@ -5,7 +5,11 @@ from dataclasses import dataclass, field, replace
 
 from course_lib.core import Kind, Unit
 
-__all__ = ["Access", "Operation", "Routing", "Trace"]
+__all__ = ["STEPS", "Access", "Operation", "Routing", "Trace"]
+
+STEPS = "steps"
+"""The name of what puts the results of all steps together, each of which is written as it is made.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ class Trace:
     ----------
     operations : in the order in which they ran.
     own : storages of parameters, and how many elements each has.
-    kept : storages that outlive the pass: these, caches, results.
+    kept : storages that outlive the pass: these, caches, results; and how many elements stay there,
+        where that is more than an operator writes.
     cached, given : storages of what a cache holds, and of what the pass was given.
     alike : of storages of parameters, how many more each stands for: those of layers that were not
         noted once more.
@@ -109,7 +114,7 @@ class Trace:
 
     operations: tuple[Operation, ...]
     own: Mapping[int, float]
-    kept: frozenset[int]
+    kept: Mapping[int, float]
     uncounted: tuple[str, ...]
     tokens: int
     cached: frozenset[int] = frozenset()

@@ -19,7 +19,8 @@ FREE = _words(
     "lift_fresh_copy _local_scalar_dense _unsafe_view _reshape_alias sym_size sym_stride "
     "sym_numel sym_storage_offset is_same_size resize_ set_ _assert_async _assert_tensor_metadata "
     "_conj _neg_view record_stream expand squeeze unsqueeze t transpose permute view slice select "
-    "as_strided split split_with_sizes unbind unfold diagonal real imag view_as_real "
+    "as_strided split split_with_sizes unsafe_split unsafe_split_with_sizes unbind unfold diagonal "
+    "real imag view_as_real "
     "view_as_complex _nested_tensor_size item device manual_seed is_nonzero scalar_tensor"
 )
 """What moves nothing: views, and memory that is only set aside."""

@@ -5,12 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from course_lib.counting.least import index, lessen
 from course_lib.counting.modes import Choice, choice_of, experts_of, watching
 from course_lib.counting.records import Access, Operation, Routing, Trace
+from course_lib.counting.rewriting import index, lessen
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
 __all__ = ["Recorder"]
@@ -19,6 +19,7 @@ MANY = 2000
 """Operators of a layer beyond which they are noted once for all layers of its kind."""
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")
 """What writes an array without a look at what it held."""
+_CONVOLVES = re.compile(r"\w*convolution(_overrideable)?|_slow_conv2d_forward")
 _GROUPED = ("_grouped_mm", "grouped_mm_fallback")
 _ATTENTION = (
     "_scaled_dot_product_flash_attention",
@@ -125,7 +126,7 @@ class Recorder:
         return Trace(
             tuple(every),
             dict(self.own),
-            frozenset(kept),
+            dict.fromkeys(kept, 0.0),
             tuple(self.uncounted),
             tokens,
             cached=frozenset(self.cached),
@@ -183,10 +184,11 @@ class Recorder:
             self._product(name, given, out)
         elif name in _GROUPED:
             self._grouped(given, out)
-        elif "convolution" in name and "backward" not in name:
-            self._convolution(given, out, len(args) > 6 and args[6] is True)
+        elif _CONVOLVES.fullmatch(name):
+            self._convolution(given, out, bool(_named(function, args, kwargs).get("transposed")))
         elif name in _ATTENTION:
-            self.attention(*given[:3], causal=bool(kwargs.get("is_causal", args[4:5] == (True,))))
+            causal = bool(_named(function, args, kwargs).get("is_causal"))
+            self.attention(*given[:3], causal=causal)
         elif (known := self.registry.get(function._overloadpacket)) is not None:
             self.note(
                 name,
@@ -266,8 +268,8 @@ class Recorder:
         )
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
-        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. A transposed
-        one sets each element of its input, not of its result, against the filters.
+        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. Where it is
+        transposed, each element of its input, not of its result, meets the filters.
         """
         weights = given[1]
         each = math.prod(weights.shape[1:])
@@ -411,6 +413,12 @@ def tensors_in(things: Any, kind: type) -> list[Any]:
     elif not isinstance(things, list | tuple):
         return []
     return [one for thing in things for one in tensors_in(thing, kind)]
+
+
+def _named(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Arguments by their names."""
+    names = (one.name for one in function._schema.arguments)
+    return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
 def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:

@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.core import formulas
-from course_lib.counting.records import Access, Operation, Trace
+from course_lib.counting.records import STEPS, Access, Operation, Trace
 from course_lib.counting.rules import GATHERED, MOVES, SCATTERED, pairs
 
-__all__ = ["least"]
-
-_MOVED = (
-    (MOVES | GATHERED | SCATTERED)
-    - {"embedding", "scatter_add", "scatter_reduce", "index_add"}
-)
+_MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - {
+    "embedding",
+    "scatter_add",
+    "scatter_reduce",
+    "index_add",
+}
 """What a kernel before or after it may do on its way; rows of a table are looked up by one."""
+_MANY = 2000
+"""Arrays beyond which a copy of them is made, rather than each read where it lies."""
+_WIDTHS = {"fp64": 8.0, "fp32": 4.0, "x": 3.0, "kv": 3.0, "w": 3.0}
+"""Bytes; of the step's own formats no more than that fp32 is wider."""
 
 
 def least(trace: Trace) -> Trace:
@@ -33,33 +37,47 @@ def least(trace: Trace) -> Trace:
         if one.unit == "matrix" or any(each.storage in wanted for each in one.writes):
             live.append(one)
             wanted |= {each.storage for each in one.reads}
-    return replace(trace, operations=tuple(reversed(live)), kept=frozenset(kept))
+    return replace(trace, operations=tuple(reversed(live)), kept=kept)
 
 
-def _direct(trace: Trace) -> tuple[list[Operation], set[int]]:
+def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
     outer = trace.own.keys() | trace.cached | trace.given
     copies: dict[int, list[Access]] = {}  # by what was copied to
     held: dict[int, float] = {}  # how many elements a copy has
     made: set[int] = set()
-    kept, found = set(trace.kept), []
+    kept, found = dict(trace.kept), []
+
+    def width(one: Access) -> float:
+        return int(one.format) / 8 if one.format.isdigit() else _WIDTHS.get(one.format, 2.0)
 
     def direct(one: Access) -> list[Access]:
         if one.storage in copies:
             share = min(1.0, one.elements / held[one.storage]) if held[one.storage] else 1.0
             return [each.times(share) for each in copies[one.storage]]
-        whole = one.format.isdigit() and one.storage not in outer
-        return [] if whole and (one.storage in made or one.format != "8") else [one]
+        return [one]
+
+    def chooses(one: Access) -> bool:
+        """Whether integers, or what is true, are not themselves data."""
+        inside = one.format.isdigit() and one.storage not in outer
+        return inside and (one.storage in made or one.format != "8")
 
     for one in _instead(trace):
         reads = [each for read in one.reads for each in direct(read)]
-        if one.name in GATHERED and one.reads and one.unit == "vector":
-            reads = direct(one.reads[0])  # not the numbers of what is picked
-        inner = {each.storage for each in reads} - outer
+        if one.unit == "vector":
+            reads = [each for each in reads if not chooses(each)]
+        inner = [each for each in reads if each.storage not in outer]
         ends = any(each.storage in kept for each in one.writes)
-        moves = one.name in _MOVED and (inner or not ends)
+        narrow = min(map(width, one.writes), default=0) < max(map(width, reads), default=0)
+        grown = sum(each.elements for each in one.writes) / (sum(e.elements for e in reads) or 1.0)
+        moves = one.name in _MOVED and not narrow
+        if ends:  # it is left there: whole, as nobody wrote it before
+            moves = moves and bool(inner) and (grown <= 1.0 or one.name == STEPS)
         over = any(each.storage in made for each in one.writes)
-        if one.unit == "vector" and (moves or not reads) and not over:
-            kept |= inner if ends else set()
+        if one.unit == "vector" and (moves or not reads) and not over and len(reads) < _MANY:
+            for each in inner if ends else ():
+                kept[each.storage] = max(
+                    kept.get(each.storage, 0.0), each.elements * max(1.0, grown)
+                )
             for each in one.writes:
                 if each.storage not in outer:
                     copies.setdefault(each.storage, []).extend(reads)
@@ -78,8 +96,8 @@ def _instead(trace: Trace) -> Iterator[Operation]:
 
 
 def lessen(recorder: Any, query: Any, key: Any, value: Any, out: Any) -> None:
-    """Say how the attention that a recorder noted last needs less work: on latent vectors where that
-    is less than to expand them, and on the tokens that an indexer chooses.
+    """Say how the attention that a recorder noted last needs less work: on latent vectors where
+    that is less than to expand them, and on the tokens that an indexer chooses.
     """
     module, every = recorder.modules[-1], recorder.operations
     done, new, seen = every[-1], query.shape[2], key.shape[2]
