@@ -1,7 +1,7 @@
 """The roofline model: how long work must take at least, and which ceiling sets that time."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,6 +64,8 @@ class Estimate:
     chip : what it was set against; `None` where that is not one chip.
     room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
         it is not known.
+    least : the whole as one perfect program, for `speed_of_light`; `None` where it is the sum of
+        its parts.
     """
 
     t_math: Numbers
@@ -76,6 +78,7 @@ class Estimate:
     work: Work | None = None
     chip: Chip | None = None
     room: Callable[[], Any] | None = None
+    least: "Estimate | None" = None
 
     def __post_init__(self) -> None:
         keep(
@@ -107,11 +110,27 @@ class Estimate:
         return None if self.room is None else self.room()
 
     @property
-    def lower(self) -> Numbers:
-        """Lower bound on the time, s: the ceilings overlap perfectly within each operator.
+    def speed_of_light(self) -> Numbers:
+        """The time that no program beats, s: of `least` where that is known, else the largest of
+        the summed ceilings. At most `lower`, and the same for a single operator.
 
-        For a total this is the sum of the parts' lower bounds, which is not the largest of the
-        summed times: operators run one after another and do not hide each other's traffic.
+        Examples
+        --------
+        >>> from course_lib import llm
+        >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
+        >>> bool(step.speed_of_light < step.lower < step.upper)
+        True
+        """
+        least = self.least or self
+        return plain(formulas.slowest(least.t_math, least.t_memory, least.t_network))
+
+    @property
+    def lower(self) -> Numbers:
+        """Operator by operator, s: the ceilings overlap perfectly within each operator.
+
+        For a total this is the sum of the parts' times, which is not the largest of the summed
+        times: operators run one after another. A program that hides one's traffic behind another's
+        arithmetic, or keeps what passes between them on the chip, beats it.
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
@@ -134,7 +153,7 @@ class Estimate:
 
     @property
     def attainable(self) -> Numbers:
-        """FLOP/s that the lower bound allows: never above the chip's peak."""
+        """FLOP/s that `lower` allows: never above the chip's peak."""
         return self.flops / self.lower
 
     @property
@@ -183,9 +202,8 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     peak = positive("peak", _chip(chip).peak(work.dtype, work.unit))
     t_math = formulas.seconds(work.flops, peak)
     t_memory = formulas.seconds(work.bytes, positive("bandwidth", chip.bandwidth))
-    return Estimate(
-        t_math, t_memory, t_network, work.flops, work.bytes, work.kernels, work=work, chip=chip
-    )
+    counts = work.flops, work.bytes, work.kernels
+    return Estimate(t_math, t_memory, t_network, *counts, work=work, chip=chip)
 
 
 def _chip(chip: Any) -> Chip:
@@ -208,8 +226,8 @@ def total(**parts: Estimate) -> Estimate:
 
     Returns
     -------
-    Times, FLOPs, bytes and kernels are sums. `lower` is the sum of the parts' lower bounds,
-    `bound` the largest of the summed times.
+    Times, FLOPs, bytes and kernels are sums, `lower` too. `bound` is the largest of the summed
+    times, and `speed_of_light` is as if the parts were one program.
 
     Examples
     --------
@@ -253,29 +271,28 @@ def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None)
         field: sum(getattr(part, field) for part in parts.values()) for field in fields
     }
     first = next(iter(parts.values())).chip
+    least = None
+    if any(part.least for part in parts.values()):
+        least = replace(summed({name: p.least or p for name, p in parts.items()}), parts={})
     return Estimate(
         **sums,
         parts=parts,
         room=room,
         chip=first if all(part.chip is first for part in parts.values()) else None,
+        least=least,
     )
 
 
 def _single(part: Estimate) -> bool:
-    return (
-        type(part.t_memory) is float
-        and type(part.t_math) is float
-        and type(part.t_network) is float
-    )
+    return all(type(t) is float for t in (part.t_memory, part.t_math, part.t_network))
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
-    """How much each rate of the chip is worth: by how many per cent the lower bound falls if one
-    per cent is added to it.
+    """How much each rate of the chip is worth: by how many per cent `lower` falls if one per
+    cent is added to it.
 
     An operator follows one ceiling and none of the others, so for a total this is each ceiling's
-    share of the time: that of the parts which it bounds. What a bound leaves out, launches say,
-    follows none of them: set it against `lower`.
+    share of the time. What a bound leaves out, launches say, follows none of them.
 
     Parameters
     ----------
@@ -335,8 +352,7 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     """
     rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
     together(peak=rate, bandwidth=moved)
-    turn: Numbers = formulas.turn(rate, moved)
-    return turn
+    return plain(formulas.turn(rate, moved))
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -386,8 +402,7 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     Raises
     ------
     CourseError
-        If `work` is not a function from a batch to a Work, or the work does not grow linearly with
-        the batch.
+        If `work` is no function from a batch to a Work, or does not grow linearly with the batch.
 
     Examples
     --------

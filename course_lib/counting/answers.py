@@ -6,12 +6,22 @@ from typing import Any
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag, shown
+from course_lib.core.dtypes import itemsize
 from course_lib.counting import building, passes
-from course_lib.counting.estimates import applied, estimate, first_batch, footprint, stored, written
+from course_lib.counting.estimates import (
+    active,
+    applied,
+    estimate,
+    first_batch,
+    footprint,
+    stored,
+    written,
+)
+from course_lib.counting.rewriting import least
 from course_lib.counting.sources import Named
 from course_lib.specs import Accelerator, Declared, Transformer, quantization
 from course_lib.specs.catalog import accelerator
-from course_lib.workloads import block, llm
+from course_lib.workloads import block, llm, perfect
 from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
@@ -55,7 +65,9 @@ class Costs:
     name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
     traced : whether it was traced rather than computed from its sizes.
     parameters, active : all, and those that one token meets; `None` where nobody counted these.
-    step, headline : the pass that was asked for, and which it is.
+    step, headline : the pass that was asked for, operator by operator in the form of the least
+        work, and which it is; its `speed_of_light` no program beats.
+    as_written : the same as a traced module's own code does it; `None` where sizes were counted.
     decode, prefill : both passes; `None` where there is none, and `missing` says why.
     fused : what fusing saves in the step; `None` where it is not known.
     fit, crossover : memory, and the first compute-bound batch of decode; `None` where there is no
@@ -81,6 +93,7 @@ class Costs:
     formats: Formats
     batch: int
     context: int
+    as_written: Estimate | None = None
     crossover: Crossover | None = None
     fused: Fused | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +101,14 @@ class Costs:
     not_modelled: tuple[str, ...] = ()
     assumed: Mapping[str, Any] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cached(self) -> float | None:
+        """The step's speed of light without parameters and cache, s, where the last-level cache of
+        the chip holds them from one call to the next; `None` where it does not.
+        """
+        found: float | None = perfect.cached(self.step)
+        return found
 
 
 def ask(
@@ -304,9 +325,11 @@ def _traced(
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
     own = stored(built, ran.prompt, fm, chip, said)
-    prompt, after = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    codes = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    prompt, after = least(codes[0]), codes[1] and least(codes[1])
     headline = "decode" if after is not None and not prefill else "prefill"
-    trace = prompt if after is None or prefill else after
+    trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
+    assert code is not None
     step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
     fit = footprint(built, trace, ran.cache, chip, fm, batch, own)
     step = replace(step, room=lambda: fit.fits)
@@ -323,8 +346,9 @@ def _traced(
         architecture=built.name,
         traced=True,
         parameters=built.parameters,
-        active=None,
+        active=active(built, ran.prompt),
         step=step,
+        as_written=replace(estimate(code, chip, fm), least=step.least),
         headline=headline,
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
@@ -336,7 +360,7 @@ def _traced(
         fused=_saved(plain, step),
         missing=missing,
         uncounted=tuple(uncounted),
-        not_modelled=_left_out(named, built, ran),
+        not_modelled=_left_out(named, built, ran, fm),
         assumed=built.assumed,
     )
 
@@ -374,7 +398,9 @@ def _tried(
     return said
 
 
-def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[str, ...]:
+def _left_out(
+    named: Named, built: building.Built, ran: passes.Passes, fm: Formats
+) -> tuple[str, ...]:
     said = [_APART]
     every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
     if any(one.routing is not None for one in every):
@@ -391,10 +417,11 @@ def _left_out(named: Named, built: building.Built, ran: passes.Passes) -> tuple[
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
-    if any("kv_lora_rank" in str(key) for key in config):
+    kept, whole = (count * itemsize(fm.kv) / 1e9 for count in ran.windowed)
+    if kept < whole:
         said.append(
-            "absorbed latent attention: keys and values are expanded from the cache, as its code "
-            "does"
+            f"what engines reserve: layers with a window must keep {kept:.3g} GB, and pages for "
+            f"whole contexts would take {whole:.3g} GB"
         )
     if built.kind == "module":
         said.append("a cache: the module runs once over what it is given")

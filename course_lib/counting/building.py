@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.core.checks import CourseError, count, shown
-from course_lib.counting.attention import NAME, register
+from course_lib.counting.modes import NAME, register
 
 __all__ = ["REMEDY", "Built"]
 
@@ -271,10 +271,61 @@ def emptied(module: Any, mode: Any) -> None:
                 if tensor is None or getattr(tensor, "fake_mode", None) is mode:
                     continue
                 if id(tensor) not in done:
-                    empty = mode.from_tensor(tensor.detach())
+                    empty = _empty(tensor, mode)
                     fixed = of is one._parameters
                     done[id(tensor)] = torch.nn.Parameter(empty, False) if fixed else empty
                 of[name] = done[id(tensor)]
+
+
+@contextmanager
+def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
+    """A module or a function without memory for a while, with inputs that have none either."""
+    mode = without_memory()
+    import torch
+
+    if not callable(module):
+        raise CourseError(f"module must be a torch.nn.Module or a function (got {shown(module)})")
+    whole, made = module, dict[int, Any]()
+    if not isinstance(module, torch.nn.Module):
+        whole = torch.nn.Module()
+        whole.forward = module
+        if isinstance(owner := getattr(module, "__self__", None), torch.nn.Module):
+            whole.owner = owner  # of a method: its parameters are the function's
+
+    def empty(one: Any) -> Any:
+        return made.setdefault(id(one), _empty(one, mode))
+
+    given = torch.utils._pytree.tree_map_only(torch.Tensor, empty, (inputs, named))
+    held = [(of, dict(of)) for one in whole.modules() for of in (one._parameters, one._buffers)]
+    try:
+        emptied(whole, mode)
+        dtype = _usual([*whole.parameters()] or [*made.values()])
+        name = getattr(module, "__name__", type(module).__name__)
+        yield Built(whole, "module", name, dtype, mode, inputs=given)
+    finally:
+        for of, before in held:
+            of.update(before)
+
+
+def _empty(tensor: Any, mode: Any) -> Any:
+    """A tensor of the same sizes without memory; what is on no device is as on the host."""
+    import torch
+
+    if not tensor.is_meta:
+        return mode.from_tensor(tensor.detach())
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+
+def _usual(tensors: list[Any]) -> Any:
+    """The format that most numbers have."""
+    import torch
+
+    counts: dict[Any, int] = {}
+    for one in tensors:
+        if one.dtype.is_floating_point:
+            counts[one.dtype] = counts.get(one.dtype, 0) + one.numel()
+    return max(counts, key=lambda one: counts[one], default=torch.float32)
 
 
 def from_function(named: str) -> Built:
@@ -306,9 +357,5 @@ def from_function(named: str) -> Built:
         )
     emptied(built, mode)
     built.eval()
-    counts: dict[Any, int] = {}
-    for one in built.parameters():
-        counts[one.dtype] = counts.get(one.dtype, 0) + one.numel()
-    floats = {dtype: count for dtype, count in counts.items() if dtype.is_floating_point}
-    dtype = max(floats, key=lambda one: floats[one], default=torch.float32)
+    dtype = _usual(list(built.parameters()))
     return Built(built, "module", type(built).__name__, dtype, mode, inputs=inputs)

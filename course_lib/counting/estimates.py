@@ -4,23 +4,27 @@ on it computes longer than it moves bytes.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from course_lib.core import Estimate, Work, summed
 from course_lib.core.checks import CourseError
+from course_lib.counting import building, passes
 from course_lib.counting.building import Built
 from course_lib.counting.records import Access, Trace
+from course_lib.counting.rewriting import least
+from course_lib.counting.rules import PRODUCTS
 from course_lib.counting.works import activations, alike, kernels, size_of
 from course_lib.specs import Accelerator, quantization
-from course_lib.specs.catalog import bounded
+from course_lib.specs.catalog import accelerator, bounded
 from course_lib.workloads.crossover import Crossover, first, reason
 from course_lib.workloads.footprint import Memory, MemoryFit
-from course_lib.workloads.precision import Formats, first_of, picked, product_in, rated
+from course_lib.workloads.precision import Formats, first_of, formats, picked, product_in, rated
 from course_lib.workloads.weights import distinct
 
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
 """By the memory of a parameter its format, and that of the products with it."""
+_FORMATS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 ROUTERS = ("gate", "router", "shared_expert_gate")
 """Linear layers that no recipe converts, unless it names them."""
 
@@ -41,7 +45,129 @@ def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True
         of = parts.setdefault(part, {})
         number = sum(one == label or one.startswith(f"{label} #") for one in of)
         of[f"{label} #{number + 1}" if number else label] = _bounded(counts[key] * work, chip)
-    return summed({name: summed(of) for name, of in parts.items()})
+    return replace(
+        summed({name: summed(of) for name, of in parts.items()}), least=perfect(trace, chip, fm)
+    )
+
+
+def perfect(trace: Trace, chip: Accelerator, fm: Formats) -> Estimate:
+    """A trace of the least work as one perfect program: its products at the rates of their formats,
+    beside each byte once that comes from outside or is left there.
+    """
+    works, moved = products(trace, fm), outside(trace, fm)
+    t_math = sum(float(_bounded(work, chip).t_math) for work in works)
+    flops = sum(float(work.flops) for work in works)
+    return Estimate(t_math, moved / chip.bandwidth, 0.0, flops, moved, chip=chip)
+
+
+def products(trace: Trace, fm: Formats) -> list[Work]:
+    """What nobody does without: the arithmetic of matrices, attention and convolutions."""
+    found = []
+    for one in trace.operations:
+        if one.unit == "matrix" or one.name == "convolution":
+            weighs = any(each.storage in trace.own for each in one.reads)
+            # Of scores that a mask may hide to one side, what no mask hides.
+            hidden = trace.halved and one.kind == "matmul" and not weighs
+            share = (1 + 1 / trace.tokens) / 2 if hidden else 1.0
+            how = one.arithmetic if one.unit == "matrix" else "matmul"
+            found.append(Work(one.times * one.flops * share, 1.0, _dtype(how, fm)))
+    return found
+
+
+def outside(trace: Trace, fm: Formats) -> float:
+    """Bytes that a pass reads from outside and leaves there, each once: what it touches of the
+    parameters, what a cache held, and what is put to it, inputs and results. Of a mixture's experts
+    it touches as many as one token visits: all tokens may choose the same.
+    """
+    once: dict[int, float] = {}
+    after: dict[int, float] = {}
+    for one in trace.operations:
+        for each in one.reads:
+            at, size = each.storage, size_of(each, fm)
+            seen, made = once.get(at, 0.0), after.get(at, 0.0)
+            if at in trace.own:
+                times = 1 + trace.alike.get(at, 0)
+                if one.routing is not None:
+                    visited = size * one.routing.active / one.routing.experts
+                    once[at] = max(seen, times * visited)
+                else:
+                    whole = times * size_of(replace(each, elements=trace.own[at]), fm)
+                    once[at] = min(seen + times * size, max(whole, seen))
+            elif at in trace.cached and each.format != "x":
+                once[at] = max(seen, size - made)
+            elif at not in after and at not in trace.cached:
+                once[at] = max(seen, size)
+        for each in one.writes:
+            left = max(each.elements, trace.kept.get(each.storage, 0.0))
+            size = size_of(replace(each, elements=left), fm)
+            after[each.storage] = max(after.get(each.storage, 0.0), size)
+    left_there = (after[at] for at in after if at in trace.kept and at not in trace.own)
+    return sum(once.values()) + sum(left_there) or 1.0  # a byte stands for none
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a module or a function takes at least.
+
+    Attributes
+    ----------
+    flops : FLOP of its products, attention and convolutions; of a multiply-accumulate two.
+    bytes : byte, from outside and to there, each once: parameters, inputs and results.
+    parameters : of the module, a tied one once.
+    trace, formats : what was counted, and in which formats.
+    """
+
+    flops: float
+    bytes: float
+    parameters: int
+    trace: Trace = field(repr=False)
+    formats: Formats = field(repr=False)
+
+    def on(self, chip: Accelerator | str) -> Estimate:
+        """The same on a chip: `lower` operator by operator, and `speed_of_light` as one program.
+
+        Parameters
+        ----------
+        chip : an accelerator or its key.
+        """
+        return estimate(self.trace, accelerator(chip), self.formats)
+
+
+def count(module: Any, *inputs: Any, **named: Any) -> Needs:
+    """Count what a module does with such inputs, by running it on tensors without memory.
+
+    Parameters
+    ----------
+    module : any torch.nn.Module, or a function of tensors. It stays as it is, in eval or training.
+    inputs, named : what it is called with: tensors on any device, ``"meta"`` too, of which only
+        sizes and formats count.
+
+    Returns
+    -------
+    In the formats of the module's own numbers, or of its inputs' where it has no parameters.
+
+    Raises
+    ------
+    CourseError
+        If torch is missing, or the code looks at numbers, which do not exist.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from course_lib.counting import count
+    >>> layer = torch.nn.Linear(4096, 4096, bias=False, device="meta", dtype=torch.bfloat16)
+    >>> one = count(layer, torch.empty(8, 4096, device="meta", dtype=torch.bfloat16))
+    >>> one.flops, one.bytes, one.parameters
+    (268435456.0, 33685504.0, 16777216)
+    >>> one.on("h100-sxm").bound
+    'memory-bound'
+    """
+    with building.lent(module, inputs, named) as built:
+        trace = least(passes.run(built, 1, 1, step=False).prompt)
+        parameters, dtype = built.parameters, str(built.dtype).removeprefix("torch.")
+    fm = formats(_FORMATS.get(dtype, "fp32"))
+    flops = sum(float(work.flops) for work in products(trace, fm))
+    return Needs(flops, outside(trace, fm), parameters, trace, fm)
 
 
 def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
@@ -49,7 +175,8 @@ def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
     path = where.removeprefix("model.").removeprefix("transformer.")
     above, _, last = path.rpartition(".")
     if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
-        return above or last, last if name != "grouped_mm" else "experts"
+        plain = name in PRODUCTS or name == "convolution"
+        return above or last, last if plain else {"grouped_mm": "experts"}.get(name, name)
     return path, name
 
 
@@ -155,6 +282,25 @@ def _part_of(name: str) -> tuple[str, bool, str]:
     if "head" in name or "embed" in name:
         return "head", False, ""
     return ("projections" if "attn" in name or "attention" in name else "mlp"), False, ""
+
+
+def active(built: Built, trace: Trace) -> int:
+    """Parameters that one token meets: all but those of experts that it does not visit."""
+    every, idle = list(built.module.named_parameters()), 0.0
+    names = {one.untyped_storage()._cdata: name for name, one in every}
+    routed = {
+        alike(names[one.reads[0].storage]).rpartition(".")[0]: one.routing
+        for one in trace.operations
+        if one.routing is not None and one.reads[0].storage in names
+    }
+    for name, one in every:
+        of = routed.get(alike(name).rpartition(".")[0])
+        single = ".experts.*." in alike(name)  # a matrix of each, rather than one of all
+        if of is not None and (single or one.shape[0] >= of.experts):
+            idle += one.numel() - one.numel() / (1 if single else one.shape[0]) * (
+                of.active / of.experts if single else of.active
+            )
+    return built.parameters - round(idle)
 
 
 def written(built: Built, own: Stored, x: str) -> list[str]:

@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_lib.counting.attention import CURRENT
 from course_lib.counting.building import Built, said
 from course_lib.counting.layers import shared
+from course_lib.counting.modes import CURRENT
 from course_lib.counting.records import Trace
 from course_lib.counting.tracing import Recorder
 
@@ -20,6 +20,7 @@ __all__ = ["Passes"]
 _KNOWN = (
     "DynamicLayer",
     "DynamicSlidingWindowLayer",
+    "DynamicIndexedLayer",
     "LinearAttentionLayer",
     "LinearAttentionAndFullAttentionLayer",
 )
@@ -36,6 +37,8 @@ class Passes:
     prompt, step : over all tokens at once, and of one token with the others in a cache; `None`
         where the module has no such step, and `why` says so.
     cache : what the cache holds then: elements by format, as `Access` has them.
+    windowed : elements of these in layers that keep a window only, and how many they would be had
+        they kept all tokens.
     """
 
     def __init__(self, prompt: Trace) -> None:
@@ -43,6 +46,7 @@ class Passes:
         self.step: Trace | None = None
         self.why = ""
         self.cache: dict[str, float] = {}
+        self.windowed = (0.0, 0.0)
 
 
 def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
@@ -75,6 +79,7 @@ def run(built: Built, batch: int, context: int, *, share: bool = True, step: boo
                 if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
                     out = _Running(built, batch, max(context - 1, 1), share).run()
                 found.step, found.cache = prompt.further(out, _cache_of(out))
+                found.windowed = _windowed(_cache_of(out), context)
         except CourseError as error:
             found.why = str(error)
         return found
@@ -90,10 +95,11 @@ class _Running:
 
     def record(self) -> tuple[Trace, Any]:
         given = _inputs(self.built, self.batch, self.tokens, self.takes)
+        self.recorder.receive(given)
         with self.recorder.recording(), self._around():
             out = self._forward(**given)
         self.recorder.keep(*_arrays(_cache_of(out)))
-        return self.recorder.trace(_results(out), self.tokens), out
+        return self.recorder.trace(_arrays(_results(out)), self.tokens), out
 
     def run(self) -> Any:
         with self.recorder.recording(), self._around(), self.recorder.silence():
@@ -116,6 +122,7 @@ class _Running:
             given |= {"encoder_outputs": (encoded,), "decoder_input_ids": one}
         else:
             given["input_ids"] = one
+        recorder.receive({**given, "past_key_values": None, "cache_params": None, "state": None})
         with recorder.recording(), self._around():
             after = self._forward(**given)
         arrays = _arrays(_cache_of(after))
@@ -126,7 +133,7 @@ class _Running:
         for array in unique.values():
             found = recorder.access(array)
             held[found.format] = held.get(found.format, 0.0) + found.elements
-        return recorder.trace(_results(after), 1), held
+        return recorder.trace(_arrays(_results(after)), 1), held
 
     def _forward(self, **given: Any) -> Any:
         if "args" in given and self.built.kind == "module":
@@ -150,19 +157,29 @@ def _caching(recorder: Recorder) -> Iterator[None]:
         yield
         return
     cache: Any = importlib.import_module("transformers.cache_utils").Cache
-    original = cache.update
+    ways = ("update", "update_indexer")
+    originals = {name: vars(cache)[name] for name in ways if name in vars(cache)}
 
-    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with recorder.silence():
-            found = original(self, *args, **kwargs)
-        recorder.keep(*found)
-        return found
+    def silent(name: str, original: Any) -> Any:
+        def update(self: Any, new: Any, *args: Any, **kwargs: Any) -> Any:
+            with recorder.silence():
+                found = original(self, new, *args, **kwargs)
+            held = recorder.fetched[name] = found if isinstance(found, tuple) else (found,)
+            recorder.keep(*held)
+            if name != "update" or hasattr(recorder.modules[-1], "kv_lora_rank"):
+                given = [new, *(one for one in args if isinstance(one, type(new)))]
+                recorder.put(given, held)  # no attention of keys and values does it
+            return found
 
-    cache.update = update
+        return update
+
+    for name, original in originals.items():
+        setattr(cache, name, silent(name, original))
     try:
         yield
     finally:
-        cache.update = original
+        for name, original in originals.items():
+            setattr(cache, name, original)
 
 
 def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]:
@@ -172,6 +189,9 @@ def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]
     if built.kind == "module":
         if built.inputs is None:
             return {"args": (torch.zeros(batch, tokens, dtype=torch.long),), "kwargs": {}}
+        two = built.inputs if isinstance(built.inputs, tuple) and len(built.inputs) == 2 else ()
+        if two and isinstance(two[0], tuple) and isinstance(two[1], dict):
+            return {"args": two[0], "kwargs": two[1]}
         if isinstance(built.inputs, dict):
             return {"args": (), "kwargs": built.inputs}
         args = built.inputs if isinstance(built.inputs, tuple | list) else (built.inputs,)
@@ -236,7 +256,20 @@ def _shortened(cache: Any) -> bool:
                 continue  # it keeps no more than the window
         if one.keys is not None:
             one.keys, one.values = one.keys[..., :-1, :], one.values[..., :-1, :]
+        if getattr(one, "indexer_keys", None) is not None:
+            one.indexer_keys = one.indexer_keys[:, :-1]
     return True
+
+
+def _windowed(cache: Any, tokens: int) -> tuple[float, float]:
+    kept = whole = 0.0
+    for one in getattr(getattr(cache, "self_attention_cache", cache), "layers", []):
+        keys = getattr(one, "keys", None)
+        if isinstance(getattr(one, "sliding_window", None), int) and keys is not None:
+            size = float(keys.numel() + one.values.numel())
+            kept += size
+            whole += size / max(keys.shape[-2], 1) * max(tokens, keys.shape[-2])
+    return kept, whole
 
 
 def _arrays(cache: Any, depth: int = 0) -> list[Any]:

@@ -1,10 +1,15 @@
 """What is noted of each operator that a model runs: its arithmetic, what it reads and writes."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from course_lib.core import Kind, Unit
 
-__all__ = ["Access", "Operation", "Routing", "Trace"]
+__all__ = ["STEPS", "Access", "Operation", "Routing", "Trace"]
+
+STEPS = "steps"
+"""The name of what puts the results of all steps together, each of which is written as it is made.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,10 @@ class Access:
     storage: int
     elements: float
     format: str
+
+    def times(self, many: float) -> "Access":
+        """So many times as much of it."""
+        return Access(self.storage, many * self.elements, self.format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,9 @@ class Operation:
     shape : the sizes of a product or of attention, as of `course_lib.core.Work`.
     routing : of a product with experts, which come first in `reads`.
     alone : whether it is a kernel of its own, which takes in no neighbour.
-    times : how often it ran alike: in layers of one kind that have very many operators.
+    times : how often it ran alike: in layers of one kind that have very many operators, or step by
+        step.
+    instead : what does the same with less work; `None` where nothing does.
     """
 
     name: str
@@ -63,6 +74,24 @@ class Operation:
     routing: Routing | None = None
     alone: bool = True
     times: int = 1
+    instead: "tuple[Operation, ...] | None" = None
+
+    def on(self, moved: Callable[[Access], Access]) -> "Operation":
+        """The same, and what stands in its place, on other arrays."""
+        reads, writes = (tuple(map(moved, of)) for of in (self.reads, self.writes))
+        instead = self.instead
+        if instead is not None:
+            instead = tuple(one.on(moved) for one in instead)
+        how = (self.kind, self.unit, self.flops, self.arithmetic, reads, writes)
+        same = (self.shape, self.routing, self.alone, self.times, instead)
+        return Operation(self.name, self.where, *how, *same)
+
+    def again(self, more: int) -> "Operation":
+        """The same where all that it ran runs so many times more."""
+        instead = self.instead
+        if instead is not None:
+            instead = tuple(one.again(more) for one in instead)
+        return replace(self, times=self.times * (1 + more), instead=instead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +101,23 @@ class Trace:
     Attributes
     ----------
     operations : in the order in which they ran.
-    own : storages of parameters.
-    kept : storages that outlive the pass: these, caches, results.
+    own : storages of parameters, and how many elements each has.
+    kept : storages that outlive the pass: these, caches, results; and how many elements stay there,
+        where that is more than an operator writes.
+    cached, given : storages of what a cache holds, and of what the pass was given.
+    alike : of storages of parameters, how many more each stands for: those of layers that were not
+        noted once more.
+    halved : whether products of two activations may be half hidden by a mask.
     uncounted : operators of which only the bytes are counted, and in which module.
     tokens : new tokens of each sequence.
     """
 
     operations: tuple[Operation, ...]
-    own: frozenset[int]
-    kept: frozenset[int]
+    own: Mapping[int, float]
+    kept: Mapping[int, float]
     uncounted: tuple[str, ...]
     tokens: int
+    cached: frozenset[int] = frozenset()
+    given: frozenset[int] = frozenset()
+    alike: Mapping[int, int] = field(default_factory=dict)
+    halved: bool = False

@@ -12,14 +12,15 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-__all__ = ["FREE", "GATHERED", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
+__all__ = ["FREE", "GATHERED", "MOVES", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
 
 FREE = _words(
     "alias detach empty empty_strided empty_like new_empty new_empty_strided lift lift_fresh "
     "lift_fresh_copy _local_scalar_dense _unsafe_view _reshape_alias sym_size sym_stride "
     "sym_numel sym_storage_offset is_same_size resize_ set_ _assert_async _assert_tensor_metadata "
     "_conj _neg_view record_stream expand squeeze unsqueeze t transpose permute view slice select "
-    "as_strided split split_with_sizes unbind unfold diagonal real imag view_as_real "
+    "as_strided split split_with_sizes unsafe_split unsafe_split_with_sizes unbind unfold diagonal "
+    "real imag view_as_real "
     "view_as_complex _nested_tensor_size item device manual_seed is_nonzero scalar_tensor"
 )
 """What moves nothing: views, and memory that is only set aside."""
@@ -44,6 +45,8 @@ _COPIES = (
     "resize upsample_nearest1d upsample_nearest2d upsample_nearest3d diag lift_fresh_copy "
     "native_dropout alpha_dropout frac_copy"
 )
+MOVES = _words(_COPIES)
+"""What computes nothing: it copies, fills, or chooses between arrays."""
 _SUMS = (
     "sum mean amax amin max min any all prod argmax argmin cumsum cumprod cummax cummin nansum "
     "logcumsumexp count_nonzero aminmax median mode max_pool2d_with_indices avg_pool1d avg_pool2d "
@@ -101,7 +104,7 @@ _EACH = {
     "upsample_linear1d": 4.0,
     "upsample_trilinear3d": 16.0,
     "grid_sampler_2d": 8.0,
-    **dict.fromkeys(_COPIES.split(), 0.0),
+    **dict.fromkeys(MOVES, 0.0),
     **dict.fromkeys(_SUMS.split(), 1.0),
 }
 _PER_ELEMENT = MappingProxyType(_EACH)

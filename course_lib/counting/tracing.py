@@ -5,11 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from course_lib.counting.modes import watching
+from course_lib.counting.modes import Choice, choice_of, experts_of, watching
 from course_lib.counting.records import Access, Operation, Routing, Trace
+from course_lib.counting.rewriting import index, lessen
 from course_lib.counting.rules import FREE, GATHERED, PRODUCTS, SCATTERED, flops_of, pairs, product
 
 __all__ = ["Recorder"]
@@ -18,6 +19,7 @@ MANY = 2000
 """Operators of a layer beyond which they are noted once for all layers of its kind."""
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")
 """What writes an array without a look at what it held."""
+_CONVOLVES = re.compile(r"\w*convolution(_overrideable)?|_slow_conv2d_forward")
 _GROUPED = ("_grouped_mm", "grouped_mm_fallback")
 _ATTENTION = (
     "_scaled_dot_product_flash_attention",
@@ -27,18 +29,6 @@ _ATTENTION = (
     "_scaled_dot_product_attention_math_for_mps",
     "_scaled_dot_product_fused_attention_overrideable",
 )
-
-
-@dataclass(slots=True)
-class Choice:
-    """The experts among which a module lets tokens choose: how many they are, how many a token
-    visits, how many tokens there are, and whether its code goes through them one by one.
-    """
-
-    experts: int
-    active: int
-    tokens: int
-    loops: bool = False
 
 
 class Recorder:
@@ -54,7 +44,9 @@ class Recorder:
 
     def __init__(self, module: Any, dtype: Any, *, causal: bool, tokens: int) -> None:
         import torch
+        from torch.utils.flop_counter import flop_registry
 
+        self.registry = flop_registry
         self.tokens = tokens
         self.torch, self.module, self.dtype, self.causal = torch, module, dtype, causal
         self.operations: list[Operation] = []
@@ -62,12 +54,16 @@ class Recorder:
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
         self.choices: list[Choice | None] = [None]
-        self.everyone = _experts_of(getattr(module, "config", None))
+        self.everyone = experts_of(getattr(module, "config", None))
+        self.starts: list[int] = []
+        self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
+        self.given: set[int] = set()
         self.quiet = 0
         self.repeats: list[tuple[int, int]] = []
+        self.stands: Counter[int] = Counter()
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
         self.cached: set[int] = set()
-        self.own = {self.storage(one) for one in module.parameters()}
+        self.own = {self.storage(one): float(one.numel()) for one in module.parameters()}
         self.formats = {
             torch.float64: "fp64",
             torch.float32: "fp32",
@@ -86,6 +82,20 @@ class Recorder:
     def keep(self, *things: Any) -> None:
         """Say that a cache holds these tensors."""
         self.cached |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+
+    def receive(self, things: Any) -> None:
+        """Say that the pass is given these tensors."""
+        self.given |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+
+    def put(self, new: Any, held: Any) -> None:
+        """Note that new vectors go to a cache."""
+        for one, cache in zip(new, held, strict=False):
+            self.moved("keep", self.access(one), self.access(cache, one.numel()))
+
+    def moved(self, name: str, read: Access, written: Access) -> None:
+        """Note what is read and written as it is."""
+        how: dict[str, Any] = {"kind": "vector", "unit": "vector", "arithmetic": "fp32"}
+        self.note(name, 0.0, reads=(read,), writes=(written,), alone=False, **how)
 
     def access(self, tensor: Any, elements: float | None = None, *, weight: bool = False) -> Access:
         """What of a tensor passes: each of its elements once, however often a view repeats them."""
@@ -108,13 +118,22 @@ class Recorder:
 
     def trace(self, results: Any, tokens: int) -> Trace:
         """What was noted; `results` are what the pass was for."""
-        kept = self.own | self.cached
+        kept = self.own.keys() | self.cached
         kept |= {self.storage(one) for one in tensors_in(results, self.torch.Tensor)}
-        own = frozenset(self.own)
         every = list(self.operations)
         for (first, last), more in Counter(self.repeats).items():
-            every[first:last] = (replace(one, times=one.times + more) for one in every[first:last])
-        return Trace(tuple(every), own, frozenset(kept), tuple(self.uncounted), tokens)
+            every[first:last] = (one.again(more) for one in every[first:last])
+        return Trace(
+            tuple(every),
+            dict(self.own),
+            dict.fromkeys(kept, 0.0),
+            tuple(self.uncounted),
+            tokens,
+            cached=frozenset(self.cached),
+            given=frozenset(self.given),
+            alike=dict(self.stands),
+            halved=self.causal and tokens > 1,
+        )
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -142,9 +161,13 @@ class Recorder:
         def enter(module: Any, args: Any, kwargs: Any) -> None:
             self.path.append(name)
             self.modules.append(module)
-            self.choices.append(_choice([*args, *kwargs.values()], module) or self.choices[-1])
+            self.starts.append(len(self.operations))
+            self.choices.append(choice_of([*args, *kwargs.values()], module) or self.choices[-1])
 
-        def leave(*_: Any) -> None:
+        def leave(module: Any, _: Any, out: Any) -> None:
+            first = self.starts.pop()
+            if hasattr(module, "index_topk") and hasattr(out, "shape"):
+                index(self, module, first, out)
             self.path.pop()
             self.modules.pop()
             self.choices.pop()
@@ -161,10 +184,21 @@ class Recorder:
             self._product(name, given, out)
         elif name in _GROUPED:
             self._grouped(given, out)
-        elif name in ("convolution", "_convolution"):
-            self._convolution(given, out)
+        elif _CONVOLVES.fullmatch(name):
+            self._convolution(given, out, bool(_named(function, args, kwargs).get("transposed")))
         elif name in _ATTENTION:
-            self.attention(*given[:3], causal=bool(kwargs.get("is_causal", args[4:5] == (True,))))
+            causal = bool(_named(function, args, kwargs).get("is_causal"))
+            self.attention(*given[:3], causal=causal)
+        elif (known := self.registry.get(function._overloadpacket)) is not None:
+            self.note(
+                name,
+                float(known(*args, **kwargs, out_val=out)),
+                kind="other",
+                unit="matrix",
+                arithmetic="matmul",
+                reads=tuple(self.access(one, weight=True) for one in given),
+                writes=tuple(map(self.access, tensors_in(out, self.torch.Tensor))),
+            )
         else:
             self._vector(name, function, args, kwargs, given, out)
 
@@ -233,14 +267,16 @@ class Recorder:
             routing=Routing(experts, active, tokens),
         )
 
-    def _convolution(self, given: list[Any], out: Any) -> None:
-        """A filter of a channel's own multiplies no matrix: it runs on the vector unit."""
+    def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
+        """A filter of a channel's own multiplies no matrix: it runs on the vector unit. Where it is
+        transposed, each element of its input, not of its result, meets the filters.
+        """
         weights = given[1]
         each = math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
         self.note(
             "convolution",
-            2.0 * out.numel() * each,
+            2.0 * (given[0] if transposed else out).numel() * each,
             kind="vector" if own else "convolution",
             unit="vector" if own else "matrix",
             arithmetic="fp32" if own else "matmul",
@@ -287,6 +323,8 @@ class Recorder:
             writes=tuple(writes),
             shape=tuple(float(size) for size in (batch, new, seen, heads, shared)),
         )
+        if not self.quiet:
+            lessen(self, query, key, value, out)
         return out
 
     def _vector(
@@ -339,25 +377,22 @@ class Recorder:
         """
         if last - first > MANY:
             self.repeats.append((first, last))
+            self.stands.update(one for one in alike if one in self.own)
             return
         fresh: dict[int, int] = dict(alike)
 
         def moved(one: Access) -> Access:
             if one.storage not in fresh:
-                fresh[one.storage] = self._number()
+                fresh[one.storage] = self.fresh()
                 if one.storage in self.own:
-                    self.own.add(fresh[one.storage])
+                    self.own[fresh[one.storage]] = self.own[one.storage]
                 elif one.storage in self.cached:
                     self.cached.add(fresh[one.storage])
             return Access(fresh[one.storage], one.elements, one.format)
 
-        for one in self.operations[first:last]:
-            reads, writes = (tuple(map(moved, of)) for of in (one.reads, one.writes))
-            same = (one.shape, one.routing, one.alone)
-            how = (one.kind, one.unit, one.flops, one.arithmetic)
-            self.operations.append(Operation(one.name, one.where, *how, reads, writes, *same))
+        self.operations.extend([one.on(moved) for one in self.operations[first:last]])
 
-    def _number(self) -> int:
+    def fresh(self) -> int:
         """A number that no storage has: addresses are above zero."""
         self._least = getattr(self, "_least", 0) - 1
         return self._least
@@ -380,6 +415,12 @@ def tensors_in(things: Any, kind: type) -> list[Any]:
     return [one for thing in things for one in tensors_in(thing, kind)]
 
 
+def _named(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Arguments by their names."""
+    names = (one.name for one in function._schema.arguments)
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
 def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:
     """The arguments that a function writes into."""
     found = []
@@ -388,26 +429,3 @@ def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:
             given = args[i] if i < len(args) else kwargs.get(argument.name)
             found += [given] if hasattr(given, "untyped_storage") else list(given or ())
     return found
-
-
-def _experts_of(config: Any) -> tuple[int, int] | None:
-    """How many experts a configuration names, and how many a token visits."""
-    config = getattr(config, "text_config", config)
-    many = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
-    every = next((one for one in many if isinstance(one, int)), None)
-    active = getattr(config, "num_experts_per_tok", None)
-    return (every, active) if every and isinstance(active, int) else None
-
-
-def _choice(given: list[Any], module: Any) -> Choice | None:
-    """What a module of experts is given: rows, and for each the numbers of its experts."""
-    if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
-        return None
-    rows, numbers = given[:2]
-    if numbers.dim() != 2 or numbers.is_floating_point() or not rows.is_floating_point():
-        return None
-    if math.prod(rows.shape[:-1]) != numbers.shape[0]:
-        return None
-    experts = getattr(module, "num_experts", None)
-    many = experts if isinstance(experts, int) else len(list(module.children()))
-    return Choice(max(many, 1), numbers.shape[1], numbers.shape[0])

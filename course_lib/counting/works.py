@@ -3,7 +3,7 @@ neighbours fused.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -134,7 +134,10 @@ class _Waiting:
 
 
 def _chain(
-    chain: dict[int, Operation], readers: dict[int, list[int]], kept: frozenset[int], fm: Formats
+    chain: dict[int, Operation],
+    readers: dict[int, list[int]],
+    kept: Mapping[int, float],
+    fm: Formats,
 ) -> Iterator[Found]:
     """Operators of the vector unit, by their numbers, as one kernel."""
     reads: dict[int, float] = {}

@@ -5,7 +5,8 @@ One model for all of them: `course_lib.workloads.transformer` says what a step d
 operator, and every function here sets that against a chip.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,39 +14,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import network
-from course_lib.core import BOUNDS, Estimate, summed
-from course_lib.core.checks import (
-    EXACT,
-    CourseError,
-    Numbers,
-    count,
-    nonnegative,
-    plain,
-    positive,
-    shown,
-    together,
-    whole,
-    wholes,
-)
+from course_lib.core import Estimate, summed
+from course_lib.core.checks import EXACT, CourseError, Numbers, count, shown, wholes
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
 from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
 from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
 from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
-from course_lib.workloads.precision import Formats, formats, of_model
-from course_lib.workloads.shares import kept_tokens
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    exchanged,
-    mixed_operators,
-    operators,
-    shared_sums,
+from course_lib.workloads.perfect import (
+    Claim,
+    attention_least,
+    check_claim,
+    crossed_once,
+    least_of,
+    moved_once,
 )
+from course_lib.workloads.precision import Formats, formats, of_model
+from course_lib.workloads.transformer import exchanged, mixed_operators, operators, shared_sums
 from course_lib.workloads.weights import (
     busiest,
     cache_bytes,
     distinct,
     layout,
+    released,
     streamed_bytes,
     weight_bytes,
 )
@@ -123,8 +114,9 @@ def decode(
     -------
     Its parts are embedding, norms, projections, attention, mlp or experts, head, and with ``tp
     > 1`` all_reduce: two in each layer; with ``ep > tp`` all_to_all: two in each layer of experts.
-    Each part's parts are its operators. Times add; `lower` is the sum of the operators' lower
-    bounds.
+    Each part's parts are its operators. Times add, `lower` too, operator by operator. Its `least`
+    is the step as one perfect program, in which all tokens may choose the same experts, on their
+    own chip, and a switch adds up what chips share: see `speed_of_light`.
 
     Raises
     ------
@@ -148,11 +140,12 @@ def decode(
     one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, context=context)
-    _released(one, "context", length)
+    released(one, "context", length)
     chips = _chips(tp, ep, link)
-    works = operators(one, sequences, 1, length, fm, **chips, skew=skew)
+    asked = sequences, 1.0, length
+    works = partial(operators, one, *asked, fm)
     inside = _room(one, on, sequences, length, sequences, fm, chips)
-    return _estimate(one, on, works, sequences, fm, chips, link, inside)
+    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
 
 
 def prefill(
@@ -201,17 +194,16 @@ def prefill(
     one, on = transformer(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     sequences, length = wholes(batch=batch, prompt=prompt)
-    _released(one, "prompt", length)
-    tokens = sequences * length
-    if np.any(tokens >= EXACT):
+    released(one, "prompt", length)
+    if np.any((tokens := sequences * length) >= EXACT):
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
     chips = _chips(tp, ep, link)
-    how: dict[str, Any] = {"decoding": False, "causal": causal, "skew": skew}
-    works = operators(one, sequences, length, length, fm, **chips, **how)
+    asked = sequences, length, length
+    works = partial(operators, one, *asked, fm, decoding=False, causal=causal)
     inside = _room(one, on, sequences, length, length, fm, chips)
-    return _estimate(one, on, works, tokens, fm, chips, link, inside)
+    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
 
 
 def mixed(
@@ -253,21 +245,12 @@ def mixed(
     one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     each, length = wholes(new=new, context=context)
-    _released(one, "context", length)
+    released(one, "context", length)
     chips = _chips(tp, ep, link)
-    works = mixed_operators(one, each, length, fm, **chips, skew=skew)
-    tokens = float(np.sum(np.broadcast_to(each, np.shape(length) or np.shape(each))))
-    return _estimate(one, on, works, tokens, fm, chips, link, None)
-
-
-def _released(model: Transformer, name: str, length: Numbers) -> None:
-    if np.any(np.asarray(length) > model.context):
-        raise CourseError(
-            f"{name} must be at most the {model.context} tokens that {model.key!r} was "
-            f"released for (got {np.max(length):.0f}):"
-            f" to ask what more would cost, pass "
-            f"model({model.key!r}).extended({np.max(length):.0f})"
-        )
+    many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
+    works = partial(mixed_operators, one, each, length, fm)
+    asked = 1.0, many, seen
+    return _estimate(one, on, works, asked, fm, chips, skew, link, None, apart=True)
 
 
 def _chips(tp: Any, ep: Any, link: Any) -> dict[str, Any]:
@@ -303,24 +286,37 @@ def _inside(*what: Any, **how: Any) -> Any:
 def _estimate(
     model: Transformer,
     chip: Accelerator,
-    works: dict[str, Any],
-    tokens: Numbers,
+    count: Callable[..., dict[str, Any]],
+    asked: tuple[Any, Any, Any],
     fm: Formats,
     chips: dict[str, int],
+    skew: float,
     link: Any,
     inside: Any,
+    apart: bool = False,
 ) -> Estimate:
-    parts = {
-        part: summed({name: bounded(work, chip) for name, work in of.items()})
-        for part, of in works.items()
-    }
+    """What `count` finds, on a chip; `asked` are sequences, new tokens and all of each, one by one
+    where they stand `apart`.
+    """
+    parts = _parts(count(**chips, skew=skew), chip)
     tp, ep, groups = layout(model, **chips)
+    many = max(tp, ep)
+    alone = parts if many == 1 else _parts(count(), chip)
+    batch, new, seen = asked
+    attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
+    if apart:
+        attention = [float(np.sum(one)) for one in attention]
+        batch = float(np.size(new))
+        new, seen = (float(np.sum(one)) / batch for one in (new, seen))
+    tokens = batch * new
+    crossing = 0.0
     if tp > 1:
         # Two sums a layer, after attention and after the MLP: over the link, and through each
         # chip's own memory once.
         sums: Any = shared_sums(model, tokens / groups, fm, tp)
         took = network.all_reduce(sums.shape[0], _joined(chip, link, "tp", tp), tp)
         parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
+        crossing = crossed_once(parts["all_reduce"].t_network, tp)
     if ep > tp:
         joins = _joined(chip, link, "ep", ep)
         sent: Any = exchanged(model, tokens, fm, tp, ep)
@@ -328,7 +324,16 @@ def _estimate(
         way = None if isinstance(joins, network.Nodes) else "switched"
         took = network.all_to_all(sent.shape[0], joins, ep, algorithm=way)
         parts["all_to_all"] = bounded(sent, chip, comms=sent.kernels * took)
-    return summed(parts, inside)
+    moved = moved_once(model, batch, new, seen, fm, tp, many)
+    least = least_of(alone, attention, moved, chip, many, crossing)
+    return replace(summed(parts, inside), least=least)
+
+
+def _parts(works: dict[str, Any], chip: Accelerator) -> dict[str, Estimate]:
+    return {
+        part: summed({name: bounded(work, chip) for name, work in of.items()})
+        for part, of in works.items()
+    }
 
 
 def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
@@ -338,113 +343,3 @@ def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
             f"{chip.key} by its name"
         )
     return network.joining(chip, link, chips, name=name) if isinstance(link, str) else link
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Claim:
-    """A published speed beside what the chip's ceilings allow. Broadcasts.
-
-    Attributes
-    ----------
-    possible : whether it stays below every ceiling.
-    excess : how many times the nearest ceiling it takes: above 1 it is impossible.
-    bound : the ceiling that it comes nearest to.
-    fastest : tokens/s that the ceilings allow.
-    needed_bandwidth, bandwidth : byte/s of each chip's memory that it takes, and that there are.
-    needed_rate : FLOP/s of each chip that it takes.
-    """
-
-    possible: Any
-    excess: Numbers
-    bound: Any
-    fastest: Numbers
-    needed_bandwidth: Numbers
-    bandwidth: float
-    needed_rate: Numbers
-
-
-def check_claim(
-    model: Transformer | str,
-    chip: Accelerator | str,
-    tokens_per_second: ArrayLike,
-    batch: ArrayLike = 1,
-    tokens_per_pass: ArrayLike = 1,
-    *,
-    context: ArrayLike = 0,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-) -> Claim:
-    """Whether a published decode speed is possible, and by how much it is not.
-
-    Only what nothing can save is charged: each pass reads the streamed weights and the cache once,
-    and multiplies every token by them. Activations, norms and communication are free, so what is
-    impossible here is impossible. Of routed experts each pass reads those that its batch is
-    expected to touch, if tokens choose evenly.
-
-    Parameters
-    ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
-    tokens_per_second : as published, of the whole batch together. Broadcasts.
-    batch : sequences that share a pass. Broadcasts.
-    tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
-        decoding, where this is the mean that is accepted. Broadcasts.
-    context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    w, x, kv, compute : formats, as in `formats`.
-    tp : chips that share the model.
-
-    Examples
-    --------
-    >>> claim = check_claim("llama-2-70b", "h200-sxm", 155, w="fp16")
-    >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
-    (False, 21.3, 4.44)
-    """
-    one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
-    speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
-    each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
-    together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
-    _released(one, "context", length)
-    tokens = sequences * each
-    passes = speed / tokens
-    cached = sequences * kept_tokens(one, length) * cache_bytes(one, fm, tp=tp)
-    moved = streamed_bytes(one, sequences, fm, tp=tp) + cached
-    t_math, flops = _token(one, on, fm, length, tp)
-    shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
-    excess: Any = plain(shares.max(axis=0))
-    nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
-    possible = plain(np.asarray(excess) <= 1)
-    return Claim(
-        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
-    )
-
-
-def _length(context: Any) -> Numbers:
-    length = nonnegative("context", context)
-    if np.any(np.asarray(length) % 1):
-        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
-    return length
-
-
-def _token(
-    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
-) -> tuple[Numbers, Numbers]:
-    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the
-    length is 0.
-    """
-    works = operators(model, 1, 1, np.maximum(length, 1), fm, tp=tp)
-    charged = {
-        part: (np.asarray(length) > 0 if part == "attention" else 1)
-        for part in MATRIX_PARTS
-        if part in works
-    }
-    steps = [
-        (times, bounded(work, chip))
-        for part, times in charged.items()
-        for work in works[part].values()
-    ]
-    return plain(sum(times * step.t_math for times, step in steps)), plain(
-        sum(times * step.flops for times, step in steps)
-    )

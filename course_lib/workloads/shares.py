@@ -86,8 +86,9 @@ def touched_of(one: Any, tokens: Any) -> Any:
 
 def read_of(one: Any, tokens: Any, fm: Any) -> Any:
     """Bytes of a matrix's weights that a step reads, unchecked."""
-    weights = one.layers * touched_of(one, tokens) * one.inputs * one.outputs
-    return weights * size_in(fm, one) + biases_of(one) * itemsize(fm.x)
+    touched = touched_of(one, tokens)
+    weights = one.layers * touched * one.inputs * one.outputs
+    return weights * size_in(fm, one) + biases_of(one) * touched / one.copies * itemsize(fm.x)
 
 
 def size_in(fm: Any, one: Any) -> Any:
@@ -108,7 +109,9 @@ def distinct_of(tokens: Any, experts: Any, active: Any) -> Any:
 
 def product_of(one: Any, tokens: Any, fm: Any) -> Work:
     """The product of all layers of a matrix for so many tokens, unchecked."""
-    return product_with(one, tokens * one.visits, touched_of(one, tokens), biases_of(one), fm)
+    touched = touched_of(one, tokens)
+    biases = biases_of(one) * touched / one.copies
+    return product_with(one, tokens * one.visits, touched, biases, fm)
 
 
 def product_with(one: Any, rows: Any, groups: Any, biases: Any, fm: Any) -> Work:

@@ -106,7 +106,7 @@ def works_of(
         "embedding": {"gather": _gathered(model, tokens, own, itemsize(fm.x))},
         "norms": _norms(model, tokens, itemsize(fm.x), tp),
         "projections": {},
-        "attention": _attention(model, batch, new, seen, fm, tp, decoding, causal),
+        "attention": attention_of(model, batch, new, seen, fm, tp, decoding, causal),
     }
     for one in held(model, tp, decoding):
         if one.part not in found:
@@ -156,7 +156,7 @@ def mixed_operators(
     decoding = bool(np.any((each == 1) & (seen > 1)))
     tp, ep, apart = layout(model, tp, ep)
     found = works_of(model, sequences / apart, tokens / sequences, tokens, fm, tp, decoding, True)
-    of_each = _attention(model, 1.0 / apart, each, seen, fm, tp, decoding, True)
+    of_each = attention_of(model, 1.0 / apart, each, seen, fm, tp, decoding, True)
     for name, work in of_each.items():
         one = found["attention"][name]
         found["attention"][name] = Work(
@@ -181,7 +181,7 @@ def _spread(
         rows, met = busiest(tokens, model.experts.count, model.experts.active, ep, skew)
         for one in held(model, 1, True):
             if one.routed:
-                works = product_with(one, rows, met, biases_of(one) / ep, fm)
+                works = product_with(one, rows, met, biases_of(one) * met / one.copies, fm)
                 found["experts"][one.name] = works
     return found
 
@@ -272,9 +272,10 @@ def _norm(times: Any, tokens: Any, width: Any, kind: str, x: float) -> Work:
     )
 
 
-def _attention(
+def attention_of(
     model: Any, batch: Any, new: Any, seen: Any, fm: Any, tp: Any, decoding: Any, causal: Any
 ) -> dict[str, Work]:
+    """Attention of all layers, on the latent vectors where `decoding`; and what keeps these."""
     heads, shared = model.heads // tp, kv_share(model, tp)
     width = 2 * model.head_dim
     token, at = shared * width, model.latent

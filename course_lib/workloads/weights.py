@@ -208,6 +208,23 @@ def require(model: Any, *fm: Any) -> None:
             )
 
 
+def released(model: Transformer, name: str, length: Numbers) -> None:
+    """Raise unless a model was released for so many tokens.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> released(model("llama-3-8b"), "context", 8192)
+    """
+    if np.any(np.asarray(length) > model.context):
+        raise CourseError(
+            f"{name} must be at most the {model.context} tokens that {model.key!r} was "
+            f"released for (got {np.max(length):.0f}):"
+            f" to ask what more would cost, pass "
+            f"model({model.key!r}).extended({np.max(length):.0f})"
+        )
+
+
 def split(model: Transformer, tp: int) -> int:
     """How many chips share a model, checked; raise where its sizes do not divide.
 

@@ -1,18 +1,21 @@
 """What `course predict` prints: a table for readers, and everything in SI units for programs."""
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
 
 from course_lib import CourseError, calibrate, n, t
 from course_lib.book.text import retold
-from course_lib.core import RATES, Estimate, sensitivity
+from course_lib.core import RATES, Estimate, sensitivity, summed
 from course_lib.counting import Costs
 from course_lib.specs import Accelerator
 from course_press.cli.console import columns, formats_in_words, out_console, tell, told
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
+FOLDED = 0.01
+"""Share of the time below which an operator of a trace has no row of its own."""
 _NAMED = 6
 """Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
@@ -56,6 +59,9 @@ def record(answer: Costs, chip: Accelerator, **how: Any) -> dict[str, Any]:
         },
         "parameters": answer.parameters,
         "active_parameters": answer.active,
+        "speed_of_light_s": float(step.speed_of_light),
+        "as_written_s": None if answer.as_written is None else float(answer.as_written.lower),
+        "cached_s": None if answer.cached is None else float(answer.cached),
         **_times(step),
         "flops_by_unit": _by_unit(step),
         "uncounted": list(answer.uncounted),
@@ -147,7 +153,8 @@ def _pass(
         return {"reason": answer.missing.get(name, "")}
     found, why = likely(one, chip, **how)
     expected = {"expected_s": None if found is None else float(found.expected)}
-    return {**_times(one), **expected, **({"reason": why} if why else {})}
+    light = {"speed_of_light_s": float(one.speed_of_light)}
+    return {**light, **_times(one), **expected, **({"reason": why} if why else {})}
 
 
 def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator) -> dict[str, Any]:
@@ -169,11 +176,12 @@ def _line(part: str, name: str, one: Estimate, step: Estimate, chip: Accelerator
     }
 
 
-def show(answer: Costs, layout: str) -> None:
-    """The table of a pass, and what else there is to say of it."""
+def show(answer: Costs, layout: str, every: bool = False) -> None:
+    """The table of a pass, and what else there is to say of it; `every` operator of a trace, or
+    those that take little in a row.
+    """
     step, fit = answer.step, answer.fit
     first = {"model": answer.name, "chip": layout, "run": told(answer.headline)}
-    first |= {"lower": n(step.lower, "s"), "upper": n(step.upper, "s")}
     tell(f"{told('predict', bound=t(step.bound), **first)}; {formats_in_words(answer.said)}")
     what = retold(answer.architecture)
     sizes = {
@@ -186,12 +194,22 @@ def show(answer: Costs, layout: str) -> None:
         tell(told("model", **sizes))
     else:
         tell(told("model-active", active=n(answer.active), **sizes))
-    times = (told("at-least"), told("compute"), t("memory"), told("network"))
-    found = columns(t("operator"), told("bound"), *times, "FLOP", told("byte"), left=2)
-    for name, part in step.parts.items():
-        _row(found, name, part)
-        for label, operator in part.parts.items() if len(part.parts) > 1 else ():
-            _row(found, f"  {label}", operator)
+    times = Table.grid(padding=(0, 2))
+    times.add_column(no_wrap=True)
+    times.add_column(no_wrap=True, justify="right")
+    times.add_column(overflow="fold")
+    for name, seconds, said in _named_times(answer):
+        times.add_row(name, n(float(seconds), "s"), t(said))
+    out_console.print(times)
+    network = bool(float(step.t_network))
+    heads = [t("time"), told("compute"), t("memory"), *([told("network")] * network)]
+    found = columns(t("operator"), told("bound"), *heads, "FLOP", told("byte"), left=2)
+    least = 0.0 if every or not answer.traced else FOLDED * float(step.lower)
+    for name, part in folded(step.parts, least).items():
+        _row(found, name, part, network)
+        inner = folded(part.parts, least) if name in step.parts else {}
+        for label, operator in inner.items() if len(inner) > 1 else ():
+            _row(found, f"  {label}", operator, network)
     out_console.print(found)
     most = float(fit.max_batch)
     of = {"needed": n(fit.needed, "B"), "available": n(fit.available, "B")}
@@ -207,7 +225,8 @@ def show(answer: Costs, layout: str) -> None:
     for name in ("decode", "prefill"):
         one = getattr(answer, name)
         if one is not None and name != answer.headline:
-            tell(told("same", run=told(name), bound=t(one.bound), lower=n(one.lower, "s")))
+            of = {"light": n(one.speed_of_light, "s"), "lower": n(one.lower, "s")}
+            tell(told("same", run=told(name), bound=t(one.bound), **of))
         elif name in answer.missing:
             tell(told("no-pass", run=told(name), why=retold(answer.missing[name])))
     if answer.assumed:
@@ -218,10 +237,37 @@ def show(answer: Costs, layout: str) -> None:
     tell(told("left-out", what="; ".join(map(retold, answer.not_modelled))))
 
 
-def _row(found: Table, name: str, part: Estimate) -> None:
-    times = (
-        n(float(time), "s") for time in (part.lower, part.t_math, part.t_memory, part.t_network)
-    )
+def _named_times(answer: Costs) -> Iterator[tuple[str, Any, str]]:
+    """The times of a pass by their names, each with what is said of it."""
+    step = answer.step
+    if answer.cached is not None:
+        yield t("from-cache"), answer.cached, "times-cached"
+    yield t("speed-of-light"), step.speed_of_light, "times-light"
+    yield t("operator-by-operator"), step.lower, "times-operators"
+    if answer.as_written is not None:
+        yield t("as-written"), answer.as_written.lower, "times-written"
+    yield t("no-overlap"), step.upper, "times-upper"
+
+
+def folded(parts: Mapping[str, Estimate], least: float) -> dict[str, Estimate]:
+    """Parts that take so many seconds, and a last one for all others where these are several.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> list(folded(llm.decode("llama-3-8b", "h100-sxm", 1, 1024).parts, 1e-4))
+    ['projections', 'mlp', 'head', '3 more']
+    """
+    small = {name: part for name, part in parts.items() if float(part.lower) < least}
+    if len(small) < 2:
+        return dict(parts)
+    large = {name: part for name, part in parts.items() if name not in small}
+    return {**large, told("more", n=n(len(small))): summed(small)}
+
+
+def _row(found: Table, name: str, part: Estimate, network: bool) -> None:
+    seconds = (part.lower, part.t_math, part.t_memory, *((part.t_network,) if network else ()))
+    times = (n(float(time), "s") for time in seconds)
     counts = (
         n(float(part.flops), "FLOP").removesuffix("FLOP"),
         n(float(part.bytes), "B").removesuffix("B"),

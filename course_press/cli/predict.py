@@ -1,5 +1,6 @@
-"""The command `course predict`: what a step of inference costs at least, operator by operator; and
-`course calibrate`, the constants of the reader's own machine from what lab 0 measured.
+"""The command `course predict`: what a step of inference costs at least, operator by operator, and
+as written; and `course calibrate`, the constants of the reader's own machine from what lab 0
+measured.
 """
 
 import math
@@ -63,7 +64,7 @@ def predict(
         bool, typer.Option("--trace", help="Trace a config.json whose sizes would be enough.")
     ] = False,
     calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Beside the bound, a likely time and its range.")
+        bool, typer.Option("--calibrated", help="A likely time and its range, too.")
     ] = False,
     constants: Annotated[
         Path | None,
@@ -75,12 +76,15 @@ def predict(
     memory: Annotated[
         float | None, typer.Option(help="GB of each chip's memory; as published when not given.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every operator of a trace, however little it takes.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="File for the roofline, .svg or .png.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Everything in SI units, as JSON.")
     ] = False,
 ) -> None:
-    """Bound a step of inference on a chip; exit with 1 where the model does not fit.
+    """The times of a step of inference on a chip; exit with 1 where the model does not fit.
 
     Example: `course predict llama-3-8b h100-sxm --batch 32 --context 4096 --weights int8`
     """
@@ -118,7 +122,7 @@ def predict(
     if as_json:
         tell_json(costs.record(answer, on, **how))
     else:
-        costs.show(answer, _layout(on.name, tp, link))
+        costs.show(answer, _layout(on.name, tp, link), every)
         if calibrated:
             _show_likely(calibrate.predict(answer.step, on, **how))
     if plot is not None:

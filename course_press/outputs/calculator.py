@@ -175,7 +175,8 @@ def _bar(of: serving.Answer) -> str:
 
 
 def _tile(of: serving.Answer, name: str) -> str:
-    likely, best = ("usd", "usd_least") if name == "usd" else (f"{name}_likely", name)
+    likely = name if name == "usd" else f"{name}_likely"
+    best = {"decode": "decode_light", "usd": "usd_least"}.get(name, name)
     bound = "at-least" if name in ("decode", "usd") else "at-most"
     value, least = (n(getattr(of, one), TILES[name]) for one in (likely, best))
     return (

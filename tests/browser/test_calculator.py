@@ -24,8 +24,9 @@ from tests.course_lib.specs.test_quantization import RECIPES
 pytestmark = pytest.mark.browser
 BOX = ".calculator"
 OFFERED = explore.calculator()
-FIELDS = ("weights", "cache", "activations", "most", "decode", "decode_low", "decode_likely")
-FIELDS += ("decode_high", "prefill", "prefill_low", "prefill_likely", "prefill_high")
+FIELDS = ("weights", "cache", "activations", "most", "decode_light", "decode", "decode_low")
+FIELDS += ("decode_likely", "decode_high", "prefill_light", "prefill", "prefill_low")
+FIELDS += ("prefill_likely", "prefill_high")
 PAGE = """---
 title: Calculator
 ---
@@ -112,8 +113,8 @@ def of_library(at, one, batches, contexts):
     room = llm.fits(one, on, batches, contexts, tokens=batches, tp=at["tp"], **how)
     return (
         *(room.memory.weights, room.memory.kv, room.memory.activations, room.max_batch),
-        *(step.lower, likely.low, likely.expected, likely.high),
-        *(read.lower, soon.low, soon.expected, soon.high),
+        *(step.speed_of_light, step.lower, likely.low, likely.expected, likely.high),
+        *(read.speed_of_light, read.lower, soon.low, soon.expected, soon.high),
     )
 
 

@@ -12,7 +12,7 @@ from course_lib.book.explore import serving
 from course_lib.book.text import named
 from course_lib.calibrate import calibration, kernels, timing
 from course_lib.specs import Accelerator, Transformer, catalog, chip, huggingface, model, outdated
-from course_lib.workloads import crossover, precision, shares, transformer
+from course_lib.workloads import crossover, perfect, precision, shares, transformer
 
 __all__ = ["EVALUATED", "given"]
 
@@ -33,6 +33,10 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     crossover.first_batch,
     kernels.kernels_of,
     timing.likely,
+    perfect.attention_least,
+    perfect.moved_once,
+    perfect.least_of,
+    perfect.crossed_once,
     transformer.shared_sums,
     serving.limits,
     serving.advice,

@@ -80,8 +80,10 @@ ROWS = {
     "needed": "B",
     "available": "B",
     "most": "",
+    "decode_light": "s",
     "decode": "s",
     "decode_likely": "s",
+    "prefill_light": "s",
     "prefill": "s",
     "prefill_likely": "s",
     "user": "",
@@ -113,7 +115,9 @@ class Answer(NamedTuple):
     parameters : of the model.
     weights, cache, activations, needed, available : byte on each chip.
     fits, most : whether that is enough, and for how many sequences of this context it would be.
-    decode, prefill : least seconds of a step, and of a prompt as long as the context.
+    decode_light, prefill_light : the speed of light of a step, s, and of a prompt as long as the
+        context; `user`, `all` and `usd_least` are at that speed.
+    decode, prefill : the same operator by operator, s.
     decode_low, decode_likely, decode_high, prefill_low, prefill_likely, prefill_high : the expected
         time and its range.
     user, all : tokens a second of one sequence and of all, at most.
@@ -121,7 +125,7 @@ class Answer(NamedTuple):
     usd, usd_least : for a million tokens that are written, as expected and at least.
     usd_prompt : for a million tokens that are read, as expected.
     first : the first compute-bound batch; `None` where no batch is.
-    binds, share : what most of a step's least time goes to, and how much of it.
+    binds, share : what most of a step goes to, operator by operator, and how much of it.
     advice : what to do, as a key.
     """
 
@@ -135,10 +139,12 @@ class Answer(NamedTuple):
     available: Any = None
     fits: Any = None
     most: Any = None
+    decode_light: Any = None
     decode: Any = None
     decode_low: Any = None
     decode_likely: Any = None
     decode_high: Any = None
+    prefill_light: Any = None
     prefill: Any = None
     prefill_low: Any = None
     prefill_likely: Any = None
@@ -161,8 +167,8 @@ class Answer(NamedTuple):
 
 
 def limits(step: Any) -> dict[str, float]:
-    """Least seconds of a step by what takes them: reading ``"weights"`` and what goes with them,
-    reading the ``"cache"``, ``"compute"`` and the ``"network"``.
+    """Seconds of a step, operator by operator, by what takes them: reading ``"weights"`` and what
+    goes with them, reading the ``"cache"``, ``"compute"`` and the ``"network"``.
 
     Examples
     --------
@@ -365,7 +371,7 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     of = limits(step)
     binds = max(of, key=of.__getitem__)
     speed = formulas.throughput(batch * copies, likely.expected)
-    most = formulas.throughput(batch * copies, step.lower)
+    most = formulas.throughput(batch * copies, step.speed_of_light)
     found = Answer(
         "",
         parameters=parameters,
@@ -376,15 +382,17 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         available=room.available,
         fits=room.fits,
         most=room.max_batch,
+        decode_light=step.speed_of_light,
         decode=step.lower,
         decode_low=likely.low,
         decode_likely=likely.expected,
         decode_high=likely.high,
+        prefill_light=read.speed_of_light,
         prefill=read.lower,
         prefill_low=soon.low,
         prefill_likely=soon.expected,
         prefill_high=soon.high,
-        user=formulas.throughput(1, step.lower),
+        user=formulas.throughput(1, step.speed_of_light),
         all=most,
         user_likely=formulas.throughput(1, likely.expected),
         user_low=formulas.throughput(1, likely.high),

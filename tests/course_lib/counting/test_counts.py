@@ -87,7 +87,7 @@ def test_parameters_are_exact_and_flops_within_a_hundredth(name):
         assert answer.prefill.flops == pytest.approx(hand, rel=0.03)
     if answer.decode is None:
         assert answer.missing["decode"] == "its only pass is a prefill"
-    elif name != "deepseek-v3":  # expands its whole cache, as transformers' code does
+    elif name != "deepseek-v3":  # which attends to latent vectors: both ways agree on it, below
         hand = by_hand(name, model, 1, CONTEXT)
         assert on_matrices(answer.decode) == pytest.approx(hand, rel=0.01)
         assert answer.decode.flops == pytest.approx(hand, rel=0.03)
@@ -115,32 +115,31 @@ def test_a_step_reads_the_parameters_that_it_meets_and_the_cache(name):
     head = model.get_output_embeddings()
     met -= sum(one.numel() for one in tables if head is None or one is not head.weight)
     moved = 2 * met + float(answer.fit.memory.kv)
-    if name != "deepseek-v3":
-        states = name in ("mamba-130m", "jamba", "qwen3-next")  # which its code passes over often
-        assert moved <= answer.step.bytes * 1.01
-        assert answer.step.bytes == pytest.approx(moved, rel=0.3 if states else 0.03)
+    states = name in ("mamba-130m", "jamba", "qwen3-next")  # which are written too
+    assert moved <= answer.step.bytes * 1.01
+    assert answer.step.bytes == pytest.approx(moved, rel=0.15 if states else 0.03)
 
 
 @pytest.mark.parametrize(
     "name", cases("qwen3-30b-a3b", without=[key for key, one in CASES.items() if not one.described])
 )
 def test_both_ways_agree(name):
-    """Sizes and trace: the same parameters, and the same FLOPs to a hundredth. A decode step of
-    latent attention is another: transformers expands the cache that engines keep narrow.
+    """Sizes and trace: the same parameters, all and active, and the same FLOPs to a hundredth, on
+    latent vectors too, which transformers' own code expands at each step.
     """
     sized = ask(named("-", json.dumps(CASES[name].config)), "h200-sxm", context=CONTEXT)
     ran = traced(name, context=CONTEXT)
     assert (sized.traced, ran.traced) == (False, True)
-    assert sized.parameters == ran.parameters
+    assert (sized.parameters, sized.active) == (ran.parameters, ran.active)
     assert ran.prefill.flops == pytest.approx(sized.prefill.flops, rel=0.01)
     assert ran.fit.memory.weights == pytest.approx(sized.fit.memory.weights, rel=1e-4)
-    if name != "deepseek-v3":
-        assert ran.decode.flops == pytest.approx(sized.decode.flops, rel=0.01)
-        assert ran.decode.bytes == pytest.approx(sized.decode.bytes, rel=0.01)
-        assert ran.fit.memory.kv == sized.fit.memory.kv
-        assert ran.fit.max_batch == pytest.approx(sized.fit.max_batch, abs=3)
-        batches = (ran.crossover.batch, sized.crossover.batch)
-        assert batches == (None, None) or batches[0] == pytest.approx(batches[1], rel=0.02)
+    assert ran.decode.flops == pytest.approx(sized.decode.flops, rel=0.01)
+    assert ran.decode.bytes == pytest.approx(sized.decode.bytes, rel=0.01)
+    assert ran.fit.memory.kv == sized.fit.memory.kv
+    assert ran.fit.max_batch == pytest.approx(sized.fit.max_batch, abs=3)
+    batches = (ran.crossover.batch, sized.crossover.batch)
+    # A router that its code has in fp32 computes longer.
+    assert batches == (None, None) or batches[0] == pytest.approx(batches[1], rel=0.05)
 
 
 @pytest.mark.parametrize("name", cases("gemma-3-1b"))

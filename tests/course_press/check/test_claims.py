@@ -103,3 +103,14 @@ def test_a_training_run_is_not_priced_as_single_gpus_alone():
         priced = [one.text for one in lines if 'n(our_run.usd, "USD"' in one.text]
         assert len(priced) == 2
         assert all("our_run.usd * networked" in text for text in priced)
+
+
+def test_only_the_speed_of_light_is_beyond_every_program():
+    """A sum over operators is beaten by a program that overlaps or fuses them."""
+    claim = re.compile(r"no (program|step|run)\b[^.]*\b(beats?|is faster|be faster)\b", re.I)
+    held = re.compile(r"speed.of.light|times-light|(this|same|these) (work|operations)", re.I)
+    files = [*ROOT.glob("chapters/en/*.qmd"), *ROOT.glob("course_lib/data/*.csv")]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    said = [line for line in lines if claim.search(line)]
+    assert len(said) > 5
+    assert [line for line in said if not held.search(line)] == []

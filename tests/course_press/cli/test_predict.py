@@ -1,13 +1,19 @@
+import io
 import json
+import re
 import sys
 import tomllib
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from typer.testing import CliRunner
 
 from course_lib import CourseError, calibrate, llm, n, specs
+from course_lib.counting import ask, named
 from course_lib.measured import FOLDER
 from course_lib.measured.results import append
+from course_press.cli import costs
 from course_press.cli.app import app
 from tests.course_lib.calibrate.test_fit import TRUE, rows
 from tests.course_lib.counting.configs import CASES
@@ -21,13 +27,42 @@ def predict(*arguments):
     return CliRunner().invoke(app, ["predict", *arguments])
 
 
+LATENT = {
+    "model_type": "glm4_moe_lite",
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+}
+"""A tiny model that transformers runs in a form of more work than it needs."""
+
+
 def test_a_step_is_shown_operator_by_operator_with_its_fit():
     done = predict(
         "llama-3-8b", "h100-sxm", "--batch", "32", "--context", "4096", "--weights", "int8"
     )
     assert done.exit_code == 0
     step = llm.decode("llama-3-8b", "h100-sxm", 32, 4096, w="int8")
-    assert f"memory-bound, {1e3 * step.lower:.2f} ms at least" in done.output
+    light, lower, upper = (n(one, "s") for one in (step.speed_of_light, step.lower, step.upper))
+    said = re.findall(
+        r"^(speed of light|operator by operator|no overlap) +(\S+\s\S+)  ", done.output, re.M
+    )
+    assert said == [
+        ("speed of light", light),
+        ("operator by operator", lower),
+        ("no overlap", upper),
+    ]
+    assert done.output.count("at least") == 1  # only of what no program beats
     for operator in (
         "embedding",
         "norms",
@@ -40,6 +75,49 @@ def test_a_step_is_shown_operator_by_operator_with_its_fit():
     ):
         assert operator in done.output
     assert "25.7 GB of 85.9 GB on each chip; at most 144 sequences" in done.output
+
+
+@pytest.mark.parametrize("lang", ["en", "es", "ko"])
+def test_no_number_is_broken_at_80_columns(monkeypatch, lang):
+    """A terminal breaks a line that is longer than it wherever that ends."""
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, no_color=True, width=80)
+    monkeypatch.setattr("course_press.cli.costs.out_console", terminal)
+    monkeypatch.setenv("COURSE_LANG", lang)
+    answer = ask(named("mixtral-8x7b"), "h200-sxm", 16, 4096, tp=2, link="nvlink")
+    costs.show(answer, "NVIDIA H200 SXM 141 GB")
+    whole = [n(answer.parameters), n(answer.active), n(answer.step.speed_of_light, "s")]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
+    assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert all(any(number in line for line in text.splitlines()) for number in whole)
+
+
+def test_a_trace_folds_what_takes_little(tmp_path):
+    pytest.importorskip("transformers")
+    (file := tmp_path / "config.json").write_text(json.dumps(LATENT))
+    few, every = (predict(str(file), "h100-sxm", *more).output for more in ((), ("--all",)))
+    assert re.search(r"^ +\d+ more ", few, re.M)
+    assert not re.search(r"^ +\d+ more ", every, re.M)
+    assert len(few.splitlines()) < len(every.splitlines())
+    found = json.loads(predict(str(file), "h100-sxm", "--json").stdout)
+    three = [found[name] for name in ("speed_of_light_s", "lower_s", "as_written_s")]
+    assert three == sorted(three)
+    for name, seconds in zip(
+        ("speed of light", "operator by operator", "as written"), three, strict=True
+    ):
+        assert re.search(rf"^{name} +{re.escape(n(seconds, 's'))} ", few, re.M)
+
+
+def test_what_the_cache_can_hold_is_said():
+    at = ("qwen2.5-0.5b", "mi300x", "--context", "8")
+    wide, narrow = (
+        json.loads(predict(*at, "--weights", w, "--json").stdout) for w in ("bf16", "int4")
+    )
+    assert wide["cached_s"] is None
+    assert 0 < narrow["cached_s"] < narrow["speed_of_light_s"]
+    assert "from the cache" in predict(*at, "--weights", "int4").output
+    assert "from the cache" not in predict(*at).output
 
 
 def test_the_first_line_says_which_formats_and_where_they_are_from(tmp_path):
@@ -69,6 +147,8 @@ def test_json_is_what_the_library_says():
         step.lower,
         step.flops,
     )
+    assert (found["speed_of_light_s"], found["as_written_s"]) == (step.speed_of_light, None)
+    assert found["decode"]["speed_of_light_s"] == step.speed_of_light < step.lower
     assert found["parameters"] == specs.model("mixtral-8x7b").parameters
     assert found["uncounted"] == []
     assert set(found["parts"]) == set(step.parts)

@@ -13,11 +13,11 @@ def test_an_answer_is_what_the_library_says_of_its_parts():
     found = ASK.answer(model="llama-3-70b", count=8, tp=4, batch=32, context=2048, weights="fp8")
     how = {"w": "fp8", "tp": 4}
     step = llm.decode("llama-3-70b", "h100-sxm", 32, 2048, **how, link="nvlink")
-    assert found.decode == step.lower
+    assert (found.decode_light, found.decode) == (step.speed_of_light, step.lower)
     assert found.decode_likely == calibrate.predict(step, "h100-sxm").expected
     room = llm.fits("llama-3-70b", "h100-sxm", 32, 2048, tokens=32, **how)
     assert (found.fits, found.most, found.needed) == (True, room.max_batch, room.needed)
-    assert found.all == pytest.approx(2 * 32 / step.lower)
+    assert found.all == pytest.approx(2 * 32 / step.speed_of_light)
     cheapest = min(one.usd_per_hour for one in quotes("h100-sxm"))
     by_hand = 8 * cheapest / 3600 / (2 * 32 / found.decode_likely) * 1e6
     assert found.usd == pytest.approx(by_hand, rel=0.6)

@@ -1,0 +1,241 @@
+"""A transformer's step as one perfect program, which no other beats; and published speeds held
+against it.
+
+`least_of` and what it calls keep to what `course_press.outputs.translate` can say in JavaScript:
+pages evaluate them too.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core import BOUNDS, Estimate, formulas, summed
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    together,
+    whole,
+)
+from course_lib.core.dtypes import itemsize
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded, decoder, met
+from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.shares import held, kept_bytes, norms_of, product_of, read_of, streamed
+from course_lib.workloads.transformer import MATRIX_PARTS, attention_of, operators
+from course_lib.workloads.weights import released, split
+
+__all__ = ["Claim", "cached", "check_claim", "least_of"]
+
+
+def least_of(
+    parts: Any, attention: Any, moved: Any, chip: Any, chips: Any, network: Any
+) -> Estimate:
+    """A step as one perfect program, on each of its chips: the FLOPs of its products and of
+    attention, and each byte once that must move. All else costs nothing.
+
+    Parameters
+    ----------
+    parts : estimates of the whole step on a single chip.
+    attention, moved : from `attention_least` and `moved_once`.
+    chips, network : how many chips share the step, and s that what they exchange takes at least.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
+    >>> step.least.flops < step.flops, step.least.bytes < step.bytes / 3
+    (True, True)
+    """
+    t_math, flops = attention[0], attention[1]
+    for name in MATRIX_PARTS:
+        if name in parts and name != "attention":
+            t_math = t_math + parts[name].t_math
+            flops = flops + parts[name].flops
+    t_memory = formulas.seconds(moved, chip.bandwidth)
+    return Estimate(t_math / chips, t_memory, network, flops / chips, moved, 1, chip=chip)
+
+
+def attention_least(
+    model: Any, own: Any, chip: Any, batch: Any, fresh: Any, seen: Any, fm: Any
+) -> list[Any]:
+    """Seconds and FLOPs of attention in the form that takes less: `own`, its part of the step, or
+    latent attention on keys and values that are expanded from the whole cache.
+    """
+    if model.latent is None or "keep" in own.parts:
+        return [own.t_math, own.flops]
+    near = attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
+    far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
+    close, wide = met(near, chip, 0.0), met(far, chip, 0.0)
+    t_math, flops = wide.t_math, wide.flops
+    for one in held(model, 1, False):
+        if one.name == "kv_up":
+            again = met(product_of(one, batch * (seen - fresh), fm), chip, 0.0)
+            t_math, flops = t_math + again.t_math, flops + again.flops
+    return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
+
+
+def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, chips: Any) -> Any:
+    """Bytes of a step on each chip that no program saves: every parameter that tokens must touch,
+    of routed experts and of the embedding what a single one does; the cache, of which the new part
+    is written; and the results, a token's logits for each sequence.
+
+    Examples
+    --------
+    >>> from course_lib.specs import model
+    >>> from course_lib.workloads.precision import formats
+    >>> moved_once(model("llama-3-8b"), 1, 1, 1, formats(), 1, 1) / 1e9
+    15.0102...
+    """
+    x = itemsize(fm.x)
+    found = (norms_of(model) + model.width * ((model.head != "tied") + (model.positions > 0))) * x
+    found = found / tp
+    for one in held(model, 1, True):
+        found = found + read_of(one, 1, fm) / (chips if one.routed else tp)
+    out = fresh * model.width if model.head == "none" else model.vocab
+    kept = kept_bytes(model, fm, 1) * seen if model.kind == "decoder" else 0
+    return found + batch * (out * x + kept) / chips
+
+
+def crossed_once(ring: Any, chips: Any) -> Any:
+    """Seconds of an all-reduce in which each chip sends its array once and receives the sum, of
+    those of a ring: what a switch that adds up needs, and no fewer will do.
+
+    Examples
+    --------
+    >>> crossed_once(1.75, 8)
+    1.0
+    """
+    return ring * chips / (2 * (chips - 1))
+
+
+def cached(step: Estimate) -> Any:
+    """The speed of light of a step that finds its parameters and cache in the last-level cache, s:
+    as after the step before, where so much fits there. `None` where it does not, or nobody knows.
+
+    Parameters
+    ----------
+    step : of one chip, with its `least`.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> cached(llm.decode("llama-3-8b", "h100-sxm", 1, 1024)) is None
+    True
+    """
+    size = getattr(step.chip, "llc", None)
+    if step.least is None or size is None or np.any(np.asarray(step.least.bytes) > size):
+        return None
+    return plain(formulas.slowest(step.least.t_math, 0.0, step.least.t_network))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A published speed beside what the chip's ceilings allow. Broadcasts.
+
+    Attributes
+    ----------
+    possible : whether it stays below every ceiling.
+    excess : how many times the nearest ceiling it takes: above 1 it is impossible.
+    bound : the ceiling that it comes nearest to.
+    fastest : tokens/s that the ceilings allow.
+    needed_bandwidth, bandwidth : byte/s of each chip's memory that it takes, and that there are.
+    needed_rate : FLOP/s of each chip that it takes.
+    """
+
+    possible: Any
+    excess: Numbers
+    bound: Any
+    fastest: Numbers
+    needed_bandwidth: Numbers
+    bandwidth: float
+    needed_rate: Numbers
+
+
+def check_claim(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    tokens_per_second: ArrayLike,
+    batch: ArrayLike = 1,
+    tokens_per_pass: ArrayLike = 1,
+    *,
+    context: ArrayLike = 0,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    tp: int = 1,
+) -> Claim:
+    """Whether a published decode speed is possible, and by how much it is not.
+
+    Only what nothing can save is charged: each pass reads the streamed weights and the cache once,
+    and multiplies every token by them. Activations, norms and communication are free, so what is
+    impossible here is impossible. Of routed experts each pass reads those that a single token
+    visits, as all may choose the same; several chips divide all of it evenly.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    tokens_per_second : as published, of the whole batch together. Broadcasts.
+    batch : sequences that share a pass. Broadcasts.
+    tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
+        decoding, where this is the mean that is accepted. Broadcasts.
+    context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
+    w, x, kv, compute : formats, as in `formats`.
+    tp : chips that share the model.
+
+    Examples
+    --------
+    >>> claim = check_claim("llama-2-70b", "h200-sxm", 155, w="fp16")
+    >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
+    (False, 21.3, 4.44)
+    """
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
+    speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
+    each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
+    together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
+    released(one, "context", length)
+    tokens = sequences * each
+    passes = speed / tokens
+    shared = split(one, tp)
+    moved = (streamed(one, 1, fm, 1) + sequences * length * kept_bytes(one, fm, 1)) / shared
+    t_math, flops = _token(one, on, fm, length, shared)
+    shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
+    excess: Any = plain(shares.max(axis=0))
+    nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
+    possible = plain(np.asarray(excess) <= 1)
+    return Claim(
+        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
+    )
+
+
+def _length(context: Any) -> Numbers:
+    length = nonnegative("context", context)
+    if np.any(np.asarray(length) % 1):
+        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
+    return length
+
+
+def _token(
+    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
+) -> tuple[Numbers, Numbers]:
+    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the
+    length is 0.
+    """
+    seen = np.maximum(length, 1)
+    works = operators(model, 1, 1, seen, fm)
+    parts = {
+        part: summed({name: bounded(work, chip) for name, work in works[part].items()})
+        for part in MATRIX_PARTS
+        if part in works
+    }
+    charged = np.asarray(length) > 0
+    attention = attention_least(model, parts["attention"], chip, 1.0, 1.0, seen, fm)
+    found = least_of(parts, [charged * one for one in attention], 1.0, chip, tp, 0.0)
+    return found.t_math, found.flops
