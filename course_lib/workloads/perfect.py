@@ -26,7 +26,15 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, met
 from course_lib.workloads.precision import Formats, of_model
-from course_lib.workloads.shares import held, kept_bytes, norms_of, product_of, read_of, streamed
+from course_lib.workloads.shares import (
+    held,
+    kept_bytes,
+    kept_tokens,
+    norms_of,
+    product_of,
+    read_of,
+    streamed,
+)
 from course_lib.workloads.transformer import MATRIX_PARTS, attention_of, operators
 from course_lib.workloads.weights import released, split
 
@@ -98,7 +106,7 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     for one in held(model, 1, True):
         found = found + read_of(one, 1, fm) / (chips if one.routed else tp)
     out = fresh * model.width if model.head == "none" else model.vocab
-    kept = kept_bytes(model, fm, 1) * seen if model.kind == "decoder" else 0
+    kept = kept_bytes(model, fm, 1) * kept_tokens(model, seen) if model.kind == "decoder" else 0
     return found + batch * (out * x + kept) / chips
 
 
@@ -195,7 +203,7 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on = decoder(model), accelerator(chip)
+    one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
     each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
@@ -204,7 +212,9 @@ def check_claim(
     tokens = sequences * each
     passes = speed / tokens
     shared = split(one, tp)
-    moved = (streamed(one, 1, fm, 1) + sequences * length * kept_bytes(one, fm, 1)) / shared
+    moved = (
+        streamed(one, 1, fm, 1) + sequences * kept_tokens(one, length) * kept_bytes(one, fm, 1)
+    ) / shared
     t_math, flops = _token(one, on, fm, length, shared)
     shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
     excess: Any = plain(shares.max(axis=0))
