@@ -750,6 +750,7 @@ LEFT_OUT = {
     "bench.driver.nvidia": "takes nothing",
     "bench.campaign.measure": "measures",
     "counting.answers.ask": "hands what it is given to llm",
+    "counting.answers.told": "takes the records of a step",
     "counting.estimates.count": "takes any module and inputs; see tests/course_lib/counting",
     "counting.sources.named": "takes a name of any kind, or a path",
     "counting.sources.config_of": "takes text of any kind",
