@@ -405,7 +405,16 @@ def _left_out(
     every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
     if any(one.routing is not None for one in every):
         said.append(_EVEN)
+    if any(one.kind == "convolution" for one in every):
+        said.append(
+            "convolutions with fewer multiplications: by Winograd's way or a Fourier transform a "
+            "filter larger than its stride can take less"
+        )
     config = named.config or {}
+    if (idle := config.get("zero_expert_num")) and any(one.routing for one in every):
+        said.append(
+            f"experts that do nothing: {idle} are taken to be chosen as often as the others"
+        )
     if "auto_map" in config:
         said.append("the code that auto_map names: transformers' own architecture is counted")
     if not any(one.kind == "attention" for one in every) and any(

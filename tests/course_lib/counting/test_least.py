@@ -275,6 +275,7 @@ def test_experts_that_do_nothing_are_none(transformers):
     each = one["hidden_size"] * one["expert_ffn_hidden_size"]
     layers = 2 * ((every + idle) * 2 + every - visited * 3)
     assert answer.active == answer.parameters - layers * each
+    assert any(f"{idle} are taken" in said for said in answer.not_modelled)
 
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "mamba2"])
@@ -296,6 +297,11 @@ def test_what_engines_may_reserve_for_windows_is_said(transformers):
     (said,) = [one for one in answer.not_modelled if "window" in one]
     assert f"{must:.3g} GB" in said
     assert f"{may:.3g} GB" in said
+
+
+def test_a_convolution_says_that_it_is_counted_directly():
+    vit = ask(named("-", json.dumps(CASES["vit-base"].config)), "h200-sxm", trace=True)
+    assert any("Winograd" in said for said in vit.not_modelled)
 
 
 def test_a_passing_function_gives_back_what_it_was_lent():
