@@ -57,7 +57,7 @@ def least_of(
     --------
     >>> from course_lib import llm
     >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
-    >>> step.least.flops < step.flops, step.least.bytes < step.bytes / 3
+    >>> step.least.flops < step.flops, step.least.bytes < step.bytes / 2
     (True, True)
     """
     t_math, flops = attention[0], attention[1]
