@@ -61,13 +61,15 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     got: dict[str, Any] = {}
     for name in named:
         found = None
+        given = named[name][0]
         for key in named[name]:
             if found is None:
                 found = config.get(key)
+                given = key
         if found is None:
             return refusal("key", named[name][0], None)
         if not is_size(found, 0 if name == "dense" else 1):
-            return refusal("value", named[name][0], found)
+            return refusal("value", given, found)
         got[name] = found
 
     bad = mistyped(config)
