@@ -4,6 +4,7 @@ own function.
 
 import importlib
 import importlib.util
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -222,8 +223,8 @@ def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
             found = auto._model_mapping[type(read)]
             return found[0] if isinstance(found, tuple) else found
     raise CourseError(
-        f"transformers has no model for the configuration of {read.model_type!r}: pass "
-        f"module:function that builds it"
+        f"config's 'model_type' {read.model_type!r} is no model's, but a part's: transformers has "
+        f"no class for it; pass module:function that builds it"
     )
 
 
@@ -289,8 +290,13 @@ def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     if not isinstance(module, torch.nn.Module):
         whole = torch.nn.Module()
         whole.forward = module
-        if isinstance(owner := getattr(module, "__self__", None), torch.nn.Module):
-            whole.owner = owner  # of a method: its parameters are the function's
+        owners = [getattr(module, "__self__", None)]
+        if inspect.isfunction(module):
+            seen = inspect.getclosurevars(module)
+            owners += [*seen.nonlocals.values(), *seen.globals.values()]
+        for i, owner in enumerate(owners):  # parameters of what it calls are the function's
+            if isinstance(owner, torch.nn.Module):
+                setattr(whole, f"owner{i}", owner)
 
     def empty(one: Any) -> Any:
         return made.setdefault(id(one), _empty(one, mode))

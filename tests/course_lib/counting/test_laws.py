@@ -1,0 +1,230 @@
+"""Laws of all that is counted: which time lies below which, whatever it was counted from."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from course_lib import CourseError, chip, resnet
+from course_lib.counting import ask, count, named
+from course_lib.specs import models
+from tests.course_lib.counting.configs import CASES
+from tests.course_lib.counting.reduced import reduced
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+nn = torch.nn
+SHARED = Path(__file__).parents[4] / "shared" / "data"
+CONFIGS = sorted((SHARED / "configs").glob("*.json"))
+CHIPS = ("h200-sxm", "l4")
+A_LITTLE = 1 + 1e-9
+
+
+def lawful(step, everything, on, code=None):
+    """Of one pass: bounds in their order, and none above all that there is, once."""
+    assert 0 < step.speed_of_light <= step.lower * A_LITTLE
+    assert step.lower <= step.upper * A_LITTLE
+    most = everything / chip(on).bandwidth + float(step.t_math)
+    assert step.speed_of_light <= most * A_LITTLE
+    assert step.least is None or step.least.flops <= step.flops * A_LITTLE
+    if code is not None:
+        assert step.lower <= code.lower * A_LITTLE
+        assert step.speed_of_light <= code.speed_of_light * A_LITTLE
+
+
+def lawful_answer(answer, on):
+    memory, step = answer.fit.memory, answer.step
+    # A state is read and written; what comes in and goes out is among what flies between operators.
+    everything = float(memory.weights + 2 * memory.kv + memory.activations)
+    for one in (step, answer.prefill, answer.decode):
+        if one is not None:
+            lawful(one, everything, on, answer.as_written if one is step else None)
+    assert (answer.as_written is None) == (not answer.traced)
+    assert answer.cached is None or answer.cached <= step.speed_of_light * A_LITTLE
+    assert answer.active is None or 0 < answer.active <= answer.parameters
+
+
+# --- bounds in their order ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", CHIPS)
+@pytest.mark.parametrize("key", [one for one in models() if one != "resnet-50"])
+def test_models_of_the_table(key, on):
+    for batch, prefill in itertools.product((1, 64), (False, True)):
+        lawful_answer(ask(named(key), on, batch, 256, prefill=prefill), on)
+
+
+@pytest.mark.parametrize("on", CHIPS)
+def test_a_network_of_the_table(on):
+    step = resnet.forward("resnet-50", on, 32)
+    lawful(step, float(step.bytes), on)
+
+
+def public(*quick):
+    return pytest.mark.parametrize(
+        "file",
+        [pytest.param(one, id=one.stem, marks=() if one.stem in quick else pytest.mark.exhaustive)
+         for one in CONFIGS] or [pytest.param(None, marks=pytest.mark.skip(
+             reason=f"NO PUBLIC CONFIGURATIONS in {SHARED}"))],
+    )  # fmt: skip
+
+
+@public("microsoft--phi-4", "mistralai--Mamba-Codestral-7B")
+def test_public_configurations(file):
+    for on in CHIPS:
+        try:
+            lawful_answer(ask(named(str(file)), on, 4, 128), on)
+        except CourseError as error:
+            pytest.skip(f"{file.stem} is refused: {error}")
+
+
+QUICK = ("afmoe", "bart", "cohere2", "gemma3_text", "gpt2", "mamba2", "vit", "whisper")
+LAWLESS: dict[str, str] = {}
+"""Types of which a law does not hold, and why."""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(one, marks=() if one in QUICK else pytest.mark.exhaustive)
+     for one in transformers.CONFIG_MAPPING],
+)  # fmt: skip
+def test_types_of_transformers(kind):
+    if kind in LAWLESS:
+        pytest.skip(LAWLESS[kind])
+    try:
+        answer = ask(named("-", reduced(kind)), "h200-sxm", 2, 64, trace=True)
+    except CourseError as error:
+        assert kind not in QUICK
+        pytest.skip(f"{kind} is refused: {error}"[:300])
+    lawful_answer(answer, "h200-sxm")
+
+
+# --- modules of one's own -------------------------------------------------------------------------
+
+
+def drawn(draw):
+    """A random chain of layers, and what goes in."""
+    size = lambda: 8 * draw.randint(1, 16)  # noqa: E731
+    layers, wide = [], size()
+    shape = (draw.randint(1, 8), wide)
+    if draw.random() < 0.5:
+        ends = draw.choice((1, 2))
+        shape = (*shape, *(draw.randint(8, 40) for _ in range(ends)))
+        for _ in range(draw.randint(1, 4)):
+            way = getattr(nn, f"Conv{draw.choice(('', 'Transpose'))}{ends}d")
+            to = size()
+            groups = draw.choice((1, 8))
+            layers += [way(wide, to, 3, stride=draw.choice((1, 2)), padding=1, groups=groups)]
+            layers += draw.choice(([], [nn.ReLU()], [getattr(nn, f"BatchNorm{ends}d")(to)]))
+            wide = to
+    else:
+        for _ in range(draw.randint(1, 5)):
+            to = size()
+            layers += [nn.Linear(wide, to, bias=draw.random() < 0.5)]
+            layers += draw.choice(([], [nn.GELU()], [nn.LayerNorm(to)], [nn.Softmax(-1)]))
+            wide = to
+    return nn.Sequential(*layers).eval(), torch.empty(shape, device="meta")
+
+
+SEEDS = [*range(6), *(pytest.param(i, marks=pytest.mark.exhaustive) for i in range(6, 150))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_modules(seed):
+    """FLOPs are those of torch's own counter, bytes those of parameters, input and result, once;
+    called twice, or with its parameters in two places, a module has them once.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module, x = drawn(random.Random(seed))
+    found = count(module, x)
+    on_meta = module.to("meta")
+    with FlopCounterMode(display=False) as counter:
+        result = on_meta(x)
+    assert found.flops == counter.get_total_flops()
+    parameters = sum(one.numel() for one in module.parameters())
+    running = sum(one.numel() for name, one in module.named_buffers() if "num_batches" not in name)
+    assert found.parameters == parameters
+    assert found.bytes == 4 * (parameters + running + x.numel() + result.numel())
+    for on in CHIPS:
+        lawful(found.on(on), found.bytes, on)
+    both = count(lambda one, two: (module(one), module(two)), x, torch.empty_like(x))
+    assert both.flops == 2 * found.flops
+    assert both.bytes == 2 * found.bytes - 4 * (parameters + running)
+
+
+# --- both ways of counting ------------------------------------------------------------------------
+
+BOTH = [name for name, one in CASES.items() if one.described]
+FORMATS = (("bf16", "bf16"), ("fp8", "fp8"), ("int8", "bf16"), ("mxfp4", "fp8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "w", "kv"),
+    [pytest.param(name, *of, marks=() if (name, of) in ((BOTH[0], FORMATS[1]), (BOTH[1], FORMATS[2]))
+                  else pytest.mark.exhaustive)
+     for name in BOTH for of in FORMATS],
+)  # fmt: skip
+def test_sizes_and_trace_agree_to_a_thousandth(name, w, kv):
+    given = named("-", json.dumps(CASES[name].config))
+    sized, ran = (ask(given, "b200-sxm", 2, 512, w=w, kv=kv, trace=of) for of in (False, True))
+    assert (sized.traced, ran.traced) == (False, True)
+    assert (sized.parameters, sized.active) == (ran.parameters, ran.active)
+    assert sized.fit.memory.kv == ran.fit.memory.kv
+    for one, other in ((sized.decode, ran.decode), (sized.prefill, ran.prefill)):
+        assert other.least.flops == pytest.approx(one.least.flops, rel=1e-3)
+        assert other.least.bytes == pytest.approx(one.least.bytes, rel=0.01)
+        assert other.speed_of_light == pytest.approx(one.speed_of_light, rel=0.01)
+
+
+def part(step, *words):
+    """FLOPs of the products of which part or name has one of these words."""
+    return sum(
+        one.flops for name, of in step.parts.items() for line, one in of.parts.items()
+        if one.work is not None and one.work.unit == "matrix"
+        and any(word in f"{name}.{line}" for word in words)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b"])
+def test_sizes_and_trace_have_the_same_parts(name):
+    given = named("-", json.dumps(CASES[name].config))
+    sized, ran = (ask(given, "h200-sxm", 2, 512, trace=of).decode for of in (False, True))
+    pairs = (("mlp",), ("mlp",)), (("head",), ("lm_head",)), (
+        ("projections", "attention"), ("self_attn", "attention"))  # fmt: skip
+    for one, other in pairs:
+        assert 0 < part(sized, *one) == pytest.approx(part(ran, *other), rel=1e-3)
+
+
+# --- monotone -------------------------------------------------------------------------------------
+
+GROWING = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "mamba-130m", "gpt-oss-20b", "bert-base")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=() if one == "mixtral-8x7b" else pytest.mark.exhaustive)
+     for one in GROWING],
+)  # fmt: skip
+def test_more_takes_no_less(name):
+    """More sequences, tokens, or bits of a number: of all times none gets shorter."""
+    config = {**CASES[name].config}
+    given, trace = named("-", json.dumps(config)), name in ("gpt-oss-20b", "mixtral-8x7b")
+
+    def times(batch=2, context=256, **how):
+        answer = ask(given, "b200-sxm", batch, context, trace=trace, **how)
+        passes = [answer.step, answer.prefill, answer.as_written]
+        found = [[one.speed_of_light, one.lower] for one in passes if one is not None]
+        return [*itertools.chain(*found), float(answer.fit.needed)]
+
+    chains = (
+        [{"batch": one} for one in (1, 2, 8)],
+        [{"context": one} for one in (64, 256, 500)],
+        [{"w": one} for one in ("mxfp4", "int8", "bf16")],
+        [{"kv": one} for one in ("fp8", "bf16")],
+    )
+    for chain in chains:
+        for less, more in itertools.pairwise(times(**how) for how in chain):
+            assert all(a <= b * A_LITTLE for a, b in zip(less, more, strict=True)), chain
