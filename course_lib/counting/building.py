@@ -146,12 +146,19 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     given = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     with said(f"config of {kind!r}"):
         read = of.from_dict(given)
-    assumed = _assumed(of, read, given)
+        assumed = _assumed(of, read, given)
     architecture = _class(transformers, read, config)
     register(transformers)
     unset = importlib.import_module("transformers.initialization").no_init_weights
-    with mode, unset():
-        module = _instance(architecture, read, torch.bfloat16, attention)
+    try:
+        with mode, unset():
+            module = _instance(architecture, read, torch.bfloat16, attention)
+    except CourseError as error:
+        if type(error.__cause__).__name__ != "DataDependentOutputException":
+            raise
+        with torch.device("meta"), unset():  # code that looks at numbers of the host's
+            module = _instance(architecture, read, torch.bfloat16, attention)
+        emptied(module, mode)
     with mode:
         module.tie_weights()  # building without weights leaves it out
     module.eval()
@@ -182,7 +189,7 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     which it is another model.
     """
     usual = of().to_dict()
-    common = set(of.__mro__[1]().to_dict()) | {"pretraining_tp"}
+    common = set(_transformers().PretrainedConfig().to_dict()) | {"pretraining_tp"}
     aliases = {name: key for key, name in of.attribute_map.items()}
     aliases |= dict(of.attribute_map)
     found = {
@@ -223,8 +230,8 @@ def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
             found = auto._model_mapping[type(read)]
             return found[0] if isinstance(found, tuple) else found
     raise CourseError(
-        f"config's 'model_type' {read.model_type!r} is no model's, but a part's: transformers has "
-        f"no class for it; pass module:function that builds it"
+        f"config's 'model_type' {read.model_type!r} is that of a part, or of several models: "
+        f"transformers has no class for it; pass module:function that builds it"
     )
 
 

@@ -24,9 +24,9 @@ def fewer(config: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def reduced(kind: str) -> str:
-    """What a config.json of this type would hold."""
+def reduced(kind: str, *, few: bool = True) -> str:
+    """What a config.json of this type would hold, with few layers or with all."""
     from transformers import CONFIG_MAPPING
 
     whole = json.loads(json.dumps(CONFIG_MAPPING[kind]().to_dict(), default=str))
-    return json.dumps({**fewer(whole), "model_type": kind})
+    return json.dumps({**(fewer(whole) if few else whole), "model_type": kind})
