@@ -147,7 +147,7 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     with said(f"config of {kind!r}"):
         read = of.from_dict(given)
         assumed = _assumed(of, read, given)
-    architecture = _class(transformers, read, config)
+        architecture = _class(transformers, read, config)
     register(transformers)
     unset = importlib.import_module("transformers.initialization").no_init_weights
     try:
@@ -249,11 +249,12 @@ def _autos(transformers: Any, read: Any) -> Iterator[Any]:
 def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
     """The module, with this way of attention or one after it."""
     more = {}
-    if architecture._can_set_experts_implementation():
+    may = getattr(architecture, "_can_set_experts_implementation", None)
+    if may is not None and may():
         more["experts_implementation"] = "grouped_mm"
     error: Exception | None = None
     for attention in ATTENTIONS[ATTENTIONS.index(first) :]:
-        if attention == NAME and not architecture._supports_attention_backend:
+        if attention == NAME and not getattr(architecture, "_supports_attention_backend", False):
             continue
         try:
             return architecture._from_config(

@@ -169,7 +169,7 @@ def test_random_modules(seed):
 
 # --- both ways of counting ------------------------------------------------------------------------
 
-BOTH = [name for name, one in CASES.items() if one.described]
+BOTH = [name for name, one in CASES.items() if named("-", json.dumps(one.config)).model]
 FORMATS = (("bf16", "bf16"), ("fp8", "fp8"), ("int8", "bf16"), ("mxfp4", "fp8"))
 
 
@@ -212,34 +212,78 @@ def test_sizes_and_trace_have_the_same_parts(name):
 
 # --- monotone -------------------------------------------------------------------------------------
 
-GROWING = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "mamba-130m", "gpt-oss-20b", "bert-base")
+GROWING = ("deepseek_v3", "gpt_oss", "llama", "mamba2", "mixtral", "qwen3_next", "bert")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=() if one == "mixtral-8x7b" else pytest.mark.exhaustive)
+    "kind",
+    [pytest.param(one, marks=() if one == "gpt_oss" else pytest.mark.exhaustive)
      for one in GROWING],
 )  # fmt: skip
-def test_more_takes_no_less(name):
-    """More sequences, tokens, or bits of a number: of all times none gets shorter."""
-    config = {**CASES[name].config}
-    given, trace = named("-", json.dumps(config)), name in ("gpt-oss-20b", "mixtral-8x7b")
-
-    def times(batch=2, context=256, **how):
-        answer = ask(given, "b200-sxm", batch, context, trace=trace, **how)
-        passes = [answer.step, answer.prefill, answer.as_written]
-        found = [[one.speed_of_light, one.lower] for one in passes if one is not None]
-        return [*itertools.chain(*found), float(answer.fit.needed)]
-
-    chains = (
+@pytest.mark.parametrize(
+    "chain",
+    [
         [{"batch": one} for one in (1, 2, 8)],
         [{"context": one} for one in (64, 256, 500)],
         [{"w": one} for one in ("mxfp4", "int8", "bf16")],
         [{"kv": one} for one in ("fp8", "bf16")],
-    )
-    for chain in chains:
-        for less, more in itertools.pairwise(times(**how) for how in chain):
-            assert all(a <= b * A_LITTLE for a, b in zip(less, more, strict=True)), chain
+    ],
+    ids=("batch", "context", "w", "kv"),
+)
+def test_more_takes_no_less(kind, chain):
+    """More sequences, tokens, or bits of a number: of all times none gets shorter."""
+    given = named("-", reduced(kind))
+
+    def times(batch=2, context=256, **how):
+        answer = ask(given, "b200-sxm", batch, context, trace=True, **how)
+        passes = (answer.step, answer.prefill, answer.as_written)
+        return [
+            *itertools.chain(*((one.speed_of_light, one.lower) for one in passes)),
+            float(answer.fit.needed),
+        ]
+
+    for less, more in itertools.pairwise(times(**how) for how in chain):
+        assert all(a <= b * A_LITTLE for a, b in zip(less, more, strict=True))
+
+
+# --- published numbers ----------------------------------------------------------------------------
+
+EXPECTED = SHARED / "configs" / "expected.csv"
+OTHERWISE = {"hf-default--LongcatFlash": {"active"}}
+"""What the table counts otherwise: experts that do nothing as if they had parameters."""
+
+
+def rows_of(file):
+    with file.open(encoding="utf-8", newline="") as of:
+        return list(csv.DictReader(of))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=row["file"], marks=() if "SmolLM3" in row["file"] or
+                  "Jamba" in row["file"] else pytest.mark.exhaustive)
+     for row in rows_of(EXPECTED)] if EXPECTED.is_file() else [pytest.param(
+         None, marks=pytest.mark.skip(reason=f"NO PUBLIC CONFIGURATIONS in {SHARED}"))],
+)  # fmt: skip
+def test_public_configurations_are_as_others_count_them(row):
+    """Parameters, elements of the cache, and FLOPs of 32 tokens, of which all have logits there, and
+    attention is a square.
+    """
+    given = named(str(EXPECTED.parent / f"{row['file']}.json"))
+    few, many = (ask(given, "h200-sxm", 1, tokens, w="bf16", kv="bf16") for tokens in (24, 32))
+    for key, ours in (("params", many.parameters), ("active", many.active)):
+        if key not in OTHERWISE.get(row["file"], ()):
+            assert ours == float(row[key]), key
+    if row["cache_elems_per_token"]:
+        kept = [float(one.fit.memory.kv) / 2 for one in (few, many)]
+        each, fixed = float(row["cache_elems_per_token"]), float(row["cache_elems_const"])
+        assert kept[1] - kept[0] == 8 * each
+        # Of a state some is in fp32, two of bf16; a window's own counter is none of ours.
+        assert fixed - 50 <= kept[1] - 32 * each <= 2 * fixed
+    if row["flops_S32"]:
+        logits = 31 * 2 * float(row["embed_params"])
+        every = float(many.prefill.flops) + logits
+        assert every == pytest.approx(float(row["flops_S32"]), rel=0.01)
 
 
 # --- published times ------------------------------------------------------------------------------
