@@ -184,7 +184,9 @@ def test_sizes_and_trace_agree_to_a_thousandth(name, w, kv):
     sized, ran = (ask(given, "b200-sxm", 2, 512, w=w, kv=kv, trace=of) for of in (False, True))
     assert (sized.traced, ran.traced) == (False, True)
     assert (sized.parameters, sized.active) == (ran.parameters, ran.active)
-    assert sized.fit.memory.kv == ran.fit.memory.kv
+    # Of a window transformers keeps a token less: the new one of the next step comes to it.
+    near = {"mistral-7b": 1 / 512, "gemma-3-1b": 1 / 512, "gpt-oss-20b": 1 / 128}
+    assert ran.fit.memory.kv == pytest.approx(sized.fit.memory.kv, rel=near.get(name, 1e-3))
     for one, other in ((sized.decode, ran.decode), (sized.prefill, ran.prefill)):
         assert other.least.flops == pytest.approx(one.least.flops, rel=1e-3)
         assert other.least.bytes == pytest.approx(one.least.bytes, rel=0.01)
@@ -253,6 +255,10 @@ OTHERWISE = {"hf-default--LongcatFlash": {"active"}}
 """What the table counts otherwise: experts that do nothing as if they had parameters."""
 
 
+EMBEDDED = {"hf-default--Phi4Multimodal": 200064 * 3072}
+"""Parameters of a head where the table has those of pictures and sound among them."""
+
+
 def rows_of(file):
     with file.open(encoding="utf-8", newline="") as of:
         return list(csv.DictReader(of))
@@ -281,7 +287,7 @@ def test_public_configurations_are_as_others_count_them(row):
         # Of a state some is in fp32, two of bf16; a window's own counter is none of ours.
         assert fixed - 50 <= kept[1] - 32 * each <= 2 * fixed
     if row["flops_S32"]:
-        logits = 31 * 2 * float(row["embed_params"])
+        logits = 31 * 2 * EMBEDDED.get(row["file"], float(row["embed_params"]))
         every = float(many.prefill.flops) + logits
         assert every == pytest.approx(float(row["flops_S32"]), rel=0.01)
 
@@ -344,9 +350,7 @@ def test_no_published_time_is_below_the_speed_of_light():
     """Small programs run again and again find their numbers in the last-level cache: there
     `cached` is the bound.
     """
-    with TIMES.open(encoding="utf-8", newline="") as file:
-        every = [{**row, "problem": row["problem"].removesuffix(".py")}
-                 for row in csv.DictReader(file)]  # fmt: skip
+    every = [{**row, "problem": row["problem"].removesuffix(".py")} for row in rows_of(TIMES)]
     rows = [row for row in every if row["problem"] in PROGRAMS and row["device"] in MEASURED_ON]
     needs = {
         (name, larger): count(module, *(torch.empty(shape, device="meta") for shape in shapes))
