@@ -25,6 +25,7 @@ from course_lib.workloads import block, llm, perfect
 from course_lib.workloads.crossover import Crossover
 from course_lib.workloads.footprint import MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
+from course_lib.workloads.weights import cache_bytes
 
 __all__ = ["Costs", "Fused", "ask", "told"]
 
@@ -266,6 +267,8 @@ def _described(
     headline = "prefill" if prefill or one.kind != "decoder" else "decode"
     step = both[headline]
     assert step is not None
+    whole = float(batch * context * cache_bytes(one, fm)) * one.windowed / one.layers
+    reserved = _reserved(whole * min(context, one.window) / context, whole)
     fused = None
     if one.experts or one.latent or one.qk_norm or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
         missing["fused"] = "known of one chip's dense blocks in one format only"
@@ -290,7 +293,7 @@ def _described(
         crossover=crossover,
         fused=fused,
         missing=missing,
-        not_modelled=(*_DESCRIBED, *((_EVEN,) if one.experts else ()), *_NEVER),
+        not_modelled=(*_DESCRIBED, *((_EVEN,) if one.experts else ()), *reserved, *_NEVER),
     )
 
 
@@ -426,12 +429,17 @@ def _left_out(
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
     if others and built.kind == "decoder":
         said.append("pictures and sound: the pass is over text")
-    kept, whole = (count * itemsize(fm.kv) / 1e9 for count in ran.windowed)
-    if kept < whole:
-        said.append(
-            f"what engines reserve: layers with a window must keep {kept:.3g} GB, and pages for "
-            f"whole contexts would take {whole:.3g} GB"
-        )
+    said += _reserved(*(count * itemsize(fm.kv) for count in ran.windowed))
     if built.kind == "module":
         said.append("a cache: the module runs once over what it is given")
     return (*said, *_NEVER)
+
+
+def _reserved(kept: float, whole: float) -> list[str]:
+    """What to say of a cache's bytes in layers with a window, if all their tokens were kept too."""
+    if kept >= whole:
+        return []
+    return [
+        f"what engines reserve: layers with a window must keep {kept / 1e9:.3g} GB, and pages for "
+        f"whole contexts would take {whole / 1e9:.3g} GB"
+    ]

@@ -4,6 +4,7 @@ own function.
 
 import importlib
 import importlib.util
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -145,12 +146,19 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     given = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     with said(f"config of {kind!r}"):
         read = of.from_dict(given)
-    assumed = _assumed(of, read, given)
-    architecture = _class(transformers, read, config)
+        assumed = _assumed(of, read, given)
+        architecture = _class(transformers, read, config)
     register(transformers)
     unset = importlib.import_module("transformers.initialization").no_init_weights
-    with mode, unset():
-        module = _instance(architecture, read, torch.bfloat16, attention)
+    try:
+        with mode, unset():
+            module = _instance(architecture, read, torch.bfloat16, attention)
+    except CourseError as error:
+        if type(error.__cause__).__name__ != "DataDependentOutputException":
+            raise
+        with torch.device("meta"), unset():  # code that looks at numbers of the host's
+            module = _instance(architecture, read, torch.bfloat16, attention)
+        emptied(module, mode)
     with mode:
         module.tie_weights()  # building without weights leaves it out
     module.eval()
@@ -181,7 +189,7 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     which it is another model.
     """
     usual = of().to_dict()
-    common = set(of.__mro__[1]().to_dict()) | {"pretraining_tp"}
+    common = set(_transformers().PretrainedConfig().to_dict()) | {"pretraining_tp"}
     aliases = {name: key for key, name in of.attribute_map.items()}
     aliases |= dict(of.attribute_map)
     found = {
@@ -222,8 +230,8 @@ def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
             found = auto._model_mapping[type(read)]
             return found[0] if isinstance(found, tuple) else found
     raise CourseError(
-        f"transformers has no model for the configuration of {read.model_type!r}: pass "
-        f"module:function that builds it"
+        f"config's 'model_type' {read.model_type!r} is that of a part, or of several models: "
+        f"transformers has no class for it; pass module:function that builds it"
     )
 
 
@@ -241,11 +249,12 @@ def _autos(transformers: Any, read: Any) -> Iterator[Any]:
 def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
     """The module, with this way of attention or one after it."""
     more = {}
-    if architecture._can_set_experts_implementation():
+    may = getattr(architecture, "_can_set_experts_implementation", None)
+    if may is not None and may():
         more["experts_implementation"] = "grouped_mm"
     error: Exception | None = None
     for attention in ATTENTIONS[ATTENTIONS.index(first) :]:
-        if attention == NAME and not architecture._supports_attention_backend:
+        if attention == NAME and not getattr(architecture, "_supports_attention_backend", False):
             continue
         try:
             return architecture._from_config(
@@ -289,8 +298,13 @@ def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     if not isinstance(module, torch.nn.Module):
         whole = torch.nn.Module()
         whole.forward = module
-        if isinstance(owner := getattr(module, "__self__", None), torch.nn.Module):
-            whole.owner = owner  # of a method: its parameters are the function's
+        owners = [getattr(module, "__self__", None)]
+        if inspect.isfunction(module):
+            seen = inspect.getclosurevars(module)
+            owners += [*seen.nonlocals.values(), *seen.globals.values()]
+        for i, owner in enumerate(owners):  # parameters of what it calls are the function's
+            if isinstance(owner, torch.nn.Module):
+                setattr(whole, f"owner{i}", owner)
 
     def empty(one: Any) -> Any:
         return made.setdefault(id(one), _empty(one, mode))

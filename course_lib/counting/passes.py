@@ -91,7 +91,8 @@ class _Running:
         self.recorder = Recorder(
             built.module, built.dtype, causal=built.kind == "decoder", tokens=batch * tokens
         )
-        self.takes = inspect.signature(built.module.forward).parameters
+        own = built.kind != "module"  # a function of torch's may have no signature
+        self.takes = inspect.signature(built.module.forward).parameters if own else {}
 
     def record(self) -> tuple[Trace, Any]:
         given = _inputs(self.built, self.batch, self.tokens, self.takes)

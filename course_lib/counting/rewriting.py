@@ -70,6 +70,8 @@ def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
         narrow = min(map(width, one.writes), default=0) < max(map(width, reads), default=0)
         grown = sum(each.elements for each in one.writes) / (sum(e.elements for e in reads) or 1.0)
         moves = one.name in _MOVED and not narrow
+        if one.name == "where":  # a choice between two: whoever reads it would read both
+            moves = moves and sum(each.elements > 1 for each in reads) < 2
         if ends:  # it is left there: whole, as nobody wrote it before
             moves = moves and bool(inner) and (grown <= 1.0 or one.name == STEPS)
         over = any(each.storage in made for each in one.writes)

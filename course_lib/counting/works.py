@@ -71,10 +71,10 @@ def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
         passes between them never leaves the chip, and what nobody reads later is not written. Each
         waits until a product or another kernel of its own needs it.
     """
-    readers: dict[int, list[int]] = {}
+    readers: dict[int, list[tuple[int, float]]] = {}
     for i, one in enumerate(trace.operations):
         for each in one.reads:
-            readers.setdefault(each.storage, []).append(i)
+            readers.setdefault(each.storage, []).append((i, one.times * size_of(each, fm)))
     waiting = _Waiting()
     for i, one in enumerate(trace.operations):
         if fused and one.unit == "vector" and not one.alone:
@@ -135,7 +135,7 @@ class _Waiting:
 
 def _chain(
     chain: dict[int, Operation],
-    readers: dict[int, list[int]],
+    readers: dict[int, list[tuple[int, float]]],
     kept: Mapping[int, float],
     fm: Formats,
 ) -> Iterator[Found]:
@@ -154,9 +154,11 @@ def _chain(
             begun.setdefault(each.storage, i)
     moved = sum(reads.values())
     for storage, size in writes.items():
-        later = (i > begun[storage] and i not in chain for i in readers.get(storage, ()))
-        if storage in kept or any(later):
-            moved += size
+        later = sum(
+            of for i, of in readers.get(storage, ()) if i > begun[storage] and i not in chain
+        )
+        # Of what others read a part of, through a copy that is none now, that part is written.
+        moved += size if storage in kept else min(size, later / next(iter(chain.values())).times)
     every = list(chain.values())
     flops = sum(one.flops for one in every)
     if every and (work := _work(every[0], flops, moved, fm)) is not None:

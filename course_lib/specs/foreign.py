@@ -131,7 +131,7 @@ def by_class(config: dict[str, Any]) -> dict[str, Any]:
         kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
         known = [
             huggingface.is_plain(one) or huggingface.is_routed(one) or huggingface.is_layered(one)
-            for one in (str(config.get("model_type")), kind)
+            for one in (str(config.get("model_type")).removesuffix("_text"), kind)
         ]
         if known == [False, True]:
             return {**config, "model_type": kind}

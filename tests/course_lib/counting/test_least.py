@@ -289,11 +289,12 @@ def test_a_state_is_read_and_written_once(kind, transformers):
     assert answer.step.least.bytes == pytest.approx(touched, rel=0.2)
 
 
-def test_what_engines_may_reserve_for_windows_is_said(transformers):
+@pytest.mark.parametrize(("trace", "kept"), [(False, 128), (True, 127)])
+def test_what_engines_may_reserve_for_windows_is_said(trace, kept):
     config = {**CASES["gpt-oss-20b"].config, "num_hidden_layers": 4}
     config["layer_types"] = config["layer_types"][:4]
-    answer = ask(named("-", json.dumps(config)), "h200-sxm", 32, 1024)
-    must, may = (32 * 2 * 2 * 8 * 64 * 2 * tokens / 1e9 for tokens in (127, 1024))
+    answer = ask(named("-", json.dumps(config)), "h200-sxm", 32, 1024, trace=trace)
+    must, may = (32 * 2 * 2 * 8 * 64 * 2 * tokens / 1e9 for tokens in (kept, 1024))
     (said,) = [one for one in answer.not_modelled if "window" in one]
     assert f"{must:.3g} GB" in said
     assert f"{may:.3g} GB" in said
