@@ -101,6 +101,7 @@ def slides_command(
     langs = known_languages(root, lang)
     from course_press.pages.site import write_slides
 
+    mend(out.resolve())
     with progress("reading the book") as say:
         files = write_slides(root, langs, chapter or [], out.resolve(), say=say)
     for file in files:

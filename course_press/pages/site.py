@@ -17,7 +17,7 @@ from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pag
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
 from course_press.source.book import Book, configured, languages, read_book
-from course_press.source.files import mend, put, staged, swap_in
+from course_press.source.files import put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 _LONG = 10_000
@@ -102,7 +102,6 @@ def write_slides(
     CourseError
         If a name is no chapter's, or `out` holds no site in these languages.
     """
-    mend(out)
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
