@@ -167,6 +167,45 @@ def test_random_modules(seed):
     assert both.bytes == 2 * found.bytes - 4 * (parameters + running)
 
 
+def test_functions_of_torchs_own_and_of_modules_without_memory_count():
+    x = torch.empty(8, 64, device="meta")
+    assert count(torch.matmul, x, torch.empty(64, 32, device="meta")).flops == 2 * 8 * 64 * 32
+    layer = nn.Linear(64, 64, bias=False, device="meta")
+    assert count(lambda x: layer(layer(x)), x).parameters == 64 * 64
+
+
+def test_a_choice_between_two_and_a_part_of_a_result_are_no_more_than_the_code_moves():
+    """Whoever reads a choice would read both sides of it; of what a chain makes only that part is
+    written which a product reads.
+    """
+
+    def chosen(x, w):
+        return torch.where(x > 0, x.exp(), x.sin()) @ w
+
+    def rotated(x, w):
+        made = x.exp()
+        return torch.cat([made[:8], made[8:].cos()]) @ w
+
+    x, w = torch.empty(64, 64, device="meta"), torch.empty(64, 64, device="meta")
+    for function in (chosen, rotated):
+        step = count(function, x, w).on("h200-sxm")
+        assert step.bytes == 4 * 5 * 64 * 64  # of a chain two, of a product three
+
+
+@pytest.mark.parametrize(
+    "kind", ["clip_qformer", "resnet", "data2vec-vision", "voxtral_realtime_text"]
+)
+def test_no_type_fails_but_with_a_reason(kind):
+    """One that is none, backbones, code that looks at numbers when built, a class that is missing."""
+    given = named("-", json.dumps({"model_type": kind}) if kind not in transformers.CONFIG_MAPPING
+                  else reduced(kind))  # fmt: skip
+    if kind in ("resnet", "data2vec-vision"):
+        lawful_answer(ask(given, "h200-sxm", 1, 64), "h200-sxm")
+    else:
+        with pytest.raises(CourseError, match=kind):
+            ask(given, "h200-sxm", 1, 64)
+
+
 # --- both ways of counting ------------------------------------------------------------------------
 
 BOTH = [name for name, one in CASES.items() if named("-", json.dumps(one.config)).model]
