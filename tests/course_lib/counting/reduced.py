@@ -17,6 +17,8 @@ def fewer(config: dict[str, Any]) -> dict[str, Any]:
     for key, one in config.items():
         if key in LAYERS and isinstance(one, int):
             found[key] = min(one, FEW)
+        elif key == "first_k_dense_replace" and isinstance(one, int):
+            found[key] = min(one, FEW - 1)
         elif isinstance(one, dict):
             found[key] = fewer(one)
         else:
