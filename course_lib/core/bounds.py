@@ -101,11 +101,8 @@ class Estimate:
 
     @property
     def fits(self) -> Any:
-        """Of a step of `course_lib.llm`: whether weights, cache and activations fit into the memory
-        of each chip.
-
-        A bound holds for a batch that does not fit too, but no chip runs it. `None` where no
-        capacity is published, and for what is not such a step.
+        """Whether what a step of `course_lib.llm` keeps fits into the memory of each chip; `None`
+        where no capacity is published, and for what is no such step.
         """
         return None if self.room is None else self.room()
 
@@ -126,11 +123,9 @@ class Estimate:
 
     @property
     def lower(self) -> Numbers:
-        """Operator by operator, s: the ceilings overlap perfectly within each operator.
-
-        For a total this is the sum of the parts' times, which is not the largest of the summed
-        times: operators run one after another. A program that hides one's traffic behind another's
-        arithmetic, or keeps what passes between them on the chip, beats it.
+        """Operator by operator, s: the ceilings overlap perfectly within each, and a total takes the
+        sum of its parts. A program that hides one's traffic behind another's arithmetic, or keeps
+        what passes between them on the chip, beats it.
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
@@ -143,10 +138,8 @@ class Estimate:
 
     @property
     def bound(self) -> Any:
-        """Which ceiling takes longest: ``"compute-bound"``, ``"memory-bound"`` or
-        ``"communication-bound"``.
-
-        A tie goes to the earlier of these. An array of names where the estimate is an array.
+        """Which ceiling takes longest, of `BOUNDS`; a tie goes to the earlier. An array of names
+        where the estimate is an array.
         """
         times = np.stack(np.broadcast_arrays(self.t_math, self.t_memory, self.t_network))
         return plain(np.asarray(BOUNDS)[times.argmax(axis=0)])
