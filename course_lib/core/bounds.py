@@ -123,9 +123,8 @@ class Estimate:
 
     @property
     def lower(self) -> Numbers:
-        """Operator by operator, s: the ceilings overlap perfectly within each, and a total takes the
-        sum of its parts. A program that hides one's traffic behind another's arithmetic, or keeps
-        what passes between them on the chip, beats it.
+        """Operator by operator, s: the ceilings overlap perfectly within each, and parts add up. A
+        program that hides one's traffic behind another's arithmetic, or fuses them, beats it.
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
