@@ -1,6 +1,8 @@
 """Requests that come to a server: drawn at a rate, or replayed from a file."""
 
+import csv
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +28,18 @@ MOST = 1_000_000
 """Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
 percentile of so many moves for more.
 """
+
+
+LOGS = {
+    # Azure's LLM inference traces of 2023 and 2024, of the repository Azure/AzurePublicDataset.
+    ("TIMESTAMP", "ContextTokens", "GeneratedTokens"): "date",
+    # BurstGPT, of the repository HPMLL/BurstGPT.
+    ("Timestamp", "Request tokens", "Response tokens"): "s",
+    # Mooncake's, of the repository kvcache-ai/Mooncake: hash_ids name blocks of 512 tokens.
+    ("timestamp", "input_length", "output_length"): "ms",
+}
+"""Public logs by their names for the time, the prompt and the answer, and what the time is in."""
+_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +167,9 @@ class _Line(msgspec.Struct):
 
 def read_requests(path: Path | str) -> Requests:
     """Requests of a file: a JSON object a line with `arrival_time` in s, `input_toks` and
-    `output_toks`; where requests share a beginning, `prefix_id` and `prefix_toks` too.
+    `output_toks`; where requests share a beginning, `prefix_id` and `prefix_toks` too. Or a public
+    log, of `LOGS`: a failed request without an answer is left out, and of blocks that prompts share
+    the first one counts.
 
     Raises
     ------
@@ -176,13 +192,16 @@ def read_requests(path: Path | str) -> Requests:
     except UnicodeDecodeError:
         raise CourseError(f"{name} is not text in UTF-8") from None
     rows: list[_Line] = []
+    head = next(csv.reader(lines[:1]), [])
+    columns = head if any({*names} <= {*head} for names in LOGS) else []
     for number, line in enumerate(lines, 1):
         where = f"{name}, line {number}"
-        if not line.strip():
+        if not line.strip() or (columns and number == 1):
             continue
         try:
-            row = msgspec.json.decode(line, type=_Line)
-        except msgspec.MsgspecError as error:
+            if (row := _row(line, columns)) is None:
+                continue
+        except (msgspec.MsgspecError, ValueError, OverflowError, csv.Error) as error:
             raise CourseError(
                 f"{where}: {error} (got {shown(line)}): write a JSON object with arrival_time in "
                 f"s, and whole input_toks and output_toks, 1 or more"
@@ -203,8 +222,34 @@ def read_requests(path: Path | str) -> Requests:
     arrived = np.array([row.arrival_time for row in rows])
     begun = dict.fromkeys(row.prefix_id for row in rows if row.prefix_id is not None)
     groups: dict[Any, int] = {one: number for number, one in enumerate(begun)}
-    columns = [
+    counts = [
         (row.input_toks, row.output_toks, groups.get(row.prefix_id, -1), row.prefix_toks)
         for row in rows
     ]
-    return Requests(arrived - arrived[0], *np.array(columns, dtype=np.int64).T)
+    return Requests(arrived - arrived[0], *np.array(counts, dtype=np.int64).T)
+
+
+def _row(line: str, columns: list[str]) -> _Line | None:
+    """What a line says, whether it is ours or a log's; `None` of a request that failed."""
+    if not columns and not any(f'"{made}"' in line for _, _, made in LOGS):
+        return msgspec.json.decode(line, type=_Line)
+    said = msgspec.json.decode(line, type=dict[str, Any]) if not columns else {}
+    if columns:
+        said = dict(zip(columns, next(csv.reader([line])), strict=True))
+    for (time, given, made), unit in LOGS.items():
+        if {time, given, made} <= said.keys():
+            row = {"input_toks": said[given], "output_toks": said[made]}
+            if columns:
+                row = {name: int(value) for name, value in row.items()}
+            if unit == "s" and row["output_toks"] == 0:
+                return None
+            if unit == "date":
+                at = datetime.fromisoformat(said[time])
+                row["arrival_time"] = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            else:
+                row["arrival_time"] = float(said[time]) / (1e3 if unit == "ms" else 1.0)
+            found = msgspec.convert(row, _Line)
+            if hashed := msgspec.convert(said.get("hash_ids", []), list[str | int]):
+                found.prefix_id, found.prefix_toks = hashed[0], min(_BLOCK, found.input_toks)
+            return found
+    return msgspec.json.decode(line, type=_Line)

@@ -91,6 +91,39 @@ class TestRequests:
             [0, 4],
         )
 
+    @pytest.mark.parametrize(
+        ("text", "arrived", "prompt", "output", "shared"),
+        [
+            (
+                "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+                "2023-11-16 18:17:04.4799600,110,27\n",
+                [0, 0.5], [4808, 110], [10, 27], [0, 0],
+            ),
+            (
+                "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+                "5,ChatGPT,472,18,490,Conversation log\n6,GPT-4,9,0,9,API log\n"
+                "45.5,GPT-4,1087,230,1317,Conversation log\n",
+                [0, 40.5], [472, 1087], [18, 230], [0, 0],
+            ),
+            (
+                '{"timestamp": 1000, "input_length": 900, "output_length": 5, "hash_ids": [7, 8]}\n'
+                '{"timestamp": 1250, "input_length": 400, "output_length": 6, "hash_ids": [7]}\n',
+                [0, 0.25], [900, 400], [5, 6], [512, 400],
+            ),
+        ],
+        ids=["azure", "burstgpt", "mooncake"],
+    )  # fmt: skip
+    def test_public_logs_are_read(self, tmp_path, text, arrived, prompt, output, shared):
+        file = tmp_path / "log"
+        file.write_text(text)
+        found = serve.read_requests(file)
+        assert found.arrived == pytest.approx(arrived, abs=1e-6)
+        assert (list(found.prompt), list(found.output)) == (prompt, output)
+        assert list(found.shared) == shared
+        file.write_text(text.replace("110,27", "x,27").replace("1087", "1e3").replace("400", '"4"'))
+        with pytest.raises(CourseError, match=r"line [234]"):
+            serve.read_requests(file)
+
 
 class TestEngine:
     def test_a_log_says_its_own_settings(self):
