@@ -18,7 +18,7 @@ def payload(explorer: Endless) -> dict[str, Any]:
     --------
     >>> from course_lib import explore
     >>> payload(explore.decode())["chips"][0]["memory"]
-    137438953472
+    17179869184
     """
     fields = explorer.here().fields
     return {

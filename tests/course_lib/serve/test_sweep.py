@@ -37,7 +37,7 @@ def test_the_script_prints_a_line_for_each_rate():
 def test_the_job_asks_the_command_for_one_of_its_points(monkeypatch):
     job = yaml.safe_load((DOCS / "sweep.yaml").read_text(encoding="utf-8"))
     words = job["run"].replace("$RATE", str(job["envs"]["RATE"])).split()
-    assert words[:3] == ["python3", "-m", "course_press"]
+    assert words[:3] == [".venv/bin/python", "-m", "course_press"]
     few = [*words[3:], "--requests", "60", "--seed", "3"]
     found = json.loads(CliRunner().invoke(app, few).stdout)
     monkeypatch.syspath_prepend(DOCS)
