@@ -6,12 +6,11 @@ import json
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -41,10 +40,21 @@ def tell(text: str, **how: Any) -> None:
     """A sentence as one line; on a terminal, broken between words and never within a quantity."""
     if out_console.is_terminal:
         kept = re.sub(r"(?<=\d) (?=\S)", "\u00a0", text)
-        wrap = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
-        lines = [wrap(line, out_console.width) for line in kept.split("\n")]
+        lines = [_wrapped(line, out_console.width) for line in kept.split("\n")]
         text = "\n".join(lines).replace("\u00a0", " ")
     out_console.print(text, soft_wrap=True, **how)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line broken between words, by the cells that letters take: Hangul takes two each."""
+    lines = [""]
+    for word in line.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and cell_len(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def told(key: str, **values: Any) -> str:
