@@ -311,7 +311,7 @@ def _within_limit(
 def _image(svg: str, file: Path) -> str:
     """A figure as a file of its own, with the colours of white paper instead of the page's."""
     label = re.search(r'aria-label="([^"]*)"', svg)
-    alone = re.sub(r"var\(--[\w-]+, ([^()]+)\)", r"\1", svg)
+    alone = re.sub(r"var\(--[\w-]+, ([^()]+)\)", r"\1", svg).replace("var(--paper)", "#fff")
     if "xmlns=" not in alone[: alone.index(">")]:
         alone = alone.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     file.write_text(alone, encoding="utf-8")

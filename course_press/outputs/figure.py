@@ -13,7 +13,7 @@ _TOKENS = {
     **{color: str(i) for i, color in enumerate(LINES, 1)},
     **{color: f"shade-{i}" for i, color in enumerate(SHADES, 1)},
 }
-_HALO = "paint-order: stroke; stroke: var(--paper, #fff); stroke-width: 3px; "
+_HALO = "paint-order: stroke; stroke: var(--paper); stroke-width: 3px; "
 _DOTS = re.compile(r"<g([^>]*)>((?:\s*<use [^>]*/>){2,})\s*</g>")
 _LOOK = re.compile(r'<use xlink:href="#([^"]+)"[^>]*?(?: style="([^"]*)")?/>')
 _PLACE = re.compile(r' x="([^"]+)" y="([^"]+)"')
