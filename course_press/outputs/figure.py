@@ -45,6 +45,9 @@ def page_svg(plot: Plot, *, narrow: bool = False) -> str:
     svg = re.sub(r"\n\s+<", "\n<", svg)
     svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
+    # Of straight lines a tenth will do, and no path needs a line for each of its corners.
+    svg = re.sub(r' d="([^"]+)"', lambda path: f' d="{" ".join(path[1].split())}"', svg)
+    svg = re.sub(r' d="M[\d. LMz-]+"', lambda path: re.sub(r"(\.\d)\d", r"\1", path[0]), svg)
     svg = _DOTS.sub(lambda dots: _as_path(dots, svg), svg)
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[\d.]+pt"', r"\1", svg.replace("\n", " ", 1))
