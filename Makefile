@@ -24,8 +24,8 @@ lint: $(VENV)/test
 
 # Within a minute: lint, and the tests that neither print a page nor draw, fit or measure for long.
 check: lint
-	$(RUN)/pytest -q tests/test_architecture.py tests/test_house.py tests/course_press/check tests/course_press/source tests/course_lib \
-	  $(addprefix --ignore=tests/course_lib/,bench calibrate/test_fit.py book/explore book/plot)
+	$(RUN)/pytest -q tests/test_architecture.py tests/test_house.py tests/course_press/check tests/course_press/source tests/course_lib tests/course_tools tests/course_book \
+	  $(addprefix --ignore=tests/,course_lib/bench course_tools/calibrate/test_fit.py course_book/explore course_book/plot)
 
 test: lint
 	$(RUN)/pytest
@@ -42,11 +42,11 @@ labs: $(VENV)/labs
 bench: $(VENV)/labs
 	$(RUN)/python -m tests.bench
 
-# Fits course_lib/data/calibration to the published measurements, and prints its errors on what was held out.
+# Fits course_tools/data/calibration to the published measurements, and prints its errors on what was held out.
 calibrate: $(VENV)/press
-	$(RUN)/python -m course_lib.calibrate
-	$(RUN)/python -m course_lib.serve
-	$(RUN)/python -m course_lib.training
+	$(RUN)/python -m tools.calibrate
+	$(RUN)/python -m tools.fit_engine
+	$(RUN)/python -m tools.fit_training
 
 # Pins for every platform. uv takes those with the hash of each file, and installs no other; pip would then ask one of
 # the book itself, which is installed as it lies here, and of torch, so constraints.txt has names and versions only.

@@ -35,7 +35,7 @@ def contracts() -> dict[str, list[list[str]]]:
             [room.strip() for room in layer.replace(":", "|").split("|")] for layer in one["layers"]
         ]
         for one in written["contracts"]
-        if one["type"] == "layers"
+        if one["type"] == "layers" and "containers" in one
     }
 
 
@@ -92,16 +92,21 @@ def picture() -> str:
     """The whole drawing."""
     layers = contracts()
     right = WIDTH + 44
-    library, low = stack("course_lib", layers, 8, 48, WIDTH - 8)
+    parts, low = [], 30.0
+    for package in ("course_book", "course_tools", "course_lib"):
+        parts.append(f'<text class="head" x="8" y="{low:g}">{package}</text>')
+        body, low = stack(package, layers, 8, low + 18, WIDTH - 8)
+        parts.append(body)
+        low += 24
+    library = "\n".join(parts)
     press, end = stack("course_press", layers, right, 48, WIDTH - 8)
-    height, wide = max(low, end) + 30, right + WIDTH
-    says = "A room imports only from rooms below it. The press asks the library; the library knows nothing of the press."
+    height, wide = max(low - 16, end) + 30, right + WIDTH
+    says = "A room imports only from rooms below it, a package from packages below it. The press asks all three."
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {height:g}" width="{wide}" role="img" aria-labelledby="t">
 <title id="t">The rooms of the library and of the press</title>
 <style>{STYLE}</style>
-<text class="head" x="8" y="30">course_lib</text>
 <text class="head" x="{right}" y="30">course_press</text>
-<path d="M{right - 8} 25H{WIDTH - 330}m8-5l-8 5l8 5"/>
+<path d="M{right - 8} 25H{WIDTH - 300}m8-5l-8 5l8 5"/>
 {library}
 {press}
 <text class="says" x="8" y="{height - 10:g}">{says}</text>
@@ -112,7 +117,7 @@ def picture() -> str:
 def index() -> str:
     """Every module in its room."""
     parts = ["# Every room, every module", "", "Each by the first sentence of its own docstring."]
-    for package in ("course_lib", "course_press"):
+    for package in ("course_lib", "course_tools", "course_book", "course_press"):
         for door in sorted((ROOT / package).rglob("__init__.py")):
             room = door.parent
             modules = sorted(file for file in room.glob("*.py") if file != door)

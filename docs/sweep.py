@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from course_lib import serve
+from course_tools import serve
 
 
 def point(rate, model, chip, requests=10_000, seed=0):

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
-from course_lib.calibrate.report import as_text, calibrate_report
+from course_tools.calibrate.report import as_text, calibrate_report
 from tests.bench_pages import budgets
 
 ROOT = Path(__file__).parent.parent
@@ -146,8 +146,8 @@ def how_steady() -> Table:
 
 DIAGNOSE = """
 import resource, sys
-from course_lib import diagnosis
-import course_lib.diagnosis.host
+from course_tools import diagnosis
+import course_tools.diagnosis.host
 diagnosis.diagnose(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"""
 

@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 from course_lib import CourseError
 from course_lib.specs import DATA
 from course_press.cli.app import app
-from tests.course_lib.counting.configs import CASES
+from tests.course_tools.counting.configs import CASES
 
 COUNTS = {"predict": 2000, "diagnose": 1000, "serve": 400, "train": 400, "judges": 300}
 """How many cases of each; of the judges, for each lab."""

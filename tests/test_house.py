@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from course_lib import t
-from course_lib.book.text import in_language
+from course_book import t
+from course_book.text import in_language
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,6 +74,7 @@ def test_environment_yml_equals_pyproject():
     extras = project["optional-dependencies"]
     asked = (
         project["dependencies"]
+        + extras["book"]
         + extras["press"]
         + extras["explore"]
         + extras["torch"]
@@ -101,7 +102,7 @@ def test_pins_keep_to_what_pyproject_asks():
         r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE
     )
     for requirement in project["dependencies"] + [
-        one for name in ("press", "explore", "labs", "test") for one in extras[name]
+        one for name in ("book", "press", "explore", "labs", "test") for one in extras[name]
     ]:
         name, least = re.match(r"([\w-]+)(?:>=([\d.]+))?", requirement).groups()
         versions = [version for other, version in pinned if other == name.lower()]
@@ -171,7 +172,16 @@ def test_nothing_tells_a_reader_to_install_a_name_that_is_not_ours():
     readers' machines.
     """
     name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
-    folders = ("course_lib", "course_press", "chapters", "labs", "docs", "notebooks")
+    folders = (
+        "course_lib",
+        "course_tools",
+        "course_book",
+        "course_press",
+        "chapters",
+        "labs",
+        "docs",
+        "notebooks",
+    )
     files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
     for file in [*files, *ROOT.glob("*.md"), ROOT / "Makefile"]:
         if (

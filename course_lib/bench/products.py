@@ -26,11 +26,11 @@ from course_lib.bench.record import (
     timed,
     under_load,
 )
+from course_lib.bench.rows import Row
 from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
-from course_lib.measured import Row
 
 __all__ = ["STEPS", "bandwidth", "ceiling", "matmul", "outer_products", "outer_shape"]
 

@@ -16,11 +16,11 @@ import msgspec
 from course_lib.bench.device import Machine, cpu_peak_here
 from course_lib.bench.driver import Observed, observe
 from course_lib.bench.operands import Arrays
+from course_lib.bench.rows import Manifest, Row
 from course_lib.bench.timing import NOISY, Timing
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text
 from course_lib.core.dtypes import BITS
-from course_lib.measured import Manifest, Row
 from course_lib.specs import chip
 
 __all__ = ["Case", "Start", "git_commit", "manifest", "start"]

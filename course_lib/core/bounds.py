@@ -60,7 +60,7 @@ class Estimate:
     flops, bytes, kernels : the work they are the times of.
     parts : the estimates this one is the total of; empty for a single operator.
     work : what was set against the chip, with its format and shape; `None` for a total. Bounds
-        never look at it: `course_lib.calibrate` does.
+        never look at it: `course_tools.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
     room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
         it is not known.

@@ -52,7 +52,7 @@ class Work:
     kernels : how many launches it takes where each operator is a kernel of its own; an engine takes
         fewer.
     shape : the sizes of one launch: those in `SIZES` of a product and of attention.
-    kind : one of `KINDS`. Bounds never look at it: `course_lib.calibrate` does.
+    kind : one of `KINDS`. Bounds never look at it: `course_tools.calibrate` does.
     fuses_with : a mark that products of one input share, so that engines run those of a step as
         one: queries, keys and values, say.
 

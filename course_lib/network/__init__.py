@@ -26,12 +26,6 @@ from course_lib.network.collectives import (
     reduce_scatter,
     send,
 )
-from course_lib.network.compiled import (
-    CompiledCollective,
-    compiled_collectives,
-    compiled_example,
-    compiled_seconds,
-)
 from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
 from course_lib.network.layers import SCHEMES, sharded_mlp
@@ -48,7 +42,6 @@ __all__ = [
     "ALGORITHMS",
     "SCHEMES",
     "CollectiveStep",
-    "CompiledCollective",
     "Cost",
     "Legs",
     "Link",
@@ -60,9 +53,6 @@ __all__ = [
     "all_to_all",
     "between_nodes",
     "bus_bandwidth",
-    "compiled_collectives",
-    "compiled_example",
-    "compiled_seconds",
     "cost",
     "critical_contraction",
     "data_parallel_tokens",

@@ -12,7 +12,6 @@ from course_lib.specs.configurations import (
     Transformer,
     cited_by,
 )
-from course_lib.specs.foreign import from_config
 from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import (
     DATA,
@@ -62,7 +61,6 @@ __all__ = [
     "cited",
     "cited_by",
     "figure_rows",
-    "from_config",
     "load_toml",
     "model",
     "model_rows",

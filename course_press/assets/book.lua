@@ -17,9 +17,9 @@ local function file_text(path)
   return text
 end
 
--- A file of course_lib's data, which lies beside the press wherever that is installed.
+-- A file of course_book's data, which lies beside the press wherever that is installed.
 local function data_text(name)
-  local path = "../../course_lib/data/" .. name
+  local path = "../../course_book/data/" .. name
   return file_text(quarto and quarto.utils.resolve_path(path) or pandoc.path.join { pandoc.path.directory(PANDOC_SCRIPT_FILE), path })
 end
 

@@ -4,8 +4,8 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from course_lib.book.exercises import CHAPTERS, all, common_texts, predictions, texts
-from course_lib.book.text import languages
+from course_book.exercises import CHAPTERS, all, common_texts, predictions, texts
+from course_book.text import languages
 
 
 def untranslated() -> Iterator[tuple[str, str]]:

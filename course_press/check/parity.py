@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.source.book import Book, read_book
 from course_press.source.chapter import (
     CITED,

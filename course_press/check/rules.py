@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib import CourseError, specs
-from course_lib.book import exercises
+from course_book import exercises
+from course_book.files import DATA
 from course_press.check import parity
 from course_press.check.claims import unsaid
 from course_press.check.exercises import untranslated
@@ -210,7 +211,7 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
                             yield _finding(
                                 line,
                                 f"there is no exercise {id_}",
-                                "name one of course_lib.exercises.all()",
+                                "name one of course_book.exercises.all()",
                             )
     folder = exercises.FOLDER
     shown = folder.relative_to(root) if folder.is_relative_to(root) else folder
@@ -220,7 +221,7 @@ def _exercises(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
 
 def _rivals(root: Path, books: Iterable[Book]) -> Iterator[Finding]:
     """No text calls a thing otherwise than the book does."""
-    for line, (_, rival, chosen) in forbidden(books, specs.DATA):
+    for line, (_, rival, chosen) in forbidden(books, DATA):
         shown = line.file.relative_to(root) if line.file.is_relative_to(root) else line.file
         what = f"{rival!r} is not this book's word"
         yield Finding(shown, line.number, what, f"write {chosen!r}, as rivals.csv has it")

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press.check import parity
 from course_press.check.rules import check_book
 from course_press.cli import (
@@ -112,12 +112,13 @@ def doctor() -> None:
     needs = [
         *(
             Need(name, _installed(name), "course_lib", "run make book", True)
-            for name in ("numpy", "matplotlib", "msgspec")
+            for name in ("numpy", "msgspec")
         ),
         *(
             Need(name, _installed(name), "the embedded engine", "run make book", True)
             for name in PRESS
         ),
+        Need("matplotlib", _installed("matplotlib"), "course_book", "run make book", True),
         Need("pandoc", _pandoc(), "the embedded engine", "run make clean book", True),
         Need("quarto", quarto.executable(), "the Quarto engine", quarto.GET),
         Need("playwright", _installed("playwright"), "browser tests", "run make test"),

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from course_lib import t
-from course_lib.book.text import retold
+from course_book import t
+from course_book.text import retold
 
 PIPED = 1000
 """Columns of what is no terminal: nothing there asks for a table to be narrowed."""

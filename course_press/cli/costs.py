@@ -6,11 +6,13 @@ from typing import Any
 
 from rich.table import Table
 
-from course_lib import CourseError, calibrate, n, t
-from course_lib.book.text import retold
+from course_lib import CourseError
 from course_lib.core import RATES, Estimate, sensitivity, summed
-from course_lib.counting import Costs
 from course_lib.specs import Accelerator
+from course_tools import calibrate
+from course_tools.counting import Costs
+from course_book import n, t
+from course_book.text import retold
 from course_press.cli.console import columns, formats_in_words, out_console, tell, told
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
@@ -278,7 +280,7 @@ def _row(found: Table, name: str, part: Estimate, network: bool) -> None:
 
 def picture(answer: Costs, chip: Accelerator, form: str) -> bytes:
     """The roofline with every operator on it, those that take longest by their names."""
-    from course_lib.book import plot  # takes long to import
+    from course_book import plot  # takes long to import
 
     placed = [
         (name, float(one.intensity), float(one.attainable), float(one.lower))

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from course_lib import CourseError, n, specs
-from course_lib.book.text import t
-from course_lib.diagnosis import Diagnosis, Operator
-from course_lib.diagnosis import diagnose as find
+from course_lib import CourseError, specs
+from course_tools.diagnosis import Diagnosis, Operator
+from course_tools.diagnosis import diagnose as find
+from course_book import n
+from course_book.text import t
 from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 
 app = typer.Typer()

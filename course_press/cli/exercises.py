@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from course_lib import CourseError
-from course_lib.book import exercises
-from course_lib.book.exercises import Exercise
-from course_lib.book.text import in_language, languages
+from course_book import exercises
+from course_book.exercises import Exercise
+from course_book.text import in_language, languages
 from course_press.cli.console import tell
 from course_press.source.files import swap_in
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press import grading
 from course_press.cli.console import err_console, tell
 from course_press.cli.labs import Lang, chosen

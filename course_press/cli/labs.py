@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
-from course_lib import CourseError, n, t
-from course_lib.book.text import in_language, language, languages
-from course_lib.measured import contributed, results
+from course_lib import CourseError
+from course_lib.bench import results
+from course_tools.measured import contributed
+from course_book import n, t
+from course_book.text import in_language, language, languages
 from course_press.cli.console import columns, counted, err_console, out_console, tell
 from course_press.labs import cloud as rented
 from course_press.labs import run as labs
@@ -84,7 +86,7 @@ def lab_compare(
     for file in (before, after):
         if not file.is_file():
             raise CourseError(f"{str(file)!r} does not exist: give two results.csv")
-    from course_lib.book.reports.frame import said  # draws too, and takes long to import
+    from course_book.reports.frame import said  # draws too, and takes long to import
 
     differences = results.compare(results.read(before), results.read(after))
     with in_language(chosen(lang)):

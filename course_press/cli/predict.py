@@ -12,11 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, calibrate, n, specs
-from course_lib.book.text import retold
-from course_lib.calibrate import own as calibrate_own
-from course_lib.counting import ask, named
-from course_lib.measured import results
+from course_lib import CourseError, specs
+from course_lib.bench import results
+from course_tools import calibrate
+from course_tools.calibrate import own as calibrate_own
+from course_tools.counting import ask, named
+from course_book import n
+from course_book.text import retold
 from course_press.cli import costs
 from course_press.cli.console import columns, err_console, out_console, tell, tell_json, told
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, n, serve, specs, t
-from course_lib.book.text import language
-from course_lib.counting import named
-from course_lib.counting import told as told_formats
+from course_lib import CourseError, specs
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.rental import quotes
+from course_tools import serve
+from course_tools.counting import named
+from course_tools.counting import told as told_formats
+from course_book import n, t
+from course_book.text import language
 from course_press.cli.console import (
     columns,
     formats_in_words,

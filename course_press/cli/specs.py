@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, n, specs
+from course_lib import CourseError, specs
+from course_book import n
 from course_press.cli.console import columns, err_console, out_console, tell
 
 app = typer.Typer()

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from course_lib import CourseError, n, t
-from course_lib import training as train
-from course_lib.book.text import retold
-from course_lib.counting import named
+from course_lib import CourseError
 from course_lib.specs import Transformer
+from course_tools import train
+from course_tools.counting import named
+from course_book import n, t
+from course_book.text import retold
 from course_press.cli.console import columns, out_console, tell, tell_json, told
 
 app = typer.Typer()

@@ -17,7 +17,7 @@ from lxml import html
 from markupsafe import escape
 
 from course_lib import CourseError
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.pages import quarto
 from course_press.pages.about import FOLDER, FORMATS, file_name
 from course_press.pages.pandoc import ASSETS, PrintedPage, print_pages, templates

@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from course_lib import CourseError
-from course_lib.book.exercises import Exercise
-from course_lib.book.text import in_language, languages
+from course_book.exercises import Exercise
+from course_book.text import in_language, languages
 from course_press.exports import sheets
 from course_press.source.files import file_names, swap_in
 

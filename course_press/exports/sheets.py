@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib import n, t
-from course_lib.book.exercises import Variant, phrases
-from course_lib.book.text import plain
+from course_book import n, t
+from course_book.exercises import Variant, phrases
+from course_book.text import plain
 from course_press.exports.notebooks import code_cell, notebook_text, text_cell
 from course_press.source.book import configured, languages
 from course_press.source.install import first_cell
@@ -34,7 +34,7 @@ def answers(variants: Sequence[Variant], seed: int) -> str:
 def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any]]:
     said = phrases()
     yield text_cell("title", f"# {said['sheet']}\n\n{said['sheet-note'].format(seed=seed)}")
-    yield code_cell("setup", "from course_lib.book.exercises import check")
+    yield code_cell("setup", "from course_book.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
         fixed = f"\n\n*{said['fixed']}*" if one.exercise.fixed else ""

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from course_lib import CourseError
-from course_lib.book.text import languages
 from course_lib.core import known
+from course_book.text import languages
 from course_press.grading import benchmark, diagnosis, kernels, ring, serving, sharding
 from course_press.grading.learner import existing
 from course_press.grading.verdict import Verdict, said

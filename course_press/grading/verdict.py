@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from course_lib import CourseError, n
-from course_lib.book.text import language
+from course_lib import CourseError
 from course_lib.core import known
+from course_book import n
+from course_book.text import language
 
 __all__ = ["Amount", "Said", "Verdict", "said"]
 

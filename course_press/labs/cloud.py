@@ -12,8 +12,7 @@ import msgspec
 import yaml
 
 from course_lib import CourseError, specs
-from course_lib.bench import record
-from course_lib.measured import results
+from course_lib.bench import record, results
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.errors import MissingError
 
@@ -52,6 +51,8 @@ UPLOADED = (
     "LICENSE",
     "LICENSE-text",
     "course_lib",
+    "course_tools",
+    "course_book",
     "course_press",
     "labs/rented.sh",
 )

@@ -9,9 +9,10 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from course_lib import chip, model, n, t
-from course_lib.book.explore import NONE, page, serving
-from course_lib.book.text import named
+from course_lib import chip, model
+from course_book import n, t
+from course_book.explore import NONE, page, serving
+from course_book.text import named
 from course_press.outputs.written import number_marks, tool_words
 
 TILES = {"decode": "s", "user": "", "all": "", "usd": ""}

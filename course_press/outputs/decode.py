@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from course_lib import chip
-from course_lib.book.explore import Decode, Endless, EngineExplorer
+from course_book.explore import Decode, Endless, EngineExplorer
 
 
 def payload(explorer: Endless) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def payload(explorer: Endless) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from course_lib import explore
+    >>> from course_book import explore
     >>> payload(explore.decode())["chips"][0]["memory"]
     17179869184
     """

@@ -5,10 +5,10 @@ import re
 from html import escape
 from typing import Any
 
-from course_lib import t
-from course_lib.book.asking import Walk
-from course_lib.book.exercises import Form, capital, example, phrases, wrong_unit
-from course_lib.book.text import UNITS, language, page_grammar
+from course_book import t
+from course_book.asking import Walk
+from course_book.exercises import Form, capital, example, phrases, wrong_unit
+from course_book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib import t
-from course_lib.book.explore import (
+from course_book import t
+from course_book.explore import (
     ChartLayer,
     Endless,
     Explorer,
@@ -28,8 +28,8 @@ from course_lib.book.explore import (
     ranges,
     ticks,
 )
-from course_lib.book.plot import LINES, own_tone
-from course_lib.book.text import PREFIXED
+from course_book.plot import LINES, own_tone
+from course_book.text import PREFIXED
 from course_press.outputs import decode, roofline
 from course_press.outputs.figure import page_svg
 from course_press.outputs.written import number_marks, tool_words

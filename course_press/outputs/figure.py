@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from course_lib.book.plot import GRID, INK, LINES, MUTED, SHADES, Diagram, Plot
+from course_book.plot import GRID, INK, LINES, MUTED, SHADES, Diagram, Plot
 
 # The page's own colours take the place of these, so that a figure follows a light or a dark scheme.
 _TOKENS = {

@@ -9,13 +9,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from course_lib.book.asking import Walk
-from course_lib.book.exercises import Form, Parity, Question
-from course_lib.book.explore import Calculator, Explorer
-from course_lib.book.moving import Moving
-from course_lib.book.plot import Diagram, Plot
-from course_lib.book.tables import Downloads, Folded
-from course_lib.book.text import Shown, Table
+from course_book.asking import Walk
+from course_book.exercises import Form, Parity, Question
+from course_book.explore import Calculator, Explorer
+from course_book.moving import Moving
+from course_book.plot import Diagram, Plot
+from course_book.tables import Downloads, Folded
+from course_book.text import Shown, Table
 from course_press.outputs import calculator, exercise, explorer, figure, moving, prediction, tables
 
 FORMS = "application/vnd.course.forms+json"
@@ -27,7 +27,7 @@ def site(shown: Shown) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from course_lib import tables
+    >>> from course_book import tables
     >>> site(tables.Downloads({"a.csv": "a"}))
     {'text/markdown': '[a.csv](data:text/csv;base64,YQ==){download="a.csv"}'}
     """
@@ -58,7 +58,7 @@ def notebook(shown: Shown) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from course_lib import tables
+    >>> from course_book import tables
     >>> notebook(tables.Downloads({"a.csv": "a"}))
     {'text/markdown': 'a.csv'}
     """
@@ -70,7 +70,7 @@ def both(shown: Shown) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from course_lib import table
+    >>> from course_book import table
     >>> both(table(["a"], [["b"]]))
     {'text/markdown': '| a |\n|:--|\n| b |'}
     """

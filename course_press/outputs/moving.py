@@ -4,8 +4,8 @@ import json
 from html import escape
 from typing import Any
 
-from course_lib import t
-from course_lib.book.moving import TONES, Moving, Running, color, holds, rows
+from course_book import t
+from course_book.moving import TONES, Moving, Running, color, holds, rows
 from course_press.outputs.written import number_marks, tool_words
 
 WORDS = ("play", "pause", "step")

@@ -4,8 +4,8 @@ import json
 from html import escape
 from typing import Any
 
-from course_lib.book.exercises import Parity, Question, predictions
-from course_lib.book.text import UNITS, language, page_grammar
+from course_book.exercises import Parity, Question, predictions
+from course_book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
 
 

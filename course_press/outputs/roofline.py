@@ -7,9 +7,10 @@ from html import escape
 from math import log10
 from typing import Any
 
-from course_lib import chip, n, t
-from course_lib.book.explore import BALANCED, NONE, Roofline
+from course_lib import chip
 from course_lib.core import BOUNDS
+from course_book import n, t
+from course_book.explore import BALANCED, NONE, Roofline
 from course_press.outputs.written import tool_words
 
 GRIPS = {"intensity": "FLOP/B", "peak": "FLOP/s", "bandwidth": "B/s"}

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from course_lib.book.tables import Cards, Downloads, Folded
-from course_lib.book.text import Markdown, Span, Table, language, marks, plain
+from course_book.tables import Cards, Downloads, Folded
+from course_book.text import Markdown, Span, Table, language, marks, plain
 
 _UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?((?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B)")
 _POINT, _DIGIT = "&#8200;", "&#8199;"

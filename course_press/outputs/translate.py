@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
-from course_lib.book.explore import averages, page
 from course_lib.core import dtypes, formulas
-from course_lib.specs import quantization
+from course_tools.counting import quantization
+from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"

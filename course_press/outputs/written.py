@@ -4,9 +4,9 @@ prefix, and what their buttons are called.
 
 from typing import Any
 
-from course_lib import t
-from course_lib.book.explore import NONE
-from course_lib.book.text import PREFIXED, language, marks
+from course_book import t
+from course_book.explore import NONE
+from course_book.text import PREFIXED, language, marks
 
 
 def number_marks() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.pages import share
 from course_press.pages.pandoc import line_with
 from course_press.source.book import Book

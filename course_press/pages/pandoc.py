@@ -19,8 +19,8 @@ from typing import Any, Literal
 import pypandoc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from course_lib.book.text import words
-from course_lib.specs import DATA
+from course_book.files import DATA
+from course_book.text import words
 from course_press.outputs import form
 from course_press.pages.share import Picture, first_picture
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter

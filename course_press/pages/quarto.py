@@ -17,7 +17,7 @@ from lxml import html
 from markupsafe import escape
 
 from course_lib import CourseError
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, share
 from course_press.pages.pandoc import ASSETS, draw_pictures, templates

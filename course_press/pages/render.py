@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, finder, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from course_lib import CourseError
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.check import parity
 from course_press.pages import about, csp, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates

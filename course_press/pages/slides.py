@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.decks import reading
 from course_press.decks.reading import slides_of
 from course_press.pages import csp

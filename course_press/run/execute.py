@@ -134,6 +134,8 @@ def environment(root: Path) -> str:
 
     import course_lib
     from course_lib import specs
+    import course_tools
+    import course_book
 
     digest = hashlib.sha256(sys.version.encode())
     given = {**os.environ, **kernels.ENVIRONMENT}
@@ -152,11 +154,15 @@ def environment(root: Path) -> str:
         own += (root / given[specs.FOLDER]).glob("*.toml")
     for file in sorted(file for file in own if file.is_file()):
         digest.update(f"{file}\0".encode(errors="surrogateescape") + file.read_bytes())
-    library = Path(course_lib.__file__).parent
-    for file in sorted(
-        path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    ):
-        digest.update(f"{file.relative_to(library)}\0".encode() + file.read_bytes())
+    for package in (course_lib, course_tools, course_book):
+        library = Path(str(package.__file__)).parent
+        for file in sorted(
+            path
+            for path in library.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ):
+            name = f"{package.__name__}/{file.relative_to(library)}"
+            digest.update(f"{name}\0".encode() + file.read_bytes())
     digest.update("\n".join(sorted({f"{d.name}=={d.version}" for d in distributions()})).encode())
     printers = sorted(Path(__file__).parents[1].glob("outputs/*.py"))
     for module in (Path(__file__), Path(kernels.__file__), *printers):

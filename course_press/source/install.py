@@ -9,7 +9,7 @@ from importlib.metadata import metadata, version
 from pathlib import Path
 
 from course_lib import CourseError
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.source.book import Book, languages
 from course_press.source.chapter import read_text
 
@@ -57,7 +57,7 @@ def first_cell(book: Book, lang: str | None = None) -> str:
     ]
     if not there:
         return "\n".join([*code, *_raising(said["ui-from-a-folder"])])
-    source = json.dumps("git+{}@{}".format(*address(book)))
+    source = json.dumps("course-lib[book] @ git+{}@{}".format(*address(book)))
     return "\n".join(
         [
             *code,

@@ -6,7 +6,7 @@ torchrun --standalone --nproc-per-node=2 collectives.py --out results/local/resu
 import argparse
 from pathlib import Path
 
-from course_lib.bench import collectives
+from course_tools.campaigns import collectives
 
 parser = argparse.ArgumentParser(description="Measure collectives, in every rank.")
 parser.add_argument("--out", type=Path, default=Path("results/local/results.csv"))

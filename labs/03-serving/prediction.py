@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from course_lib import serve
+from course_tools import serve
 
 
 def load(file: str) -> ModuleType:

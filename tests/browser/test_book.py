@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.source.book import languages, read_book
 from tests.browser.conftest import wait_for
 

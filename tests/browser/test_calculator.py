@@ -10,16 +10,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from course_lib import CourseError, calibrate, chip, explore, llm, model
-from course_lib.book.explore import serving
-from course_lib.specs import from_config
-from course_lib.specs.huggingface import sizes
+from course_lib import CourseError, chip, llm, model
+from course_tools import calibrate
+from course_tools.counting import from_config
+from course_tools.counting.huggingface import sizes
+from course_book import explore
+from course_book.explore import serving
 from course_press.outputs import translate
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import BOOK, LANGS, language
-from tests.course_lib.specs.test_foreign import LLAMA, TINY
-from tests.course_lib.specs.test_quantization import RECIPES
+from tests.course_tools.counting.test_foreign import LLAMA, TINY
+from tests.course_tools.counting.test_quantization import RECIPES
 
 pytestmark = pytest.mark.browser
 BOX = ".calculator"
@@ -42,7 +44,7 @@ def built(tmp_path_factory):
     (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
     (root / "chapters" / "cells").mkdir(parents=True)
     (root / "chapters" / "cells" / "form.qmd").write_text(
-        "```{python}\n#| echo: false\nfrom course_lib import explore\n\nexplore.calculator()\n```\n"
+        "```{python}\n#| echo: false\nfrom course_book import explore\n\nexplore.calculator()\n```\n"
     )
     for lang in LANGS:
         (root / "chapters" / lang).mkdir(parents=True)

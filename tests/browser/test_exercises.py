@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import CourseError, exercises
-from course_lib.book.exercises import Form
-from course_lib.book.text.parsing import UNITS, page_grammar, parse_number
+from course_lib import CourseError
+from course_book import exercises
+from course_book.exercises import Form
+from course_book.text.parsing import UNITS, page_grammar, parse_number
 from course_press.outputs.exercise import payload
 from course_press.source.book import languages
 

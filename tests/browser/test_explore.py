@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 import pytest
 
-from course_lib import explore
+from course_book import explore
 from course_press.pages import site
 from tests.browser.conftest import wait_for
 
@@ -67,7 +67,7 @@ def built(tmp_path_factory):
     (root / "index.qmd").write_text("# Welcome {.unnumbered}\n\nA book.\n")
     cells = root / "chapters" / "cells"
     cells.mkdir(parents=True)
-    (cells / "setup.qmd").write_text("```{python}\nfrom course_lib import explore\n```\n")
+    (cells / "setup.qmd").write_text("```{python}\nfrom course_book import explore\n```\n")
     for name in NAMES:
         (cells / f"{name}.qmd").write_text(
             f"```{{python}}\n#| echo: false\nexplore.{name}()\n```\n"

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib import chip, explore, llm
+from course_lib import chip, llm
 from course_lib.core import BOUNDS, formulas
 from course_lib.specs import model
+from course_book import explore
 from course_press.outputs import translate
 from tests.browser.conftest import wait_for
 from tests.browser.test_explore import built, choose, data, drawn, opened, table

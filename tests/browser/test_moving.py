@@ -12,7 +12,8 @@ pytestmark = pytest.mark.browser
 LANGS = ("en", "es", "ko")
 CELL = """```{python}
 #| echo: false
-from course_lib import chip, moving
+from course_lib import chip
+from course_book import moving
 
 moving.all_reduce(chip("h100-sxm").links["nvlink"])
 ```

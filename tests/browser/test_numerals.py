@@ -5,10 +5,11 @@ import random
 
 import pytest
 
-from course_lib import CourseError, exercises
-from course_lib.book.exercises import Form
-from course_lib.book.text import languages, n
-from course_lib.book.text.parsing import UNITS, page_grammar, parse_number, readings
+from course_lib import CourseError
+from course_book import exercises
+from course_book.exercises import Form
+from course_book.text import languages, n
+from course_book.text.parsing import UNITS, page_grammar, parse_number, readings
 from course_press.outputs.exercise import html
 from course_press.outputs.written import number_marks
 from course_press.pages.pandoc import ASSETS

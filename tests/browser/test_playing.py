@@ -10,14 +10,16 @@ from types import FunctionType
 import numpy as np
 import pytest
 
-from course_lib import chip, model, moving, train
-from course_lib.book import moving as room
-from course_lib.book.moving import Running, holds, rows
-from course_lib.book.text import in_language
-from course_lib.book.text.parsing import parse_number
+from course_lib import chip, model
+from course_tools import train
+from course_book import moving
+from course_book import moving as room
+from course_book.moving import Running, holds, rows
+from course_book.text import in_language
+from course_book.text.parsing import parse_number
 from course_press.outputs.moving import html
 from course_press.pages.pandoc import ASSETS
-from tests.course_lib.book.moving.test_kept import H100, PICTURES
+from tests.course_book.moving.test_kept import H100, PICTURES
 
 pytestmark = pytest.mark.browser
 NVLINK = H100.links["nvlink"]

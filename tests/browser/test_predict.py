@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.exercises import Guess, bias, predictions
+from course_book.exercises import Guess, bias, predictions
 from course_press.source.book import languages
 from tests.browser.conftest import wait_for
 

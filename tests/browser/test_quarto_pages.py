@@ -20,8 +20,8 @@ from tests.quarto_frame import rendered
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
 CELLS = {
-    "drag": "from course_lib import chip, explore, moving\n"
-    "from course_lib.book.exercises import exercise, parity, predict\n\nexplore.roofline()",
+    "drag": "from course_lib import chip\nfrom course_book import explore, moving\n"
+    "from course_book.exercises import exercise, parity, predict\n\nexplore.roofline()",
     "table": "explore.upgrade()",
     "ring": 'moving.all_reduce(chip("h100-sxm").links["nvlink"])',
     "guess": 'predict("rooflines-trillion", 1e-3, "s", low=1e-9, high=1)',

@@ -9,29 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import course_lib
-from course_lib import (
-    bench,
-    block,
-    calibrate,
-    chip,
-    diagnosis,
-    exercises,
-    llm,
-    measured,
-    network,
-    occupancy,
-    ops,
-    resnet,
-    results,
-    serve,
-    specs,
-    train,
-)
-from course_lib.bench import campaign as bench_plan
-from course_lib.bench import kernels as bench_kernels
-from course_lib.bench import operators as bench_operators
-from course_lib.bench import timing
-from course_lib.book import text
+from course_lib import bench, block, chip, llm, network, occupancy, ops, resnet, specs
+from course_lib.bench import results, timing
 from course_lib.core import (
     Work,
     attainable,
@@ -43,10 +22,17 @@ from course_lib.core import (
     sensitivity,
     total,
 )
-from course_lib.measured import published
-from course_lib.network.hlo import program
-from course_lib.specs import DATA
 from course_lib.workloads import transformer, weights
+import course_tools
+from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, train
+from course_tools.campaigns import campaign as bench_plan
+from course_tools.campaigns import kernels as bench_kernels
+from course_tools.campaigns import operators as bench_operators
+from course_tools.files import DATA
+from course_tools.hlo.parsing import program
+from course_tools.measured import published
+import course_book
+from course_book import exercises, text
 
 H100, LLAMA, FORMATS = chip("h100-sxm"), specs.model("llama-3-8b"), llm.formats()
 NVLINK = H100.links["nvlink"]
@@ -94,7 +80,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.function.__module__.removeprefix('course_lib.')}.{self.function.__name__}"
+        return f"{self.function.__module__}.{self.function.__name__}"
 
 
 def ways(tp: int) -> dict[str, Any]:
@@ -104,7 +90,7 @@ def ways(tp: int) -> dict[str, Any]:
 CALLS = [
     Call(roofline, {"work": MATMUL, "chip": H100, "comms": 1e-6}),
     Call(
-        specs.from_config,
+        counting.from_config,
         {
             "config": {
                 "model_type": "gpt2",
@@ -350,17 +336,17 @@ CALLS = [
             "x": "bf16",
         },
     ),
-    Call(network.compiled_collectives, {"text": network.compiled_example("tensor")}),
+    Call(hlo.compiled_collectives, {"text": hlo.compiled_example("tensor")}),
     Call(
-        network.compiled_seconds,
+        hlo.compiled_seconds,
         {
-            "found": network.compiled_collectives(network.compiled_example("both")),
+            "found": hlo.compiled_collectives(hlo.compiled_example("both")),
             "link": 450e9,
             "algorithm": "switched",
         },
     ),
-    Call(network.compiled_example, {"scheme": "both"}),
-    Call(program, {"text": network.compiled_example("tensor")}),
+    Call(hlo.compiled_example, {"scheme": "both"}),
+    Call(program, {"text": hlo.compiled_example("tensor")}),
     Call(
         network.critical_contraction,
         {"peak": 1e15, "link": 450e9, "n": 8, "out": "bf16", "algorithm": "ring"},
@@ -628,139 +614,138 @@ CALLS = [
 TEXT = ("lab", "command", "source", "device_name", "kind", "sku", "price_source")
 """Arguments that are text of any kind: nothing is computed from them."""
 ROOMS = {
-    "book.explore.operators": "draws; its controls are chosen from lists",
-    "book.reports.collectives": "takes rows of results.csv",
-    "book.reports.operators": "takes rows of results.csv",
-    "book.reports.kernels": "takes rows of results.csv, or a plan",
-    "book.reports.frame": "takes rows of results.csv",
-    "book.reports.products": "takes rows of results.csv",
-    "book.reports.programs": "takes what a compiler has written",
-    "book.explore.inference": "draws; its controls are chosen from lists",
-    "book.explore.averages": "expressions for pages, of what engines holds",
-    "book.explore.engines": "draws; its controls are chosen from lists",
-    "book.explore.maps": "takes an explorer of the library's own",
-    "book.explore.training": "draws; its controls are chosen from lists",
-    "book.explore.page": "takes the calculator of the library's own",
-    "book.explore.serving": "answers the page's form, whose controls are lists; see test_serving",
-    "book.moving.anatomy": "draws",
-    "book.moving.caches": "draws",
-    "book.moving.spread.collectives": "draws",
-    "book.moving.stream": "draws",
-    "book.moving.memory": "draws",
-    "book.moving.multiprocessors": "draws",
-    "book.moving.tiles": "draws",
-    "book.moving.timelines": "draws",
-    "book.moving.spread.gradients": "draws",
-    "book.moving.requests": "draws",
-    "book.moving.spread.pipelines": "draws",
-    "book.moving.spread.sharding": "draws",
-    "book.moving.spread.shrinking": "draws",
-    "book.plot.shares": "draws",
-    "book.plot.charts": "draws",
-    "book.plot.diagram": "draws",
-    "book.plot.layers": "takes what builds_on has checked",
-    "book.plot.web": "draws; see test_web",
-    "book.teaching": "takes nothing",
-    "book.tables": "prints the spec tables",
-    "diagnosis.examples": "takes a cause of the fixed list",
-    "diagnosis.verdict": "reads a trace; see tests/course_lib/diagnosis",
-    "bench.serving.replaying": "serves requests; see bench/test_serving",
-    "bench.serving.stepping": "takes an engine; see bench/test_serving",
-    "book.reports.serving": "takes rows; see bench/test_serving",
-    "measured.serving": "takes rows; see bench/test_serving",
-    "training.fitting": "takes the library's own tables",
-    "serve.clock": "tabulates; see test_clock",
-    "serve.fitting": "takes the library's own log",
-    "serve.fleet": "takes a service's settings; see test_service",
-    "serve.planning": "takes a service's settings; see test_service",
-    "serve.settings": "reads names and files; see test_service",
-    "calibrate.evidence": "takes the library's own tables",
-    "calibrate.fit": "writes the library's own files",
-    "calibrate.report": "prints the library's own errors",
-    "calibrate.timing": "takes what predict has checked",
-    "book.asking": "takes nothing",
-    "book.rent": "takes rows of prices.csv; see test_rent",
-    "specs.rental": "takes rows of prices.csv; see test_prices",
-    "specs.rows": "prints the spec tables",
-    "measured.collectives": "takes rows of results.csv",
-    "measured.gaps": "takes rows of results.csv",
-    "measured.ladder": "takes rows of results.csv",
-    "book.reports.ladder": "takes rows of results.csv",
-    "measured.kernels": "takes rows of results.csv",
-    "measured.operators": "takes rows of results.csv",
-    "measured.trace": "reads records of one program",
-    "specs.provenance": "reads the library's own files",
-    "counting.rules": "asked by a trace, of sizes that are torch's own",
-    "counting.works": "asked of a trace, of sizes that are torch's own",
-    "specs.huggingface": "answers in words a page can translate; from_config checks",
-    "bench.collectives": "starts processes",
-    "bench.profiling": "measures",
-    "bench.pages": "takes nothing",
-    "bench.traffic": "takes nothing",
-    "bench.kernels.running": "runs a file of kernels",
-    "bench.operands": "makes operands of what bench has checked",
+    "course_book.explore.operators": "draws; its controls are chosen from lists",
+    "course_book.reports.collectives": "takes rows of results.csv",
+    "course_book.reports.operators": "takes rows of results.csv",
+    "course_book.reports.kernels": "takes rows of results.csv, or a plan",
+    "course_book.reports.frame": "takes rows of results.csv",
+    "course_book.reports.products": "takes rows of results.csv",
+    "course_book.reports.programs": "takes what a compiler has written",
+    "course_book.explore.inference": "draws; its controls are chosen from lists",
+    "course_book.explore.averages": "expressions for pages, of what engines holds",
+    "course_book.explore.engines": "draws; its controls are chosen from lists",
+    "course_book.explore.maps": "takes an explorer of the library's own",
+    "course_book.explore.training": "draws; its controls are chosen from lists",
+    "course_book.explore.page": "takes the calculator of the library's own",
+    "course_book.explore.serving": "answers the page's form, whose controls are lists; see test_serving",
+    "course_book.moving.anatomy": "draws",
+    "course_book.moving.caches": "draws",
+    "course_book.moving.spread.collectives": "draws",
+    "course_book.moving.stream": "draws",
+    "course_book.moving.memory": "draws",
+    "course_book.moving.multiprocessors": "draws",
+    "course_book.moving.tiles": "draws",
+    "course_book.moving.timelines": "draws",
+    "course_book.moving.spread.gradients": "draws",
+    "course_book.moving.requests": "draws",
+    "course_book.moving.spread.pipelines": "draws",
+    "course_book.moving.spread.sharding": "draws",
+    "course_book.moving.spread.shrinking": "draws",
+    "course_book.plot.shares": "draws",
+    "course_book.plot.charts": "draws",
+    "course_book.plot.diagram": "draws",
+    "course_book.plot.layers": "takes what builds_on has checked",
+    "course_book.plot.web": "draws; see test_web",
+    "course_book.teaching": "takes nothing",
+    "course_book.tables": "prints the spec tables",
+    "course_tools.diagnosis.examples": "takes a cause of the fixed list",
+    "course_tools.diagnosis.verdict": "reads a trace; see tests/course_tools/diagnosis",
+    "course_tools.campaigns.serving.replaying": "serves requests; see bench/test_serving",
+    "course_tools.campaigns.serving.stepping": "takes an engine; see bench/test_serving",
+    "course_book.reports.serving": "takes rows; see bench/test_serving",
+    "course_tools.measured.serving": "takes rows; see bench/test_serving",
+    "course_tools.train.fitting": "takes the library's own tables",
+    "course_tools.serve.clock": "tabulates; see test_clock",
+    "course_tools.serve.fitting": "takes the library's own log",
+    "course_tools.serve.fleet": "takes a service's settings; see test_service",
+    "course_tools.serve.planning": "takes a service's settings; see test_service",
+    "course_tools.serve.settings": "reads names and files; see test_service",
+    "course_tools.calibrate.evidence": "takes the library's own tables",
+    "course_tools.calibrate.report": "prints the library's own errors",
+    "course_tools.calibrate.timing": "takes what predict has checked",
+    "course_book.asking": "takes nothing",
+    "course_book.rent": "takes rows of prices.csv; see test_rent",
+    "course_lib.specs.rental": "takes rows of prices.csv; see test_prices",
+    "course_lib.specs.rows": "prints the spec tables",
+    "course_tools.measured.collectives": "takes rows of results.csv",
+    "course_tools.measured.gaps": "takes rows of results.csv",
+    "course_tools.measured.ladder": "takes rows of results.csv",
+    "course_book.reports.ladder": "takes rows of results.csv",
+    "course_tools.measured.kernels": "takes rows of results.csv",
+    "course_tools.measured.operators": "takes rows of results.csv",
+    "course_tools.measured.trace": "reads records of one program",
+    "course_lib.specs.provenance": "reads the library's own files",
+    "course_tools.counting.rules": "asked by a trace, of sizes that are torch's own",
+    "course_tools.counting.works": "asked of a trace, of sizes that are torch's own",
+    "course_tools.counting.huggingface": "answers in words a page can translate; from_config checks",
+    "course_tools.campaigns.collectives": "starts processes",
+    "course_tools.campaigns.profiling": "measures",
+    "course_tools.campaigns.pages": "takes nothing",
+    "course_tools.campaigns.traffic": "takes nothing",
+    "course_tools.campaigns.kernels.running": "runs a file of kernels",
+    "course_lib.bench.operands": "makes operands of what bench has checked",
 }
 LEFT_OUT = {
-    "book.text.phrases.retold": "takes sentences of the library's own; see test_phrases",
-    "book.text.vocabulary.english": "takes text of any kind",
-    "book.text.vocabulary.named": "takes a name of any kind",
-    "book.exercises.guesses.bias": "takes guesses; see test_guesses",
-    "book.exercises.form.capital": "takes text of any kind",
-    "book.explore.views.ranges": "takes an explorer of the library's own",
-    "core.checks.known": "is how arguments are refused; see test_refusals",
-    "core.bounds.summed": "total, for estimates of the library's own",
-    "core.dtypes.widest": "takes no names: every caller has checked its formats",
-    "specs.configurations.cited_by": "takes a model of the table",
-    "measured.published.lab": "takes a lab of this repository",
+    "course_book.text.phrases.retold": "takes sentences of the library's own; see test_phrases",
+    "course_book.text.vocabulary.english": "takes text of any kind",
+    "course_book.text.vocabulary.named": "takes a name of any kind",
+    "course_book.exercises.guesses.bias": "takes guesses; see test_guesses",
+    "course_book.exercises.form.capital": "takes text of any kind",
+    "course_book.explore.views.ranges": "takes an explorer of the library's own",
+    "course_lib.core.checks.known": "is how arguments are refused; see test_refusals",
+    "course_lib.core.bounds.summed": "total, for estimates of the library's own",
+    "course_lib.core.dtypes.widest": "takes no names: every caller has checked its formats",
+    "course_lib.specs.configurations.cited_by": "takes a model of the table",
+    "course_tools.measured.published.lab": "takes a lab of this repository",
     **dict.fromkeys(
-        (f"core.formulas.{name}" for name in formulas.__all__),
+        (f"course_lib.core.formulas.{name}" for name in formulas.__all__),
         "an expression for pages; what calls it has checked",
     ),
-    "network.costs.carried": "an expression; what calls it has checked",
-    "book.explore.views.color_of": "takes a row and a place of the explorer",
-    "book.plot.colors.own_tone": "takes any label",
-    "book.plot.colors.tones": "takes any labels",
-    "book.moving.scene.color": "takes a tone of TONES",
-    "book.moving.scene.rows": "takes what a scene says",
-    "calibrate.own.fit": "takes rows of results.csv",
-    "calibrate.prediction.constants_of": "takes what predict was given",
-    "calibrate.constants.to_toml": "takes a file of constants",
-    "serve.requests.read_requests": "reads a file; see test_service",
-    "measured.results.compare": "takes rows of results.csv",
-    "measured.results.append": "writes; see test_results",
-    "measured.results.write_manifest": "writes; see test_results",
-    "bench.products.bandwidth": "allocates four times the cache",
-    "bench.products.ceiling": "measures",
-    "bench.products.outer_products": "allocates four times the cache",
-    "bench.products.outer_shape": "takes a machine",
-    "book.text.markdown.code": "takes text of any kind",
-    "book.text.numbers.marks": "takes a language of the book",
-    "book.text.parsing.readings": "takes what check has found to be text",
-    "book.text.parsing.page_grammar": "takes a language of the book",
-    "book.text.parsing.split_number": "takes what check has found to be text",
-    "book.text.parsing.parse_number": "takes what check has found to be text",
-    "book.text.vocabulary.in_language": "is entered; see test_writing",
-    "book.text.markdown.plain": "takes text of any kind",
-    "book.text.output.bundle": "takes anything that is shown",
-    "book.text.output.widget_bundle": "takes anything that is shown",
-    "bench.device.torch_or_none": "takes nothing",
-    "bench.record.git_commit": "takes nothing",
-    "bench.record.start": "takes nothing",
-    "bench.device.cpu_peak_here": "measures",
-    "bench.driver.observe": "measures",
-    "book.moving.scene.holds": "takes what a picture of the library's own says",
-    "workloads.perfect.cached": "takes a step of llm's",
-    "workloads.perfect.least_of": "takes parts of a step of llm's",
-    "bench.driver.nvidia": "takes nothing",
-    "bench.campaign.measure": "measures",
-    "counting.answers.ask": "hands what it is given to llm",
-    "counting.answers.told": "takes the formats that llm.formats has checked",
-    "counting.estimates.count": "takes any module and inputs; see tests/course_lib/counting",
-    "counting.sources.named": "takes a name of any kind, or a path",
-    "counting.sources.config_of": "takes text of any kind",
-    "bench.campaign.run": "measures",
-    "bench.operators.measure": "measures",
-    "bench.operators.work": "takes a case of its own plan",
+    "course_lib.network.costs.carried": "an expression; what calls it has checked",
+    "course_book.explore.views.color_of": "takes a row and a place of the explorer",
+    "course_book.plot.colors.own_tone": "takes any label",
+    "course_book.plot.colors.tones": "takes any labels",
+    "course_book.moving.scene.color": "takes a tone of TONES",
+    "course_book.moving.scene.rows": "takes what a scene says",
+    "course_tools.calibrate.own.fit": "takes rows of results.csv",
+    "course_tools.calibrate.prediction.constants_of": "takes what predict was given",
+    "course_tools.calibrate.constants.to_toml": "takes a file of constants",
+    "course_tools.serve.requests.read_requests": "reads a file; see test_service",
+    "course_lib.bench.results.compare": "takes rows of results.csv",
+    "course_lib.bench.results.append": "writes; see test_results",
+    "course_lib.bench.results.write_manifest": "writes; see test_results",
+    "course_lib.bench.products.bandwidth": "allocates four times the cache",
+    "course_lib.bench.products.ceiling": "measures",
+    "course_lib.bench.products.outer_products": "allocates four times the cache",
+    "course_lib.bench.products.outer_shape": "takes a machine",
+    "course_book.text.markdown.code": "takes text of any kind",
+    "course_book.text.numbers.marks": "takes a language of the book",
+    "course_book.text.parsing.readings": "takes what check has found to be text",
+    "course_book.text.parsing.page_grammar": "takes a language of the book",
+    "course_book.text.parsing.split_number": "takes what check has found to be text",
+    "course_book.text.parsing.parse_number": "takes what check has found to be text",
+    "course_book.text.vocabulary.in_language": "is entered; see test_writing",
+    "course_book.text.markdown.plain": "takes text of any kind",
+    "course_book.text.output.bundle": "takes anything that is shown",
+    "course_book.text.output.widget_bundle": "takes anything that is shown",
+    "course_lib.bench.device.torch_or_none": "takes nothing",
+    "course_lib.bench.record.git_commit": "takes nothing",
+    "course_lib.bench.record.start": "takes nothing",
+    "course_lib.bench.device.cpu_peak_here": "measures",
+    "course_lib.bench.driver.observe": "measures",
+    "course_book.moving.scene.holds": "takes what a picture of the library's own says",
+    "course_lib.workloads.perfect.cached": "takes a step of llm's",
+    "course_lib.workloads.perfect.least_of": "takes parts of a step of llm's",
+    "course_lib.bench.driver.nvidia": "takes nothing",
+    "course_tools.campaigns.campaign.measure": "measures",
+    "course_tools.counting.answers.ask": "hands what it is given to llm",
+    "course_tools.counting.answers.told": "takes the formats that llm.formats has checked",
+    "course_tools.counting.estimates.count": "takes any module and inputs; see tests/course_tools/counting",
+    "course_tools.counting.sources.named": "takes a name of any kind, or a path",
+    "course_tools.counting.sources.config_of": "takes text of any kind",
+    "course_tools.campaigns.campaign.run": "measures",
+    "course_tools.campaigns.operators.measure": "measures",
+    "course_tools.campaigns.operators.work": "takes a case of its own plan",
 }
 
 
@@ -768,10 +753,12 @@ def public() -> Iterator[tuple[str, str]]:
     """Every public function, that is one in an `__all__`, by where it is defined, and
     that module.
     """
-    for found in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
-        module = importlib.import_module(found.name)
+    packages = (course_lib, course_tools, course_book)
+    found = [one for p in packages for one in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
+    for where in found:
+        module = importlib.import_module(where.name)
         for name in getattr(module, "__all__", ()):
             one = getattr(module, name)
             if inspect.isfunction(one):
-                room = one.__module__.removeprefix("course_lib.")
+                room = one.__module__
                 yield f"{room}.{one.__name__}", room

@@ -4,10 +4,12 @@ outlives its number.
 
 import pytest
 
-from course_lib import chip, llm, measured, rent, resnet
-from course_lib.calibrate import evidence, report
+from course_lib import chip, llm, resnet
 from course_lib.core import sensitivity
-from course_lib.measured import published
+from course_tools import measured
+from course_tools.calibrate import evidence, report
+from course_tools.measured import published
+from course_book import rent
 
 A100, H100, H200, B200 = (chip(key) for key in ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm"))
 TENSORRT = next(

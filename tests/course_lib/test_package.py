@@ -12,7 +12,8 @@ import pytest
 import course_lib
 
 FOLDER = Path(course_lib.__file__).parent
-FILES = sorted(FOLDER.rglob("*.py"))
+OURS = ("course_lib", "course_tools", "course_book")
+FILES = sorted(file for one in OURS for file in (FOLDER.parent / one).rglob("*.py"))
 NAMES = [
     ".".join(file.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__")
     for file in FILES
@@ -37,7 +38,7 @@ def public(*, classes):
         for module in MODULES
         for name in getattr(module, "__all__", ())
         if callable(thing := getattr(module, name)) and isinstance(thing, type) == classes
-        if getattr(thing, "__module__", "").startswith("course_lib")
+        if getattr(thing, "__module__", "").startswith(OURS)
     }
     return [pytest.param(thing, id=name) for name, thing in things.items()]
 
@@ -50,11 +51,17 @@ def modules_after(code):
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
+ROOMS = ("serve", "train", "calibrate", "counting", "diagnosis", "measured", "hlo", "campaigns")
+
+
 def test_the_import_is_light_until_something_is_plotted():
-    assert not HEAVY & modules_after(
-        "import course_lib; course_lib.chip('h100-sxm'); course_lib.n(1.5)"
+    assert not (HEAVY | {"course_tools", "course_book"}) & modules_after(
+        "import course_lib.bench; course_lib.chip('h100-sxm'); course_lib.llm.formats()"
     )
-    assert HEAVY & modules_after("import course_lib; course_lib.plot") == {"matplotlib"}
+    rooms = ", ".join(f"course_tools.{room}" for room in ROOMS)
+    assert not (HEAVY | {"course_book"}) & modules_after(f"import {rooms}")
+    assert not HEAVY & modules_after("import course_book; course_book.n(1.5)")
+    assert HEAVY & modules_after("import course_book.plot") == {"matplotlib"}
 
 
 def test_all_is_what_there_is():

@@ -5,20 +5,9 @@ everything else.
 import numpy as np
 import pytest
 
-from course_lib import (
-    CourseError,
-    Work,
-    bench,
-    calibrate,
-    chip,
-    llm,
-    network,
-    ops,
-    roofline,
-    total,
-    train,
-)
+from course_lib import CourseError, Work, bench, chip, llm, network, ops, roofline, total
 from course_lib.specs import model
+from course_tools import calibrate, train
 
 H100 = chip("h100-sxm")
 MATMUL = roofline(ops.matmul(4096, 8192, 8192), H100)

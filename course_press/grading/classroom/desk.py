@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from course_lib.book.text import in_language, language
+from course_book.text import in_language, language
 from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv, similar_csv
 from course_press.grading.classroom.marking import mark_all
 from course_press.grading.classroom.record import Graded, Record

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from course_lib.book.text import language
+from course_book.text import language
 from course_press.grading.classroom.record import Graded, as_marks
 from course_press.grading.classroom.similarity import Pair
 from course_press.grading.verdict import Verdict, said

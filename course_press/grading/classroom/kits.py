@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from course_lib.book.text import language
 from course_lib.core import known
+from course_book.text import language
 from course_press.grading.graders import Grading, graded_by
 from course_press.grading.verdict import said
 
@@ -91,7 +91,7 @@ NOTEBOOK = """\
 ### BEGIN HIDDEN TESTS
 from pathlib import Path
 
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press.grading.classroom import judged, student_report
 
 found = judged(Path({folder!r}), Path({file!r}), isolate={isolate})
@@ -162,7 +162,7 @@ def _gradescope(kit: Kit) -> None:
     # What grades, and no reference.
     kept = [root / name for name in ("pyproject.toml", "constraints.txt", "README.md")]
     kept += [*root.glob("LICENSE*"), folder / "lab.toml", folder / "lab.ipynb"]
-    for package in ("course_lib", "course_press"):
+    for package in ("course_lib", "course_tools", "course_book", "course_press"):
         kept += [one for one in (root / package).rglob("*") if "__pycache__" not in one.parts]
     for one in kept:
         if one.is_file():

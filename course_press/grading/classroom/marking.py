@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
-from course_lib.book.text import in_language, language
+from course_book.text import in_language, language
 from course_press.grading.classroom.record import Graded, Record, as_marks, digest
 from course_press.grading.classroom.submissions import Submission, printable, text_of
 from course_press.grading.graders import grade, graded_by

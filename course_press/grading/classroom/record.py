@@ -13,7 +13,7 @@ import msgspec
 
 import course_lib
 from course_lib import CourseError
-from course_lib.book.text import in_language, languages
+from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading.classroom.submissions import MOST, Submission
 from course_press.grading.verdict import Amount, Said, Verdict, said

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.book.text import in_language, language
+from course_book.text import in_language, language
 from course_press.grading.classroom.record import Graded
 from course_press.grading.verdict import said
 

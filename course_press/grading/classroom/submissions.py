@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from course_lib import CourseError
-from course_lib.book.text import language
+from course_book.text import language
 from course_press.grading.verdict import Said, said
 
 __all__ = ["Submission", "find", "printable", "read_roll", "text_of"]

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import course_lib
 from course_lib import CourseError
+import course_tools
 from course_press.grading.kernels.steps import DROPPED, STEPS, Given
 from course_press.grading.learner import EndedError, Failure, Warden
 from course_press.grading.verdict import Said, said
@@ -20,14 +20,14 @@ PRELOAD = ("torch", "triton", "torch._dynamo")
 """The last one comes with the first array that is made while a mode watches: once is enough."""
 ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 """Triton looks at it when it is imported."""
-COUNTER = Path(course_lib.__file__).parent / "bench" / "traffic.py"
+COUNTER = Path(course_tools.__file__).parent / "campaigns" / "traffic.py"
 """The learner's process has none of the library: it gets this file by its path."""
 FAILURES = {"unsupported": "no-module"}
 """Nothing of torch is simulated here: what a file imports is there, or it is not."""
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What one launch moved, as `course_lib.bench.traffic` counts it."""
+    """What one launch moved, as `course_tools.campaigns.traffic` counts it."""
 
     kernel: str
     programs: int

@@ -8,7 +8,8 @@ collectives are wrong too, and nobody needs to hear of those.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_lib import CourseError, network
+from course_lib import CourseError
+from course_tools import hlo
 from course_press.grading.learner import Warden
 from course_press.grading.sharding import numbers, traffic
 from course_press.grading.sharding.tasks import DEVICES, TARGET, TASKS, Task
@@ -176,7 +177,7 @@ def _shards(trial: Trial) -> Said | None:
     return None
 
 
-def _target(found: Sequence[network.CompiledCollective]) -> Said | None:
+def _target(found: Sequence[hlo.CompiledCollective]) -> Said | None:
     time = traffic.seconds(found)
     if time <= TARGET:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib import network
+from course_tools import hlo
 from course_press.grading.sharding.trial import Trial
 from course_press.grading.verdict import Said, said
 
@@ -21,22 +22,22 @@ class Traffic(NamedTuple):
     """What a compiled program exchanges, and between how many devices it is shared."""
 
     devices: int
-    found: tuple[network.CompiledCollective, ...]
+    found: tuple[hlo.CompiledCollective, ...]
 
 
 def read(text: str) -> Traffic:
     """Read a compiled program."""
     counted = re.search(r"\bnum_partitions=(\d{1,6})", text.partition("\n")[0])
-    return Traffic(int(counted[1]) if counted else 1, network.compiled_collectives(text))
+    return Traffic(int(counted[1]) if counted else 1, hlo.compiled_collectives(text))
 
 
-def seconds(found: Sequence[network.CompiledCollective]) -> float:
+def seconds(found: Sequence[hlo.CompiledCollective]) -> float:
     """What the collectives take on the NVLink of eight H100s."""
     nvlink = network.joining("h100-sxm", "nvlink", 8)
-    return float(network.compiled_seconds(found, nvlink, algorithm="switched"))
+    return float(hlo.compiled_seconds(found, nvlink, algorithm="switched"))
 
 
-def looping(found: Sequence[network.CompiledCollective]) -> Said | None:
+def looping(found: Sequence[hlo.CompiledCollective]) -> Said | None:
     """A collective that runs in a loop and could run once."""
     for one in found:
         if one.times == 1:
@@ -49,7 +50,7 @@ def looping(found: Sequence[network.CompiledCollective]) -> Said | None:
     return None
 
 
-def wrong(trial: Trial, found: Sequence[network.CompiledCollective]) -> Said | None:
+def wrong(trial: Trial, found: Sequence[hlo.CompiledCollective]) -> Said | None:
     """What is exchanged that should not be, or not what should."""
     wanted = trial.task.exchanged
     small = SMALL * sum(wanted.values())
@@ -100,7 +101,7 @@ def _cut(trial: Trial) -> Said | None:
 
 
 def _wide(
-    found: Sequence[network.CompiledCollective],
+    found: Sequence[hlo.CompiledCollective],
     given: Counter[tuple[str, int]],
     wanted: Counter[tuple[str, int]],
     small: float,
@@ -143,7 +144,7 @@ def _again(
 
 def _extra(
     trial: Trial,
-    found: Sequence[network.CompiledCollective],
+    found: Sequence[hlo.CompiledCollective],
     wanted: Counter[tuple[str, int]],
     small: float,
 ) -> Said | None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import bench, results
-from course_lib.bench import campaign as planning
-from course_lib.bench import products
-from course_lib.bench.campaign import Case, plan, run
-from course_lib.measured import ladder
+from course_lib import bench
+from course_lib.bench import products, results
+from course_tools.campaigns import campaign as planning
+from course_tools.campaigns.campaign import Case, plan, run
+from course_tools.measured import ladder
 
 HERE = bench.machine("cpu").name
 
@@ -181,7 +181,7 @@ def test_a_row_that_failed_does_not_stop_the_run(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from course_lib.bench.campaign import Case, run
+from course_tools.campaigns.campaign import Case, run
 run([Case("matmul", "fp32", size) for size in range(32, 400)], Path(sys.argv[1]), "cpu", budget=40)
 """
 

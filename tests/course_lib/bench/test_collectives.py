@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from course_lib import CourseError, network, results
-from course_lib.bench import collectives
-from course_lib.book import reports
-from course_lib.measured import Manifest, Row
-from course_lib.measured.collectives import fits, predicted
+from course_lib import CourseError, network
+from course_lib.bench import results
+from course_lib.bench.rows import Manifest, Row
+from course_tools.campaigns import collectives
+from course_tools.measured.collectives import fits, predicted
+from course_book import reports
 
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[3] / "labs" / "01-collectives" / "collectives.py"
@@ -167,7 +168,7 @@ def test_a_wrong_result_is_never_timed(tmp_path):
     script = tmp_path / "wrong.py"
     script.write_text(
         "import os, sys\nfrom pathlib import Path\nimport torch.distributed as dist\nfrom "
-        "course_lib.bench import collectives\n"
+        "course_tools.campaigns import collectives\n"
         "right = dist.all_to_all_single\n"
         "def wrong(to, of):\n    right(to, of)\n    if os.environ['RANK'] == '1':\n       "
         " to[-1] += 1\n"

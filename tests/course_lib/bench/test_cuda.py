@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import bench, chip, results
-from course_lib.bench import collectives, operands
-from course_lib.measured.ladder import steps
+from course_lib import bench, chip
+from course_lib.bench import operands, results
+from course_tools.campaigns import collectives
+from course_tools.measured.ladder import steps
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed: NOTHING of the CUDA path is exercised here"
@@ -188,7 +189,7 @@ def test_a_step_at_a_length_not_met_before_takes_no_longer_than_one_that_was():
     pytest.importorskip(
         "transformers", reason="transformers is not installed: a replay on a GPU is NOT exercised"
     )
-    from course_lib.bench import serving
+    from course_tools.campaigns import serving
 
     engine = serving.SmallEngine("cuda")
     place = {0: range(64)}

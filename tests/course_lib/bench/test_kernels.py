@@ -14,13 +14,13 @@ import pytest
 
 from course_lib import CourseError, chip, ops
 from course_lib.bench import Machine
-from course_lib.bench.kernels import load, measure, plan, run, running, steps
-from course_lib.bench.kernels.steps import Step
 from course_lib.bench.operands import TorchArrays
 from course_lib.bench.record import Case, blank
-from course_lib.book import reports
-from course_lib.measured import Manifest, Row
-from course_lib.measured.kernels import OPS, WAYS, counts, step_of
+from course_lib.bench.rows import Manifest, Row
+from course_tools.campaigns.kernels import load, measure, plan, run, running, steps
+from course_tools.campaigns.kernels.steps import Step
+from course_tools.measured.kernels import OPS, WAYS, counts, step_of
+from course_book import reports
 
 torch = pytest.importorskip("torch")
 ROOT = Path(__file__).parents[3]
@@ -36,10 +36,11 @@ SMALL = [
 PROGRAM = """
 import json, sys, tempfile
 from pathlib import Path
-from course_lib import CourseError, results
-from course_lib.bench import kernels
-from course_lib.bench.kernels import Step
-from course_lib.measured.kernels import counts
+from course_lib import CourseError
+from course_lib.bench import results
+from course_tools.campaigns import kernels
+from course_tools.campaigns.kernels import Step
+from course_tools.measured.kernels import counts
 small = [Step(*given) for given in {small!r}]
 said, folder = [], Path(tempfile.mkdtemp())
 whole, stub = (kernels.load(f"labs/04-kernels/{{name}}.py") for name in ("reference", "kernels"))

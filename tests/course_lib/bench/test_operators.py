@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from course_lib import CourseError, ops, results
-from course_lib.bench import Machine, campaign, operators, products
-from course_lib.bench.campaign import Case, run
-from course_lib.bench.operators import CHAINS, measure, plan, work
-from course_lib.book import reports
-from course_lib.measured import Manifest, Row
-from course_lib.measured.operators import roofs, speedups
+from course_lib import CourseError, ops
+from course_lib.bench import Machine, products, results
+from course_lib.bench.rows import Manifest, Row
+from course_tools.campaigns import campaign, operators
+from course_tools.campaigns.campaign import Case, run
+from course_tools.campaigns.operators import CHAINS, measure, plan, work
+from course_tools.measured.operators import roofs, speedups
+from course_book import reports
 
 torch = pytest.importorskip("torch")
 CACHE = 2**16
@@ -223,7 +224,7 @@ def test_what_does_not_fit_the_budget_is_not_begun(monkeypatch):
 
 
 def test_pages_stay_with_the_process_only_while_it_measures():
-    from course_lib.bench import pages
+    from course_tools.campaigns import pages
 
     told = []
     original, pages._tell = pages._tell, lambda parameters: told.append(dict(parameters)) or True

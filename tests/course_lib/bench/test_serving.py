@@ -7,12 +7,16 @@ import itertools
 import numpy as np
 import pytest
 
-from course_lib import CourseError, reports, serve
-from course_lib.measured import Manifest, results, serving
+from course_lib import CourseError
+from course_lib.bench import results
+from course_lib.bench.rows import Manifest
+from course_tools import serve
+from course_tools.measured import serving
+from course_book import reports
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from course_lib.bench.serving import EngineStep, SmallEngine, admitted, plan, replay, sweep
+from course_tools.campaigns.serving import EngineStep, SmallEngine, admitted, plan, replay, sweep
 
 SIZES = {"max_num_seqs": 3, "max_num_batched_tokens": 24, "max_model_len": 64}
 REQUESTS = [(0.0, 8, 3), (0.0, 10, 1), (0.0, 12, 5), (0.4, 6, 2), (0.41, 7, 4)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import ops
-from course_lib.bench.traffic import SECTOR, Launch, counted
+from course_tools.campaigns.traffic import SECTOR, Launch, counted
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "labs" / "04-kernels"
@@ -24,7 +24,7 @@ if find_spec("triton") is None:  # importing it here would settle whether it int
 SMALL = """
 import json, sys
 import torch, triton, triton.language as tl
-from course_lib.bench.traffic import counted
+from course_tools.campaigns.traffic import counted
 sys.path.insert(0, "labs/04-kernels")
 import reference as lab
 

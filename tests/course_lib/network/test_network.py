@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import CourseError, chip, measured, network, ops
+from course_lib import CourseError, chip, network, ops
 from course_lib.network import ALGORITHMS, Link
 from course_lib.specs import model
+from course_tools import measured
 
 COLLECTIVES = {
     "all-gather": network.all_gather,

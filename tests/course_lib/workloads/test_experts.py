@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import CourseError, calibrate, chip, llm, model, network
+from course_lib import CourseError, chip, llm, model, network
 from course_lib.workloads.transformer import exchanged, operators
 from course_lib.workloads.weights import busiest
+from course_tools import calibrate
 
 MODELS = ("mixtral-8x7b", "deepseek-v3")
 FM = llm.formats()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.exercises import wording
+from course_book.exercises import wording
 from course_press.check.exercises import untranslated
 from course_press.source.book import languages
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import specs
-from course_lib.book.text import languages, words
+from course_book.text import languages, words
+from course_press.check import rules
 from course_press.check.rules import check_book
 from course_press.check.terms import forbidden
 from course_press.source.book import read_book
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[3]
 def data(tmp_path, monkeypatch):
     """A copy of the files that are read for rivals, in place of the library's."""
     for name in ("words.csv", "definitions.csv", "rivals.csv"):
-        shutil.copy(specs.DATA / name, tmp_path / name)
-    shutil.copytree(specs.DATA / "exercises", tmp_path / "exercises")
-    monkeypatch.setattr(specs, "DATA", tmp_path)
+        shutil.copy(rules.DATA / name, tmp_path / name)
+    shutil.copytree(rules.DATA / "exercises", tmp_path / "exercises")
+    monkeypatch.setattr(rules, "DATA", tmp_path)
     return tmp_path
 
 
@@ -80,11 +80,11 @@ def test_a_rival_that_is_part_of_a_term_or_of_another_word_is_none(book):
 
 def test_the_book_has_no_rivals():
     books = [read_book(ROOT, lang) for lang in languages()]
-    assert [f"{line.file}:{line.number}: {one}" for line, one in forbidden(books, specs.DATA)] == []
+    assert [f"{line.file}:{line.number}: {one}" for line, one in forbidden(books, rules.DATA)] == []
 
 
 def test_every_rival_stands_beside_a_word_of_its_language():
-    with (specs.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
+    with (rules.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {"en", "es", "ko"} <= {row["lang"] for row in rows} <= set(languages())
     assert len({(row["lang"], row["rival"]) for row in rows}) == len(rows)
@@ -102,7 +102,7 @@ def test_readers_may_ask_by_a_rival_and_no_page_says_it():
         for other in words(lang, "also").values()
         for name in other.split(";")
     }
-    with (specs.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
+    with (rules.DATA / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rivals = {row["rival"] for row in csv.DictReader(file)}
     assert asked & rivals
-    assert list(forbidden([], specs.DATA)) == []
+    assert list(forbidden([], rules.DATA)) == []

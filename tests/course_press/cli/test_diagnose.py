@@ -2,8 +2,8 @@ import json
 
 from typer.testing import CliRunner
 
-from course_lib import diagnosis
-from course_lib.book.text import t
+from course_tools import diagnosis
+from course_book.text import t
 from course_press.cli.app import app
 
 

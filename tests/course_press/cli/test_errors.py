@@ -16,16 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from course_lib import CourseError, calibrate, specs
-from course_lib.measured import Row
-from course_lib.measured.results import append
+from course_lib import CourseError, specs
+from course_lib.bench.results import append
+from course_lib.bench.rows import Row
 from course_lib.specs import DATA
+from course_tools import calibrate
 from course_press.cli import app as cli
 from course_press.cli.app import app
 from course_press.run import execute as running
-from tests.course_lib.calibrate.test_fit import TRUE, rows
 from tests.course_press.conftest import SHEBANG, course
 from tests.course_press.run.test_execute import ran
+from tests.course_tools.calibrate.test_fit import TRUE, rows
 
 MARKUP = "[/x] [bold]y[/bold]"
 

@@ -6,8 +6,9 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, exercises
-from course_lib.book.text import languages, plain
+from course_lib import CourseError
+from course_book import exercises
+from course_book.text import languages, plain
 from course_press.check import rules as check
 from course_press.cli.app import app
 from course_press.source.book import configured

@@ -5,8 +5,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import diagnosis
-from course_lib.book.text import words
+from course_tools import diagnosis
+from course_book.text import words
 from course_press.cli.app import app
 
 SERVE = ["serve", "llama-3-8b", "h100-sxm", "--rate", "5", "--requests", "40", "--prompt", "64"]

@@ -9,14 +9,16 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from course_lib import CourseError, calibrate, llm, n, specs
-from course_lib.counting import ask, named
-from course_lib.measured import FOLDER
-from course_lib.measured.results import append
+from course_lib import CourseError, llm, specs
+from course_lib.bench.results import append
+from course_tools import calibrate
+from course_tools.counting import ask, named
+from course_tools.measured import FOLDER
+from course_book import n
 from course_press.cli import costs
 from course_press.cli.app import app
-from tests.course_lib.calibrate.test_fit import TRUE, rows
-from tests.course_lib.counting.configs import CASES
+from tests.course_tools.calibrate.test_fit import TRUE, rows
+from tests.course_tools.counting.configs import CASES
 
 
 def course(*arguments):

@@ -3,8 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, serve
-from course_lib.serve import fitting
+from course_lib import CourseError
+from course_tools import serve
+from course_tools.serve import fitting
 from course_press.cli.app import app
 
 

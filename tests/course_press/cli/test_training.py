@@ -3,7 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, train
+from course_lib import CourseError
+from course_tools import train
 from course_press.cli.app import app
 
 KEYS = ["memory_bytes", "fits", "step_s", "tokens_per_s_per_chip", "mfu", "parts"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.text import words
+from course_book.text import words
 from course_press.check import rules as check
 from course_press.exports import notebooks
 from course_press.source import install
@@ -29,7 +29,7 @@ def at(book, address):
 
 
 REPOSITORY = "https://github.com/example/book"
-SOURCE = f"git+{REPOSITORY}@v9"
+SOURCE = f"course-lib[book] @ git+{REPOSITORY}@v9"
 PUBLISHED = {lang: install.first_cell(at(book, REPOSITORY), lang) for lang, book in BOOKS.items()}
 FIRST = {
     **{lang: install.first_cell(book, lang) for lang, book in BOOKS.items()},

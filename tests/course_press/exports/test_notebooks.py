@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread, imsave
 
-from course_lib import plot
+from course_book import plot
 from course_press.exports.notebooks import print_notebooks, write_notebooks
 from course_press.pages import pandoc as printing
 from course_press.run import execute as running

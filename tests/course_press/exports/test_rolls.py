@@ -10,8 +10,9 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import CourseError, exercises
-from course_lib.book.text import in_language, plain
+from course_lib import CourseError
+from course_book import exercises
+from course_book.text import in_language, plain
 from course_press.cli.app import app
 from course_press.exports import rolls, sheets
 

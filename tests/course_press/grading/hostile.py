@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from course_lib import network
-from course_lib.book.text import in_language, languages
+from course_tools import hlo
+from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading import benchmark_run, graders, ring_run
 from course_press.grading.inside import frames as wire
@@ -217,7 +217,7 @@ class Liar(Learner):
             for number, shape in enumerate(outputs)
             for device in range(2)
         ]
-        texts = [network.compiled_example("tensor")] * (2 if task.large else 1)
+        texts = [hlo.compiled_example("tensor")] * (2 if task.large else 1)
         whole = np.frombuffer(self.payload, np.float32)
         ends = np.cumsum([prod(shape) for shape in self.asked["shapes"]])[:-1]
         split = zip(np.split(whole, ends), self.asked["shapes"], strict=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import trace
+from course_tools.measured import trace
 from course_press.grading import diagnosis, grading
 from course_press.grading.diagnosis import CAUSES, CONFUSED
 from tests.course_press.grading.words import failures
@@ -117,7 +117,7 @@ def traces(tmp_path_factory):
         import slow_models
     finally:
         sys.path.remove(str(LAB))
-    from course_lib.bench import pages, profiling
+    from course_tools.campaigns import pages, profiling
 
     folder = tmp_path_factory.mktemp("traces")
     with pages.kept():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language, languages
+from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading import isolation
 from course_press.grading.isolation import IsolatedCell, isolated

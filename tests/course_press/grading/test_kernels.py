@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press.grading.kernels import grade
 from course_press.grading.kernels.run import ENVIRONMENT, PRELOAD, needed
 from course_press.grading.learner import Warden

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language, languages
+from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading import verdict
 from course_press.grading.ring_run import run

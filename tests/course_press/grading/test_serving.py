@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib import serve
-from course_lib.book.text import in_language
+from course_tools import serve
+from course_book.text import in_language
 from course_press.grading.learner import Warden
 from course_press.grading.serving import engine, grade, latencies
 from tests.course_press.conftest import edited
@@ -266,7 +266,7 @@ def test_a_file_that_never_ends_is_ended(tmp_path, warden):
 
 
 def test_the_loop_that_is_asked_for_is_the_librarys():
-    """One engine, twice: as the grader has it, and as `course_lib.serve` simulates it."""
+    """One engine, twice: as the grader has it, and as `course_tools.serve` simulates it."""
     for seed in range(20):
         asked, constants, most, budget = engine.drawn(np.random.default_rng(seed))
         columns = np.array([one.arrived for one in asked]), np.array([one[1:] for one in asked])

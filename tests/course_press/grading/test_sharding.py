@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
-from course_lib.network import CompiledCollective
+from course_tools.hlo import CompiledCollective
+from course_book.text import in_language
 from course_press.grading.learner import Warden
 from course_press.grading.sharding import grade, traffic, trial
 from course_press.grading.sharding.tasks import TASKS, mlp

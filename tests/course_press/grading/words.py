@@ -5,7 +5,7 @@ import string
 from collections.abc import Mapping
 from functools import cache
 
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press.grading import verdict
 from course_press.grading.verdict import Amount, Said
 from tests.course_press.pages.test_language import GRAMMAR, spelled

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from course_lib import CourseError, chip, results, specs
-from course_lib.measured.rows import HEADER, to_line
+from course_lib import CourseError, chip, specs
+from course_lib.bench import results
+from course_lib.bench.rows import HEADER, to_line
 from course_press.cli import labs as cli_labs
 from course_press.cli.app import app
 from course_press.labs import cloud as rented_gpu

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import results, trace
-from course_lib.bench.operators import plan
+from course_lib.bench import results
+from course_tools.campaigns.operators import plan
+from course_tools.measured import trace
 from course_press.labs import run as labs
 
 pytest.importorskip("torch")

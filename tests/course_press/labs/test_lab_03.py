@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import measured, results
+from course_lib.bench import results
+from course_tools import measured
 from course_press.labs import run as labs
 
 pytest.importorskip("torch")

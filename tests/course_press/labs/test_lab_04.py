@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import results
-from course_lib.measured.kernels import WAYS, counts
+from course_lib.bench import results
+from course_tools.measured.kernels import WAYS, counts
 from course_press.labs import run as labs
 
 pytest.importorskip("torch")

@@ -11,7 +11,8 @@ import msgspec
 import nbformat
 import pytest
 
-from course_lib import CourseError, chip, results
+from course_lib import CourseError, chip
+from course_lib.bench import results
 from course_press.labs import run as labs
 from course_press.source.errors import MissingError
 from tests.course_press.conftest import course
@@ -35,7 +36,7 @@ def test_a_lab_is_run_in_its_folder_with_what_was_asked_for(shelf):
 def test_a_lab_writes_in_the_language_asked_for(shelf, monkeypatch, option, word):
     monkeypatch.setenv("COURSE_LANG", "es")
     root = shelf(
-        "from pathlib import Path\nfrom course_lib.book.reports.frame import said\n"
+        "from pathlib import Path\nfrom course_book.reports.frame import said\n"
         "Path(out, 'seen.txt').write_text(said('absent'), encoding='utf-8')"
     )
     done = course(root, "lab", "run", "7", "--budget", "5", *option)

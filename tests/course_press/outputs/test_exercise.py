@@ -6,9 +6,9 @@ from html import unescape
 
 import pytest
 
-from course_lib.book.exercises import exercise, get
-from course_lib.book.text import page_grammar
-from tests.course_lib.book.exercises.test_exercises import each, lang
+from course_book.exercises import exercise, get
+from course_book.text import page_grammar
+from tests.course_book.exercises.test_exercises import each, lang
 
 __all__ = ["lang"]
 

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from course_lib import explore, n
-from course_lib.book.explore import Endless
+from course_book import explore, n
+from course_book.explore import Endless
 from course_press.outputs.explorer import element_id, page_data, payload, short
-from tests.course_lib.book.explore.test_explore import explorer
+from tests.course_book.explore.test_explore import explorer
 
 __all__ = ["explorer"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.scale import LogTransform
 
-from course_lib import plot
-from course_lib.book.plot import GRID, INK, LINES, MUTED, SHADES
+from course_book import plot
+from course_book.plot import GRID, INK, LINES, MUTED, SHADES
 from course_press.outputs.figure import page_svg
-from tests.course_lib.book.plot.test_charts import CROWDED, figure, sweep
+from tests.course_book.plot.test_charts import CROWDED, figure, sweep
 
 PALETTE = {INK, MUTED, GRID, *LINES, *SHADES}
 

@@ -14,9 +14,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import course_lib
-from course_lib import CourseError, explore, n, plot, table, tables
-from course_lib.book.exercises import check, exercise, parity, predict
-from course_lib.book.text import bundle, glossary, languages
+from course_lib import CourseError
+from course_book import explore, n, plot, table, tables
+from course_book.exercises import check, exercise, parity, predict
+from course_book.text import bundle, glossary, languages
 from course_press.outputs import FORMS, both, form, notebook, site
 
 KINDS = {
@@ -42,8 +43,8 @@ ALIKE = {"table", "feedback", "text"}
 def kernel(printer, lang, cells):
     """The data of what cells show in a kernel as Quarto starts one, with nothing of the press."""
     code = [
-        "from course_lib import explore, glossary, n, plot, table, tables",
-        "from course_lib.book.exercises import check, exercise, parity, predict",
+        "from course_book import explore, glossary, n, plot, table, tables",
+        "from course_book.exercises import check, exercise, parity, predict",
     ]
     shown = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("\n".join([*code, cell])) for cell in cells]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.book.text import Span, english, in_language, plain, table
+from course_book.text import Span, english, in_language, plain, table
 from course_press.outputs.tables import markdown
 
 

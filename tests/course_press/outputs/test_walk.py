@@ -5,9 +5,9 @@ import re
 import pytest
 from lxml import html
 
-from course_lib.book.asking import walk
-from course_lib.book.text import in_language, languages
-from course_lib.diagnosis import CAUSES, FLOW, path_to
+from course_tools.diagnosis import CAUSES, FLOW, path_to
+from course_book.asking import walk
+from course_book.text import in_language, languages
 from course_press.outputs.exercise import walk_html as markup
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import chip, chips
-from course_lib.book.text import languages, words
+from course_book.text import languages, words
 
 ROOT = Path(__file__).parents[3]
 NAMES = {
@@ -60,7 +60,7 @@ def prose(lang):
         for f in sorted((ROOT / "chapters" / lang).glob("*.qmd"))
         if f.stem not in ("glossary", "equations")
     ]
-    files += sorted((ROOT / "course_lib" / "data" / "exercises").glob(f"*.{lang}.toml"))
+    files += sorted((ROOT / "course_book" / "data" / "exercises").glob(f"*.{lang}.toml"))
     text = "\n".join(f.read_text(encoding="utf-8") for f in files)
     return re.sub(
         r"```.*?```|`[^`]*`|\$[^$]*\$|\[?-?@[\w{}-]+|\]\([^)]*\)|https?:\S+",
@@ -79,7 +79,7 @@ def forms(text):
 @pytest.mark.parametrize("lang", languages())
 def test_nothing_is_defined_that_no_page_uses(lang):
     said = " ".join(prose(lang).lower().split())
-    sources = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "chapters" / "cells").rglob("*.qmd")]
+    sources = [*(ROOT / "course_book").rglob("*.py"), *(ROOT / "chapters" / "cells").rglob("*.qmd")]
     code = "\n".join(f.read_text(encoding="utf-8") for f in sources)
     shown = {term for term in words(lang, "term") if f't("{term}"' in code}
     used = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.book.text import in_language, named, words
-from course_lib.measured import lab
-from course_lib.measured.operators import name_of
 from course_lib.specs import chip, chips, model, models, prices, sources
-from course_lib.specs.provenance import DATA
+from course_tools.measured import lab
+from course_tools.measured.operators import name_of
+from course_book.files import DATA
+from course_book.text import in_language, named, words
 
 ROOT = Path(__file__).parents[3]
 VOID = frozenset(

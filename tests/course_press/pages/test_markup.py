@@ -7,10 +7,12 @@ import pypandoc
 import pytest
 from lxml import html
 
-from course_lib import chip, exercises, plot, results, specs, table, tables
-from course_lib.book.reports import products
-from course_lib.book.text import Markdown, code, glossary, plain
+from course_lib import chip, specs
+from course_lib.bench import results
 from course_lib.specs import DATA
+from course_book import exercises, plot, table, tables
+from course_book.reports import products
+from course_book.text import Markdown, code, glossary, plain
 from course_press.outputs import html_block
 from course_press.outputs.figure import page_svg
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from course_lib.book.plot.charts import LINES
+from course_book.plot.charts import LINES
 from course_press.pages.pandoc import ASSETS
 
 CONTRAST, APART = 4.5, 0.09

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lxml import html
 
-from course_lib import exercises
+from course_book import exercises
 from course_press.check import parity
 from course_press.exports.notebooks import write_notebooks
 from course_press.pages.pandoc import print_page
@@ -17,7 +17,7 @@ from course_press.source.labels import label_facts
 from tests.course_press.conftest import course
 
 ROOT = Path(__file__).parents[3]
-DATA = ROOT / "course_lib" / "data"
+DATA = ROOT / "course_book" / "data"
 LANGS = languages(ROOT)
 HIDDEN = "Only instructors read this."
 

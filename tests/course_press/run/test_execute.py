@@ -6,8 +6,8 @@ import time
 import pytest
 from jupyter_client.asynchronous import AsyncKernelClient
 
-from course_lib import results
-from course_lib.measured import FOLDER
+from course_lib.bench import results
+from course_tools.measured import FOLDER
 from course_press.outputs import FORMS, form
 from course_press.pages.pandoc import print_pages
 from course_press.run import execute as running
@@ -79,7 +79,7 @@ def test_the_language_reaches_the_kernel_and_cells_give_every_form(book):
 
 
 def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatch, kernels):
-    book.edit(HELLO, "print(", "from course_lib import measured\nprint(len(measured.lab('00')), ")
+    book.edit(HELLO, "print(", "from course_tools import measured\nprint(len(measured.lab('00')), ")
     own_file = book.root / "labs" / "00-three" / "results" / "local" / "results.csv"
     row = results.read(next(FOLDER.glob("lab-00/*/results.csv")))[0]
     results.append(own_file, row)
@@ -95,7 +95,7 @@ def test_the_readers_own_results_reach_the_site_and_no_notebook(book, monkeypatc
 
 
 def test_the_site_draws_the_readers_own_results(book):
-    book.edit(HELLO, "print(", "from course_lib import measured\nprint(len(measured.lab('77')), ")
+    book.edit(HELLO, "print(", "from course_tools import measured\nprint(len(measured.lab('77')), ")
     own_file = book.root / "labs" / "77-mine" / "results" / "local" / "results.csv"
     rows = results.read(next(FOLDER.glob("lab-00/*/results.csv")))[:7]
     for row in rows:

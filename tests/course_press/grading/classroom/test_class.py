@@ -10,7 +10,7 @@ import time
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press import grading
 from course_press.grading.classroom import (
     desk,

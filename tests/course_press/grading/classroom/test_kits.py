@@ -19,7 +19,7 @@ import nbformat
 import pytest
 
 from course_lib import CourseError
-from course_lib.book.text import in_language
+from course_book.text import in_language
 from course_press import grading
 from course_press.grading.classroom import KITS, write_kit
 from tests.course_press.grading.classroom.simulated import FOLDERS, LABS, submissions, wanted

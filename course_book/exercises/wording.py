@@ -1,0 +1,131 @@
+"""The texts of exercises: `data/exercises` has a file for each chapter and language, and one for
+what all share.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from course_lib.core.checks import known
+from course_lib.specs import load_toml
+from course_book.files import DATA
+from course_book.text import UNITS, language, languages, marks, n
+
+CHAPTERS = (
+    "hello-roofline",
+    "inside-the-machine",
+    "rooflines",
+    "memory-wall",
+    "int8-problems",
+    "bandwidth-and-profiling",
+    "inside-a-kernel",
+    "network-rooflines",
+    "transformer-arithmetic",
+    "serving",
+    "training",
+    "measured-predicted",
+    "your-own-step",
+)
+"""The chapters that have exercises, in the book's order."""
+FOLDER = DATA / "exercises"
+_TYPED = {
+    "": "1.2e3",
+    "%": "0.32",
+    "×": "2.5",
+    "s": "1.01e-3",
+    "B": "1.2e9",
+    "B/s": "1.2e12",
+    "FLOP/s": "1.2e12",
+    "FLOP/B": "240",
+    "OP/B": "240",
+}
+"""For each unit a number in SI base units, as code writes it."""
+
+
+def texts(chapter: str, lang: str) -> Mapping[str, Any]:
+    """The texts of a chapter's exercises in one language, by exercise, with {figures} not yet
+    filled in.
+
+    Examples
+    --------
+    >>> texts("rooflines", "en")["rooflines-trillion"]["title"]
+    'A trillion operations, or so'
+    """
+    known("chapter", chapter, CHAPTERS)
+    return _load(f"{chapter}.{known('language', lang, languages())}.toml")
+
+
+def phrases() -> Mapping[str, str]:
+    """What forms and feedback say, in the page's language.
+
+    Examples
+    --------
+    >>> phrases()["or"]
+    ', or '
+    """
+    found: Mapping[str, str] = common_texts(language())["phrases"]
+    return found
+
+
+def wrong_unit(unit: str) -> str:
+    """What is said of an answer in a unit that is not its own, in the page's language.
+
+    Parameters
+    ----------
+    unit : of the answer, a key of `UNITS`.
+
+    Examples
+    --------
+    >>> wrong_unit("s")
+    'This unit doesn’t fit the answer. Write it in s, with any SI prefix.'
+    """
+    plainly = {"": "unit-number", "%": "unit-percent", "×": "unit-ratio"}
+    return str(phrases()[plainly.get(known("unit", unit, UNITS), "unit")]).format(unit=unit)
+
+
+def example(unit: str) -> str:
+    """What may be typed into a field whose answer has this unit, in the page's language.
+
+    Parameters
+    ----------
+    unit : of the answer, a key of `UNITS`.
+
+    Examples
+    --------
+    >>> example("s"), example("%")
+    ('For example 1.01 ms, or 1.01e-3', 'For example 32%')
+    """
+    typed = _TYPED[known("unit", unit, _TYPED)]
+    figures = [n(float(typed), unit)]
+    if "e" in typed:
+        figures.append(typed.replace(".", marks(language()).decimal))
+    return phrases()["example"].format(figures=phrases()["or"].join(figures))
+
+
+def common_texts(lang: str) -> Mapping[str, Any]:
+    """What all exercises share in one language: phrases, and what is said of misconceptions.
+
+    Examples
+    --------
+    >>> sorted(common_texts("en"))
+    ['misconceptions', 'phrases']
+    """
+    return _load(f"common.{known('language', lang, languages())}.toml")
+
+
+def predictions(lang: str) -> Mapping[str, Any]:
+    """What boxes that ask for a prediction say in one language: phrases, and of each prediction
+    what is to be guessed.
+
+    Examples
+    --------
+    >>> predictions("en")["rooflines-trillion"]["ask"]
+    'The time on an H100'
+    """
+    return _load(f"predictions.{known('language', lang, languages())}.toml")
+
+
+@cache
+def _load(file: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = load_toml(FOLDER / file, dict)
+    return found

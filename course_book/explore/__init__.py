@@ -1,0 +1,49 @@
+"""Explorers: figures with controls that a page shows without a kernel and a notebook with one
+computes live.
+"""
+
+from course_book.explore.choices import CHIPS
+from course_book.explore.engines import EngineExplorer, capacity, slo
+from course_book.explore.grid import NONE, Axis, ChartLayer, Field, TableRow
+from course_book.explore.inference import CONTEXT, MODELS, Decode, decode, upgrade
+from course_book.explore.maps import Map, Tile, ticks
+from course_book.explore.operators import BALANCED, DTYPES, Roofline, batch, network, roofline
+from course_book.explore.serving import Answer, Calculator, advice, calculator, limits
+from course_book.explore.training import layouts
+from course_book.explore.views import Endless, Explorer, color_of, ranges
+
+__all__ = [
+    "BALANCED",
+    "CHIPS",
+    "CONTEXT",
+    "DTYPES",
+    "MODELS",
+    "NONE",
+    "Answer",
+    "Axis",
+    "Calculator",
+    "ChartLayer",
+    "Decode",
+    "Endless",
+    "EngineExplorer",
+    "Explorer",
+    "Field",
+    "Map",
+    "Roofline",
+    "TableRow",
+    "Tile",
+    "advice",
+    "batch",
+    "calculator",
+    "capacity",
+    "color_of",
+    "decode",
+    "layouts",
+    "limits",
+    "network",
+    "ranges",
+    "roofline",
+    "slo",
+    "ticks",
+    "upgrade",
+]

@@ -1,0 +1,90 @@
+"""What explorers choose from: chips and the formats that they have, and the shape of a table over
+choices.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from course_lib.core import BOUNDS, Estimate
+from course_lib.specs import Accelerator, chip, chips
+from course_book.explore.grid import Field
+from course_book.text import t
+
+CHIPS = (
+    "v100-sxm2",
+    "a100-sxm-80",
+    "h100-sxm",
+    "h200-sxm",
+    "b200-sxm",
+    "l4",
+    "mi300x",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+)
+"""The chips that explorers offer where every pair of them is computed."""
+Choices: TypeAlias = Mapping[str, Sequence[Any]]
+"""The values of each axis that quantities are to be computed for."""
+
+
+def names(keys: Sequence[str]) -> tuple[str, ...]:
+    """What chips are called on a figure."""
+    return tuple(chip(key).short for key in keys)
+
+
+def vendors(keys: Sequence[str]) -> tuple[str, ...]:
+    """Who makes each chip."""
+    return tuple(chip(key).vendor for key in keys)
+
+
+def format_of(on: Accelerator) -> str:
+    """The 16-bit format that a chip's matrix unit has."""
+    return "bf16" if "matrix.bf16" in on.peaks else "fp16"
+
+
+def peak_of(on: Accelerator) -> float:
+    """Its dense peak in that format, FLOP/s."""
+    return on.peak(format_of(on))
+
+
+def shape(at: Choices, *by: str) -> tuple[int, ...]:
+    """The shape of an array over some axes."""
+    return tuple(len(at[name]) for name in by)
+
+
+def places(step: Estimate) -> Any:
+    """The place of the bound of each estimate in `BOUNDS`."""
+    return np.argmax(np.asarray(step.bound)[..., None] == np.asarray(BOUNDS), axis=-1)
+
+
+def bounds(by: tuple[str, ...], places: Any) -> Field:
+    """A field of bounds in words, from their places in `BOUNDS`."""
+    return Field(by, places, words=tuple(t(bound) for bound in BOUNDS))
+
+
+def listed(keys: Iterable[str]) -> tuple[str, ...]:
+    """Chips in the order of every list: by vendor, the one that most readers have first, year and
+    bandwidth.
+
+    Examples
+    --------
+    >>> listed(["tpu-v5e", "mi300x", "h100-sxm", "a100-sxm-80"])
+    ('a100-sxm-80', 'h100-sxm', 'mi300x', 'tpu-v5e')
+    """
+    every = sorted(map(chip, keys), key=lambda one: (one.vendor, one.year, one.bandwidth))
+    return tuple(one.key for one in sorted(every, key=lambda one: one.vendor != "NVIDIA"))
+
+
+def with_matrix_unit() -> tuple[str, ...]:
+    """The chips that have one."""
+    return listed(
+        key for key in chips() if any(name.startswith("matrix.") for name in chip(key).peaks)
+    )
+
+
+def other_chips() -> tuple[tuple[str, str], ...]:
+    """Those that a live kernel offers besides `CHIPS`, and their names."""
+    keys = tuple(key for key in with_matrix_unit() if key not in CHIPS)
+    return tuple(zip(keys, names(keys), strict=True))

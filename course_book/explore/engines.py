@@ -1,0 +1,327 @@
+"""Explorers of a serving engine: a batch under a limit, and the chips that a service needs.
+
+Times are expected ones: the engine profile of `serve` with the chip's calibrated constants. A page
+evaluates `averages` for every state, translated, at the few times of a step that it holds.
+
+>>> from course_book import explore
+>>> explore.slo().shown()[0]
+['time of a step', '13.8 ms']
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from course_lib.core import CourseError
+from course_lib.core.checks import count, positive
+from course_lib.specs import chip, model
+from course_tools import serve
+from course_book.explore import averages
+from course_book.explore.choices import Choices, names, shape, vendors
+from course_book.explore.grid import Axis, ChartLayer, Compute, Field, TableRow
+from course_book.explore.inference import CONTEXTS
+from course_book.explore.inference import LINE as BATCHES
+from course_book.explore.serving import link_of
+from course_book.explore.views import Endless
+from course_book.text import n, t
+
+__all__ = ["EngineExplorer", "capacity", "slo"]
+
+ENGINE = "vllm"
+MODELS = ("llama-3-8b", "mixtral-8x7b", "llama-3-70b")
+CHIPS = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "l4", "rtx-4090")
+GPUS = ("1", "2", "4", "8")
+CHUNKS = ("0", "128", "256", "512", "1024")
+PROMPTS = tuple(part * 2**power for power in range(2, 11) for part in (4, 5, 6, 7))[:-3]
+"""Tokens of a prompt, four to each doubling."""
+SEVERAL = tuple(sorted({first * 10**i for first in range(10, 100) for i in range(4)}))
+"""Whole numbers of two digits."""
+TILE = 16
+"""Times jump where one more token begins another tile: they are held on both sides of that."""
+DIGITS = 5
+_SOME, _MANY = averages.SOME, averages.MANY
+STEPS = averages.StepCounts(
+    *(
+        sorted({*range(1, TILE), *(TILE * i + j for i in range(1, most // TILE) for j in (0, 1))})
+        for most in (2 * averages.USERS + TILE, averages.USERS + 2 * TILE)
+    )
+)
+"""Where a page holds the times of steps of every batch and chunk."""
+LOADS = averages.StepCounts(
+    sorted({1, _SOME, _MANY, *(_SOME + prompt for prompt in PROMPTS)}), [1, _SOME, _SOME + 1, _MANY]
+)
+"""Where it holds them for averages: exactly where these ask."""
+
+
+class EngineExplorer(Endless):
+    """An explorer of an engine's steps."""
+
+    def given(self) -> dict[str, Any]:
+        """What a page evaluates: the times of steps by model, chip and chips that share it."""
+        shared = "gpus" in self.axes
+        gpus, counts = (GPUS, LOADS) if shared else (GPUS[:1], STEPS)
+        return {
+            "counts": counts._asdict(),
+            "steps": {
+                name: {
+                    key: {many: times(name, key, many, counts)._asdict() for many in gpus}
+                    for key in self.values("chip")
+                }
+                for name in self.values("model")
+            },
+        }
+
+
+@cache
+def _pace(name: str, key: str, gpus: int) -> tuple[serve.Pace, int]:
+    """Steps of a model on chips that share it, and the tokens that their cache has room for."""
+    on = chip(key)
+    how = serve.engine(ENGINE, tensor_parallel_size=gpus)
+    longest = serve.engine(how, max_num_batched_tokens=max(STEPS.tokens + LOADS.tokens))
+    pace = serve.pace(name, on, longest, link=link_of(on, gpus, "") or None)
+    try:
+        return pace, serve.cache_blocks(name, on, how) * how.block_size
+    except CourseError:  # the weights leave no room
+        return pace, 0
+
+
+def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averages.StepTimes:
+    """An engine's steps in a few numbers, of the digits that are held.
+
+    Examples
+    --------
+    >>> from course_book.explore.averages import step_time
+    >>> of = times("llama-3-8b", "h100-sxm", "1", STEPS)
+    >>> float(round(step_time(of, STEPS, 64, 0, 1152), 4))
+    0.0102
+    """
+    pace, room = _pace(name, key, int(gpus))
+
+    def held(value: Any) -> float:
+        return float(f"{value:.{DIGITS}g}")
+
+    return averages.StepTimes(
+        tokens=[held(pace.tokens[at]) for at in counts.tokens],
+        heads=[held(pace.heads[at]) for at in counts.heads],
+        rest=held(pace.launches + pace.step),
+        pair=held(pace.math * pace.flops),
+        sequence=held(pace.memory * pace.sequence),
+        token=held(pace.memory * pace.token),
+        order=pace.order,
+        room=room,
+    )
+
+
+def slo(
+    on: str = "llama-3-8b", key: str = "h100-sxm", *, seen: int = 1152, limit: int = 30
+) -> EngineExplorer:
+    """Tokens per second of all users and of each against the batch, with the limit on the time of
+    an output token: the largest batch that keeps it, and the largest that memory holds.
+
+    Parameters
+    ----------
+    on, key : the model and the chip at first.
+    seen : tokens in view of each sequence at first.
+    limit : on the time per output token at first, ms.
+
+    Returns
+    -------
+    EngineExplorer
+
+    Raises
+    ------
+    CourseError
+        If one of them is not offered.
+
+    Examples
+    --------
+    >>> slo().shown(batch=64)[:2]
+    [['time of a step', '10.2 ms'], ['tokens/s, all users', '6,260']]
+    """
+    axes = {
+        **_machine(on, key),
+        "batch": Axis(range(1, averages.USERS + 1), t("batch"), start=128, fine=True),
+        "seen": _fine(t("slo-seen"), sorted({*CONTEXTS, count("seen", seen)}), seen),
+        "limit": _fine(t("slo-limit"), SEVERAL, limit),
+        "chunk": Axis(CHUNKS, t("srv-chunk"), _counted(CHUNKS), "0"),
+        "line": Axis(BATCHES, fine=True),
+    }
+
+    def ask(at: Mapping[str, Any]) -> dict[str, Any]:
+        of = times(at["model"], at["chip"], GPUS[0], STEPS)
+        limit, chunk = at["limit"] / 1000, int(at["chunk"])
+        return averages.crowd(of, STEPS, at["batch"], chunk, at["seen"], limit, at["line"])
+
+    words = {
+        "within": (t("slo-over"), t("slo-within")),
+        "fits": (t("does-not-fit"), t("fits")),
+        "binds": (t("slo-limit-short"), t("memory")),
+    }
+    lined = ("line", "all_in", "all_out", "each_in", "each_out")
+    return EngineExplorer(
+        "slo",
+        axes,
+        _asking(ask, {"time": "s"}, words, lined),
+        [
+            ChartLayer("level", "", "wanted", color=1, name=t("srv-limit")),
+            ChartLayer("rule", "end", color="muted"),
+            *_halves("all", 0, t("srv-all")),
+            *_halves("each", 1, t("srv-each")),
+            ChartLayer("turn", "turn", "turn_rate", color=1),
+            ChartLayer("dot", "batch", "all", color=0),
+            ChartLayer("dot", "batch", "each", color=1),
+        ],
+        [
+            TableRow((f"={t('slo-step')}", "time")),
+            TableRow((f"={t('slo-all')}", "all"), color=0),
+            TableRow((f"={t('slo-each')}", "each"), color=1),
+            TableRow((f"={t('slo-limit-short')}", "within")),
+            TableRow((f"={t('in-memory')}", "fits")),
+            TableRow((f"={t('slo-allowed')}", "allowed")),
+            TableRow((f"={t('largest-batch')}", "most"), color="muted"),
+            TableRow((f"={t('slo-first')}", "binds")),
+        ],
+        x_label="B",
+        y_label=t("token-rate"),
+    )
+
+
+def capacity(
+    on: str = "llama-3-8b",
+    key: str = "h100-sxm",
+    *,
+    rate: int = 100,
+    prompt: int = 1024,
+    output: int = 256,
+    ttft: int = 500,
+    tpot: int = 30,
+    price: float = 4.0,
+    share: int = 90,
+) -> EngineExplorer:
+    """GPUs that a service needs and what they cost, by averages, with the time per output token of
+    a replica against its requests per second.
+
+    Parameters
+    ----------
+    on, key : the model and the chip at first.
+    rate : requests a second of the whole service.
+    prompt, output : tokens of a request.
+    ttft, tpot : limits, ms.
+    price : USD an hour for a GPU.
+    share : per cent of the rate at which an average reaches its limit, up to which a replica is
+        filled: tails break before.
+
+    Returns
+    -------
+    EngineExplorer
+
+    Raises
+    ------
+    CourseError
+        If one of them is not offered.
+
+    Examples
+    --------
+    >>> [row[1] for row in capacity().shown(rate=200) if row[0] == "GPUs"]
+    ['11']
+    """
+    tenths = [round(value / 10, 1) for value in range(2, 201)]
+    axes = {
+        **_machine(on, key),
+        "gpus": Axis(GPUS, t("srv-gpus-each"), _counted(GPUS), GPUS[0]),
+        "price": _fine(t("cap-price"), sorted({*tenths, float(positive("price", price))}), price),
+        "rate": _fine(t("srv-rate"), (*range(1, 10), *(one for one in SEVERAL if one < 1e4)), rate),
+        "share": _fine(t("cap-share"), range(30, 101), share),
+        "prompt": _fine(t("srv-input-prompt"), PROMPTS, prompt),
+        "output": _fine(t("srv-input-output"), PROMPTS, output),
+        "ttft": _fine(t("cap-ttft"), SEVERAL, ttft),
+        "tpot": _fine(t("slo-limit"), SEVERAL, tpot),
+        "line": Axis(tuple(1 - np.geomspace(0.97, 0.01, 60)), fine=True),
+    }
+
+    def ask(at: Mapping[str, Any]) -> dict[str, Any]:
+        of = times(at["model"], at["chip"], at["gpus"], LOADS)
+        one = averages.load(of, LOADS, at["prompt"], at["output"])
+        limits = at["ttft"] / 1000, at["tpot"] / 1000, at["share"] / 100
+        return averages.fleet(one, *limits, at["rate"], int(at["gpus"]), at["price"], at["line"])
+
+    units = {"tpot": "s", "first": "s", "used": "%"}
+    limits = tuple(map(t, ("slo-limit-short", "cap-ttft-short", "cap-places", "memory")))
+    return EngineExplorer(
+        "capacity",
+        axes,
+        _asking(ask, units, {"binds": (*limits, t("does-not-fit"))}, ("line_rate", "line_tpot")),
+        [
+            ChartLayer("level", "", "wanted", color=1, name=t("srv-limit")),
+            ChartLayer("rule", "most", color="muted", name="$Λ_{max}$"),
+            ChartLayer("line", "line_rate", "line_tpot", ("line",), color=0, name="TPOT"),
+            ChartLayer("turn", "kept", "turn_tpot", color=0),
+            ChartLayer("dot", "load", "tpot", color=0),
+        ],
+        [
+            TableRow((f"={t('cap-most')}", "most"), color="muted"),
+            TableRow((f"={t('cap-kept')}", "kept")),
+            TableRow((f"={t('slo-first')}", "binds")),
+            TableRow((f"={t('srv-replicas')}", "replicas")),
+            TableRow(("=GPUs", "gpus")),
+            TableRow((f"={t('cap-load')}", "load"), color=0),
+            TableRow((f"={t('cap-used')}", "used")),
+            TableRow((f"={t('cap-tpot')}", "tpot"), color=0),
+            TableRow((f"={t('cap-first')}", "first")),
+            TableRow((f"={t('srv-decoding')}", "users")),
+            TableRow((f"={t('srv-usd')}", "usd")),
+            TableRow((f"={t('cap-month')}", "month")),
+        ],
+        x_label=t("cap-rate"),
+        y_label="TPOT (s)",
+    )
+
+
+def _machine(on: str, key: str) -> dict[str, Axis]:
+    return {
+        "chip": Axis(CHIPS, t("chip"), names(CHIPS), key, groups=vendors(CHIPS)),
+        "model": Axis(MODELS, t("model"), tuple(model(one).name for one in MODELS), on),
+    }
+
+
+def _fine(label: str, values: Sequence[float], start: float) -> Axis:
+    return Axis(tuple(values), label, start=start, fine=True)
+
+
+def _counted(keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(n(int(key)) for key in keys)
+
+
+def _halves(name: str, color: int, own: str) -> Sequence[ChartLayer]:
+    """A line up to the largest batch that fits, and dashed from there on."""
+    end = ("end", f"end_{name}")
+    return [
+        ChartLayer("line", "line", f"{name}_in", ("line",), {}, color, own, end),
+        ChartLayer("dash", "line", f"{name}_out", ("line",), {}, color, own, end),
+    ]
+
+
+def _asking(
+    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    units: Mapping[str, str],
+    words: Mapping[str, tuple[str, ...]],
+    lined: Sequence[str],
+) -> Compute:
+    """What computes the fields of an answer, each asked for one state at a time; `lined` go along
+    the line too.
+    """
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        axes = tuple(at)
+        found = [ask(dict(zip(axes, place, strict=True))) for place in product(*at.values())]
+        fields = {}
+        for name in found[0]:
+            values = np.array([one[name] for one in found], float).reshape(shape(at, *axes))
+            by, held = (axes, values) if name in lined else (axes[:-1], values[..., 0])
+            fields[name] = Field(by, held, units.get(name, ""), words.get(name, ()))
+        return fields
+
+    return compute

@@ -1,0 +1,401 @@
+"""Explorers of single operators: the roofline, the batch of a matrix product, a product split over
+chips; and what all share.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from course_lib import network as net
+from course_lib import ops
+from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, formulas, ridge
+from course_lib.core import roofline as bound_of
+from course_lib.core.checks import known
+from course_lib.network import Link
+from course_lib.specs import Accelerator, chip
+from course_book.explore.choices import (
+    CHIPS,
+    Choices,
+    bounds,
+    format_of,
+    names,
+    peak_of,
+    places,
+    shape,
+    vendors,
+    with_matrix_unit,
+)
+from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_book.explore.views import Explorer
+from course_book.plot import PATHS
+from course_book.text import n, named, t
+
+DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
+INTENSITIES = (0.1, 10_000.0)
+BALANCED = 0.005
+"""Share of idling below which neither resource is called the limit."""
+
+
+class Roofline(Explorer):
+    """The explorer that a reader can take hold of: on a page the dot, the roof and the slope move
+    freely.
+    """
+
+    @property
+    def works(self) -> dict[str, dict[str, Work]]:
+        """The work of each operator that it offers, by the format of its operands."""
+        kernels = _kernels()
+        return {
+            key: {format_: kernels[key][1](format_) for format_ in self.values("dtype")}
+            for key in self.values("kernel")
+        }
+
+    def met(self) -> Estimate | None:
+        """The operator on the chip of the first state; `None` where no peak is published."""
+        at = self.state()
+        picked = {name: self.values(name)[at[name]] for name in self.controls}
+        work, on = self.works[picked["kernel"]][picked["dtype"]], chip(picked["chip"])
+        return bound_of(work, on) if f"{work.unit}.{work.dtype}" in on.peaks else None
+
+    def sentence(self) -> str:
+        """What limits the first state, and how long the other resource idles."""
+        step, texts = self.met(), {name: self.texts(name)[at] for name, at in self.state().items()}
+        if step is None:
+            text = t("live-no-format")
+            return text.replace("{chip}", texts["chip"]).replace("{format}", texts["dtype"])
+        share = float(formulas.idle(min(step.t_math, step.t_memory), step.lower))
+        word = "memory-limits" if step.t_math < step.t_memory else "math-limits"
+        shown = n(share, "%", digits=2)
+        return t("live-balanced" if share < BALANCED else f"live-{word}").replace("{share}", shown)
+
+
+def roofline(
+    first: str = "h100-sxm",
+    other: str = "a100-sxm-80",
+    *,
+    dtype: str = "bf16",
+    kernel: str = "matmul-256",
+) -> Roofline:
+    """Two chips' rooflines for a number format, with an operator on them.
+
+    Operators of the matrix unit meet the roof of that unit; elementwise ones that of the vector
+    unit, in fp32. Matrix products are of B tokens by 8192 by 8192; attention has 8192 tokens, 32
+    heads and 8 heads of keys and values; the elementwise operators take 4096 vectors of 8192.
+
+    Parameters
+    ----------
+    first, other : the chips shown at first, by key.
+    dtype : the format of the operands shown at first.
+    kernel : the operator shown at first, ``"matmul-16"`` say.
+
+    Returns
+    -------
+    Roofline
+
+    Raises
+    ------
+    CourseError
+        If a chip is not known or has no matrix unit, or the format is not offered.
+
+    Examples
+    --------
+    >>> figure = roofline()
+    >>> figure.shown(kernel="matmul-16")[0]
+    ['H100', '295 FLOP/B', '15.9 FLOP/B', '53.4 TFLOP/s', '40.2 µs', 'memory-bound']
+    """
+    keys = with_matrix_unit()
+    for key in (first, other):
+        known("chip", key, keys, "those with a matrix unit")
+    known("dtype", dtype, DTYPES)
+    kernels = _kernels()
+    axes = {
+        "chip": Axis(keys, t("chip"), names(keys), first, groups=vendors(keys)),
+        "other": Axis((), t("other-chip"), start=other, of="chip"),
+        "dtype": Axis(DTYPES, t("format"), start=dtype),
+        "kernel": Axis(
+            tuple(kernels),
+            t("operator"),
+            tuple(label for label, _ in kernels.values()),
+            known("kernel", kernel, kernels),
+        ),
+        "corner": Axis((0, 1, 2)),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        grid = {
+            name: np.full(shape(at, "chip", "dtype", "kernel"), np.nan)
+            for name in ("ridge", "I", "rate", "time", "bound")
+        }
+        x, y = (np.full((*grid["I"].shape, 3), np.nan) for _ in range(2))
+        for j, format_ in enumerate(at["dtype"]):
+            for k, key in enumerate(at["kernel"]):
+                work = kernels[key][1](format_)
+                grid["I"][:, j, k] = work.intensity
+                for i, on in enumerate(map(chip, at["chip"])):
+                    peak = on.peaks.get(f"{work.unit}.{work.dtype}")
+                    if peak is None:
+                        continue
+                    bend = float(ridge(peak, on.bandwidth))
+                    x[i, j, k] = INTENSITIES[0], bend, INTENSITIES[1]
+                    y[i, j, k] = attainable(x[i, j, k], peak, on.bandwidth)
+                    step = bound_of(work, on)
+                    found = {
+                        "ridge": bend,
+                        "rate": step.attainable,
+                        "time": step.lower,
+                        "bound": BOUNDS.index(step.bound),
+                    }
+                    for name, value in found.items():
+                        grid[name][i, j, k] = value
+        by = ("chip", "dtype", "kernel")
+        units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
+        fields = {name: Field(by, grid[name], unit) for name, unit in units.items()}
+        corners = {
+            "x": Field((*by, "corner"), x, "FLOP/B"),
+            "y": Field((*by, "corner"), y, "FLOP/s"),
+        }
+        return fields | corners | {"bound": bounds(by, grid["bound"])}
+
+    sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
+    cells = ("@chip", "ridge", "I", "rate", "time", "bound")
+    return Roofline(
+        "roofline",
+        axes,
+        compute,
+        [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
+        + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
+        [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
+        head=(t("chip"), "I*", "I", "P", "T", t("bound")),
+        x_label="I (FLOP/B)",
+        y_label="P (FLOP/s)",
+    )
+
+
+def batch(
+    keys: Sequence[str] = ("a100-sxm-80", "h100-sxm", "b200-sxm", "tpu-v5e"), *, B: int = 64
+) -> Explorer:
+    """Attainable speed of a matrix product against its batch, on several chips.
+
+    X[B, D] and the result are in the format of the arithmetic, W[D, F] in its own. Marked is where
+    the bound changes: the first batch that is compute-bound.
+
+    Parameters
+    ----------
+    keys : chips, at most six.
+    B : the batch at first, a power of two up to 8192.
+
+    Returns
+    -------
+    Explorer
+
+    Raises
+    ------
+    CourseError
+        If a chip is not known, or `B` is not offered.
+
+    Examples
+    --------
+    >>> batch().shown(B=256)[3]
+    ['TPU v5e', '197 TFLOP/s', '174 µs', 'compute-bound', '256']
+    """
+    sizes = (512, 2048, 8192, 16384)
+    axes = {
+        "chip": Axis(tuple(keys), "", names(keys)),
+        "B": Axis(tuple(2**i for i in range(14)), "B", start=B),
+        "D": Axis(sizes, "D", start=8192),
+        "F": Axis(sizes, "F", start=8192),
+        "w": Axis(("bf16", "int8", "int4"), t("weights"), start="bf16"),
+        "compute": Axis(("bf16", "fp8", "int8"), t("arithmetic-in"), start="bf16"),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        by = ("chip", "D", "F", "w", "compute", "B")
+        rate, time, bound = (np.full(shape(at, *by), np.nan) for _ in range(3))
+        first, peaks = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
+        B, D, F = np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
+        B, D, F = (np.moveaxis(size, 0, -1) for size in (B, D, F))
+        for i, on in enumerate(map(chip, at["chip"])):
+            for k, w in enumerate(at["w"]):
+                for m, format_ in enumerate(at["compute"]):
+                    if f"matrix.{format_}" not in on.peaks:
+                        continue
+                    step = bound_of(ops.matmul(B, D, F, x=format_, w=w, compute=format_), on)
+                    rate[i, :, :, k, m], time[i, :, :, k, m] = step.attainable, step.lower
+                    bound[i, :, :, k, m] = places(step)
+                    first[i, :, :, k, m] = critical_batch(
+                        _product(D[..., 0], F[..., 0], format_, w), on
+                    )
+                    peaks[i, :, :, k, m] = on.peak(format_)
+        peaks[np.isinf(first)] = np.nan
+        return {
+            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
+            "rate": Field(by, rate, "FLOP/s"),
+            "time": Field(by, time, "s"),
+            "bound": bounds(by, bound),
+            "first": Field(by[:-1], first),
+            "peak": Field(by[:-1], peaks, "FLOP/s"),
+        }
+
+    return Explorer(
+        "batch",
+        axes,
+        compute,
+        [
+            ChartLayer(
+                "line",
+                "size",
+                "rate",
+                ("chip", "B"),
+                color="@chip",
+                name="@chip",
+                bend=("first", "peak"),
+            ),
+            ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
+            ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
+        ],
+        [TableRow(("@chip", "rate", "time", "bound", "first"), ("chip",), color="@chip")],
+        head=(t("chip"), "P", "T", t("bound"), "B*"),
+        x_label="B",
+        y_label="P (FLOP/s)",
+    )
+
+
+def network(*, B: int = 512) -> Explorer:
+    """The three times of a matrix product whose contracted size is split over chips, against its
+    batch.
+
+    X[B, D] W[D, F] in bf16 (fp16 where a chip has no bf16) with D = F; each chip multiplies its
+    part, and an all-reduce over a ring adds the results. The tables publish no latency of a link:
+    choose one.
+
+    Parameters
+    ----------
+    B : the batch at first, a power of two up to 32768.
+
+    Returns
+    -------
+    Explorer
+
+    Raises
+    ------
+    CourseError
+        If `B` is not offered.
+
+    Examples
+    --------
+    >>> network().shown(B=1024)[0]
+    ['compute time', '69.5 µs']
+    """
+    links = _links()
+    axes = {
+        "link": Axis(
+            tuple(links), t("link"), tuple(label for label, _ in links.values()), "h100-sxm.nvlink"
+        ),
+        "chips": Axis((2, 4, 8, 16, 32, 64), t("chips"), start=8),
+        "latency": Axis(
+            (0.0, 1e-6, 1e-5), t("latency-of-a-hop"), ("0", n(1e-6, "s"), n(1e-5, "s")), 1e-6
+        ),
+        "D": Axis((2048, 8192, 16384, 32768), "D = F", start=16384),
+        "B": Axis(tuple(2**i for i in range(3, 16)), "B", start=B),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        by = ("link", "chips", "D", "B")
+        alone = {name: np.full(shape(at, *by), np.nan) for name in ("math", "memory")}
+        comms, bound = (np.full(shape(at, "latency", *by), np.nan) for _ in range(2))
+        width = np.full(shape(at, "link", "chips"), np.nan)
+        D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
+        halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
+        for i, key in enumerate(at["link"]):
+            on = links[key][1]
+            form = format_of(on)
+            name = key.partition(".")[2]
+            for j, count in enumerate(at["chips"]):
+                without = _link(on, name, count, 0.0)
+                width[i, j] = net.critical_contraction(peak_of(on), without, count)
+                for k, latency in enumerate(at["latency"]):
+                    link = _link(on, name, count, latency)
+                    step = net.sharded_matmul(
+                        B, D, D, on, link, {"X": count}, x=form, w=form, **halves
+                    ).estimate
+                    alone["math"][i, j], alone["memory"][i, j] = step.t_math, step.t_memory
+                    comms[k, i, j], bound[k, i, j] = step.t_network, places(step)
+        return {
+            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
+            **{name: Field(by, times, "s") for name, times in alone.items()},
+            "comms": Field(("latency", *by), comms, "s"),
+            "bound": bounds(("latency", *by), bound),
+            "width": Field(("link", "chips"), width),
+        }
+
+    parts = {
+        "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),
+        "memory": (PATHS["memory"], t("memory-time"), "$T_{memory}$"),
+        "comms": (PATHS["network"], t("network-time"), "$T_{network}$"),
+    }
+    drawn = [
+        ChartLayer("line", "size", name, ("B",), color=tone, name=symbol)
+        for name, (tone, _, symbol) in parts.items()
+    ]
+    return Explorer(
+        "network",
+        axes,
+        compute,
+        [*drawn, *(ChartLayer("dot", "size", name, color=parts[name][0]) for name in parts)],
+        [
+            *(TableRow((f"={word}", name), color=tone) for name, (tone, word, _) in parts.items()),
+            TableRow((f"={t('bound')}", "bound")),
+            TableRow((f"={t('enough-width')}", "width")),
+        ],
+        x_label="B",
+        y_label="T (s)",
+    )
+
+
+def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:
+    """Operators by key: what they are called, and their work on operands of a format."""
+
+    def product(B: int) -> Callable[[str], Work]:
+        return lambda d: ops.matmul(B, 8192, 8192, x=d, w=d, compute=d)
+
+    found: dict[str, tuple[str, Callable[[str], Work]]] = {
+        "dot": (t("dot-product"), lambda d: ops.dot(2**20, x=d)),
+        "gelu": ("GELU", lambda d: ops.elementwise((4096, 8192), flops=10, dtype=d)),
+        "norm": ("RMSNorm", lambda d: ops.norm(4096, 8192, x=d)),
+    }
+    for B in (1, 16, 64, 256, 1024, 4096):
+        found[f"matmul-{B}"] = (f"{t('matmul')}, B = {n(B)}", product(B))
+    for key, q in (("decode", 1), ("prefill", 8192)):
+        shape = (1, q, 8192, 32, 8, 128)
+        found[f"attention-{key}"] = (
+            f"{t('attention')}, {t(key)}",
+            lambda d, shape=shape: ops.attention(*shape, causal=True, x=d, kv=d, compute=d),  # type: ignore[misc]
+        )
+    return found
+
+
+def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
+    return lambda B: ops.matmul(B, D, F, x=x, w=w, compute=x)
+
+
+def _links() -> dict[str, tuple[str, Accelerator]]:
+    """Links by key: what each is called, and the chip that it belongs to."""
+    found = {
+        f"{one.key}.{name}": (f"{one.short}: {named(link.name)}", one)
+        for one in map(chip, CHIPS)
+        for name, link in one.links.items()
+    }
+    h100 = chip("h100-sxm")
+    rate = f"{h100.figures['node.per_direction'].value:g} {h100.figures['node.per_direction'].unit}"
+    found[f"{h100.key}.nodes"] = (f"{h100.short}: {t('two-nodes-or-more')}, {rate}", h100)
+    return found
+
+
+def _link(on: Accelerator, name: str, count: int, latency: float) -> Link:
+    """What joins so many chips: all links of a kind, or the ports of two nodes or more."""
+    if name == "nodes":
+        inside = replace(on.links["nvlink"], latency=latency)
+        return replace(net.fewest_nodes(on.node, inside, count, least=2), crossing=latency)
+    return Link(on.links[name].total_per_direction, latency=latency)

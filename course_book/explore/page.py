@@ -1,0 +1,159 @@
+"""What the calculator's page is given: the functions that it evaluates, and the numbers that these
+take, of every model and chip that is offered.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from course_lib.specs import Accelerator, Transformer, catalog, chip, model, outdated
+from course_lib.workloads import crossover, perfect, precision, shares, transformer
+from course_tools.calibrate import calibration, kernels, timing
+from course_tools.counting import huggingface
+from course_book.explore import serving
+from course_book.text import named
+
+__all__ = ["EVALUATED", "given"]
+
+EVALUATED: tuple[Callable[..., Any], ...] = (
+    huggingface.sizes,
+    precision.chosen,
+    precision.stated,
+    shares.undivided,
+    shares.crooked,
+    shares.weights_of,
+    shares.kept_bytes,
+    shares.kept_tokens,
+    shares.token_bytes,
+    transformer.works_of,
+    catalog.met,
+    catalog.peak_met,
+    catalog.suited_to,
+    crossover.first_batch,
+    kernels.kernels_of,
+    timing.likely,
+    perfect.attention_least,
+    perfect.moved_once,
+    perfect.least_of,
+    perfect.crossed_once,
+    transformer.shared_sums,
+    serving.limits,
+    serving.advice,
+)
+"""What the page's script asks, translated to JavaScript with all that these functions call."""
+DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp32")
+"""Formats of arithmetic, for each of which a chip has constants of its own or another's."""
+_ABOUT = ("key", "name", "vendor", "year", "configuration", "published", "kind")
+"""Of a model, what is no size."""
+
+
+def given(one: serving.Calculator) -> dict[str, Any]:
+    """Sizes of models, rates of chips, and the constants of what is expected of them.
+
+    Examples
+    --------
+    >>> found = given(serving.calculator())
+    >>> found["chips"]["l4"]["short"], found["models"]["llama-3-8b"]["layers"]
+    ('L4', 32)
+    """
+    held = _Held({}, {})
+    return {
+        "models": {key: _sizes(model(key)) for key in one.models},
+        "optional": _optional(),
+        "chips": {key: _chip(key, held) for key in one.chips},
+        "calibrations": list(map(json.loads, held.calibrations)),
+        "laws": list(map(json.loads, held.laws)),
+    }
+
+
+def _sizes(one: Any) -> dict[str, Any]:
+    held = msgspec.to_builtins(one)
+    short = {name: value for name, value in held.items() if name not in _ABOUT}
+    return {"name": one.name, "kind": one.kind, "parameters": one.parameters, **short}
+
+
+def _optional() -> dict[str, Any]:
+    """What a transformer has where its configuration does not say."""
+    return {
+        one.name: {} if one.default_factory is dict else msgspec.to_builtins(one.default)
+        for one in msgspec.structs.fields(Transformer)
+        if not one.required
+    }
+
+
+class _Held(NamedTuple):
+    """What several chips share, each once."""
+
+    calibrations: dict[str, int]
+    laws: dict[str, int]
+
+
+def _once(held: dict[str, int], one: Mapping[str, Any]) -> int:
+    """Its place among what is held."""
+    return held.setdefault(json.dumps(one), len(held))
+
+
+def _chip(key: str, held: _Held) -> dict[str, Any]:
+    on = chip(key)
+    return {
+        "short": on.short,
+        "bandwidth": on.bandwidth,
+        "memory": on.memory,
+        "peaks": {name: peak for name, peak in on.peaks.items() if "/" not in name},
+        "multiprocessors": on.multiprocessors,
+        "clock": on.clock,
+        "max_clock": on.max_clock,
+        "node": on.node and {"chips": on.node.chips},
+        "host": on.host and {"total_per_direction": on.host.total_per_direction},
+        # By how many chips share a model, and over which link: seconds of a byte to be added up.
+        "links": {
+            tp: {way: serving.seconds_of_byte(on, tp, way) for way in serving.ways(on, tp)}
+            for tp in serving.COUNTS
+        },
+        "calibrations": {
+            dtype: _once(held.calibrations, _constants(on, dtype, held)) for dtype in DTYPES
+        },
+        "offers": [
+            {
+                "usd": one.usd_per_hour,
+                "text": f"{one.provider}, {named(one.note)}" if one.note else one.provider,
+                "date": one.date,
+                "old": outdated(one),
+            }
+            for one in serving.offers(key)
+        ],
+    }
+
+
+def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
+    """What is expected of a chip in a format, and whose constants these are."""
+    found = calibration(on, dtype)
+    whose = "lent" if found.lender != on.key else "part" if found.widen else "own"
+    law = {
+        "ranges": {name: _range(one) for name, one in found.ranges.items()},
+        "links": {
+            name: {
+                **{one: getattr(link, one) for one in ("latency", "hop", "bandwidth")},
+                "in_switch": msgspec.to_builtins(link.in_switch),
+                "range": _range(link.range),
+                "small": _range(link.small),
+            }
+            for name, link in found.links.items()
+        },
+        "engine": {name: getattr(found.engine, name) for name in ("gap", "launch", "unpack")},
+        "region": found.region,
+    }
+    return {
+        "law": _once(held.laws, law),
+        "constants": msgspec.to_builtins(found.constants),
+        "widen": found.widen,
+        "chips": found.chips,
+        "whose": whose,
+        "lender": chip(found.lender).short,
+    }
+
+
+def _range(one: Any) -> dict[str, float]:
+    return {"low": one.low, "high": one.high}

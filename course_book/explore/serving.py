@@ -1,0 +1,425 @@
+"""The calculator: a model on some chips, and what serving it takes at least and probably.
+
+Everything is asked of the rest of the library. A page asks the same functions, translated to
+JavaScript, for the states that a reader chooses; `advice` and `limits`, which only the calculator
+needs, keep to what can be translated.
+
+>>> one = calculator()
+>>> one.answer().most
+130.0
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from course_lib import network
+from course_lib.core import CourseError, formulas
+from course_lib.core.checks import known
+from course_lib.specs import (
+    Accelerator,
+    Price,
+    Transformer,
+    chip,
+    chips,
+    model,
+    models,
+    outdated,
+    quotes,
+)
+from course_lib.workloads import llm
+from course_lib.workloads.precision import of_model
+from course_lib.workloads.shares import undivided
+from course_tools import calibrate
+from course_tools.counting import from_config
+from course_book.explore.choices import listed
+from course_book.explore.grid import NONE
+from course_book.text import Shown, Table, n, t, table
+
+__all__ = ["Answer", "Calculator", "advice", "calculator", "limits"]
+
+OWN = "own"
+"""The model of a pasted configuration."""
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+FORMATS = {
+    "weights": (
+        *(
+            "",
+            "bf16",
+            "fp16",
+            "fp8",
+            "int8",
+            "fp4",
+            "int4",
+            "int4/32",
+            "int4/128",
+            "mxfp4",
+            "nvfp4",
+        ),
+        *("nf4", "awq", "gptq", "q4_0", "q4_k_m", "q8_0"),
+    ),
+    "activations": ("", "bf16", "fp16", "fp8", "int8"),
+    "cache": ("", "bf16", "fp16", "fp8", "int8"),
+    "compute": ("", "bf16", "fp16", "fp8", "int8", "fp4"),
+}
+"""What is offered; nothing stands for what follows from the others, or from the model's file."""
+START: Mapping[str, Any] = {
+    "model": "llama-3-8b",
+    "chip": "h100-sxm",
+    "count": 1,
+    "tp": 1,
+    "link": "",
+    "weights": "",
+    "activations": "",
+    "cache": "",
+    "compute": "",
+    "batch": 16,
+    "context": 4096,
+    "offer": 0,
+}
+ROWS = {
+    "parameters": "",
+    "needed": "B",
+    "available": "B",
+    "most": "",
+    "decode_light": "s",
+    "decode": "s",
+    "decode_likely": "s",
+    "prefill_light": "s",
+    "prefill": "s",
+    "prefill_likely": "s",
+    "user": "",
+    "user_likely": "",
+    "all": "",
+    "all_likely": "",
+    "usd_least": "",
+    "usd": "",
+    "usd_prompt": "",
+    "first": "",
+}
+"""What the table shows, and in which unit."""
+ALWAYS = ("parameters", "needed", "available", "most")
+"""What of it is shown where the model does not fit, and so has neither speed nor price."""
+MOST = 2**20
+"""Sequences, and tokens, beyond which nothing is offered."""
+LAUNCHES = 0.4
+"""Share of the expected time that the bound falls below where kernels that wait for each other are
+what to work on.
+"""
+
+
+class Answer(NamedTuple):
+    """What the calculator says of a state, in base units; `None` where there is nothing to say.
+
+    Attributes
+    ----------
+    refused, about : why there is no answer, as a key, and what it is about.
+    parameters : of the model.
+    weights, cache, activations, needed, available : byte on each chip.
+    fits, most : whether that is enough, and for how many sequences of this context it would be.
+    decode_light, prefill_light : the speed of light of a step, s, and of a prompt as long as the
+        context; `user`, `all` and `usd_least` are at that speed.
+    decode, prefill : the same operator by operator, s.
+    decode_low, decode_likely, decode_high, prefill_low, prefill_likely, prefill_high : the expected
+        time and its range.
+    user, all : tokens a second of one sequence and of all, at most.
+    user_low, user_likely, user_high, all_low, all_likely, all_high : as expected.
+    usd, usd_least : for a million tokens that are written, as expected and at least.
+    usd_prompt : for a million tokens that are read, as expected.
+    first : the first compute-bound batch; `None` where no batch is.
+    binds, share : what most of a step goes to, operator by operator, and how much of it.
+    advice : what to do, as a key.
+    """
+
+    refused: str
+    about: str = ""
+    parameters: Any = None
+    weights: Any = None
+    cache: Any = None
+    activations: Any = None
+    needed: Any = None
+    available: Any = None
+    fits: Any = None
+    most: Any = None
+    decode_light: Any = None
+    decode: Any = None
+    decode_low: Any = None
+    decode_likely: Any = None
+    decode_high: Any = None
+    prefill_light: Any = None
+    prefill: Any = None
+    prefill_low: Any = None
+    prefill_likely: Any = None
+    prefill_high: Any = None
+    user: Any = None
+    all: Any = None
+    user_low: Any = None
+    user_likely: Any = None
+    user_high: Any = None
+    all_low: Any = None
+    all_likely: Any = None
+    all_high: Any = None
+    usd: Any = None
+    usd_least: Any = None
+    usd_prompt: Any = None
+    first: Any = None
+    binds: str = ""
+    share: Any = None
+    advice: str = ""
+
+
+def limits(step: Any) -> dict[str, float]:
+    """Seconds of a step, operator by operator, by what takes them: reading ``"weights"`` and what
+    goes with them, reading the ``"cache"``, ``"compute"`` and the ``"network"``.
+
+    Examples
+    --------
+    >>> found = limits(llm.decode("llama-3-8b", "h100-sxm", 1, 1024))
+    >>> bool(found["weights"] > 10 * found["cache"])
+    True
+    """
+    found = {"compute": 0.0, "weights": 0.0, "cache": 0.0, "network": 0.0}
+    for name, part in step.parts.items():
+        every = list(part.parts.values())
+        for one in every if len(every) > 0 else [part]:
+            longest = formulas.slowest(one.t_math, one.t_memory, one.t_network)
+            kind = "cache" if name == "attention" else "weights"
+            if one.t_math >= longest:
+                kind = "compute"
+            elif one.t_memory < longest or name == "all_reduce":
+                kind = "network"
+            found[kind] = found[kind] + longest
+    return found
+
+
+def advice(binds: str, answer: Any) -> str:
+    """What to do, as a key, where so much is known of an answer.
+
+    Examples
+    --------
+    >>> advice("weights", Answer("", fits=False, weights=3.0, available=2.0))
+    'too-large'
+    """
+    if answer.fits is False:
+        return "too-large" if answer.weights > answer.available else "too-many"
+    if answer.decode < LAUNCHES * answer.decode_likely:
+        return "launches"
+    return binds
+
+
+class Calculator(Shown):
+    """The calculator: on a page a form, elsewhere a table of its first state."""
+
+    name = "calculator"
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """The state at first."""
+        return dict(START)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that are offered: those that decode."""
+        every = (model(key) for key in models())
+        return tuple(
+            one.key for one in every if isinstance(one, Transformer) and one.kind == "decoder"
+        )
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """The chips that are offered: those of a published memory, in the order of every list."""
+        return listed(key for key in chips() if chip(key).memory)
+
+    def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Answer:
+        """What the library says of a state.
+
+        Parameters
+        ----------
+        config : of the model, where it is ``"own"``, as Hugging Face publishes it.
+        **chosen : what is not as in `start`.
+        """
+        for name in chosen:
+            known("state", name, START)
+        at = {**START, **chosen}
+        try:
+            one = from_config(config or {}) if at["model"] == OWN else model(at["model"])
+        except CourseError as error:
+            return Answer("config", str(error))
+        assert isinstance(one, Transformer)
+        on, tp = chip(at["chip"]), at["tp"]
+        link = link_of(on, tp, at["link"])
+        if bad := undivided(one, tp):
+            return Answer("tp", str(bad[0]))
+        if tp > 1 and not link:
+            return Answer("link", on.short)
+        return _answer(at, one, on, link)
+
+    def table(self) -> Table:
+        """What it says of its first state."""
+        return table([t("calc-quantity"), t("value")], rows(self.answer()), "lr")
+
+    def static_bundle(self) -> dict[str, Any]:
+        """The MIME bundle that needs no kernel."""
+        return self.table().static_bundle()
+
+
+def verdict(of: Answer) -> str:
+    """Whether it fits, in a sentence."""
+    key = "fits" if of.fits else advice("", of)
+    values = {name: n(getattr(of, name), "B") for name in ("needed", "available", "weights")}
+    return t(f"calc-{key}").format(most=n(of.most), **values)
+
+
+def counsel(of: Answer, batch: int) -> str:
+    """What binds, and what to do about it, in a sentence; nothing of what does not fit."""
+    said = t(f"calc-{of.advice}") if of.fits else ""
+    return said.format(share=n(of.share, "%", digits=2), batch=n(batch))
+
+
+def rows(of: Answer) -> list[list[str]]:
+    """An answer in words, a quantity a row."""
+    return [[t(f"calc-{name}"), shown(of, name)] for name in ROWS]
+
+
+def shown(of: Answer, name: str) -> str:
+    """A quantity as it is written: of an expected time its range too; of what does not fit neither
+    speed nor price.
+    """
+    value = getattr(of, name) if of.fits or name in ALWAYS else None
+    if value is None:
+        return t("never") if name == "first" and of.fits else NONE
+    text = n(value, ROWS[name])
+    if name.endswith("_likely"):
+        low, high = (getattr(of, name.replace("_likely", end)) for end in ("_low", "_high"))
+        text = f"{text} ({n(low, ROWS[name])} – {n(high, ROWS[name])})"
+    return text
+
+
+def link_of(on: Accelerator, tp: int, wanted: str) -> str:
+    """The link that joins so many of a chip: the one that is asked for, else the fastest that holds
+    them; nothing where there is none.
+
+    Examples
+    --------
+    >>> link_of(chip("h100-sxm"), 8, ""), link_of(chip("h100-sxm"), 16, ""), link_of(chip("l4"), 2,
+    ...     "")
+    ('nvlink', 'nodes', 'host')
+    """
+    every = ways(on, tp)
+    return wanted if wanted in every else next(iter(every), "")
+
+
+def ways(on: Accelerator, tp: int) -> tuple[str, ...]:
+    """The links that can join so many of a chip, the fastest first."""
+    if tp == 1:
+        return ()
+    within = on.node is None or tp <= on.node.chips
+    own = [name for name in on.joins if within or name not in on.links]
+    if on.node is not None and on.links and (within or tp % on.node.chips == 0):
+        own.insert(1 if within else 0, "nodes")
+    return tuple(own)
+
+
+def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
+    """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency.
+
+    Examples
+    --------
+    >>> round(seconds_of_byte(chip("h100-sxm"), 8, "nvlink") * 450e9, 2)
+    1.75
+    """
+    return float(network.all_reduce(1.0, network.joining(on, link, tp, name="tp"), tp))
+
+
+def offers(key: str) -> tuple[Price, ...]:
+    """The prices of a chip, the cheapest first, what is out of date last.
+
+    Examples
+    --------
+    >>> offers("tpu-v2")
+    ()
+    """
+    return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
+
+
+def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Answer:
+    tp, batch, context = at["tp"], at["batch"], at["context"]
+    parameters, one = one.parameters, one.extended(context)
+    how = {
+        "w": at["weights"] or None,
+        "x": at["activations"] or None,
+        "kv": at["cache"] or None,
+        "compute": at["compute"] or None,
+        "tp": tp,
+    }
+    joined = {**how, "link": link or None}
+    if how["w"] is None and one.declared is not None and one.declared.unread:
+        return Answer("formats", one.declared.unread)
+    try:
+        fm = of_model(one, on, how["w"], how["x"], how["kv"], how["compute"])
+    except CourseError:
+        return Answer("unclear", f"{how['w']}, {how['x']}")
+    try:
+        step = llm.decode(one, on, batch, context, **joined)
+        read = llm.prefill(one, on, 1, context, **joined)
+    except CourseError:
+        return Answer("format", fm.matmul)
+    likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
+    kept = {name: how[name] for name in ("w", "x", "kv", "tp")}
+    room = llm.fits(one, on, batch, context, tokens=batch, **kept)
+    copies = at["count"] // tp
+    every = offers(on.key)
+    rent = every[at["offer"]].usd_per_hour * copies * tp if every else None
+    of = limits(step)
+    binds = max(of, key=of.__getitem__)
+    speed = formulas.throughput(batch * copies, likely.expected)
+    most = formulas.throughput(batch * copies, step.speed_of_light)
+    found = Answer(
+        "",
+        parameters=parameters,
+        weights=room.memory.weights,
+        cache=room.memory.kv,
+        activations=room.memory.activations,
+        needed=room.needed,
+        available=room.available,
+        fits=room.fits,
+        most=room.max_batch,
+        decode_light=step.speed_of_light,
+        decode=step.lower,
+        decode_low=likely.low,
+        decode_likely=likely.expected,
+        decode_high=likely.high,
+        prefill_light=read.speed_of_light,
+        prefill=read.lower,
+        prefill_low=soon.low,
+        prefill_likely=soon.expected,
+        prefill_high=soon.high,
+        user=formulas.throughput(1, step.speed_of_light),
+        all=most,
+        user_likely=formulas.throughput(1, likely.expected),
+        user_low=formulas.throughput(1, likely.high),
+        user_high=formulas.throughput(1, likely.low),
+        all_low=formulas.throughput(batch * copies, likely.high),
+        all_likely=speed,
+        all_high=formulas.throughput(batch * copies, likely.low),
+        usd=rent and formulas.dollars(rent, speed),
+        usd_least=rent and formulas.dollars(rent, most),
+        usd_prompt=rent
+        and formulas.dollars(rent, formulas.throughput(context * copies, soon.expected)),
+        first=llm.first_compute_bound_batch(
+            one, on, context, w=how["w"], x=how["x"], kv=how["kv"], compute=how["compute"], tp=tp
+        ).batch,
+        binds=binds,
+        share=float(of[binds] / step.lower),
+    )
+    return found._replace(advice=advice(binds, found))
+
+
+def calculator() -> Calculator:
+    """The calculator: choose a model, chips and formats, and read what serving takes.
+
+    Examples
+    --------
+    >>> calculator().answer(batch=1, context=1024).binds
+    'weights'
+    """
+    return Calculator()

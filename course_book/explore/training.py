@@ -1,0 +1,222 @@
+"""The explorer of training layouts: which way of spreading a model is fastest, and which fit.
+
+>>> from course_book import explore
+>>> explore.layouts().shown(tp=8, pp=1)[0]
+['TP', '8', '1']
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from course_lib.core import CourseError
+from course_lib.specs import model
+from course_tools import train
+from course_book.explore.choices import Choices, shape
+from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
+from course_book.explore.maps import Map
+from course_book.text import t
+
+__all__ = ["layouts"]
+
+MODELS = ("llama-3-8b", "llama-3-70b", "llama-3-405b")
+COUNTS = (8, 64, 512)
+BATCHES = (128, 512, 2048)
+STAGES = ("0", "1", "2", "3")
+SPREAD = (1, 2, 4, 8, 16)
+"""Chips that share each layer, and stages of a pipeline."""
+BY = ("model", "chips", "batch", "zero")
+CELLS = (*BY, "tp", "pp")
+RECOMPUTE = tuple(train.PASSES)
+LOST = tuple(
+    name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
+)
+"""What can take most of a step beside the arithmetic of its products and its attention."""
+QUANTITIES = {
+    "dp": "",
+    "mbs": "",
+    "acc": "",
+    "recompute": "",
+    "needed": "B",
+    "fit": "",
+    "rate": "",
+    "mfu": "%",
+    "lost": "",
+    "share": "%",
+}
+"""What is said of a layout, and in which unit."""
+
+
+def layouts(
+    on: str = "llama-3-8b",
+    *,
+    chips: int = 64,
+    batch: int = 512,
+    zero: str = "1",
+    key: str = "h100-sxm",
+    sequence: int = 4096,
+) -> Map:
+    """Tokens per second and chip of every tensor- and pipeline-parallel layout of a training step,
+    each with the microbatch and the recomputation that are fastest of those that fit; those that
+    do not fit have the memory that they need at least.
+
+    Parameters
+    ----------
+    on : the model at first.
+    chips, batch, zero : at first: of the cluster, sequences of a step, and ZeRO's stage.
+    key : of the chip.
+    sequence : tokens of a sequence.
+
+    Raises
+    ------
+    CourseError
+        If one of them is not offered.
+
+    Examples
+    --------
+    >>> figure = layouts("llama-3-70b")
+    >>> len(list(figure.tiles(figure.layers[3], figure.state())))
+    1
+    """
+    axes = {
+        "model": Axis(MODELS, t("model"), tuple(model(one).name for one in MODELS), on),
+        "chips": Axis(COUNTS, t("chips"), start=chips),
+        "batch": Axis(BATCHES, t("layouts-batch"), start=batch),
+        "zero": Axis(STAGES, t("layouts-zero"), STAGES, zero),
+        "tp": Axis(SPREAD, "TP", start=8),
+        "pp": Axis(SPREAD, "PP", start=1),
+    }
+    words = {
+        "recompute": tuple(t(f"layouts-{one}") for one in RECOMPUTE),
+        "lost": tuple(t(f"layouts-lost-{one}") for one in LOST),
+        "fit": (t("does-not-fit"), t("fits")),
+    }
+
+    def compute(at: Choices) -> Mapping[str, Field]:
+        cells = {name: np.full(shape(at, *CELLS), np.nan) for name in QUANTITIES}
+        best = {name: np.full(shape(at, *BY), np.nan) for name in ("tp", "pp", *QUANTITIES)}
+        for place in np.ndindex(shape(at, *BY)):
+            chosen = dict(
+                zip(BY, (at[by][i] for by, i in zip(BY, place, strict=True)), strict=True)
+            )
+            run = f"{chosen['chips']}x{key}", chosen["batch"], sequence
+            here = {
+                (i, j): one
+                for i, tp in enumerate(at["tp"])
+                for j, pp in enumerate(at["pp"])
+                if (one := _cell(chosen["model"], run, int(chosen["zero"]), tp, pp))
+            }
+            for spot, one in here.items():
+                for name, value in one.items():
+                    cells[name][(*place, *spot)] = value
+            fitting = {spot: one["rate"] for spot, one in here.items() if one["fit"]}
+            if fitting:
+                i, j = max(fitting, key=fitting.__getitem__)
+                for name, value in {**here[i, j], "tp": at["tp"][i], "pp": at["pp"][j]}.items():
+                    best[name][place] = value
+        over = np.where(cells["fit"] == 0, cells["needed"], np.nan)
+        return {
+            **{name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")},
+            **{
+                name: Field(CELLS, one, QUANTITIES[name], words.get(name, ()))
+                for name, one in cells.items()
+            },
+            "over": Field(CELLS, over, "B"),
+            **{
+                f"best_{name}": Field(BY, one, QUANTITIES.get(name, ""), words.get(name, ()))
+                for name, one in best.items()
+            },
+        }
+
+    tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
+    return Map(
+        "layouts",
+        axes,
+        compute,
+        [
+            ChartLayer("hatch", "tp", "pp", ("tp", "pp"), color="muted", shade="over", tip=tip),
+            ChartLayer(
+                "cell",
+                "tp",
+                "pp",
+                ("tp", "pp"),
+                {},
+                0,
+                t("layouts-row-rate"),
+                shade="rate",
+                tip=tip,
+            ),
+            ChartLayer("frame", "tp", "pp", color="muted"),
+            ChartLayer("frame", "best_tp", "best_pp", color=1, name="★"),
+        ],
+        [
+            TableRow((f"={label}", name, f"best_{name}"))
+            for name, label in {"tp": "TP", "pp": "PP"}.items()
+        ]
+        + [TableRow((f"={t(f'layouts-row-{name}')}", name, f"best_{name}")) for name in QUANTITIES],
+        head=("", t("layouts-chosen"), f"★ {t('layouts-best')}"),
+        x_label=t("layouts-tp"),
+        y_label=t("layouts-pp"),
+    )
+
+
+_Run = tuple[str, int, int]
+"""Chips as text, the sequences of a step, and the tokens of each."""
+
+
+@cache
+def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float]]:
+    """The fastest layout that fits, by ZeRO's stage, chips that share a layer, and stages of the
+    pipeline.
+    """
+    found: dict[tuple[int, int, int], dict[str, float]] = {}
+    for one in train.layouts(name, *run, zeros=tuple(map(int, STAGES))):
+        step, how = one.step, one.layout
+        lost = max(LOST, key=lambda part: step.parts[part])
+        said = {
+            "dp": how.dp,
+            "mbs": how.mbs,
+            "acc": how.acc,
+            "recompute": RECOMPUTE.index(how.recompute),
+            "needed": float(step.memory.total),
+            "fit": 1,
+            "rate": step.tokens_per_s_per_chip,
+            "mfu": step.mfu,
+            "lost": LOST.index(lost),
+            "share": step.parts[lost] / step.expected_s,
+        }
+        found.setdefault((how.zero, how.tp, how.pp), said)
+    return found
+
+
+@cache
+def _cluster(chips: str) -> tuple[int, float]:
+    """How many chips it is, and the bytes of each that a run can use."""
+    on = train.cluster(chips)
+    return on.count, train.constants().usable * float(on.chip.memory or 0)
+
+
+@cache
+def _cell(name: str, run: _Run, zero: int, tp: int, pp: int) -> dict[str, float] | None:
+    """What is said of a cell: of the fastest layout that fits, or of that which needs least. A
+    single copy has nothing that ZeRO could cut.
+    """
+    chips, batch, sequence = run
+    count, room = _cluster(chips)
+    dp, rest = divmod(count, tp * pp)
+    if rest or not dp or batch % dp:
+        return None
+    zero = zero if dp > 1 else 0
+    if found := _fastest(name, run).get((zero, tp, pp)):
+        return found
+    acc, least = batch // dp, RECOMPUTE[-1]
+    try:
+        how = train.Layout(dp=dp, tp=tp, pp=pp, zero=zero, acc=acc, recompute=least)
+        needed = float(train.memory(name, how, sequence).total)
+    except CourseError:  # the model does not divide
+        return None
+    if (zero > 1 and pp > 1) or needed <= room:
+        return None
+    said = {"dp": dp, "mbs": 1, "acc": acc, "recompute": RECOMPUTE.index(least)}
+    return {**said, "needed": needed, "fit": 0}

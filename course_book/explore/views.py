@@ -1,0 +1,305 @@
+"""What an explorer looks like: a picture, and widgets of a live kernel."""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from importlib.util import find_spec
+from typing import Any, Self
+
+import matplotlib as mpl
+import numpy as np
+
+from course_lib.core.checks import CourseError
+from course_book.explore.grid import ChartLayer, Grid, TableRow
+from course_book.plot.colors import LINES, MARKERS, tones
+from course_book.plot.figure import STYLE, Plot, log_axes, name_ends
+from course_book.plot.labels import MUTED
+from course_book.text import Shown, widget_bundle
+
+_MARGIN = 1.3
+"""The axes end this factor beyond the quantities."""
+CELL = 2**0.5
+"""The edges of a map's cell, which doubles from one to the next, are this factor off its middle."""
+
+
+class Explorer(Grid, Shown):
+    """A figure with controls. A page shows it without a kernel; a notebook with one computes
+    whatever is chosen.
+
+    Printed into a committed notebook, and wherever there is no live kernel, it is a picture of its
+    first state.
+    """
+
+    def plot(self, **chosen: Any) -> Plot:
+        """The figure of a choice as a picture, as `shown` is its table."""
+        return _draw(self, self.state(**chosen))
+
+    def here(self, **chosen: Any) -> Self:
+        """The explorer whose table has this choice."""
+        self.state(**chosen)
+        return self
+
+    def widget(self) -> Any:
+        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
+        computes it.
+
+        Raises
+        ------
+        CourseError
+            If ipywidgets is not installed.
+        """
+        return _widget(self)
+
+    def static_bundle(self) -> dict[str, Any]:
+        """The picture of the first state."""
+        return self.plot().static_bundle()
+
+    def live_bundle(self) -> dict[str, Any]:
+        """The picture, and the widget where there is a kernel."""
+        return self.static_bundle() | widget_bundle(self.widget)
+
+    def __repr__(self) -> str:
+        return f"explore.{self.name}()"
+
+
+class Endless(Explorer):
+    """An explorer of so many states that no table has them: a page asks translated functions for
+    each.
+    """
+
+    def here(self, **chosen: Any) -> Self:
+        """The explorer of this choice alone, with the line through it."""
+        self.state(**chosen)
+        start = {name: axis.start for name, axis in self.controls.items()}
+        return self.at(start | chosen)[0]
+
+    def shown(self, **chosen: Any) -> list[list[str]]:
+        """The rows of the table beside the figure, as they are written, for a choice."""
+        return Explorer.shown(self.here(**chosen))
+
+    def plot(self, **chosen: Any) -> Plot:
+        """The figure of a choice as a picture."""
+        return Explorer.plot(self.here(**chosen))
+
+
+def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
+    """What the two axes span: every state, so that lines move and not the axes.
+
+    Examples
+    --------
+    >>> from course_book import explore
+    >>> (left, right), _ = ranges(explore.roofline())
+    >>> left < 1 < right
+    True
+    """
+
+    def span(which: str) -> tuple[float, float]:
+        names = {
+            name
+            for layer in explorer.layers
+            if (name := getattr(layer, which)) and layer.mark not in ("turn", "rule")
+        }
+        every = np.concatenate([np.ravel(explorer.fields[name].values) for name in names])
+        every = every[np.isfinite(every)]
+        if every.size == 0:  # neither chip has the format
+            return 1.0, 1.0
+        return float(every.min()), float(every.max())
+
+    (left, right), (low, high) = span("x"), span("y")
+    margin = CELL if any(layer.tiled for layer in explorer.layers) else _MARGIN
+    return (left / margin, right * margin), (low / margin, high * margin)
+
+
+def marks(
+    explorer: Grid, layer: ChartLayer, state: Mapping[str, int]
+) -> list[tuple[int | None, str, list[float], list[float]]]:
+    """A layer at a state: for each line or mark its place in the page's colors, its name and its
+    points; what has no value is left out.
+    """
+    found = []
+    for i, series in enumerate(series_of(explorer, layer, state)):
+        points = [
+            (
+                explorer.number(layer.x, place) if layer.x else 1.0,
+                explorer.number(layer.y, place) if layer.y else 1.0,
+            )
+            for place in explorer.places(layer, series, _run(layer))
+        ]
+        if layer.bend:
+            points.append(
+                (explorer.number(layer.bend[0], series), explorer.number(layer.bend[1], series))
+            )
+        finite = sorted(point for point in points if np.isfinite(point).all())
+        if finite:
+            color = color_of(explorer, layer, series, i, state)
+            name = explorer.text(layer.name, series) if layer.name[:1] == "@" else layer.name
+            found.append((color, name, [x for x, _ in finite], [y for _, y in finite]))
+    return found
+
+
+def color_of(
+    explorer: Grid,
+    shown: ChartLayer | TableRow,
+    place: Mapping[str, int],
+    i: int,
+    state: Mapping[str, int],
+) -> int | None:
+    """The place in the page's colors of the mark or row number `i` at a place; `None` where it has
+    none of its own. A chip has its own, or another where two that are shown would share one.
+
+    Examples
+    --------
+    >>> from course_book import explore
+    >>> figure = explore.decode(key="h100-sxm")
+    >>> color_of(figure, figure.rows[0], figure.state(), 0, figure.state())
+    0
+    """
+    if not isinstance(shown.color, str):
+        return i % len(LINES) if shown.color is None else shown.color
+    if shown.color == "muted":
+        return None
+    named: list[ChartLayer | TableRow] = [*explorer.rows, *explorer.layers]
+    names = dict.fromkeys(
+        explorer.text(one.color, at)
+        for one in named
+        if isinstance(one.color, str) and one.color[:1] == "@"
+        for at in series_of(explorer, one, state)
+    )
+    own = dict(zip(names, tones(list(names)), strict=True))
+    return own[explorer.text(shown.color, place)]
+
+
+def _run(shown: ChartLayer | TableRow) -> tuple[str, ...]:
+    """The axis that a line runs along."""
+    line = isinstance(shown, ChartLayer) and shown.mark in ("line", "dash")
+    return tuple(shown.along[-1:]) if line else ()
+
+
+def series_of(
+    explorer: Grid, shown: ChartLayer | TableRow, state: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """The places of the lines, marks or rows that something is at a state."""
+    return explorer.places(shown, state, [axis for axis in shown.along if axis not in _run(shown)])
+
+
+def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
+    """A state as a picture."""
+    x_range, y_range = ranges(explorer)
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes(explorer.x_label, explorer.y_label)
+        axes.set(xlim=x_range, ylim=y_range)
+        ends = []
+        for layer in explorer.layers:
+            for color, name, xs, ys in marks(explorer, layer, state):
+                tone = MUTED if color is None else LINES[color % len(LINES)]
+                odd = bool(color and color % 2)
+                if layer.mark in ("rule", "level"):
+                    line = axes.axvline if layer.mark == "rule" else axes.axhline
+                    at, text_at = (
+                        (xs, (xs[0], 0.03))
+                        if layer.mark == "rule"
+                        else (ys, (0.0 if odd else 1.0, ys[0]))
+                    )
+                    line(at[0], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
+                    frame = (
+                        ("data", "axes fraction")
+                        if layer.mark == "rule"
+                        else ("axes fraction", "data")
+                    )
+                    side: Any = (
+                        {"ha": "left", "xytext": (4, 4)}
+                        if odd or layer.mark == "rule"
+                        else {"ha": "right", "xytext": (-4, -12)}
+                    )
+                    axes.annotate(
+                        name,
+                        text_at,
+                        xycoords=frame,
+                        textcoords="offset points",
+                        color=tone,
+                        fontweight="bold",
+                        **side,
+                    )
+                elif layer.mark == "dot":
+                    axes.plot(xs, ys, MARKERS[color or 0], color=tone, markersize=8, zorder=5)
+                elif layer.mark == "turn":
+                    axes.plot(
+                        xs,
+                        ys,
+                        "D",
+                        markerfacecolor="none",
+                        markeredgecolor=tone,
+                        markeredgewidth=1.6,
+                        zorder=4,
+                    )
+                else:
+                    axes.plot(
+                        xs,
+                        ys,
+                        color=tone,
+                        linestyle="--" if layer.mark == "dash" else "-",
+                        zorder=3,
+                    )
+                    if name and xs[-1] * _MARGIN >= x_range[1] * 0.99:
+                        ends.append((ys[-1], name, tone))
+                    elif name and not _goes_on(explorer, layer, state):
+                        axes.annotate(
+                            name,
+                            (xs[-1], ys[-1]),
+                            (-4, 6),
+                            textcoords="offset points",
+                            color=tone,
+                            fontweight="bold",
+                            ha="right",
+                        )
+        names = name_ends(axes, ends)
+    return Plot(figure, names)
+
+
+def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) -> bool:
+    """Whether a dashed line of the same name goes on from this one, and has the name."""
+    return any(
+        other.mark == "dash" and other.name == layer.name and marks(explorer, other, state)
+        for other in explorer.layers
+        if other is not layer
+    )
+
+
+def _widget(explorer: Explorer) -> Any:
+    """Controls, the figure and its table. A number may be any whole one; where it cannot be
+    computed, the table says why.
+    """
+    if find_spec("ipywidgets") is None:
+        raise CourseError("a live explorer needs ipywidgets: pip install -e '.[explore]'")
+    import ipywidgets
+
+    controls: dict[str, Any] = {}
+    for name, axis in explorer.controls.items():
+        style = {"description": axis.label, "style": {"description_width": "10em"}}
+        if axis.numeric:
+            whole = all(isinstance(value, int) for value in axis.values)
+            field = ipywidgets.BoundedIntText if whole else ipywidgets.BoundedFloatText
+            controls[name] = field(value=axis.start, min=1 if whole else 0, max=2**31 - 1, **style)
+        else:
+            pairs = [(text, value) for value, text in explorer.offered(name)]
+            controls[name] = ipywidgets.Dropdown(options=pairs, value=axis.start, **style)
+    picture = ipywidgets.Image(format="png", layout={"max_width": "45em"})
+    table = ipywidgets.GridBox(layout={"grid_gap": "0 1em"})
+
+    def show(_: Any = None) -> None:
+        for before in table.children:
+            before.close()
+        try:
+            here, chosen = explorer.at({name: one.value for name, one in controls.items()})
+            rows = here.shown(**chosen)
+            picture.format, picture.value = here.plot(**chosen).picture()
+        except CourseError as error:
+            table.children = [ipywidgets.HTML(escape(str(error)))]
+            return
+        lines = [here.head, *rows] if here.head else rows
+        table.layout.grid_template_columns = f"repeat({len(lines[0])}, max-content)"
+        table.children = [ipywidgets.Label(cell) for line in lines for cell in line]
+
+    for control in controls.values():
+        control.observe(show, names="value")
+    show()
+    return ipywidgets.VBox([*controls.values(), picture, table])

@@ -1,0 +1,56 @@
+"""Moving pictures: what happens inside a machine, step by step, with its costs running along."""
+
+from course_book.moving.anatomy import journey, systolic
+from course_book.moving.caches import roofs
+from course_book.moving.memory import fill, heads, hierarchy
+from course_book.moving.multiprocessors import coalescing, stages, waves
+from course_book.moving.requests import batching
+from course_book.moving.scene import (
+    NARROW,
+    TONES,
+    WIDE,
+    Moving,
+    Running,
+    Scene,
+    Shape,
+    color,
+    holds,
+    rows,
+)
+from course_book.moving.spread import all_reduce, backward_pass, pipeline, sharded_matmul, shrink
+from course_book.moving.stream import machine
+from course_book.moving.tiles import flash_attention, tiled_product
+from course_book.moving.timelines import fuse, overlap
+
+__all__ = [
+    "NARROW",
+    "TONES",
+    "WIDE",
+    "Moving",
+    "Running",
+    "Scene",
+    "Shape",
+    "all_reduce",
+    "backward_pass",
+    "batching",
+    "coalescing",
+    "color",
+    "fill",
+    "flash_attention",
+    "fuse",
+    "heads",
+    "hierarchy",
+    "holds",
+    "journey",
+    "machine",
+    "overlap",
+    "pipeline",
+    "roofs",
+    "rows",
+    "sharded_matmul",
+    "shrink",
+    "stages",
+    "systolic",
+    "tiled_product",
+    "waves",
+]

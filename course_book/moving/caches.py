@@ -1,0 +1,305 @@
+"""The roofs of caches: a product in ever larger tiles, with a dot for each memory that its bytes
+pass.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+from course_lib import ops
+from course_lib.core import Estimate, Unit, attainable, ridge, roofline
+from course_lib.core.checks import CourseError, count, positive, single
+from course_lib.specs import Accelerator
+from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_book.text import n, t
+
+__all__ = ["roofs"]
+
+LEAST = 8
+"""Side of the first tile; each step doubles it."""
+STEP = 1.6
+"""Seconds from one tile to the next: a choice, for tiles do not follow one another on a chip."""
+DOT = 6.0
+"""Half the width of a dot, px."""
+FAR, NEAR, MATH = range(3)
+"""Places of main memory, the memory on the chip and the arithmetic where all three stand."""
+TONES = ("memory", "cache", "math")
+
+
+@dataclass(frozen=True)
+class _OnChip:
+    """A chip whose data lies in the memory on it."""
+
+    chip: Accelerator
+    bandwidth: float
+
+    def peak(self, dtype: str, unit: Unit = "matrix") -> float:
+        return self.chip.peak(dtype, unit)
+
+
+class _Tiled(NamedTuple):
+    """A product in tiles of one size, by the bytes from main memory, and by those on the chip."""
+
+    tile: str
+    side: int
+    far: Estimate
+    near: Estimate
+
+    @property
+    def times(self) -> tuple[float, float, float]:
+        """Seconds of main memory, of the memory on the chip, and of the arithmetic."""
+        return float(self.far.t_memory), float(self.near.t_memory), float(self.far.t_math)
+
+    @property
+    def lower(self) -> float:
+        """Seconds that it takes at least: all three overlap perfectly."""
+        return max(float(self.far.lower), float(self.near.lower))
+
+    @property
+    def limit(self) -> int:
+        """Which of them takes longest; a tie goes to the arithmetic, as in `Estimate`."""
+        return max((MATH, FAR, NEAR), key=lambda place: self.times[place])
+
+
+def roofs(
+    chip: Accelerator,
+    factor: float,
+    width: int = 4096,
+    batches: Sequence[int] = (4096, 16),
+    *,
+    unit: int = 128,
+    names: tuple[str, str] = ("HBM", "VMEM"),
+) -> Moving:
+    """A roof with a slope for main memory and one for the memory on the chip, and on each the dot
+    of the same product, whose tile doubles until it is the whole product.
+
+    Both memories move what `ops.tiled_matmul` counts: main memory for the tiles that are kept on
+    the chip, the memory there for the part of a tile that the matrix unit holds itself.
+
+    Parameters
+    ----------
+    chip : whose arithmetic and main memory it is.
+    factor : how many times main memory's bandwidth the memory on the chip has.
+    width : rows and columns of the weights, 16-bit.
+    batches : tokens, each a choice.
+    unit : rows and columns of the largest part that the matrix unit holds itself.
+    names : of main memory, and of the memory on the chip.
+
+    Raises
+    ------
+    CourseError
+        If there is only one tile, or a product does not fit into the memory on the chip.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> picture = roofs(chip("tpu-v5e"), 22)
+    >>> picture.scenes["4,096"][0].says[-1].partition(": ")[2]
+    'the arithmetic is the limit, and the product takes at least 698 µs.'
+    """
+    faster = single("factor", positive("factor", factor))
+    near = _OnChip(chip, faster * chip.bandwidth)
+    if count("width", width) <= LEAST:
+        raise CourseError(f"width must be more than {LEAST}, the first tile (got {width})")
+    walks = {count("batches", B): _walk(B, width, count("unit", unit), chip, near) for B in batches}
+    room = chip.scratchpad or chip.llc
+    most = max(float(walk[-1].far.bytes) for walk in walks.values())
+    if room is not None and most > float(room):
+        raise CourseError(
+            f"width and batches must make a product that fits on the chip, into "
+            f"{n(float(room), 'B')} (got {n(most, 'B')})"
+        )
+    every = [one for walk in walks.values() for one in walk]
+    scenes = {
+        n(B): (
+            _Roofs(WIDE, chip, near, names, every).climb(walk, _says(B, walk, names)),
+            _Roofs(NARROW, chip, near, names, every).climb(walk, _says(B, walk, names)),
+        )
+        for B, walk in walks.items()
+    }
+    return Moving("roofs", scenes, label=t("batch"), still=len(every) // len(walks) // 2)
+
+
+def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> list[_Tiled]:
+    """The product in tiles of each size."""
+    sides = [LEAST]
+    while sides[-1] < width:
+        sides.append(min(2 * sides[-1], width))
+    found = []
+    for side in sides:
+        held = min(side, unit)
+        far = roofline(ops.tiled_matmul(B, width, width, side, side), chip)
+        inner = roofline(ops.tiled_matmul(B, width, width, held, held), near)
+        found.append(_Tiled(f"{n(min(side, B))} × {n(side)}", side, far, inner))
+    return found
+
+
+def _says(B: int, walk: Sequence[_Tiled], names: tuple[str, str]) -> list[str]:
+    """A sentence for each tile: what is the limit, and how long the product takes at least."""
+    says = []
+    for i, one in enumerate(walk):
+        last, before = one is walk[-1], walk[i - 1].limit if i else FAR
+        if one.limit == MATH:
+            key = "whole" if last else "more" if before == MATH else "met"
+        elif last and one.limit == FAR:
+            key = "never"
+        elif one.side >= B:
+            key = "wide"
+        else:
+            key = "both" if one.far.bytes == one.near.bytes else "kept"
+        told = {"tile": one.tile, "n": n(B), "t": n(one.lower, "s"), "u": n(one.near.lower, "s"),
+                "far": names[0], "near": names[1],
+                "limit": (*names, t("arithmetic"))[one.limit]}  # fmt: skip
+        said = t(f"moving-roofs-{key}")
+        for name, value in told.items():
+            said = said.replace(f"{{{name}}}", value)
+        says.append(said)
+    return says
+
+
+class _Roofs:
+    """Draws the roofs, and where a product stands under them."""
+
+    def __init__(
+        self,
+        width: float,
+        chip: Accelerator,
+        near: _OnChip,
+        names: tuple[str, str],
+        every: Sequence[_Tiled],
+    ) -> None:
+        narrow = width < WIDE
+        self.scene = Scene(width, 592 if narrow else 336, seconds=STEP)
+        self.peak = chip.peak("bf16")
+        self.levels = (chip.bandwidth, near.bandwidth)
+        intensities = [float(one.intensity) for tiled in every for one in (tiled.far, tiled.near)]
+        ridges = [float(ridge(self.peak, level)) for level in self.levels]
+        self.low = 10.0 ** floor(log10(min(intensities)))
+        self.high = 2 * max(*intensities, *ridges)
+        self.bottom = 0.7 * float(attainable(self.low, self.peak, chip.bandwidth))
+        # Left, top, right and bottom of the axes; the roof is their top.
+        self.box = (40.0, 62.0, 350.0, 290.0) if narrow else (40.0, 62.0, 436.0, 288.0)
+        self._axes()
+        self._lines(chip.short, names, ridges)
+        self._table(names)
+
+    def x(self, intensity: float) -> float:
+        """Where an intensity stands."""
+        left, _, right, _ = self.box
+        return left + (right - left) * log10(intensity / self.low) / log10(self.high / self.low)
+
+    def y(self, rate: float) -> float:
+        """Where a speed stands."""
+        _, top, _, bottom = self.box
+        return top + (bottom - top) * log10(self.peak / rate) / log10(self.peak / self.bottom)
+
+    def _axes(self) -> None:
+        scene, (left, top, right, bottom) = self.scene, self.box
+        for power in range(round(log10(self.low)), ceil(log10(self.high))):
+            x = self.x(10**power)
+            scene.line(x, top, x, bottom, line="grid", thick=1)
+            scene.text(x, bottom + 16, n(10**power), anchor="middle", tone="muted", size=12)
+        for power in range(ceil(log10(self.bottom)), ceil(log10(self.peak))):
+            y = self.y(10**power)
+            scene.line(left, y, right, y, line="grid", thick=1)
+            label = n(10.0**power / 1e12)
+            scene.text(left - 6, y + 4, label, anchor="end", tone="muted", size=12)
+        scene.path(f"M{left:g} {top:g}V{bottom:g}H{right:g}", thick=1)
+        scene.text(6, top - 30, "TFLOP/s", tone="muted", size=12)
+        scene.text(right, bottom + 33, "I (FLOP/B)", anchor="end", tone="muted", size=12)
+
+    def _lines(self, chip: str, names: tuple[str, str], ridges: Sequence[float]) -> None:
+        scene, (left, top, right, bottom) = self.scene, self.box
+        self.level = scene.line(left, top, right, top, line="ink", thick=1, dash="5 4")
+        for tone, level, turn in zip(TONES, self.levels, ridges, strict=False):
+            x, start = self.x(turn), self.y(float(attainable(self.low, self.peak, level)))
+            scene.line(x, top, x, bottom, line=tone, thick=1, dash="2 4")
+            scene.text(
+                x, top - 13, n(turn, "FLOP/B", digits=3), anchor="middle", tone=tone, size=12
+            )
+            scene.path(f"M{left:g} {start:g}L{x:g} {top:g}", line=tone, thick=2.5)
+        scene.path(f"M{self.x(min(ridges)):g} {top:g}H{right:g}", line="math", thick=2.5)
+        roof = f"{chip}, {n(self.peak, 'FLOP/s')}"
+        scene.text(right, top - 30, roof, anchor="end", tone="math", bold=True)
+        low = 2 * self.low
+        foot = self.y(float(attainable(low, self.peak, self.levels[FAR])))
+        for name, tone, x, y in zip(
+            names, TONES, (self.x(low) + 10, left + 6), (foot + 14, top + 16), strict=False
+        ):
+            scene.text(x, y, name, tone=tone, bold=True, size=12)
+
+    def _table(self, names: tuple[str, str]) -> None:
+        scene, narrow = self.scene, self.scene.narrow
+        x, top, end = (10.0, 354.0, 350.0) if narrow else (474.0, 26.0, 708.0)
+        scene.text(x, top, t("tile"), tone="muted")
+        self.tile = scene.text(end, top + 3, "", anchor="end", bold=True, size=22)
+        self.rows = [top + 20 + 60 * i for i in range(3)]
+        self.frame = scene.rect(x, 0, end - x, 52, tone="none", line="ink", round=6, thick=2)
+        self.times, self.told = [], []
+        labels = (*names, t("arithmetic"))
+        rates = (*(n(level, "B/s") for level in self.levels), "")  # the roof has its own above it
+        for y, tone, name, rate in zip(self.rows, TONES, labels, rates, strict=True):
+            if tone == "math":
+                scene.line(x + 10, y + 17, x + 26, y + 17, line=tone, thick=3)
+            else:
+                self._dot(tone, x + 18, y + 17)
+            scene.text(x + 36, y + 22, name, bold=True)
+            scene.text(x + 92, y + 22, rate, tone=tone, size=12)
+            self.times.append(scene.text(end - 12, y + 22, "", anchor="end", bold=True))
+            self.told.append(
+                (
+                    scene.text(x + 36, y + 42, "", tone="muted", size=12),
+                    scene.text(end - 12, y + 42, "", tone="muted", size=12, anchor="end"),
+                )
+            )
+        y = self.rows[-1] + 86
+        scene.text(x, y, t("lower-bound"), tone="muted")
+        self.lower = scene.text(end, y + 2, "", anchor="end", bold=True, size=22)
+
+    def _dot(self, tone: str, x: float, y: float, **more: float) -> Shape:
+        """A square for main memory, and a disk for the memory on the chip."""
+        if tone == "memory":
+            return self.scene.rect(x - DOT, y - DOT, 2 * DOT, 2 * DOT, tone=tone, **more)
+        return self.scene.circle(x, y, DOT, tone=tone, **more)
+
+    def climb(self, walk: Sequence[_Tiled], says: Sequence[str]) -> Scene:
+        """Each tile a step: dots walk and leave a trace."""
+        scene = self.scene
+        places = [self._places(one) for one in walk]
+        traces = [
+            [self._dot(tone, *place, opacity=0) for tone, place in zip(TONES, at, strict=False)]
+            for at in places
+        ]
+        far, near = (self._dot(tone, *place) for tone, place in zip(TONES, places[0], strict=False))
+        scene.says[0] = says[0]
+        for i, (one, (main, cache)) in enumerate(zip(walk, places, strict=True)):
+            if i:
+                scene.step(says[i], STEP)
+                for trace in traces[i - 1]:
+                    trace.to(opacity=0.3)
+            far.to(x=main[0] - DOT, y=main[1] - DOT)
+            near.to(cx=cache[0], cy=cache[1])
+            lowest = max(main[1], cache[1])
+            self.level.to(y1=lowest, y2=lowest)
+            self._tell(one)
+        return scene
+
+    def _places(self, one: _Tiled) -> list[tuple[float, float]]:
+        """Where the dots of main memory and of the memory on the chip stand."""
+        return [
+            (self.x(float(path.intensity)), self.y(float(path.attainable)))
+            for path in (one.far, one.near)
+        ]
+
+    def _tell(self, one: _Tiled) -> None:
+        """The numbers of a tile, and a frame around those of the limit."""
+        self.tile.to(text=one.tile)
+        self.frame.to(y=self.rows[one.limit])
+        self.lower.to(text=n(one.lower, "s"))
+        for text, seconds in zip(self.times, one.times, strict=True):
+            text.to(text=n(seconds, "s"))
+        for (moved, intensity), path in zip(self.told, (one.far, one.near), strict=False):
+            moved.to(text=n(path.bytes, "B"))
+            intensity.to(text=n(path.intensity, "FLOP/B"))
+        self.told[MATH][0].to(text=n(one.far.flops, "FLOP"))

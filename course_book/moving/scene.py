@@ -1,0 +1,368 @@
+"""Scenes: shapes whose places and colours change from step to step, each step with a sentence."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from course_lib.core.checks import CourseError, known
+from course_book.plot.colors import LINES, PATHS
+from course_book.plot.figure import GRID, INK, SHADES, on_paper
+from course_book.plot.labels import MUTED, is_wide
+from course_book.text import Shown, n, widget_bundle
+
+__all__ = ["NARROW", "TONES", "WIDE", "Moving", "Running", "Scene", "Shape", "holds"]
+
+WIDE, NARROW = 720, 360
+"""Widths of a scene, for a page and for a phone, in pixels at full size."""
+TONES = {
+    "ink": ("ink", INK),
+    "muted": ("muted", MUTED),
+    "grid": ("grid", GRID),
+    "chip": ("1", LINES[0]),
+    **{name: (str(tone + 1), LINES[tone]) for name, tone in PATHS.items()},
+    "alarm": ("6", LINES[5]),
+    "memory-soft": ("shade-1", SHADES[0]),
+    "cache-soft": ("shade-2", SHADES[1]),
+    "math-soft": ("shade-3", SHADES[2]),
+}
+"""Colors by what they stand for."""
+_SVG = {
+    "round": "rx",
+    "anchor": "text-anchor",
+    "thick": "stroke-width",
+    "size": "font-size",
+    "dash": "stroke-dasharray",
+    "flow": "stroke-dashoffset",
+    "cap": "stroke-linecap",
+}
+"""What SVG calls the attributes that have a shorter name here."""
+_READING = 24.0
+"""Seconds in which all sentences of a play are read, where they are many."""
+
+
+class Running(str):
+    """A number as a page writes it. As the text of a shape it runs from step to step, as bars and
+    cursors do.
+
+    Parameters
+    ----------
+    number, unit : as `n` takes them.
+
+    Examples
+    --------
+    >>> Running(0.0025, "s"), Running(0.0025, "s").number
+    ('2.5 ms', 0.0025)
+    """
+
+    number: float
+    unit: str
+
+    def __new__(cls, number: float, unit: str) -> "Running":
+        one = super().__new__(cls, n(number, unit))
+        one.number, one.unit = float(number), unit
+        return one
+
+
+@dataclass(eq=False)
+class Shape:
+    """A shape, and what becomes of it: `to` changes it from the scene's present step on.
+
+    Attributes
+    ----------
+    tag : of SVG.
+    fixed : attributes that never change.
+    tracks : by attribute, the value from each step on at which it changes.
+    """
+
+    scene: "Scene" = field(repr=False)
+    tag: str
+    fixed: Mapping[str, str]
+    tracks: dict[str, dict[int, Any]]
+
+    def to(self, **changes: Any) -> "Shape":
+        """Change attributes from this step on: x, y, width, height, cx, cy, r, opacity, tone, text
+        and what else the shape was made with.
+        """
+        for name, value in changes.items():
+            known("attribute", name, self.tracks, f"of a {self.tag}")
+            self.tracks[name][len(self.scene.says) - 1] = _checked(name, value)
+        return self
+
+    def at(self, name: str, step: int) -> Any:
+        """The value of an attribute at a step."""
+        track = self.tracks[name]
+        return track[max(since for since in track if since <= step)]
+
+
+class Scene:
+    """A drawing of so many pixels, and its steps. The first step is there from the start.
+
+    Parameters
+    ----------
+    width, height : px.
+    says : what is said of the first step.
+    seconds : how long a player takes from it to the next.
+
+    Examples
+    --------
+    >>> scene = Scene(200, 50, "A byte waits.")
+    >>> byte = scene.rect(0, 10, 8, 8, tone="memory")
+    >>> scene.step("It arrives.", seconds=0.5)
+    >>> byte.to(x=180).at("x", 1)
+    180.0
+    """
+
+    def __init__(self, width: float, height: float, says: str = "", seconds: float = 0.8) -> None:
+        self.width, self.height = width, height
+        self.says, self.seconds = [says], [seconds]
+        self.shapes: list[Shape] = []
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is drawn for a phone."""
+        return self.width < WIDE
+
+    def step(self, says: str = "", seconds: float = 0.8) -> None:
+        """Begin the next step: what shapes do from here on belongs to it."""
+        self.says.append(says)
+        self.seconds.append(seconds)
+
+    def rect(self, x: float, y: float, width: float, height: float, **more: Any) -> Shape:
+        """A rectangle: `tone` fills it, `line` is the tone of its edge, `round` its corners."""
+        return self._add("rect", more, x=x, y=y, width=width, height=height)
+
+    def circle(self, cx: float, cy: float, r: float, **more: Any) -> Shape:
+        """A circle."""
+        return self._add("circle", more, cx=cx, cy=cy, r=r)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, **more: Any) -> Shape:
+        """A straight line; `thick` in px, `dash` as SVG writes it. With a `flow`, which can change,
+        its dashes run so many px back from where they began.
+        """
+        flow = {"flow": more.pop("flow")} if "flow" in more else {}
+        return self._add("line", {"line": "muted", **more}, x1=x1, y1=y1, x2=x2, y2=y2, **flow)
+
+    def path(self, d: str, **more: Any) -> Shape:
+        """A path that stays where it is, edged and not filled unless a `tone` is given."""
+        return self._add("path", {"tone": "none", "line": "muted", "d": d, **more})
+
+    def text(self, x: float, y: float, text: str, **more: Any) -> Shape:
+        """A line of text; `anchor` is start, middle or end, `size` in px, `bold` and `halo` are
+        flags.
+        """
+        if self.narrow:  # a phone shows it a tenth smaller
+            more["size"] = max(12.5, float(more.get("size", 13)))
+        return self._add("text", {"tone": "ink", **more}, x=x, y=y, text=text)
+
+    def _add(self, tag: str, more: Mapping[str, Any], **moving: Any) -> Shape:
+        first = len(self.says) - 1
+        tone, line = more.get("tone", "ink"), more.get("line", "none")
+        moving |= {"opacity": more.get("opacity", 1.0), "tone": tone, "line": line}
+        tracks = {name: {0: _checked(name, value)} for name, value in moving.items()}
+        if first:  # nobody sees it before its step
+            tracks["opacity"] = {0: 0.0, first: tracks["opacity"][0]}
+        fixed = {
+            _SVG.get(name, name): f"{value:g}" if isinstance(value, float) else str(value)
+            for name, value in more.items()
+            if name not in ("tone", "line", "opacity", "bold", "halo")
+        }
+        for flag in ("bold", "halo"):
+            if more.get(flag):
+                fixed["class"] = f"{fixed.get('class', '')} {flag}".strip()
+        shape = Shape(self, tag, fixed, tracks)
+        self.shapes.append(shape)
+        return shape
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "text":
+        return value if isinstance(value, Running) else str(value)
+    if name in ("tone", "line"):
+        return value if value == "none" else known("tone", value, TONES)
+    return round(float(value), 1)
+
+
+class Moving(Shown):
+    """A picture that moves, as scenes: one for each choice, each for a page and for a phone.
+
+    A page has it with play, step and scrub. Paper, and a reader without JavaScript, has the step
+    `still` with its sentence; a notebook with a live kernel a slider.
+
+    Parameters
+    ----------
+    name : what it is of, for ids.
+    scenes : by what the choice is called, the wide scene and the narrow one. All have the same
+        shapes, so that a choice changes what they do and not what they are.
+    label : what is chosen; nothing where there is one scene.
+    still : the step shown at first; the last one if not given.
+    start : the choice shown at first; the first one if not given.
+
+    Raises
+    ------
+    CourseError
+        If scenes differ in their shapes, or a wide scene and its narrow twin in their steps.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scenes: Mapping[str, tuple[Scene, Scene]],
+        *,
+        label: str = "",
+        still: int | None = None,
+        start: str | None = None,
+    ) -> None:
+        self.name, self.scenes, self.label = name, dict(scenes), label
+        self.start = next(iter(self.scenes)) if start is None else known("start", start, scenes)
+        self.still = len(self.scenes[self.start][0].says) - 1 if still is None else still
+        for choice, (wide, narrow) in self.scenes.items():
+            if wide.says != narrow.says or wide.seconds != narrow.seconds:
+                raise CourseError(f"scenes[{choice!r}] must say the same at each step on a phone")
+            for size, scene in enumerate((wide, narrow)):
+                tags = [shape.tag for shape in self.scenes[self.start][size].shapes]
+                if [shape.tag for shape in scene.shapes] != tags:
+                    raise CourseError(f"scenes[{choice!r}] must have the shapes of the others")
+
+    def __repr__(self) -> str:
+        return f"Moving({self.name!r})"
+
+    def svg(
+        self, choice: str | None = None, step: int | None = None, *, narrow: bool = False
+    ) -> str:
+        """A step as an `<svg>` element, in the colours of the page where it has some."""
+        scene = self.scenes[choice or self.start][narrow]
+        at = min(self.still if step is None else step, len(scene.says) - 1)
+        body = "".join(_element(shape, at) for shape in scene.shapes)
+        size = "narrow" if narrow else "wide"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{size} scene" '
+            f'viewBox="0 0 {scene.width:g} {scene.height:g}" style="max-width: '
+            f'{scene.width / 16:g}rem; font: 13px var(--font-sans, sans-serif)">'
+            f"{body}</svg>"
+        )
+
+    def changes(self, choice: str, *, narrow: bool = False) -> list[tuple[int, str, list[Any]]]:
+        """What moves: the place of a shape, an attribute, and its value at each step. A value that
+        stays, but is not that of another choice, has one entry.
+        """
+        return list(self._changes(choice, narrow))
+
+    def _changes(self, choice: str, narrow: bool) -> Iterator[tuple[int, str, list[Any]]]:
+        drawn = [scenes[narrow] for scenes in self.scenes.values()]
+        scene = self.scenes[choice][narrow]
+        for place, shape in enumerate(scene.shapes):
+            for name in shape.tracks:
+                # What any choice changes is said by all: each begins where another has left off.
+                everywhere = {
+                    one.shapes[place].at(name, step)
+                    for one in drawn
+                    for step in range(len(one.says))
+                }
+                if len(everywhere) > 1:
+                    values = [shape.at(name, step) for step in range(len(scene.says))]
+                    yield (
+                        place,
+                        _SVG.get(name, name),
+                        values if len(set(values)) > 1 else values[:1],
+                    )
+
+    def static_bundle(self) -> dict[str, Any]:
+        """What a notebook without a kernel shows: letters are dark, so they get paper."""
+        return {"image/svg+xml": on_paper(self.svg())}
+
+    def live_bundle(self) -> dict[str, Any]:
+        """The picture, and a slider where there is a kernel."""
+        return self.static_bundle() | widget_bundle(self.widget)
+
+    def widget(self) -> Any:
+        """The picture as ipywidgets: what is chosen, and a step to slide or play."""
+        import ipywidgets
+
+        wide = self.scenes[self.start][0]
+        choice = ipywidgets.Dropdown(
+            options=list(self.scenes), value=self.start, description=self.label
+        )
+        step = ipywidgets.IntSlider(self.still, 0, len(wide.says) - 1)
+        play = ipywidgets.Play(value=self.still, max=len(wide.says) - 1, interval=800)
+        ipywidgets.jslink((play, "value"), (step, "value"))
+        picture, said = ipywidgets.HTML(), ipywidgets.HTML()
+
+        def show(_: Any = None) -> None:
+            scene = self.scenes[choice.value][0]
+            step.max = play.max = len(scene.says) - 1
+            picture.value = on_paper(self.svg(choice.value, step.value))
+            said.value = escape(scene.says[step.value])
+
+        step.observe(show, "value")
+        choice.observe(show, "value")
+        show()
+        above = [choice] if len(self.scenes) > 1 else []
+        return ipywidgets.VBox([*above, ipywidgets.HBox([play, step]), picture, said])
+
+    @property
+    def id(self) -> str:
+        """An id that the content decides."""
+        content = "".join(self.svg(choice, 0) for choice in self.scenes)
+        return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def color(tone: str) -> str:
+    """A tone as CSS: the page's own where it has one.
+
+    Examples
+    --------
+    >>> color("memory"), color("none")
+    ('var(--fig-2, #883c00)', 'none')
+    """
+    return "none" if tone == "none" else "var(--fig-{}, {})".format(*TONES[tone])
+
+
+def _element(shape: Shape, step: int) -> str:
+    attributes = dict(shape.fixed)
+    text = ""
+    style = []
+    for name in shape.tracks:
+        value = shape.at(name, step)
+        if name == "text":
+            text = escape(value)
+        elif name == "tone":
+            style.append(f"fill: {color(value)}")
+        elif name == "line":
+            if value != "none":
+                style.append(f"stroke: {color(value)}")
+        elif name != "opacity" or value != 1:
+            attributes[_SVG.get(name, name)] = f"{value:g}"
+    written = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
+    return f'<{shape.tag}{written} style="{"; ".join(style)};">{text}</{shape.tag}>'
+
+
+def holds(says: Sequence[str], seconds: Sequence[float]) -> list[float]:
+    """How long a player waits at each step before it runs, s: a sentence that runs by faster than
+    it is read stands first. A line gets a second, or less where all lines would take too long.
+
+    Examples
+    --------
+    >>> holds(["One.", "One.", "Two.", "End."], [0.2, 0.2, 3.0, 0.8])
+    [0.6, 0.0, 0.0, 0.0]
+    """
+    begins = [i for i in range(len(says) - 1) if not i or says[i] != says[i - 1]]
+    ends = [*begins[1:], len(says) - 1]
+    line = min(1.0, _READING / max(1, sum(rows([says[i]]) for i in begins)))
+    found = [0.0] * len(says)
+    for begin, end in zip(begins, ends, strict=True):
+        lacking = line * rows([says[begin]]) - sum(seconds[begin:end])
+        found[begin] = round(max(0.0, lacking), 2)
+    return found
+
+
+def rows(says: Sequence[str]) -> int:
+    """How many lines of a phone the longest sentence takes: room that is kept for each.
+
+    Examples
+    --------
+    >>> rows(["Short.", "x" * 100]), rows(["합" * 50])
+    (3, 3)
+    """
+    return max(1, -(-max(sum(1 + is_wide(letter) for letter in text) for text in says) // 45))

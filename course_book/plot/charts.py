@@ -1,0 +1,306 @@
+"""Charts, one function a kind. They carry symbols, units and names; words belong in captions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core import attainable, ridge
+from course_lib.core.checks import CourseError, known, positive
+from course_book.plot.colors import LINES, MARKERS, own_tone, tones
+from course_book.plot.figure import INK, SHADES, STYLE, Plot, log_axes, name_ends
+from course_book.plot.labels import MUTED, Name
+
+__all__ = ["parity", "roofline", "sweep"]
+
+
+def roofline(
+    roofs: Mapping[str, tuple[float, float]],
+    marks: Mapping[str, float] | None = None,
+    *,
+    intensity: tuple[float, float] = (0.1, 10_000),
+    shade: bool = False,
+) -> Plot:
+    """Rooflines on log-log axes, with operators marked at their intensity.
+
+    Parameters
+    ----------
+    roofs : by label, (peak in FLOP/s, bandwidth in byte/s).
+    marks : by label, arithmetic intensity in FLOP/byte: a vertical line, and a dot on every roof.
+    intensity : range of the horizontal axis, FLOP/byte.
+    shade : shade the regions left of the first ridge, between the ridges, and right of the last.
+
+    Returns
+    -------
+    Plot
+
+    Raises
+    ------
+    CourseError
+        If there is no roof, or a number is not positive and finite.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> from course_book import plot
+    >>> h100 = chip("h100-sxm")
+    >>> _ = plot.roofline({h100.short: (h100.peak("bf16"), h100.bandwidth)}, {"dot": 0.5})
+    """
+    if not roofs:
+        raise CourseError("roofs must hold at least one label: (peak, bandwidth)")
+    low, high = (float(positive("intensity", limit)) for limit in intensity)
+    marks = {
+        label: float(positive(f"marks[{label!r}]", value)) for label, value in (marks or {}).items()
+    }
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes("I (FLOP/B)", "FLOP/s")
+        tops, floors = [], []
+        ridges = sorted(float(ridge(*roof)) for roof in roofs.values())
+        for tone, (peak, bandwidth) in zip(tones(list(roofs)), roofs.values(), strict=True):
+            color = LINES[tone]
+            corners = [low, float(ridge(peak, bandwidth)), high]
+            axes.plot(
+                corners,
+                attainable(np.array(corners), peak, bandwidth),
+                color=color,
+                zorder=3,
+                solid_joinstyle="round",
+            )
+            tops.append(peak)
+            floors.append(float(attainable(low, peak, bandwidth)))
+            for value in marks.values():
+                axes.plot(
+                    value,
+                    attainable(value, peak, bandwidth),
+                    MARKERS[tone],
+                    color=color,
+                    markersize=7,
+                    zorder=4,
+                )
+        bottom, top = min(floors) * 0.8, max(tops) * 3
+        axes.set(xlim=(low, high), ylim=(bottom, top))
+        if shade:
+            edges = [low, ridges[0], ridges[-1], high]
+            for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
+                axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
+        names = _name_roofs(axes, roofs, low, high)
+        feet = []
+        for label, value in marks.items():
+            axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
+            upright: dict[str, Any] = {
+                "textcoords": "offset points",
+                "rotation": 90,
+                "va": "bottom",
+                "ha": "left",
+                "color": INK,
+            }
+            feet.append(axes.annotate(label, (value, bottom), (5, 6), **upright))
+    return Plot(figure, names, feet)
+
+
+def sweep(
+    x: ArrayLike,
+    lines: Mapping[str, ArrayLike],
+    *,
+    x_label: str,
+    y_label: str,
+    levels: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None,
+    dots: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    even: bool = False,
+) -> Plot:
+    """Quantities against a swept size, on log-log axes, each line labelled at its right end.
+
+    Parameters
+    ----------
+    x : the sizes swept.
+    lines : by label, values in SI units, one for each `x`.
+    x_label, y_label : symbol and unit, ``"B"`` and ``"FLOP/s"`` say.
+    levels : by label, values of `y` drawn as horizontal lines: a peak.
+    marks : by label, values of `x` drawn as vertical lines.
+    dots : by the label of a line, x and y of points in its colour: what was measured.
+    even : whether `x` begins at 0 and goes by differences: a share, say.
+
+    Returns
+    -------
+    Plot
+
+    Raises
+    ------
+    CourseError
+        If a value is not positive and finite, a line has another length than `x`, or dots belong to
+        no line.
+
+    Examples
+    --------
+    >>> from course_book import plot
+    >>> _ = plot.sweep([1, 10, 100], {"$2B$": [2, 20, 200]}, x_label="B", y_label="FLOP/B")
+    """
+    xs = np.asarray(positive("x", x))
+    with mpl.rc_context(STYLE):
+        figure, axes = log_axes(x_label, y_label, even=even)
+        ends, tone = [], dict(zip(lines, tones(list(lines)), strict=True))
+        for label, values in lines.items():
+            y = np.asarray(positive(f"lines[{label!r}]", values))
+            if y.shape != xs.shape:
+                raise CourseError(
+                    f"lines[{label!r}] must have one value for each x: {xs.shape} (got {y.shape})"
+                )
+            axes.plot(xs, y, color=LINES[tone[label]], zorder=3)
+            ends.append((float(y[-1]), label, LINES[tone[label]]))
+        for label, points in (dots or {}).items():
+            at = tone[known("line", label, lines, "dots belong to a line")]
+            dot_x, dot_y = (positive(f"dots[{label!r}]", side) for side in points)
+            axes.plot(
+                dot_x, dot_y, MARKERS[at], color=LINES[at], markersize=5, alpha=0.75, zorder=4
+            )
+        for label, value in (levels or {}).items():
+            positive(f"levels[{label!r}]", value)
+            own = own_tone(label)
+            color = MUTED if own is None or own in tone.values() else LINES[own]
+            axes.axhline(value, color=color, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
+            axes.annotate(
+                label,
+                (0 if even else xs[0], value),
+                (4, 4),
+                textcoords="offset points",
+                color=color,
+                va="bottom",
+            )
+        feet = []
+        for label, value in (marks or {}).items():
+            positive(f"marks[{label!r}]", value)
+            axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
+            upright: dict[str, Any] = {
+                "xycoords": ("data", "axes fraction"),
+                "textcoords": "offset points",
+                "rotation": 90,
+            }
+            feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
+        axes.set_xlim(*((0, 1.03 * xs[-1]) if even else (xs[0], xs[-1])))
+        axes.margins(y=0.12)
+        names = name_ends(axes, ends)
+    return Plot(figure, names, feet)
+
+
+def _name_roofs(
+    axes: Any, roofs: Mapping[str, tuple[float, float]], low: float, high: float
+) -> list[Name]:
+    """Name each roof: at its right end, or beside its slope where several roofs share a peak."""
+    peaks = [peak for peak, _ in roofs.values()]
+    names = []
+    for tone, (label, (peak, bandwidth)) in zip(tones(list(roofs)), roofs.items(), strict=True):
+        color = LINES[tone]
+        if peaks.count(peak) == 1:
+            names += name_ends(axes, [(float(attainable(high, peak, bandwidth)), label, color)])
+            continue
+        # The steepest roof is named above its slope and the others below theirs, clear of one
+        # another.
+        above = bandwidth == max(other for _, other in roofs.values())
+        x = float(np.sqrt(low * min(float(ridge(peak, bandwidth)), high)))
+        place: dict[str, Any] = (
+            {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
+        )
+        at = (-6, 4) if above else (6, -5)
+        slope = axes.annotate(
+            label,
+            (x, x * bandwidth),
+            at,
+            textcoords="offset points",
+            color=color,
+            fontweight="bold",
+            **place,
+        )
+        names.append(Name(label, color, [slope]))
+    return names
+
+
+def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> Plot:
+    """Predictions on the horizontal axis (ŷ) beside measurements on the vertical one (y), log-log,
+    with lines of equal ratio.
+
+    Parameters
+    ----------
+    points : by label, what was predicted and what was measured, one of each a point.
+    unit : of both: ``"s"`` say.
+
+    Returns
+    -------
+    Plot
+
+    Raises
+    ------
+    CourseError
+        If there are no points, a value is not positive and finite, or a label has more of one kind
+        than of the other.
+
+    Examples
+    --------
+    >>> from course_book import plot
+    >>> _ = plot.parity({"A100": ([1.0, 2.0], [1.4, 2.6])}, unit="ms")
+    """
+    values = {
+        label: [np.ravel(positive(f"points[{label!r}]", side)) for side in pair]
+        for label, pair in points.items()
+    }
+    for label, (predicted, measured) in values.items():
+        if predicted.shape != measured.shape:
+            raise CourseError(
+                f"points[{label!r}] must have one measurement for each prediction: "
+                f"{predicted.size} (got {measured.size})"
+            )
+    every = (
+        np.concatenate([side for pair in values.values() for side in pair])
+        if values
+        else np.empty(0)
+    )
+    if not every.size:
+        raise CourseError("points must hold at least one label: (predicted, measured)")
+    with mpl.rc_context(STYLE):
+        place: dict[str, Any]
+        figure, axes = log_axes(f"ŷ ({unit})", f"y ({unit})")
+        low, high = float(every.min()) / 2, float(every.max()) * 2
+        for ratio, name, dash in (
+            (0.5, "½×", (0, (3, 3))),
+            (1, "1×", "solid"),
+            (2, "2×", (0, (3, 3))),
+        ):
+            axes.plot(
+                [low, high],
+                [ratio * low, ratio * high],
+                color=MUTED,
+                linewidth=1,
+                linestyle=dash,
+                zorder=1,
+            )
+            x = min(high, high / ratio)
+            # Over many decades the three ends are one: their names go to three sides of it.
+            at, ha, va = {
+                0.5: ((4, -2), "left", "top"),
+                1: ((4, 2), "left", "bottom"),
+                2: ((-3, 2), "right", "bottom"),
+            }[ratio]
+            place = {
+                "textcoords": "offset points",
+                "color": MUTED,
+                "annotation_clip": False,
+                "ha": ha,
+                "va": va,
+            }
+            axes.annotate(name, (x, ratio * x), at, **place)
+        names = []
+        # Names stand where a prediction would have to be off by orders of magnitude: there are no
+        # points.
+        for i, (tone, (label, (predicted, measured))) in enumerate(
+            zip(tones(list(values)), values.items(), strict=True)
+        ):
+            color, marker = LINES[tone], MARKERS[tone]
+            axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)
+            place = {"transform": axes.transAxes, "color": color}
+            shown = axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)
+            text = axes.text(0.05, 0.95 - 0.07 * i, label, va="center", fontweight="bold", **place)
+            names.append(Name(label, color, [*shown, text], marker=marker))
+        axes.set(xlim=(low, high), ylim=(low, high))
+    return Plot(figure, names)

@@ -1,0 +1,169 @@
+"""A figure: its style and its axes, and how it is shown."""
+
+import io
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.scale import LogScale, LogTransform
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from course_book.plot.labels import MUTED, NARROW, WIDE, Labels, Name, is_wide
+from course_book.text import Shown, n
+
+INK, GRID = "#1f2430", "#d9dde3"
+SHADES = ("#fbe9e3", "#fdf3d8", "#e2f3ea")
+STYLE: dict[Any, Any] = {
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 2,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "course",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+}
+
+
+class Plot(Shown):
+    """A finished figure. A notebook shows it as PNG, or as SVG on paper where it has letters that
+    the PNG's own font lacks; the press makes SVG in the page's colours of it, for a wide and for a
+    narrow page.
+
+    Attributes
+    ----------
+    figure : the matplotlib figure, to change or save.
+    """
+
+    def __init__(
+        self, figure: Figure, names: Sequence[Name] = (), marks: Sequence[Any] = ()
+    ) -> None:
+        self.figure, self._labels = figure, Labels(figure, names, marks)
+        self._labels.place(WIDE)
+
+    def static_bundle(self) -> dict[str, Any]:
+        form, picture = self.picture()
+        return {f"image/{form}": picture if form == "png" else picture.decode()}
+
+    def __repr__(self) -> str:
+        return "Plot()"
+
+    def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
+        """Name the dot at this place, where no other name, dot or line is in the way; with a line
+        to it from further off.
+        """
+        self._labels.dots.append((label, x, y, fontsize))
+        self._labels.place(WIDE)
+
+    def picture(self) -> tuple[str, bytes]:
+        """The figure for a notebook: its format, ``"png"`` or ``"svg+xml"``, and its bytes."""
+        texts = (text.get_text() for text in self.figure.findobj(Text))
+        if not any(is_wide(letter) for text in texts for letter in text):
+            return "png", self.png()
+        return "svg+xml", on_paper(self.svg()).encode()
+
+    def png(self) -> bytes:
+        """The figure as PNG, the same bytes for the same figure."""
+        with mpl.rc_context(STYLE):
+            self._labels.place(WIDE)
+            buffer = io.BytesIO()
+            self.figure.savefig(
+                buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None}
+            )
+        return buffer.getvalue()
+
+    def svg(self, *, narrow: bool = False) -> str:
+        """The figure as an `<svg>` element, the same text for the same figure; for a phone if
+        narrow.
+        """
+        with mpl.rc_context(STYLE), self._labels.narrow() if narrow else nullcontext():
+            self._labels.place(NARROW if narrow else WIDE)
+            buffer = io.StringIO()
+            with warnings.catch_warnings():
+                # Letters that are measured here are drawn by the page, in its own font.
+                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
+                # Not by savefig, which draws everything once more before.
+                canvas = FigureCanvasSVG(self.figure)
+                canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+        svg = buffer.getvalue()
+        return svg[svg.index("<svg") :]
+
+
+class _Rounded(LogTransform):
+    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a
+    figure in its pixels.
+    """
+
+    def transform_non_affine(self, values: Any) -> Any:
+        return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
+
+
+class _Log(LogScale):
+    """A logarithmic axis that is drawn the same on every processor."""
+
+    def get_transform(self) -> LogTransform:
+        return _Rounded(10)
+
+
+def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure, Any]:
+    """A figure with logarithmic axes; made, as all in it, inside `STYLE`. On an `even` one the
+    horizontal axis begins at 0 and goes by differences.
+    """
+    figure = Figure(figsize=WIDE, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(numticks=12))
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(_tick))
+    if even:
+        axes.set_xscale("linear")
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.grid(visible=True, zorder=0)
+    return figure, axes
+
+
+def _tick(value: float, _: int) -> str:
+    if value == 0 or 0.001 < value < 10_000:
+        return n(value)
+    return n(value, sci=True).removeprefix("1 × ")
+
+
+def name_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
+    """Name lines, by where they end, what they are called and their colour, right of their ends."""
+    beside: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "va": "center",
+        "fontweight": "bold",
+    }
+    return [
+        Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end)
+        for end, label, color in ends
+    ]
+
+
+def on_paper(svg: str) -> str:
+    """A picture on white: a notebook may be dark and has no colours of the page.
+
+    Examples
+    --------
+    >>> on_paper("<svg><g/></svg>")
+    '<svg><rect width="100%" height="100%" fill="white"/><g/></svg>'
+    """
+    head, end, rest = svg.partition(">")
+    return f'{head}{end}<rect width="100%" height="100%" fill="white"/>{rest}'

@@ -1,0 +1,73 @@
+"""What a while of a chip costs to rent, as a table; `quotes` says which price to plan with."""
+
+from course_lib.core.checks import CourseError, positive
+from course_lib.specs import Price, chip, outdated, quotes
+from course_book.text import Markdown, Table, n, named, t, table
+
+__all__ = ["outdated", "quotes", "rent_table", "shown_date"]
+
+_DAY = 24 * 60
+
+
+def shown_date(price: Price) -> str:
+    """The date of a price as a table shows it; of an outdated one in bold, and with a word.
+
+    Examples
+    --------
+    >>> [shown_date(one) for one in quotes("t4")]
+    ['**2023-08-16, out of date**', '2026-05-07']
+    """
+    return Markdown(f"**{price.date}, {t('out-of-date')}**") if outdated(price) else price.date
+
+
+def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) -> Table:
+    """The `quotes` of some chips: which offer, of which day, and what a while of it costs.
+
+    Parameters
+    ----------
+    keys : of chips.
+    minutes : how long.
+    gpus : how many at once, a column each.
+
+    Raises
+    ------
+    CourseError
+        As `quotes`, and if `minutes` or a count is not positive.
+
+    Examples
+    --------
+    >>> rent_table("t4", minutes=60).rows[0]
+    ['T4', 'AWS', 'g4dn.xlarge', '**2023-08-16, out of date**', '0.53', '0.53']
+    """
+    if not keys:
+        raise CourseError("keys must name a chip at least: rent_table('h100-sxm')")
+    hours = float(positive("minutes", minutes)) / 60
+    counts = [float(positive("gpus", count)) for count in gpus]
+    return table(
+        [
+            t("chip"),
+            t("provider"),
+            t("offer"),
+            t("date"),
+            t("price"),
+            *(_heading(g, minutes) for g in counts),
+        ],
+        [
+            [
+                chip(one.chip).short,
+                one.provider,
+                named(one.note),
+                shown_date(one),
+                n(one.usd_per_hour, digits=3),
+                *(n(g * hours * one.usd_per_hour, digits=3) for g in counts),
+            ]
+            for one in quotes(*keys)
+        ],
+        "llll" + "r" * (1 + len(counts)),
+    )
+
+
+def _heading(gpus: float, minutes: float) -> str:
+    if (gpus, minutes) == (1, _DAY):
+        return t("rented-day")
+    return f"{t('rented').format(gpus=n(gpus), minutes=n(minutes))} (USD)"

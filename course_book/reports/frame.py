@@ -1,0 +1,131 @@
+"""What the reports of all labs share: their words, the heading, a section for each device, and the
+dots of a roofline.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+from course_lib.bench.rows import Manifest, Row
+from course_lib.core.checks import known
+from course_lib.specs import load_toml
+from course_book.files import DATA
+from course_book.text import language, n, plain
+
+__all__ = ["dots", "missing", "number", "opening", "page", "said"]
+
+
+def said(key: str, **figures: str) -> str:
+    """What a report says, in the page's language, with its figures.
+
+    Parameters
+    ----------
+    key : of `data/reports.<language>.toml`.
+    **figures : what the text leaves open, already written.
+
+    Examples
+    --------
+    >>> said("to", low="1 ms", high="2 ms")
+    '1 ms to 2 ms'
+    """
+    texts = _texts(language())
+    return texts[known("key", key, texts)].format(**figures)
+
+
+@cache
+def _texts(lang: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = load_toml(DATA / f"reports.{lang}.toml", dict)
+    return found
+
+
+def number(value: float | None, unit: str, scale: float = 1) -> str:
+    """A quantity as text, or that it was not measured.
+
+    Examples
+    --------
+    >>> number(2.5, "B/s", 1e9), number(None, "s")
+    ('2.5 GB/s', 'not measured')
+    """
+    return said("absent") if value is None else n(value * scale, unit)
+
+
+def opening(manifest: Manifest) -> list[str]:
+    """How every report begins: the lab, and how it was run.
+
+    Examples
+    --------
+    >>> opening(Manifest(lab="00", command="course lab run 00"))[0]
+    '# 00'
+    """
+    return [
+        f"# {manifest.lab}",
+        said(
+            "started",
+            command=manifest.command,
+            started=manifest.started or said("unrecorded"),
+            took=number(manifest.wall_seconds, "s"),
+            cost=number(manifest.cost_usd, "USD"),
+        ),
+    ]
+
+
+def page(
+    rows: Sequence[Row],
+    manifest: Manifest,
+    section: Callable[[list[Row]], Iterable[str]],
+    heading: Callable[[Row], str] = lambda row: plain(row.device),
+) -> str:
+    """REPORT.md: what was run, and a section for all rows of one heading.
+
+    Parameters
+    ----------
+    rows : in the order in which they were measured.
+    manifest : of the run.
+    section : gives the paragraphs and tables of rows that share a heading.
+    heading : of a row; its device's name when not given.
+
+    Examples
+    --------
+    >>> print(page([], Manifest(lab="00", command="course lab run 00"), lambda rows: []))
+    # 00
+    <BLANKLINE>
+    `course lab run 00`, started not recorded, took not measured, cost not measured.
+    <BLANKLINE>
+    Nothing was measured.
+    <BLANKLINE>
+    """
+    parts = opening(manifest)
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(heading(row), []).append(row)
+    for title, here in groups.items():
+        parts += [f"## {title}", *section(here)]
+    return "\n\n".join(parts if groups else [*parts, said("nothing")]) + "\n"
+
+
+def missing(rows: Iterable[Row], name: Callable[[Row], str]) -> list[str]:
+    """A sentence for each measurement that came to nothing in the end.
+
+    Examples
+    --------
+    >>> missing([Row(device="cpu", kind="cpu", op="send", dtype="fp32", shape="8", timing="warm",
+    ...     data="random", status="over-budget", note="too slow")], lambda row: row.op)
+    ['send: over-budget, too slow.']
+    """
+    last = {row.key: row for row in rows}.values()
+    return [f"{name(row)}: {said(row.status)}, {row.note}." for row in last if row.status != "ok"]
+
+
+def dots(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
+    """Rows that have a place on a roofline, their intensity in FLOP/B and their FLOP/s.
+
+    Examples
+    --------
+    >>> dots([Row(device="cpu", kind="cpu", op="matmul", dtype="fp32", shape="8x8x8",
+    ...     timing="cold", data="random", status="ok")])
+    []
+    """
+    return [
+        (row, row.intensity, row.achieved_tflops * 1e12)
+        for row in rows
+        if row.intensity and row.achieved_tflops
+    ]

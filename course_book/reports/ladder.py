@@ -1,0 +1,94 @@
+"""The steps from a naive product to the library and to narrower formats: what the roofline says of
+each, what was measured, and how far the two are apart.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from course_lib import ops
+from course_lib.bench.rows import Row
+from course_lib.core import attainable
+from course_lib.specs import Accelerator, chip
+from course_tools.measured.ladder import RUNGS, Rung, steps
+from course_book.reports.frame import said
+from course_book.text import Table, n, plain, t, table
+
+__all__ = ["steps_table"]
+
+SIDE = 8192
+"""Of the products by which a chip that nobody measured is predicted: the lab's first on a GPU."""
+
+
+def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:
+    """A row for each step on each device: predicted and measured ratio of the rates, and the error.
+
+    A measured device is predicted from its stated peaks and the bandwidth that its copy or triad
+    reached; a chip of which there are no rows from its datasheet alone.
+
+    Parameters
+    ----------
+    rows : of one or more devices.
+    chips : keys, of which those that have no rows are predicted and said not to be measured.
+
+    Examples
+    --------
+    >>> print(steps_table([], ["a100-sxm-80"]))
+    | chip | step | predicted | measured | error |
+    |:--|:--|--:|--:|--:|
+    | A100 | naive → library | 38.3× | not measured |  |
+    | A100 | fp32 → fp16 | 16× | not measured |  |
+    | A100 | fp16 → fp8 | unsupported |  |  |
+    """
+    devices = list(dict.fromkeys(row.device for row in rows))
+    cells = [
+        _measured(device, step)
+        for device in devices
+        for step in steps([row for row in rows if row.device == device])
+    ]
+    for one in map(chip, chips):
+        if not set(one.device_names) & set(devices):
+            cells += _foretold(one)
+    header = [t("chip"), said("step"), said("predicted"), t("measured"), said("error")]
+    return table(header, cells, "llrrr")
+
+
+def _measured(device: str, step: Rung) -> list[str]:
+    missing = next((one for one in (step.after, step.before) if one.status != "ok"), None)
+    return [
+        plain(device),
+        _named(step.before.op, step.before.dtype, step.after.dtype),
+        n(step.predicted, "×") if step.predicted else said("unknown"),
+        n(step.measured, "×") if step.measured else said(missing.status if missing else "absent"),
+        "" if step.error is None else n(step.error, "%"),
+    ]
+
+
+def _foretold(one: Accelerator) -> Iterator[list[str]]:
+    for slow, fast in pairwise(RUNGS):
+        was, now = _allowed(one, *slow), _allowed(one, *fast)
+        predicted = n(now / was, "×") if was and now else said("unsupported")
+        yield [
+            one.short,
+            _named(*slow, fast[1]),
+            predicted,
+            said("absent") if was and now else "",
+            "",
+        ]
+
+
+def _allowed(one: Accelerator, op: str, dtype: str) -> float | None:
+    """FLOP/s that the datasheet allows; `None` for a format that the chip has no unit for."""
+    unit = "matrix" if f"matrix.{dtype}" in one.peaks else "vector"
+    if f"{unit}.{dtype}" not in one.peaks:
+        return None
+    out = "bf16" if dtype == "fp8" else dtype
+    work = (
+        ops.outer_products(SIDE, SIDE, SIDE, dtype=dtype)
+        if op == "outer"
+        else ops.matmul(SIDE, SIDE, SIDE, x=dtype, w=dtype, out=out)
+    )
+    return float(attainable(work.intensity, one.peaks[f"{unit}.{dtype}"], one.bandwidth))
+
+
+def _named(op: str, slow: str, fast: str) -> str:
+    return said("naive-library") if op == "outer" else f"{slow} → {fast}"

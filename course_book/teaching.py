@@ -1,0 +1,131 @@
+"""What a course is planned with: how the book's concepts build on one another, and which mistakes
+its exercises recognize.
+"""
+
+import csv
+from functools import cache
+from typing import NamedTuple
+
+from course_book.exercises import CHAPTERS, all, common_texts
+from course_book.files import DATA
+from course_book.plot import Diagram, builds_on
+from course_book.tables import Cards, Folded
+from course_book.text import Span, language, n, plain, t, table
+
+__all__ = ["PARTS", "Concept", "concept_map", "concept_table", "concepts", "mistake_tables"]
+
+PARTS = {
+    "part-foundations": CHAPTERS[:3],
+    "part-one-chip": CHAPTERS[3:7],
+    "part-many-chips": CHAPTERS[7:8],
+    "part-whole-models": CHAPTERS[8:],
+}
+"""The chapters in four parts, whose names are rows of `data/words.csv`."""
+
+
+class Concept(NamedTuple):
+    """A concept that the book teaches.
+
+    Attributes
+    ----------
+    term : its row in `data/words.csv`.
+    page, section : where it is taught: a chapter, and the id of a section.
+    needs : the concepts that it takes for granted, without those that these need in turn.
+    """
+
+    term: str
+    page: str
+    section: str
+    needs: tuple[str, ...]
+
+    @property
+    def part(self) -> str:
+        """The key in `PARTS` of the part that teaches it."""
+        return next(part for part, pages in PARTS.items() if self.page in pages)
+
+
+@cache
+def concepts() -> tuple[Concept, ...]:
+    """The concepts of `data/concepts.csv`, in the order in which the book teaches them.
+
+    Examples
+    --------
+    >>> concepts()[2]
+    Concept(term='lower-bound', page='hello-roofline', section='sec-hello-zero', needs=('peak', 'bandwidth'))
+    """  # noqa: E501
+    with (DATA / "concepts.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = []
+    for row in rows:
+        page, section = row["section"].split("#")
+        found.append(Concept(row["term"], page, section, tuple(row["needs"].split())))
+    return tuple(found)
+
+
+def concept_map() -> Diagram:
+    """The concepts, each below all that it needs, in the colors of the book's parts.
+
+    Examples
+    --------
+    >>> "roofline: ridge point." in concept_map().markup
+    True
+    """
+    return builds_on(
+        {t(one.term): (t(one.part), [t(need) for need in one.needs]) for one in concepts()},
+        title=t("concept-map"),
+    )
+
+
+def concept_table() -> Cards:
+    """The concepts with the section that teaches each, and what each needs: all that the map
+    shows, in words.
+
+    Examples
+    --------
+    >>> concept_table().rows[2]
+    ['lower bound', 'hello-roofline', 'peak throughput, bandwidth']
+    """
+    rows = []
+    for one in concepts():
+        needs = [Span(plain(t(need)), to=f"#concept-{need}") for need in one.needs]
+        rows.append(
+            [
+                Span(plain(t(one.term)), id=f"concept-{one.term}"),
+                Span(plain(one.page), to=f"@{one.section}"),
+                plain(*[part for need in needs for part in (", ", need)][1:]),
+            ]
+        )
+    made = table([t("concept"), t("taught-in"), t("needs")], rows, "lll")
+    return Cards(made.header, made.rows, made.align)
+
+
+def mistake_tables() -> Folded:
+    """For each chapter, the mistakes that its exercises recognize: what was done, what the
+    feedback says of it, and the exercises. A page folds each chapter.
+
+    Examples
+    --------
+    >>> mistake_tables().tables[2][1]
+    'mistakes-rooflines'
+    """
+    said = common_texts(language())["misconceptions"]
+    header = [t("mistake"), t("feedback"), t("exercises")]
+    found = []
+    for chapter in CHAPTERS:
+        by_mistake: dict[str, list[Span]] = {}
+        for one in (one for one in all() if one.chapter == chapter):
+            title = plain(one.variant().text("title"))
+            for mistake in one.misconceptions:
+                link = Span(title, to=f"{chapter}.qmd#exercise-{one.id}")
+                by_mistake.setdefault(mistake, []).append(link)
+        rows = [
+            [
+                said[mistake]["name"],
+                said[mistake]["text"],
+                plain(*[part for link in links for part in (" · ", link)][1:]),
+            ]
+            for mistake, links in sorted(by_mistake.items(), key=lambda item: said[item[0]]["name"])
+        ]
+        name = f"{t(f'chapter-{chapter}')} ({n(len(rows))})"
+        found.append((name, f"mistakes-{chapter}", table(header, rows, "lll")))
+    return Folded(found)

@@ -1,0 +1,202 @@
+"""The book's words in the page's language: `COURSE_LANG`, English by default."""
+
+import csv
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, NamedTuple
+
+from course_lib.core.checks import CourseError, known
+from course_book.files import DATA
+from course_book.text.markdown import Span, Table, plain, table
+
+_CHOSEN: ContextVar[str | None] = ContextVar("language", default=None)
+
+
+def language() -> str:
+    """The language in which numbers and words are written: that of `in_language`, else
+    `COURSE_LANG`, or ``"en"``.
+
+    Examples
+    --------
+    >>> language()
+    'en'
+    """
+    return _CHOSEN.get() or known("COURSE_LANG", os.environ.get("COURSE_LANG", "en"), languages())
+
+
+@contextmanager
+def in_language(lang: str) -> Iterator[None]:
+    """Write in another language for a while, here and nowhere else in the process.
+
+    Parameters
+    ----------
+    lang : one of `languages`.
+
+    Examples
+    --------
+    >>> with in_language("es"):
+    ...     t("chip")
+    'chip'
+    """
+    token = _CHOSEN.set(known("language", lang, languages()))
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def languages() -> tuple[str, ...]:
+    """The languages that `data/words.csv` has a column for.
+
+    Examples
+    --------
+    >>> "es" in languages()
+    True
+    """
+    return _words().languages
+
+
+def t(term: str) -> str:
+    """A word of the book in the page's language; of a term of the glossary, not the gloss in
+    parentheses.
+
+    Parameters
+    ----------
+    term : a key of `data/words.csv`: ``"memory-bound"``, say.
+
+    Raises
+    ------
+    CourseError
+        If there is no such key, or it has no text in this language.
+
+    Examples
+    --------
+    >>> t("memory-bound")
+    'memory-bound'
+    """
+    lang = language()
+    here = words(lang)
+    text = here[known("term", term, here, "terms are in data/words.csv")]
+    if not text:
+        raise CourseError(f"term {term!r} has no text in {lang!r}: add it to data/words.csv")
+    return text.partition("(")[0].strip() if term in _terms() else text
+
+
+def named(name: str) -> str:
+    """A name of the data in the page's language: of its parts between commas and plus signs those
+    that are the English of a row ``name-...`` of `data/words.csv`; names proper stay.
+
+    Examples
+    --------
+    >>> with in_language("es"):
+    ...     named("bias+gelu+dropout"), named("AMD Instinct MI250X, both dies")
+    ('sesgo+GELU+dropout', 'AMD Instinct MI250X, los dos dies')
+    """
+    keys = {text: key for key, text in words("en").items() if key.startswith("name-")}
+    parts = re.split(r"(,\s*|\s*\+\s*)", name)
+    return "".join(t(keys[part]) if part in keys else part for part in parts)
+
+
+def english(text: str) -> Span:
+    """Text that is English on every page, as a title or a note of the data is; on pages of another
+    language it says so.
+
+    Examples
+    --------
+    >>> with in_language("ko"):
+    ...     english("Both dies").lang
+    'en'
+    """
+    return Span(plain(text), lang="en" if text and language() != "en" else "")
+
+
+def words(lang: str, kind: str = "") -> dict[str, str]:
+    """The words of `data/words.csv` in one language, as written there.
+
+    Parameters
+    ----------
+    lang : a language that the file has a column for.
+    kind : ``"term"`` (the glossary), ``"also"`` (other names of its terms, to find them by),
+        ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all when not given.
+
+    Raises
+    ------
+    CourseError
+        If the language has no column.
+
+    Examples
+    --------
+    >>> words("es")["memory-bound"]
+    'limitado por memoria'
+    """
+    known("language", lang, languages(), "languages are columns of data/words.csv")
+    rows = _words().rows
+    known("kind", kind, {"", *(row["kind"] for row in rows)})
+    return {row["term"]: row[lang] for row in rows if kind in ("", row["kind"])}
+
+
+class _Words(NamedTuple):
+    languages: tuple[str, ...]
+    rows: tuple[Mapping[str, str], ...]
+
+
+@cache
+def _words() -> _Words:
+    rows = tuple(_rows("words.csv"))
+    return _Words(tuple(name for name in rows[0] if name not in ("term", "kind", "symbol")), rows)
+
+
+@cache
+def _terms() -> frozenset[str]:
+    return frozenset(row["term"] for row in _words().rows if row["kind"] == "term")
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        rows: list[dict[Any, str]] = list(csv.DictReader(file))
+    for row in rows:
+        if None in row or None in row.values():
+            amount = "more" if None in row else "fewer"
+            raise CourseError(
+                f"{name} has {amount} cells than columns in row {row['term']!r}: put a text that "
+                f"has commas between quotation marks, and a comma for every empty cell"
+            )
+    return rows
+
+
+def glossary() -> Table:
+    """The terms of the book in the page's language: what each means, and what the other languages
+    call it.
+
+    Examples
+    --------
+    >>> glossary().header
+    ['English', 'meaning']
+    >>> glossary().rows[0][0]
+    'activations'
+    """
+    lang = language()
+    others = [other for other in languages() if other != lang]
+    meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
+    rows = [
+        [
+            plain(
+                Span(plain(row[lang]), id=f"term-{row['term']}"),
+                f" ({row['symbol']})" if row["symbol"] else "",
+            ),
+            plain(meanings[row["term"]], *(part for code in others for part in _named(row, code))),
+        ]
+        for row in _words().rows
+        if row["kind"] == "term"
+    ]
+    rows.sort(key=lambda row: row[0].casefold())
+    return table([t("ui-language"), t("meaning")], rows, "ll")
+
+
+def _named(row: Mapping[str, str], lang: str) -> tuple[str, Span]:
+    name = words(lang, "ui")["ui-language"]
+    return " ", Span(f"*{name}:* {plain(row[lang])}.", lang=lang)

@@ -1,0 +1,297 @@
+"""What a lab measured, kept safe: rows are appended to results.csv, the manifest written, and two
+runs compared.
+
+Each row is on disk before the next one is measured. A killed run or a full disk loses at most the
+row in flight.
+"""
+
+import errno
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib.bench.rows import (
+    HEADER,
+    IDENTIFYING,
+    Difference,
+    Key,
+    Manifest,
+    Row,
+    apart,
+    from_line,
+    timed,
+    to_line,
+)
+from course_lib.core.checks import CourseError, nonnegative, shown, text
+
+__all__ = [
+    "Difference",
+    "Key",
+    "Manifest",
+    "Row",
+    "append",
+    "compare",
+    "done",
+    "read",
+    "write_manifest",
+]
+
+
+_MARK = b"\xef\xbb\xbf"
+"""What spreadsheets write in front of a text file, to say that it is UTF-8."""
+
+
+def read(path: Path | str) -> list[Row]:
+    """The rows of a results.csv, in the order in which they were measured.
+
+    A last line without its line end counts where it is whole: an editor took its end away. Else it
+    is what a killed writer left; it is passed over, and the file stays as it is. The mark that
+    spreadsheets put in front is passed over too.
+
+    Parameters
+    ----------
+    path : the file; one that does not exist yet has no rows.
+
+    Examples
+    --------
+    >>> read(Path("nothing-measured-yet.csv"))
+    []
+    """
+    path = _path(path)
+    try:
+        _regular(path)
+        return _sound(path, path.read_bytes())[0]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CourseError(f"path {str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def append(path: Path | str, row: Row) -> None:
+    """Add one row so that it survives: locked, written at once, synced to the disk.
+
+    Several processes may append to one file. A half-line that a killed writer left is cut off
+    first. Where the disk is full the file is cut back to what it was.
+
+    Parameters
+    ----------
+    path : results.csv; made, with its folder and header, when missing.
+    row : what was measured.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> row = Row(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm",
+    ...     data="random", status="ok")
+    >>> with TemporaryDirectory() as folder:
+    ...     append(Path(folder, "results.csv"), row)
+    ...     read(Path(folder, "results.csv")) == [row]
+    True
+    """
+    import fcntl  # of POSIX systems; reading does without
+
+    path, line, safe = _path(path), to_line(row), ""
+    _regular(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process dies
+            file.seek(0)
+            content = file.read()
+            rows, length = _sound(path, content)
+            count = "1 row before it is" if len(rows) == 1 else f"{len(rows)} rows before it are"
+            safe = f"; {count} safe"
+            file.truncate(length)  # cuts off the half-line of a killed writer
+            try:
+                if not length or content[:length] == _MARK:
+                    _write(file.fileno(), HEADER + "\n")
+                elif not content[:length].endswith(b"\n"):
+                    _write(file.fileno(), "\n")
+                _write(file.fileno(), line)
+                os.fsync(file.fileno())
+            except BaseException:
+                # What is left where this fails is a half-line, which the next append cuts off.
+                with suppress(OSError):
+                    file.truncate(length)
+                    os.fsync(file.fileno())
+                raise
+            if not length:
+                _sync_folder(path.parent)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+        remedy = ": free some space and run again" if full else ": check the disk and run again"
+        raise CourseError(
+            f"cannot append to {path.name}: {error.strerror}{safe}{remedy}"
+        ) from error
+
+
+def done(path: Path | str) -> set[Key]:
+    """The keys that need not be measured again: all but those that only ran out of their budget.
+
+    Parameters
+    ----------
+    path : results.csv; one that does not exist yet has none.
+
+    Examples
+    --------
+    >>> done(Path("nothing-measured-yet.csv"))
+    set()
+    """
+    return {row.key for row in read(path) if row.status != "over-budget"}
+
+
+def write_manifest(path: Path | str, manifest: Manifest) -> None:
+    """Write manifest.json whole or not at all.
+
+    Parameters
+    ----------
+    path : the file; an older one is replaced once the new one is on the disk.
+    manifest : what the run was made of.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_manifest(Path(folder, "manifest.json"), Manifest(lab="00",
+    ...     command="course lab 00", seed=1))
+    ...     msgspec.json.decode(Path(folder, "manifest.json").read_bytes(), type=Manifest).seed
+    1
+    """
+    if not isinstance(manifest, Manifest):
+        raise CourseError(f"manifest must be a Manifest (got {shown(manifest)})")
+    path = _path(path)
+    for name in ("usd_per_hour", "wall_seconds", "cost_usd"):
+        if getattr(manifest, name) is not None:
+            nonnegative(f"manifest.{name}", getattr(manifest, name))
+    _anonymous(manifest.host)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise CourseError(
+            f"cannot write {path.name}: {error.strerror}; what stood there before is "
+            f"untouched: free some space and run again"
+        ) from error
+
+
+def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
+    """What changed between two runs, and whether it is more than noise.
+
+    Parameters
+    ----------
+    before, after : rows of two files. Those that both measured are compared, each by its last row.
+
+    Returns
+    -------
+    One difference a key, in the order of `before`.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096",
+    ...     timing="warm", data="random", status="ok")
+    >>> old = Row(**about, seconds_median=2.0, ci_low=1.9, ci_high=2.1)
+    >>> new = Row(**about, seconds_median=1.0, ci_low=0.9, ci_high=1.1)
+    >>> [(change.ratio, change.beyond_noise) for change in compare([old], [new])]
+    [(0.5, True)]
+    """
+    old, new = timed(before), timed(after)
+    return [
+        Difference(
+            key=key,
+            before=was,
+            after=now,
+            ratio=now / was,
+            beyond_noise=apart(old[key][0], new[key][0]),
+        )
+        for key, (_, was) in old.items()
+        if key in new
+        for now in [new[key][1]]
+    ]
+
+
+def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
+    """The rows of a file and the length up to which it is whole: a last line without its end is
+    not.
+    """
+    *lines, torn = content.removeprefix(_MARK).split(b"\n")
+    if torn and lines and _whole(torn):
+        lines.append(torn)
+        torn = b""
+    if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (
+        not lines and not HEADER.encode().startswith(torn)
+    ):
+        raise CourseError(
+            f"{path.name}: line 1 is not the header of results.csv: move the file aside, "
+            f"or choose another folder"
+        )
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            rows.append(from_line(line.decode()))
+        except ValueError as error:
+            raise CourseError(
+                f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
+            ) from None
+    return rows, len(content) - len(torn)
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        from_line(line.decode())
+    except ValueError:
+        return False
+    return True
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | Path) or not str(path) or "\0" in text("path", str(path)):
+        raise CourseError(f"path must be that of a results.csv (got {shown(path)})")
+    return Path(path)
+
+
+def _regular(path: Path) -> None:
+    """Raise for a device or a pipe, which may never end; a folder has an error of its own."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise CourseError(f"path {str(path)!r} is not a regular file: give that of a results.csv")
+
+
+def _write(descriptor: int, text: str) -> None:
+    data = text.encode()
+    while data:  # one turn, unless the disk fills within the line: then the second says so
+        data = data[os.write(descriptor, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _anonymous(host: Mapping[str, Any]) -> None:
+    names = {
+        platform.node(),
+        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
+    } - {""}
+    for name, value in host.items():
+        if name.lower() in IDENTIFYING or value in names:
+            raise CourseError(
+                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
+                f"out of the manifest"
+            )

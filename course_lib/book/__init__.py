@@ -1,1 +1,0 @@
-"""What only pages and notebooks need: words and numbers, figures, explorers, exercises, reports."""

@@ -1,7 +1,0 @@
-"""Fit the constants of training, and print how well each part of the runs predicts the rest."""
-
-from course_lib.training import fitting
-
-if __name__ == "__main__":
-    fitting.write()
-    print(fitting.as_text(fitting.splits()))  # noqa: T201

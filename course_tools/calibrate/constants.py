@@ -1,0 +1,310 @@
+"""The constants that ship with the library, and whose are taken where a chip has none."""
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib.core.checks import CourseError, known, nonnegative, positive, shown
+from course_lib.core.dtypes import BITS
+from course_lib.specs import Accelerator, chips, load_toml
+from course_lib.specs import chip as chip_of
+from course_tools.calibrate.kernels import Constants, EngineConstants
+from course_tools.calibrate.links import LinkConstants, Range
+from course_tools.files import DATA
+
+FOLDER = DATA / "calibration"
+NEAREST, ENGINES = "nearest.toml", "engines.toml"
+TYPICAL = "typical"
+"""The engine whose constants are fitted to all of them together."""
+_COOLING = 1 / 3
+"""Exponent of the power in the clock that it buys: power grows with clock and voltage squared, and
+voltage with the clock.
+"""
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """Constants for one chip and format, and where they come from.
+
+    Attributes
+    ----------
+    constants : what the chip achieves.
+    links : what its links achieve, by their name.
+    engine : what the engine adds, and `engine_name` which that is.
+    lender : key of the chip whose constants these are.
+    region : what was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and
+        ``"context"`` of steps.
+    ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
+        ``"step"`` for totals.
+    widen : how much wider the ranges are, as a logarithm: 0 where the chip was measured.
+    labs : how far laboratories lie apart on a product timed alone, as a logarithm.
+    chips : how far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
+    source : what it was fitted to, or whose it is.
+    """
+
+    constants: Constants
+    ranges: dict[str, Range]
+    links: dict[str, LinkConstants]
+    engine: EngineConstants
+    engine_name: str = TYPICAL
+    lender: str = ""
+    region: dict[str, tuple[float, float]] = {}
+    widen: float
+    labs: float = 0.0
+    chips: float = 0.0
+    source: str
+
+
+class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One file of `data/calibration`.
+
+    `points` and `held_out_error` are of matrix products. A format of `like` is another format or
+    chip that lent what was not measured; then `widen` says how much is in doubt.
+    """
+
+    date: str
+    source: str
+    points: int
+    held_out: int
+    held_out_error: float | None = None
+    widen: float = 0.0
+    labs: float = 0.0
+    chips: float = 0.0
+    region: dict[str, tuple[float, float]] = {}
+    constants: dict[str, Constants]
+    ranges: dict[str, Range]
+    links: dict[str, LinkConstants]
+
+
+class _Like(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    like: str
+    why: str
+
+
+def calibrations() -> tuple[str, ...]:
+    """The chips that have constants of their own.
+
+    Examples
+    --------
+    >>> "a100-sxm-80" in calibrations()
+    True
+    """
+    others = (NEAREST, ENGINES)
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.name not in others))
+
+
+@cache
+def engines() -> dict[str, EngineConstants]:
+    """What engines add to their kernels, by name; ``"typical"`` is fitted to all of them.
+
+    Examples
+    --------
+    >>> found = engines()
+    >>> found["gpt-fast"].gap < found["lmdeploy"].gap
+    True
+    """
+    return load_toml(FOLDER / ENGINES, dict[str, EngineConstants])
+
+
+def calibration(
+    chip: Accelerator | str, dtype: str | None = None, engine: str = TYPICAL
+) -> Calibration:
+    """What is known of a chip in a format: its own constants, or those of the nearest chip or
+    format.
+
+    Parameters
+    ----------
+    chip : an accelerator or its key.
+    dtype : format; the first that was measured when not given.
+    engine : one of `engines`.
+
+    Examples
+    --------
+    >>> calibration(chip_of("l40s"), "bf16").source
+    "a100-sxm-80's constants, since no one measured l40s..."
+    """
+    chip = _chip(chip, dtype)
+    if chip.key in calibrations():
+        return _of(_read(FOLDER / f"{chip.key}.toml"), dtype, chip.key, engine)
+    like, why = nearest(chip)
+    other = chip_of(like)
+    lent = _of(_read(FOLDER / f"{like}.toml"), dtype, like, engine)
+    compute = min(lent.constants.compute * cooling(chip, other), 1.0)
+    # Kernels of another vendor are other programs: one more doubt of the same size.
+    doubt = lent.chips * (1 if chip.vendor == other.vendor else math.sqrt(2))
+    said = (
+        f"{like}'s constants, since no one measured {chip.key}: {why}; wider range. {lent.source}"
+    )
+    constants = msgspec.structs.replace(lent.constants, compute=compute)
+    return msgspec.structs.replace(
+        lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said
+    )
+
+
+def _chip(chip: Any, dtype: str | None = None) -> Accelerator:
+    if dtype is not None:
+        known("dtype", dtype, BITS)
+    found = chip_of(chip) if isinstance(chip, str) else chip
+    if not isinstance(found, Accelerator):
+        raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
+    return found
+
+
+def nearest(chip: Accelerator) -> tuple[str, str]:
+    """The measured chip whose constants stand for another's, and why.
+
+    Examples
+    --------
+    >>> nearest(chip_of("a100-sxm-40"))[0]
+    'a100-sxm-80'
+    """
+    chip = _chip(chip)
+    listed = load_toml(FOLDER / NEAREST, dict[str, _Like])
+    if chip.key in listed:
+        return listed[chip.key].like, listed[chip.key].why
+    measured = [chip_of(key) for key in calibrations() if key in chips()]
+    if same := [one for one in measured if one.vendor == chip.vendor]:
+        return min(
+            same, key=lambda one: (abs(one.year - chip.year), one.key)
+        ).key, f"of {chip.vendor}'s the nearest in years"
+    return max(
+        measured, key=lambda one: _read(FOLDER / f"{one.key}.toml").points
+    ).key, "the one measured most"
+
+
+def cooling(chip: Accelerator, like: Accelerator) -> float:
+    """Factor on the fraction of the peak for another power per FLOP/s than where it was measured:
+    with less the clock falls, with more it holds.
+
+    Examples
+    --------
+    >>> h100 = chip_of("h100-sxm")
+    >>> cooling(chip_of("h100-pcie"), h100) < 1 < cooling(h100, chip_of("h100-pcie"))
+    True
+    """
+    powers = [_watts(_chip(one)) for one in (chip, like)]
+    return 1.0 if None in powers else (powers[0] / powers[1]) ** _COOLING  # type: ignore[operator]
+
+
+def _watts(chip: Accelerator) -> float | None:
+    peak = chip.peaks.get("matrix.bf16") or chip.peaks.get("matrix.fp16")
+    return chip.power / peak if chip.power and peak else None
+
+
+def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Calibration:
+    """Constants that `course calibrate` wrote.
+
+    Examples
+    --------
+    >>> from_file(FOLDER / "a100-sxm-80.toml", "fp16").widen
+    0.0
+    """
+    if dtype is not None:
+        known("dtype", dtype, BITS)
+    if not isinstance(path, str | Path):
+        raise CourseError(f"path must be that of a file of constants (got {shown(path)})")
+    file = load_toml(Path(path), CalibrationFile)
+    try:
+        _check(file)
+    except CourseError as error:
+        raise CourseError(f"{Path(path).name}: {error}") from None
+    return _of(file, dtype, Path(path).name, engine)
+
+
+def _check(file: CalibrationFile) -> None:
+    """Raise where a constant is not one that a chip can have."""
+    for dtype, constants in file.constants.items():
+        known("dtype", dtype, BITS, "constants")
+        for name, value in msgspec.structs.asdict(constants).items():
+            nonnegative(f"constants.{dtype}.{name}", value)
+        for name in ("compute", "burst", "bandwidth", "stream", "overlap"):
+            positive(f"constants.{dtype}.{name}", getattr(constants, name))
+    if missing := {"memory", "ridge", "compute", "step"} - set(file.ranges):
+        raise CourseError(
+            f"ranges lack {', '.join(sorted(missing))}: write the file with course calibrate"
+        )
+    ranges = dict(file.ranges)
+    for name, link in file.links.items():
+        ranges |= {f"links.{name}": link.range, f"links.{name}.small": link.small}
+        nonnegative(f"links.{name}.latency", link.latency)
+        nonnegative(f"links.{name}.hop", link.hop)
+        positive(f"links.{name}.bandwidth", link.bandwidth)
+    for name, range_ in ranges.items():
+        if not positive(f"ranges.{name}", range_.low) <= positive(f"ranges.{name}", range_.high):
+            raise CourseError(
+                f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})"
+            )
+    nonnegative("widen", file.widen)
+
+
+def _of(
+    file: CalibrationFile, dtype: str | None, lender: str, engine: str = TYPICAL
+) -> Calibration:
+    formats = file.constants
+    if not formats:
+        raise CourseError(
+            "constants must hold one format at least: run course calibrate on results "
+            "with matrix products"
+        )
+    taken = (
+        dtype
+        if dtype in formats
+        else min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
+    )
+    error = (
+        f", held-out error {100 * file.held_out_error:.1f} %"
+        if file.held_out_error is not None
+        else ""
+    )
+    said = f"{file.source} ({file.points} points{error}, {file.date})"
+    widen = file.widen
+    if dtype is not None and dtype not in formats:
+        said, widen = (
+            f"{taken}'s constants, since no one measured {dtype}: wider range. {said}",
+            math.hypot(widen, file.chips),
+        )
+    return Calibration(
+        constants=formats[taken],
+        ranges=file.ranges,
+        links=file.links,
+        engine=engines()[known("engine", engine, engines())],
+        engine_name=engine,
+        lender=lender,
+        region=file.region,
+        widen=widen,
+        labs=file.labs,
+        chips=file.chips,
+        source=said,
+    )
+
+
+@cache
+def _read(path: Path) -> CalibrationFile:
+    return load_toml(path, CalibrationFile)
+
+
+def to_toml(file: CalibrationFile | dict[str, EngineConstants]) -> str:
+    """A file of constants as text, to four digits. Needs tomli-w.
+
+    Examples
+    --------
+    >>> to_toml(_read(FOLDER / "a100-sxm-80.toml")) in (FOLDER / "a100-sxm-80.toml").read_text()
+    True
+    """
+    try:
+        return msgspec.toml.encode(_rounded(msgspec.to_builtins(file))).decode()
+    except ImportError:
+        raise CourseError(
+            "writing constants needs tomli-w: pip install tomli-w, or make book"
+        ) from None
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to four digits, and nothing where there is none."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

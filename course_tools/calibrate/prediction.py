@@ -1,0 +1,352 @@
+"""What work is likely to take: an expected time and an 80 % range, beside the bound that it never
+changes.
+
+`course_lib.roofline` bounds a time; a few constants per chip and number format say how near chips
+come to it. They are fitted to published measurements by `tools.fit_chips`, or by `fit` to
+the reader's own, and stand with their source in `data/calibration`. A chip that nobody measured
+gets the constants of the nearest one, with a wider range, and says so.
+
+>>> from course_lib import chip, ops, roofline
+>>> step = roofline(ops.matmul(4096, 8192, 8192, x="fp16", w="fp16"), chip("a100-sxm-80"))
+>>> likely = predict(step, "a100-sxm-80")
+>>> step.lower < likely.low < likely.expected < likely.high
+True
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from course_lib.core import Estimate
+from course_lib.core.checks import (
+    MADE,
+    CourseError,
+    Numbers,
+    keep,
+    known,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    text,
+    together,
+)
+from course_lib.core.dtypes import BITS
+from course_lib.specs import Accelerator
+from course_lib.specs.catalog import accelerator
+from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file
+from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
+from course_tools.calibrate.timing import Likely, likely, sums
+
+__all__ = [
+    "STATES",
+    "Prediction",
+    "achieved",
+    "breakdown",
+    "constants_of",
+    "coverage",
+    "mean_error",
+    "predict",
+]
+
+STATES = ("burst", "sustained")
+"""A kernel that is timed alone, and one inside a step."""
+_PERFECT = Constants(
+    compute=1.0,
+    burst=1.0,
+    bandwidth=1.0,
+    stream=1.0,
+    overhead=0.0,
+    overlap=math.inf,
+    reload=0.0,
+    misaligned=1.0,
+)
+_ADDED = {"bandwidth": ("bandwidth",), "arithmetic": ("compute", "reload", "misaligned", "overlap")}
+"""In which order constants are put in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """A likely time. Broadcasts.
+
+    Attributes
+    ----------
+    expected : s.
+    low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
+    source : what the constants were fitted to, or whose they are.
+    state : one of `STATES`: ``"burst"`` where a kernel is timed alone.
+    engine : whose gaps and launches a step has.
+    lender : key of the chip whose constants these are, or the file they are from.
+    """
+
+    expected: Numbers
+    low: Numbers
+    high: Numbers
+    source: str
+    state: str = ""
+    engine: str = ""
+    lender: str = ""
+
+    def __post_init__(self) -> None:
+        text("source", self.source)
+        keep(
+            self,
+            **{
+                name: nonnegative(name, getattr(self, name), MADE)
+                for name in ("expected", "low", "high")
+            },
+        )
+
+
+def predict(
+    estimate: Estimate,
+    chip: Accelerator | str,
+    *,
+    dtype: str | None = None,
+    constants: Calibration | Path | str | None = None,
+    state: str | None = None,
+    engine: str = TYPICAL,
+) -> Prediction:
+    """How long what was bounded is likely to take, and an 80 % range.
+
+    Each kernel takes its overhead, and its two times at what the chip achieves, overlapped as well
+    as they do. A matrix product's arithmetic is that of whole tiles in whole waves over the
+    multiprocessors, of the tile and split that are fastest. Queries, keys and values are one
+    product, as are gate and up. Kernels of a total are further apart, more so where a prompt's
+    attention shows that they are launched one by one. A collective takes a fixed time and its bytes
+    at what links achieve.
+
+    Parameters
+    ----------
+    estimate : of `roofline`, `total`, `llm.decode` or `llm.prefill` on this chip.
+    chip : an accelerator or its key.
+    dtype : format whose constants are taken where the estimate has no matrix product; ``"bf16"`` by
+        default.
+    constants : the reader's own, from `course calibrate`, or a file of theirs; what the library
+        knows of the chip otherwise.
+    state : one of `STATES`; if not given, ``"sustained"`` for the kernels of a total, and
+        ``"burst"`` for one timed alone.
+    engine : one of `calibrate.engines`, for a total; a `Calibration` that is given has its own.
+
+    Returns
+    -------
+    Prediction
+        ``estimate.lower <= low <= expected <= high``.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> step = llm.decode("llama-3-8b", "a100-sxm-80", 1, 1024)
+    >>> 1.2 < predict(step, "a100-sxm-80").expected / step.lower < 1.7
+    True
+    """
+    if not isinstance(estimate, Estimate):
+        raise CourseError(
+            f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
+            f"chip) or llm.decode(...)"
+        )
+    on = accelerator(chip)
+    every = kernels_of(estimate)
+    for kernel in every:
+        _same(kernel.bound.chip, on)
+    known_of = constants_of(on, _format(every, dtype), constants, engine)
+    step = bool(estimate.parts)
+    in_state = _state(state, step)
+    found = _in(known_of, in_state)
+    one = likely(every, on, found, step, not known_of.widen, estimate.lower)
+    return Prediction(
+        plain(one.expected),
+        plain(one.low),
+        plain(one.high),
+        found.source + _told(one),
+        state=in_state,
+        engine=found.engine_name if step else "",
+        lender=found.lender,
+    )
+
+
+def _told(one: Likely) -> str:
+    """What a range allows for, in words."""
+    said = f"; {', '.join(one.outside)} outside what was fitted" if one.outside else ""
+    if one.unlike:
+        said += f"; no step with {' or '.join(sorted(one.unlike))} was measured"
+    if said:
+        said += ": wider range"
+    if one.narrow:
+        said += (
+            "; narrow weights as one engine's kernels widen them, and the range allows for "
+            "one that hides it"
+        )
+    if one.again:
+        said += (
+            "; the range allows for an engine that reads shared keys and values again for each head"
+        )
+    return said
+
+
+def _state(given: str | None, step: bool) -> str:
+    if given is None:
+        return "sustained" if step else "burst"
+    return known("state", given, STATES)
+
+
+def _in(found: Calibration, state: str) -> Calibration:
+    """The constants of a state: of kernels alone, laboratories are one more doubt."""
+    if state == "sustained":
+        return found
+    return msgspec.structs.replace(
+        found, constants=found.constants.alone(), widen=math.hypot(found.widen, found.labs)
+    )
+
+
+def breakdown(
+    estimate: Estimate,
+    chip: Accelerator | str,
+    *,
+    dtype: str | None = None,
+    constants: Calibration | Path | str | None = None,
+    engine: str = TYPICAL,
+) -> dict[str, Numbers]:
+    """What an expected time is made of: its bound, and what each of the constants adds to it.
+
+    The constants are put in one after another, in the order below, and each is charged with what it
+    adds to those before it. Arithmetic, traffic and widening overlap, so another order would divide
+    the same sum otherwise.
+
+    Parameters
+    ----------
+    estimate, chip, dtype, constants, engine : as in `predict`.
+
+    Returns
+    -------
+    s, which add up to ``predict(...).expected``:
+    ``"bound"`` the lower bound;
+    ``"bandwidth"`` what streams miss of the memory's bandwidth;
+    ``"arithmetic"`` tiles, waves and the clock under load, and arithmetic that traffic does not
+    hide; ``"unpack"`` widening narrow weights; ``"launches"`` what kernels take beside their work,
+    and the time between them. Of a collective, its latency too.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> step = llm.decode("llama-2-7b", "a100-sxm-80", 1, 1, w="int4/32")
+    >>> spent = breakdown(step, "a100-sxm-80")
+    >>> abs(sum(spent.values()) / predict(step, "a100-sxm-80").expected - 1) < 1e-9
+    True
+    >>> spent["unpack"] > spent["bandwidth"]
+    True
+    """
+    whole = predict(estimate, chip, dtype=dtype, constants=constants, engine=engine)
+    on = accelerator(chip)
+    every = kernels_of(estimate)
+    found = _in(constants_of(on, _format(every, dtype), constants, engine), whole.state)
+    real = found.constants
+    spent: dict[str, Any] = {"bound": estimate.lower}
+    before: Any = estimate.lower
+    given: dict[str, float] = {}
+    hides = msgspec.structs.replace(found.engine, unpack=0.0)
+    for name, of in {**_ADDED, "unpack": ()}.items():
+        given |= {constant: getattr(real, constant) for constant in of}
+        one = msgspec.structs.replace(
+            found,
+            constants=msgspec.structs.replace(_PERFECT, **given),
+            engine=found.engine if name == "unpack" else hides,
+        )
+        after = np.maximum(sums(every, on, one, 0.0, True)[0], before)
+        spent[name], before = plain(after - before), after
+    return {**spent, "launches": plain(whole.expected - before)}
+
+
+def _same(one: Any, chip: Accelerator) -> None:
+    """Raise where a bound is another chip's; one made by hand has none."""
+    key = getattr(one, "key", None)
+    if one is not None and one is not chip and key != chip.key:
+        raise CourseError(
+            f"estimate is of {key or shown(one)}, and chip is {chip.key}: bound the work "
+            f"on that chip first"
+        )
+
+
+def constants_of(
+    chip: Accelerator,
+    dtype: str | None,
+    given: Calibration | Path | str | None,
+    engine: str = TYPICAL,
+) -> Calibration:
+    """The reader's own constants, or what the library knows of the chip.
+
+    Examples
+    --------
+    >>> constants_of(accelerator("a100-sxm-80"), "bf16", None).lender
+    'a100-sxm-80'
+    """
+    if given is None:
+        return calibration(chip, dtype, engine)
+    if isinstance(given, Calibration):
+        return given
+    if not isinstance(given, str | Path):
+        raise CourseError(
+            f"constants must be a Calibration, or the path of a file of them (got {shown(given)})"
+        )
+    return from_file(Path(given), dtype, engine)
+
+
+def _format(every: Iterable[Kernel], dtype: str | None) -> str:
+    """The format of the work's arithmetic: of the matrix products where there are any."""
+    if dtype is not None:
+        return known("dtype", dtype, BITS)
+    products = [
+        kernel.work for kernel in every if kernel.work is not None and kernel.work.unit == "matrix"
+    ]
+    if not products:
+        return "bf16"
+    # In a step, that of the products with weights: attention may run in a wider one.
+    return max(products, key=lambda work: float(np.max(work.flops))).dtype
+
+
+def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float, float]:
+    """The three constants by which a reader judges a chip: fractions of the peak and of the
+    bandwidth, seconds per kernel.
+
+    Examples
+    --------
+    >>> compute, bandwidth, overhead = achieved("a100-sxm-80")
+    >>> 0.6 < compute < 1, 0.6 < bandwidth < 1, 1e-6 < overhead < 1e-5
+    (True, True, True)
+    """
+    found = calibration(accelerator(chip), dtype).constants
+    return found.compute, found.bandwidth, found.overhead
+
+
+def coverage(prediction: Prediction, measured: ArrayLike) -> float:
+    """The share of measurements within the range.
+
+    Examples
+    --------
+    >>> coverage(Prediction(2.0, 1.0, 3.0, ""), [0.5, 1.5, 2.5, 3.5])
+    0.5
+    """
+    if not isinstance(prediction, Prediction):
+        raise CourseError(f"prediction must be one, from predict (got {shown(prediction)})")
+    times = np.asarray(positive("measured", measured))
+    together(prediction=plain(np.asarray(prediction.low) + prediction.high), measured=plain(times))
+    return float(np.mean((times >= prediction.low) & (times <= prediction.high)))
+
+
+def mean_error(expected: ArrayLike, measured: ArrayLike) -> float:
+    """Mean absolute percentage error, as a fraction.
+
+    Examples
+    --------
+    >>> mean_error([1.1, 0.9], [1.0, 1.0])
+    0.1...
+    """
+    likely, times = positive("expected", expected), positive("measured", measured)
+    together(expected=likely, measured=times)
+    return float(np.mean(np.abs(np.asarray(likely) / times - 1)))

@@ -1,0 +1,343 @@
+"""How long the kernels of an estimate are likely to take together, with what lies between them, and
+what a range allows for beyond the scatter of measurements.
+
+The functions keep to what `course_press.outputs.translate` can say in JavaScript: pages expect a
+step's time by them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course_lib.core import Estimate
+from course_lib.network.costs import reduces
+from course_lib.specs import Accelerator
+from course_tools.calibrate.constants import Calibration
+from course_tools.calibrate.kernels import EngineConstants, Kernel, count_of, product, seconds
+from course_tools.calibrate.links import (
+    exchange_seconds,
+    factors_of,
+    message_factors,
+    reduce_seconds,
+)
+
+__all__ = [
+    "COMPUTE",
+    "MEMORY",
+    "Doubts",
+    "Likely",
+    "apart",
+    "doubted",
+    "likely",
+    "otherwise",
+    "sums",
+    "unfamiliar",
+]
+
+MEMORY, COMPUTE = 0.5, 8.0
+"""Compute over memory time of the bound: below the first a product is far on memory's side, above
+the second on the other.
+"""
+
+
+class Likely(NamedTuple):
+    """An expected time, the ends of its range, and what the range allows for: see `unfamiliar` and
+    `otherwise`.
+    """
+
+    expected: Any
+    low: Any
+    high: Any
+    outside: Any
+    unlike: Any
+    narrow: bool
+    again: bool
+
+
+class Doubts(NamedTuple):
+    """How far work lies from what constants were fitted to, as a logarithm; which sizes are
+    `outside` of what was fitted, and what it is `unlike`.
+    """
+
+    by: Any
+    outside: list[str]
+    unlike: list[str]
+
+
+def likely(
+    every: list[Kernel], chip: Accelerator, found: Calibration, step: bool, seen: bool, lower: Any
+) -> Likely:
+    """What a step or a single kernel is likely to take; `seen` is whether steps of this chip were
+    measured, `lower` the bound.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_tools.calibrate import calibration
+    >>> from course_tools.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> step = llm.decode("gpt2-xl", a100, 1, 9)
+    >>> found = likely(
+    ...     kernels_of(step), a100, calibration(a100, "bf16"), True, True, step.lower)
+    >>> bool(step.lower < found.low < found.expected < found.high)
+    True
+    """
+    between = apart(every, found.engine) if step else 0.0
+    expected, low, high = sums(every, chip, found, between, step)
+    doubts = unfamiliar(every, found, step)
+    if len(doubts.outside) + len(doubts.unlike) > 0:
+        low, high = doubted(expected, low, doubts.by), doubted(expected, high, doubts.by)
+    low, high, narrow, again = otherwise(every, chip, found, between, [expected, low, high], seen)
+    expected = np.maximum(expected, lower)
+    low = np.minimum(np.maximum(low, lower), expected)
+    return Likely(
+        expected, low, np.maximum(high, expected), doubts.outside, doubts.unlike, narrow, again
+    )
+
+
+def sums(
+    every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
+) -> list[Any]:
+    """Expected time of all kernels, and the ends of their range.
+
+    Examples
+    --------
+    >>> from course_lib import llm
+    >>> from course_tools.calibrate import calibration
+    >>> from course_tools.calibrate.kernels import kernels_of
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> known = calibration(a100, "bf16")
+    >>> every = kernels_of(llm.decode("gpt2-xl", a100, 1, 9))
+    >>> expected, low, high = sums(every, a100, known, 0.0, True)
+    >>> bool(low < expected < high)
+    True
+    """
+    expected: Any = 0.0
+    low: Any = 0.0
+    high: Any = 0.0
+    for kernel in every:
+        time = _with_gap(kernel, chip, found, apart, found.engine.unpack)
+        least, most = _range(kernel, chip, found, step)
+        expected, low, high = expected + time, low + time * least, high + time * most
+    return [expected, low, high]
+
+
+def _with_gap(kernel: Any, chip: Any, found: Any, apart: Any, unpack: float) -> Any:
+    """Time of the kernels of a kind, each so much `apart` from the next; a collective's latency has
+    its launch in it already.
+    """
+    launched = np.asarray(kernel.bound.t_network) == 0
+    return _seconds(kernel, chip, found, unpack) + apart * count_of(kernel) * launched
+
+
+def _attends(work: Any) -> Any:
+    """Whether it is attention on the matrix unit: what reads the cache."""
+    return work.kind == "attention" and work.unit == "matrix"
+
+
+def apart(every: list[Kernel], engine: EngineConstants) -> Any:
+    """Time between kernels: the host launches one by one what has more than one new token.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import engines
+    >>> apart([], engines()["typical"]) == engines()["typical"].gap
+    True
+    """
+    waits: Any = engine.gap
+    for kernel in every:
+        work = kernel.work
+        if work is not None and work.shape is not None and _attends(work):
+            waits = np.where(np.asarray(work.shape[1]) > 1, engine.launch, waits)
+    return waits
+
+
+def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
+    network = np.asarray(kernel.bound.t_network)
+    alone = seconds(kernel, chip, found.constants, unpack)
+    if not np.any(network > 0):
+        return alone
+    count, message = count_of(kernel), _message(kernel)
+    link = found.links[_carrier(kernel, chip, found)]
+    if _exchanges(kernel):
+        carried = count * exchange_seconds(link, network / count)
+    else:
+        carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
+    return np.where(network > 0, np.maximum(alone, carried), alone)
+
+
+def _message(kernel: Any) -> Any:
+    """Bytes and chips of a collective; of one made by hand, two chips."""
+    work = kernel.work
+    if work is None or work.shape is None:
+        return [None, 2]
+    return work.shape if work.kind in ("collective", "exchange") else [None, 2]
+
+
+def _exchanges(kernel: Any) -> bool:
+    return kernel.work is not None and kernel.work.kind == "exchange"
+
+
+def _carrier(kernel: Any, chip: Any, found: Any) -> str:
+    """Whose constants a message takes: those between machines where one does not hold the chips,
+    and those of the host's link where it goes no faster.
+    """
+    size, chips = _message(kernel)
+    if chip.node is not None and "nodes" in found.links and np.all(chips > chip.node.chips):
+        return "nodes"
+    if size is None or chip.host is None or "host" not in found.links:
+        return "nvlink"
+    taken = np.asarray(kernel.bound.t_network) / count_of(kernel)
+    share = reduces(chips, False).share
+    rate = (share / 2 if _exchanges(kernel) else share) * np.asarray(size) / taken
+    return "host" if np.all(rate <= 1.001 * chip.host.total_per_direction) else "nvlink"
+
+
+def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
+    """What one measurement in ten falls below, and above, of the expected time: of a step's kernel,
+    of a message between machines, which no step had, and of a product by the side of the ridge.
+    """
+    size = _message(kernel)[0]
+    if size is not None and _carrier(kernel, chip, found) == "nodes":
+        return message_factors(found.links["nodes"], size, found.widen)
+    if step:
+        return factors_of(found.ranges["step"], found.widen)
+    memory = factors_of(found.ranges["memory"], found.widen)
+    if product(kernel.work) is None:
+        return memory
+    ridge = factors_of(found.ranges["ridge"], found.widen)
+    compute = factors_of(found.ranges["compute"], found.widen)
+    ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)
+    return [
+        np.where(ratio < MEMORY, memory[i], np.where(ratio < COMPUTE, ridge[i], compute[i]))
+        for i in range(2)
+    ]
+
+
+def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
+    """How far work lies from what constants were fitted to, and in what.
+
+    A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
+    so are experts, and attention whose heads share one cache, of which no step was measured.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import calibration
+    >>> float(unfamiliar([], calibration("a100-sxm-80", "bf16"), step=True).by)
+    0.0
+    """
+    decades: dict[str, Any] = {}
+    experts: Any = 0.0
+    shared_cache: Any = 0.0
+    for kernel in every:
+        work = kernel.work
+        if work is None or work.shape is None:
+            continue
+        sizes = product(work)
+        if sizes is not None:
+            if not step:
+                decades["product"] = _out(2 * sizes.B * sizes.D * sizes.F, "product", found)
+            experts = np.where(sizes.groups > 1, 1.0, experts)
+        elif _attends(work):
+            batch, tokens = np.asarray(work.shape[0]), np.asarray(work.shape[2])
+            heads, shared = np.asarray(work.shape[3]), np.asarray(work.shape[4])
+            for name, value in {"batch": batch, "context": tokens}.items():
+                decades[name] = np.maximum(decades.get(name, 0.0), _out(value, name, found))
+            shared_cache = np.where((shared == 1) & (heads > 1), 1.0, shared_cache)
+    total: Any = 0.0
+    outside: list[str] = []
+    for name, by in decades.items():
+        total = total + by
+        if np.any(by > 0):
+            outside.append(name)
+    unlike: list[str] = []
+    if np.any(experts > 0):
+        unlike.append("experts")
+    if np.any(shared_cache > 0):
+        unlike.append("one cache for all heads")
+    doubt = np.hypot(found.chips * total, found.chips * np.maximum(experts, shared_cache))
+    return Doubts(doubt, outside, unlike)
+
+
+def _out(value: Any, name: str, found: Any) -> Any:
+    """Decades by which a value lies outside the region of its name."""
+    if name not in found.region:
+        return 0.0
+    least, most = np.log10(found.region[name][0]), np.log10(found.region[name][1])
+    at = np.log10(np.maximum(value, 1.0))
+    return np.maximum(0.0, np.maximum(least - at, at - most))
+
+
+def otherwise(
+    every: list[Kernel],
+    chip: Accelerator,
+    found: Calibration,
+    apart: Any,
+    likely: list[Any],
+    seen: bool,
+) -> list[Any]:
+    """The range's ends with what engines are known to do otherwise, each as one more independent
+    doubt; and which of these apply. `seen` is whether steps of this chip were measured.
+
+    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
+    where no steps were measured, an engine may read keys and values again for each head that shares
+    them.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import calibration
+    >>> from course_lib.specs import chip
+    >>> a100 = chip("a100-sxm-80")
+    >>> otherwise([], a100, calibration(a100, "bf16"), 0.0, [0.0, 0.0, 0.0], seen=True)
+    [0.0, 0.0, False, False]
+    """
+    expected, low, high = likely
+    hidden: Any = 0.0
+    repeated: Any = 0.0
+    for kernel in every:
+        hidden = hidden + _with_gap(kernel, chip, found, apart, 0.0)
+        repeated = repeated + _with_gap(_again(kernel), chip, found, apart, found.engine.unpack)
+    narrow = bool(np.any(hidden < expected))
+    again = not seen and bool(np.any(repeated > expected))
+    if narrow:
+        low = doubted(expected, low, np.log(hidden / expected))
+    if again:
+        high = doubted(expected, high, np.log(repeated / expected))
+    return [low, high, narrow, again]
+
+
+def doubted(expected: Any, end: Any, doubt: Any) -> Any:
+    """An end of a range, further out by an independent doubt: the logarithms' squares add.
+
+    Examples
+    --------
+    >>> float(doubted(1.0, 2.0, 0.0))
+    2.0
+    """
+    out = np.hypot(np.log(end / expected), doubt)
+    return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
+
+
+def _again(kernel: Any) -> Any:
+    """A decode step's attention if each head read its keys and values for itself; one cache for all
+    heads is read once.
+    """
+    work, bound = kernel.work, kernel.bound
+    if work is None or work.shape is None or not _attends(work):
+        return kernel
+    new, heads = np.asarray(work.shape[1]), np.asarray(work.shape[3])
+    shared = np.asarray(work.shape[4])
+    times = np.where((new == 1) & (shared > 1), heads / shared, 1.0)
+    slower = Estimate(
+        bound.t_math,
+        bound.t_memory * times,
+        bound.t_network,
+        bound.flops,
+        bound.bytes,
+        bound.kernels,
+        work=work,
+        chip=bound.chip,
+    )
+    return Kernel(slower, work)

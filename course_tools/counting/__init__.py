@@ -1,0 +1,19 @@
+"""Needs any model: from its sizes, or by running its code on tensors without memory."""
+
+from course_tools.counting.answers import Costs, Fused, ask, told
+from course_tools.counting.estimates import Needs, count
+from course_tools.counting.foreign import from_config
+from course_tools.counting.sources import Named, config_of, named
+
+__all__ = [
+    "Costs",
+    "Fused",
+    "Named",
+    "Needs",
+    "ask",
+    "config_of",
+    "count",
+    "from_config",
+    "named",
+    "told",
+]

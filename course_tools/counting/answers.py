@@ -1,0 +1,445 @@
+"""What a model costs on a chip, whichever way it was counted: from its sizes, or traced."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from course_lib.core import Estimate
+from course_lib.core.checks import CourseError, count, flag, shown
+from course_lib.core.dtypes import itemsize
+from course_lib.specs import Accelerator, Declared, Transformer
+from course_lib.specs.catalog import accelerator
+from course_lib.workloads import block, llm, perfect
+from course_lib.workloads.crossover import Crossover
+from course_lib.workloads.footprint import MemoryFit
+from course_lib.workloads.precision import Formats, of_model, recipe_of
+from course_lib.workloads.weights import cache_bytes
+from course_tools.counting import building, passes, quantization
+from course_tools.counting.estimates import (
+    active,
+    applied,
+    estimate,
+    first_batch,
+    footprint,
+    stored,
+    written,
+)
+from course_tools.counting.rewriting import least
+from course_tools.counting.sources import Named
+
+__all__ = ["Costs", "Fused", "ask", "told"]
+
+_USUAL = 1024
+"""Tokens where none are asked for, and the model was made for no fewer."""
+_NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
+_DESCRIBED = (
+    "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "
+    "their neighbors",
+)
+_EVEN = "uneven routing: tokens are taken to choose their experts evenly"
+_APART = "fusion into products: what passes between a product and its neighbors goes through memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What fusing neighbors saves: the pass as each operator would run by itself.
+
+    Attributes
+    ----------
+    bytes, kernels, lower : of the unfused pass, byte, launches and s.
+    saved_bytes, saved : what fusing saves of bytes and of the lower bound, s.
+    """
+
+    bytes: float
+    kernels: float
+    lower: float
+    saved_bytes: float
+    saved: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a model costs on a chip.
+
+    Attributes
+    ----------
+    name, architecture : of the model, and of what was counted: a kind of `Transformer`, or a class.
+    traced : whether it was traced rather than computed from its sizes.
+    parameters, active : all, and those that one token meets; `None` where nobody counted these.
+    step, headline : the pass that was asked for, operator by operator in the form of the least
+        work, and which it is; its `speed_of_light` no program beats.
+    as_written : the same as a traced module's own code does it; `None` where sizes were counted.
+    decode, prefill : both passes; `None` where there is none, and `missing` says why.
+    fused : what fusing saves in the step; `None` where it is not known.
+    fit, crossover : memory, and the first compute-bound batch of decode; `None` where there is no
+        such question.
+    uncounted : operators of which FLOPs are not counted.
+    not_modelled : what the numbers leave out.
+    assumed : sizes that a configuration leaves to transformers.
+    formats : of the step.
+    said : these in words, with where they come from.
+    batch, context : sequences, and tokens of each.
+    """
+
+    name: str
+    architecture: str
+    traced: bool
+    parameters: int
+    active: int | None
+    step: Estimate
+    headline: str
+    decode: Estimate | None
+    prefill: Estimate | None
+    fit: MemoryFit
+    formats: Formats
+    batch: int
+    context: int
+    as_written: Estimate | None = None
+    crossover: Crossover | None = None
+    fused: Fused | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    uncounted: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+    assumed: Mapping[str, Any] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cached(self) -> float | None:
+        """The step's speed of light without parameters and cache, s, where the last-level cache of
+        the chip holds them from one call to the next; `None` where it does not.
+        """
+        found: float | None = perfect.cached(self.step)
+        return found
+
+
+def ask(
+    named: Named,
+    chip: Accelerator | str,
+    batch: int = 1,
+    context: int | None = None,
+    *,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    tp: int = 1,
+    link: Any = None,
+    prefill: bool = False,
+    trace: bool = False,
+) -> Costs:
+    """What a model costs on a chip.
+
+    A model of the table, and a configuration that a `Transformer` describes to the last parameter,
+    is computed from its sizes. Anything else is traced: its own code runs on tensors without
+    memory, and each operator is counted or named.
+
+    Parameters
+    ----------
+    named : from `sources.named`.
+    chip : an accelerator or its key.
+    batch, context : sequences, and tokens in each; 1024 where not given, or fewer where the model
+        was made for fewer.
+    w, x, kv, compute, tp, link : as in `course_lib.llm.decode`: what a configuration declares of
+        formats counts where they are not given.
+    prefill : ask for the pass over the prompt; a model that does not decode has no other.
+    trace : trace a configuration all the same.
+
+    Raises
+    ------
+    CourseError
+        If a model can be counted in neither way, or is asked for what it does not have.
+
+    Examples
+    --------
+    >>> from course_tools.counting import named
+    >>> answer = ask(named("llama-3-8b"), "h100-sxm", 1, 1024)
+    >>> answer.parameters, answer.headline, answer.step.bound
+    (8030261248, 'decode', 'memory-bound')
+    """
+    if not isinstance(named, Named):
+        raise CourseError(f"named must be from counting.named (got {named!r})")
+    on, many = accelerator(chip), count("batch", batch)
+    prefill, trace = flag("prefill", prefill), flag("trace", trace)
+    limit = named.limit
+    length = min(_USUAL, limit or _USUAL) if context is None else count("context", context)
+    if limit is not None and named.config is not None and length > limit:
+        raise CourseError(
+            f"context must be at most the {limit} tokens that {named.name!r} was made for (got "
+            f"{length}): to ask what more would cost, raise that number in its config"
+        )
+    one = named.model
+    if (
+        isinstance(one, Transformer)
+        and not trace
+        and (named.config is None or length <= one.context)
+    ):
+        fm = of_model(one, on, w, x, kv, compute)
+        found = _described(named, one, on, many, length, fm, tp, link, prefill)
+        return replace(found, said=told(fm, one.declared, on))
+    if named.config is None and not named.function:
+        llm.decode(named.name, on, many, length)  # says what is wrong with it
+    if tp != 1 or link is not None:
+        split = f"link {shown(link)}" if tp == 1 else f"tp {shown(tp)}"
+        raise CourseError(
+            f"{split} must be left out for a model that is traced: how its layers would be split "
+            f"over chips is not known"
+        )
+    said = None if named.config is None else quantization.read(named.config)
+    declared = None
+    if said is not None:
+        declared = Declared(
+            w=said["x"], **{name: said[name] for name in ("x", "kv", "by", "unread")}
+        )
+    fm = of_model(_Only(declared), on, w, x, kv, compute)
+    own = said if w is None else None
+    found = _traced(named, on, many, length if context else None, fm, prefill, own)
+    computes = None if own is None else [one["compute"] for one in own["rules"]]
+    return replace(found, said=told(found.formats, declared, on, computes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """A model of which only the formats are known."""
+
+    declared: Declared | None
+
+
+def told(
+    fm: Formats, said: Declared | None, chip: Accelerator, computes: list[str] | None = None
+) -> dict[str, str]:
+    """The formats of a step in words, and where they come from.
+
+    Parameters
+    ----------
+    fm, said, chip : of the step, what the model's file declares, and an accelerator.
+    computes : of a model whose matrices were counted as the file declares one by one, the formats
+        of arithmetic that it asks for.
+
+    Examples
+    --------
+    >>> from course_lib import chip, llm
+    >>> told(llm.formats("awq"), Declared(w="bf16", x="bf16", by="dtype"), chip("l4"))
+    {'weights': 'awq as asked, not as the file declares'}
+    """
+    weights = fm.w.replace(",", ", ").replace("=", " ")
+    if said is None:
+        return {"weights": weights, **({"cache": fm.kv} if fm.kv != fm.x else {})}
+    by = " as the file declares" if said.by else " as the file declares none"
+    own = " as asked, not as the file declares" if said.by else " as asked"
+    as_said = computes is not None or fm.w == said.w
+    found = {"weights": weights + (by if as_said else own)}
+    if said.kv or fm.kv != fm.x:
+        found["cache"] = fm.kv + (by if fm.kv == said.kv else own if said.kv else " as asked")
+    wanted = computes or list(recipe_of(said.compute or said.x).values())
+    lacking = [one for one in wanted if one and f"matrix.{one}" not in chip.peaks]
+    if lacking and as_said:
+        instead = " and ".join(dict.fromkeys((*fm.products.values(), fm.attention)))
+        found["arithmetic"] = f"{instead}: {chip.key} has no rate in {lacking[-1]}"
+    return found
+
+
+def _described(
+    named: Named,
+    one: Transformer,
+    chip: Accelerator,
+    batch: int,
+    context: int,
+    fm: Formats,
+    tp: int,
+    link: Any,
+    prefill: bool,
+) -> Costs:
+    kept: dict[str, Any] = {"w": fm, "tp": tp}
+    more = {**kept, "link": link}
+    both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
+    missing: dict[str, str] = {}
+    crossover = None
+    if one.kind == "decoder":
+        both["decode"] = llm.decode(one, chip, batch, context, **more)
+        if tp == 1:
+            crossover = llm.first_compute_bound_batch(one, chip, context, w=fm)
+        else:
+            missing["crossover"] = "it is of one chip: tp is more"
+    else:
+        both["decode"] = None
+        missing["decode"] = "its only pass is a prefill"
+        missing["crossover"] = missing["decode"]
+    headline = "prefill" if prefill or one.kind != "decoder" else "decode"
+    step = both[headline]
+    assert step is not None
+    whole = float(batch * context * cache_bytes(one, fm)) * one.windowed / one.layers
+    reserved = _reserved(whole * min(context, one.window) / context, whole)
+    fused = None
+    if one.experts or one.latent or one.qk_norm or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
+        missing["fused"] = "known of one chip's dense blocks in one format only"
+    else:
+        fused = _fused_blocks(
+            one, chip, batch, context if headline == "prefill" else 1, context, fm
+        )
+    return Costs(
+        name=named.name,
+        architecture=f"{one.kind} of {one.layers} layers",
+        traced=False,
+        parameters=one.parameters,
+        active=one.active_parameters,
+        step=step,
+        headline=headline,
+        decode=both["decode"],
+        prefill=both["prefill"],
+        fit=llm.fits(one, chip, batch, context, **kept),
+        formats=fm,
+        batch=batch,
+        context=context,
+        crossover=crossover,
+        fused=fused,
+        missing=missing,
+        not_modelled=(*_DESCRIBED, *((_EVEN,) if one.experts else ()), *reserved, *_NEVER),
+    )
+
+
+def _fused_blocks(
+    one: Transformer, chip: Accelerator, batch: int, new: int, context: int, fm: Formats
+) -> Fused:
+    plain, joined = (
+        block.estimate(block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip)
+        for fused in (False, True)
+    )
+    return _saved(plain, joined, one.layers)
+
+
+def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
+    return Fused(
+        float(times * plain.bytes),
+        float(times * plain.kernels),
+        float(times * plain.lower),
+        float(times * (plain.bytes - joined.bytes)),
+        float(times * (plain.lower - joined.lower)),
+    )
+
+
+def _traced(
+    named: Named,
+    chip: Accelerator,
+    batch: int,
+    asked: int | None,
+    fm: Formats,
+    prefill: bool,
+    said: dict[str, Any] | None,
+) -> Costs:
+    built, ran, context = _run(named, batch, asked)
+    own = stored(built, ran.prompt, fm, chip, said)
+    codes = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    prompt, after = least(codes[0]), codes[1] and least(codes[1])
+    headline = "decode" if after is not None and not prefill else "prefill"
+    trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
+    assert code is not None
+    step, plain = (estimate(trace, chip, fm, fused=fused) for fused in (True, False))
+    fit = footprint(built, trace, ran.cache, chip, fm, batch, own)
+    step = replace(step, room=lambda: fit.fits)
+    missing: dict[str, str] = {}
+    decode = crossover = None
+    if after is None:
+        missing = {"decode": ran.why, "crossover": ran.why}
+    else:
+        decode = step if trace is after else estimate(after, chip, fm)
+        crossover = first_batch(after, chip, fm, batch, float(fit.max_batch))
+    uncounted = dict.fromkeys((*ran.prompt.uncounted, *(ran.step.uncounted if ran.step else ())))
+    return Costs(
+        name=named.name,
+        architecture=built.name,
+        traced=True,
+        parameters=built.parameters,
+        active=active(built, ran.prompt),
+        step=step,
+        as_written=replace(estimate(code, chip, fm), least=step.least),
+        headline=headline,
+        decode=decode,
+        prefill=step if trace is prompt else estimate(prompt, chip, fm),
+        fit=fit,
+        formats=fm if said is None else replace(fm, w=",".join(written(built, own, fm.x))),
+        batch=batch,
+        context=context,
+        crossover=crossover,
+        fused=_saved(plain, step),
+        missing=missing,
+        uncounted=tuple(uncounted),
+        not_modelled=_left_out(named, built, ran, fm),
+        assumed=built.assumed,
+    )
+
+
+def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, passes.Passes, int]:
+    """Build and trace it, with attention as one kernel where its code lets others provide it."""
+    if named.function:
+        built = building.from_function(named.function)
+        return built, passes.run(built, batch, asked or _USUAL), asked or _USUAL
+    assert named.config is not None
+    config, error = named.config, _tried(named.config, batch, asked)
+    if not isinstance(error, CourseError):
+        return error
+    if not any(key in str(error) for key in config):  # transformers' own words: which was it?
+        for key, other in building.changed(config):
+            if not isinstance(_tried(other, batch, asked), CourseError):
+                raise CourseError(f"{error} (config's {key!r} is {shown(config[key])})") from error
+        error = CourseError(f"{error} (more than one is wrong of config's {', '.join(config)})")
+    raise error
+
+
+def _tried(
+    config: dict[str, Any], batch: int, asked: int | None
+) -> tuple[building.Built, passes.Passes, int] | CourseError:
+    """Built and traced, or why not."""
+    said: CourseError | None = None
+    for attention in building.ATTENTIONS:
+        try:
+            built = building.from_transformers(config, attention)
+            context = asked or min(_USUAL, built.limit or _USUAL)
+            return built, passes.run(built, batch, context), context
+        except CourseError as error:  # code that wants a mask to look at, say
+            said = said or error
+    assert said is not None
+    return said
+
+
+def _left_out(
+    named: Named, built: building.Built, ran: passes.Passes, fm: Formats
+) -> tuple[str, ...]:
+    said = [_APART]
+    every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
+    if any(one.routing is not None for one in every):
+        said.append(_EVEN)
+    if any(one.kind == "convolution" for one in every):
+        said.append(
+            "convolutions with fewer multiplications: by Winograd's way or a Fourier transform a "
+            "filter larger than its stride can take less"
+        )
+    config = named.config or {}
+    if (idle := config.get("zero_expert_num")) and any(one.routing for one in every):
+        said.append(
+            f"experts that do nothing: {idle} are taken to be chosen as often as the others"
+        )
+    if "auto_map" in config:
+        said.append("the code that auto_map names: transformers' own architecture is counted")
+    if not any(one.kind == "attention" for one in every) and any(
+        one.name in ("_softmax", "_safe_softmax") for one in every
+    ):
+        said.append(
+            "attention as one kernel: this architecture writes its scores out, masked ones too"
+        )
+    others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
+    if others and built.kind == "decoder":
+        said.append("pictures and sound: the pass is over text")
+    said += _reserved(*(count * itemsize(fm.kv) for count in ran.windowed))
+    if built.kind == "module":
+        said.append("a cache: the module runs once over what it is given")
+    return (*said, *_NEVER)
+
+
+def _reserved(kept: float, whole: float) -> list[str]:
+    """What to say of a cache's bytes in layers with a window, if all their tokens were kept too."""
+    if kept >= whole:
+        return []
+    return [
+        f"what engines reserve: layers with a window must keep {kept / 1e9:.3g} GB, and pages for "
+        f"whole contexts would take {whole / 1e9:.3g} GB"
+    ]

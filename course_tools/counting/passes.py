@@ -1,0 +1,297 @@
+"""Runs a module without memory: over a prompt, and for one more token."""
+
+import importlib
+import inspect
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from course_lib.core.checks import CourseError
+from course_tools.counting.building import Built, said
+from course_tools.counting.layers import shared
+from course_tools.counting.modes import CURRENT
+from course_tools.counting.records import Trace
+from course_tools.counting.tracing import Recorder
+
+__all__ = ["Passes"]
+
+_KNOWN = (
+    "DynamicLayer",
+    "DynamicSlidingWindowLayer",
+    "DynamicIndexedLayer",
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+)
+"""Kinds of a cache's layers of which the last token can be taken away again."""
+SECOND = 16_000
+"""Samples of a second of sound, which models of it are given."""
+
+
+class Passes:
+    """The traces of a model at one batch and context.
+
+    Attributes
+    ----------
+    prompt, step : over all tokens at once, and of one token with the others in a cache; `None`
+        where the module has no such step, and `why` says so.
+    cache : what the cache holds then: elements by format, as `Access` has them.
+    windowed : elements of these in layers that keep a window only, and how many they would be had
+        they kept all tokens.
+    """
+
+    def __init__(self, prompt: Trace) -> None:
+        self.prompt = prompt
+        self.step: Trace | None = None
+        self.why = ""
+        self.cache: dict[str, float] = {}
+        self.windowed = (0.0, 0.0)
+
+
+def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
+    """Trace a model over `context` tokens of `batch` sequences, and for the last of them alone.
+
+    Parameters
+    ----------
+    share : run layers of one kind once, and note it for all.
+    step : whether to trace the last token alone too.
+    """
+    # What fails is said once, by the error; torch would print it besides.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    with built.mode, said(f"{built.name} cannot be traced"):
+        prompt = _Running(built, batch, context, share)
+        trace, out = prompt.record()
+        found = Passes(trace)
+        if built.kind in ("module", "encoder"):
+            found.why = (
+                "its only pass is a prefill"
+                if built.kind == "encoder"
+                else "a module of the reader's own has one pass"
+            )
+            return found
+        if not step:
+            return found
+        try:
+            with said("its step of one token cannot be traced"):
+                if _cache_of(out) is None:
+                    raise CourseError("it returns no cache")
+                if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
+                    out = _Running(built, batch, max(context - 1, 1), share).run()
+                found.step, found.cache = prompt.further(out, _cache_of(out))
+                found.windowed = _windowed(_cache_of(out), context)
+        except CourseError as error:
+            found.why = str(error)
+        return found
+
+
+class _Running:
+    def __init__(self, built: Built, batch: int, tokens: int, share: bool) -> None:
+        self.built, self.batch, self.tokens, self.share = built, batch, tokens, share
+        self.recorder = Recorder(
+            built.module, built.dtype, causal=built.kind == "decoder", tokens=batch * tokens
+        )
+        own = built.kind != "module"  # a function of torch's may have no signature
+        self.takes = inspect.signature(built.module.forward).parameters if own else {}
+
+    def record(self) -> tuple[Trace, Any]:
+        given = _inputs(self.built, self.batch, self.tokens, self.takes)
+        self.recorder.receive(given)
+        with self.recorder.recording(), self._around():
+            out = self._forward(**given)
+        self.recorder.keep(*_arrays(_cache_of(out)))
+        return self.recorder.trace(_arrays(_results(out)), self.tokens), out
+
+    def run(self) -> Any:
+        with self.recorder.recording(), self._around(), self.recorder.silence():
+            return self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
+
+    def further(self, out: Any, cache: Any) -> tuple[Trace, dict[str, float]]:
+        """One more token, with what a pass left."""
+        import torch
+
+        recorder = Recorder(self.built.module, self.built.dtype, causal=True, tokens=self.batch)
+        recorder.keep(*_arrays(cache))
+        self.recorder = recorder
+        one = torch.zeros(self.batch, 1, dtype=torch.long)
+        given: dict[str, Any] = {"use_cache": True}
+        for name in ("past_key_values", "cache_params", "state"):
+            if name in self.takes:
+                given[name] = cache
+        if self.built.kind == "encoder-decoder":
+            encoded = getattr(out, "encoder_last_hidden_state", None)
+            given |= {"encoder_outputs": (encoded,), "decoder_input_ids": one}
+        else:
+            given["input_ids"] = one
+        recorder.receive({**given, "past_key_values": None, "cache_params": None, "state": None})
+        with recorder.recording(), self._around():
+            after = self._forward(**given)
+        arrays = _arrays(_cache_of(after))
+        recorder.keep(*arrays)
+        held: dict[str, float] = {}
+        # Lengths, which some caches keep as tensors, are no part of what it holds.
+        unique = {recorder.storage(array): array for array in arrays if array.dim()}
+        for array in unique.values():
+            found = recorder.access(array)
+            held[found.format] = held.get(found.format, 0.0) + found.elements
+        return recorder.trace(_arrays(_results(after)), 1), held
+
+    def _forward(self, **given: Any) -> Any:
+        if "args" in given and self.built.kind == "module":
+            return self.built.module(*given["args"], **given["kwargs"])
+        return self.built.module(**given)
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        CURRENT.append(self.recorder)
+        try:
+            with _caching(self.recorder), shared(self.recorder) if self.share else nullcontext():
+                yield
+        finally:
+            CURRENT.pop()
+
+
+@contextmanager
+def _caching(recorder: Recorder) -> Iterator[None]:
+    """What goes through a cache of keys and values is noted with attention, not by itself."""
+    if "transformers" not in sys.modules:  # a module of the reader's own
+        yield
+        return
+    cache: Any = importlib.import_module("transformers.cache_utils").Cache
+    ways = ("update", "update_indexer")
+    originals = {name: vars(cache)[name] for name in ways if name in vars(cache)}
+
+    def silent(name: str, original: Any) -> Any:
+        def update(self: Any, new: Any, *args: Any, **kwargs: Any) -> Any:
+            with recorder.silence():
+                found = original(self, new, *args, **kwargs)
+            held = recorder.fetched[name] = found if isinstance(found, tuple) else (found,)
+            recorder.keep(*held)
+            if name != "update" or hasattr(recorder.modules[-1], "kv_lora_rank"):
+                given = [new, *(one for one in args if isinstance(one, type(new)))]
+                recorder.put(given, held)  # no attention of keys and values does it
+            return found
+
+        return update
+
+    for name, original in originals.items():
+        setattr(cache, name, silent(name, original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(cache, name, original)
+
+
+def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]:
+    """What a module is given for so many tokens, or for so many pictures or recordings."""
+    import torch
+
+    if built.kind == "module":
+        if built.inputs is None:
+            return {"args": (torch.zeros(batch, tokens, dtype=torch.long),), "kwargs": {}}
+        two = built.inputs if isinstance(built.inputs, tuple) and len(built.inputs) == 2 else ()
+        if two and isinstance(two[0], tuple) and isinstance(two[1], dict):
+            return {"args": two[0], "kwargs": two[1]}
+        if isinstance(built.inputs, dict):
+            return {"args": (), "kwargs": built.inputs}
+        args = built.inputs if isinstance(built.inputs, tuple | list) else (built.inputs,)
+        return {"args": tuple(args), "kwargs": {}}
+    ids = torch.zeros(batch, tokens, dtype=torch.long)
+    main = getattr(built.module, "main_input_name", "input_ids")
+    given: dict[str, Any] = {}
+    config = built.config
+    if main == "pixel_values" and "input_ids" not in takes:
+        side = _side(config)
+        channels = getattr(config, "num_channels", 3)
+        given["pixel_values"] = torch.empty(batch, channels, *side, dtype=built.dtype)
+    elif main == "input_features":
+        given["input_features"] = torch.empty(
+            batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=built.dtype
+        )
+    elif main == "input_values":
+        given["input_values"] = torch.empty(batch, SECOND, dtype=built.dtype)
+    else:
+        given["input_ids"] = ids
+        if "pixel_values" in takes and built.kind == "encoder":
+            given["pixel_values"] = torch.empty(batch, 3, *_side(config), dtype=built.dtype)
+    if built.kind == "encoder-decoder":
+        given["decoder_input_ids"] = ids
+    if built.kind == "decoder":
+        given["use_cache"] = True
+        if "logits_to_keep" in takes:
+            given["logits_to_keep"] = 1
+    return given
+
+
+def _side(config: Any) -> tuple[int, int]:
+    """Height and width of a picture."""
+    for one in (config, getattr(config, "vision_config", None)):
+        size = getattr(one, "image_size", None)
+        if isinstance(size, int):
+            return size, size
+        if isinstance(size, list | tuple):
+            return int(size[0]), int(size[1])
+    return 224, 224
+
+
+def _cache_of(out: Any) -> Any:
+    for name in ("past_key_values", "cache_params", "state"):
+        if (found := getattr(out, name, None)) is not None:
+            return found
+    return None
+
+
+def _shortened(cache: Any) -> bool:
+    """Take the last token from a cache; `False` where its kind is not known."""
+    cache = getattr(cache, "self_attention_cache", cache)
+    layers = getattr(cache, "layers", [])
+    if not layers or not all(type(one).__name__ in _KNOWN for one in layers):
+        return False
+    for one in layers:
+        if type(one).__name__ == "LinearAttentionLayer":
+            continue  # a state is as large after any number of tokens
+        if (seen := getattr(one, "cumulative_length", None)) is not None:
+            one.cumulative_length = seen - 1
+            if seen >= one.sliding_window:
+                continue  # it keeps no more than the window
+        if one.keys is not None:
+            one.keys, one.values = one.keys[..., :-1, :], one.values[..., :-1, :]
+        if getattr(one, "indexer_keys", None) is not None:
+            one.indexer_keys = one.indexer_keys[:, :-1]
+    return True
+
+
+def _windowed(cache: Any, tokens: int) -> tuple[float, float]:
+    kept = whole = 0.0
+    for one in getattr(getattr(cache, "self_attention_cache", cache), "layers", []):
+        keys = getattr(one, "keys", None)
+        if isinstance(getattr(one, "sliding_window", None), int) and keys is not None:
+            size = float(keys.numel() + one.values.numel())
+            kept += size
+            whole += size / max(keys.shape[-2], 1) * max(tokens, keys.shape[-2])
+    return kept, whole
+
+
+def _arrays(cache: Any, depth: int = 0) -> list[Any]:
+    """Every tensor that a cache holds, however it keeps them."""
+    import torch
+
+    if isinstance(cache, torch.Tensor):
+        return [cache]
+    if cache is None or depth > 6 or isinstance(cache, str | int | float | type):
+        return []
+    inside: Any = ()
+    if isinstance(cache, dict):
+        inside = cache.values()
+    elif isinstance(cache, list | tuple):
+        inside = cache
+    elif hasattr(cache, "__dict__"):
+        inside = vars(cache).values()
+    return [one for thing in inside for one in _arrays(thing, depth + 1)]
+
+
+def _results(out: Any) -> Any:
+    if isinstance(out, dict):
+        return [value for key, value in out.items() if key != "past_key_values"]
+    return out

@@ -1,0 +1,448 @@
+"""The formats that a `config.json` declares: of weights, arithmetic and cache, module by module.
+
+Pages read a pasted configuration by these functions too, translated to JavaScript: they keep to
+what that can translate, as `course_tools.counting.huggingface` does.
+"""
+
+import re
+from typing import Any
+
+from course_lib.core.dtypes import SCALED
+
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
+"""What torch calls formats."""
+ALGORITHMS = {
+    "FP8": ["fp8", "fp8"],
+    "FP8_PER_CHANNEL_PER_TOKEN": ["fp8", "fp8"],
+    "FP8_PB_WO": ["fp8-block", ""],
+    "NVFP4": ["nvfp4", "fp4"],
+    "NVFP4_AWQ": ["nvfp4", "fp4"],
+    "W4A16_NVFP4": ["nvfp4", ""],
+    "W4A8_NVFP4_FP8": ["nvfp4", "fp8"],
+    "W4A16_AWQ": ["int4/128", ""],
+    "W4A8_AWQ": ["int4/128", "fp8"],
+    "W8A16": ["int8", ""],
+    "W8A8_SQ_PER_CHANNEL": ["int8", "int8"],
+    "INT8": ["int8", "int8"],
+    "MXFP8": ["mxfp8", "fp8"],
+    "W4A8_MXFP4_FP8": ["mxfp4", "fp8"],
+    "UNQUANTIZED": ["", ""],
+}
+"""ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
+IGNORED = [
+    *("ignore", "modules_to_not_convert", "ignored_layers"),
+    *("exclude_modules", "llm_int8_skip_modules"),
+]
+"""Under which keys a configuration lists what stays as it was."""
+PLACES = {
+    "attention.q": "self_attn.q_proj",
+    "attention.k": "self_attn.k_proj",
+    "attention.v": "self_attn.v_proj",
+    "attention.out": "self_attn.o_proj",
+    "attention.q_down": "self_attn.q_a_proj",
+    "attention.q_up": "self_attn.q_b_proj",
+    "attention.kv_down": "self_attn.kv_a_proj_with_mqa",
+    "attention.kv_up": "self_attn.kv_b_proj",
+    "attention.absorb_k": "self_attn.kv_b_proj",
+    "attention.absorb_v": "self_attn.kv_b_proj",
+    "mlp.gate": "mlp.gate_proj",
+    "mlp.up": "mlp.up_proj",
+    "mlp.down": "mlp.down_proj",
+    "experts.gate": "mlp.experts.0.gate_proj",
+    "experts.up": "mlp.experts.0.up_proj",
+    "experts.down": "mlp.experts.0.down_proj",
+    "shared.shared_gate": "mlp.shared_experts.gate_proj",
+    "shared.shared_up": "mlp.shared_experts.up_proj",
+    "shared.shared_down": "mlp.shared_experts.down_proj",
+}
+"""The module of a layer that each matrix of a `Transformer` is."""
+OTHERWISE = {
+    "phi3": {
+        "self_attn.q_proj": "self_attn.qkv_proj",
+        "self_attn.k_proj": "self_attn.qkv_proj",
+        "self_attn.v_proj": "self_attn.qkv_proj",
+        "mlp.gate_proj": "mlp.gate_up_proj",
+        "mlp.up_proj": "mlp.gate_up_proj",
+    },
+    "mixtral": {
+        "mlp.experts.0.gate_proj": "block_sparse_moe.experts.0.w1",
+        "mlp.experts.0.up_proj": "block_sparse_moe.experts.0.w3",
+        "mlp.experts.0.down_proj": "block_sparse_moe.experts.0.w2",
+    },
+}
+"""Architectures that call these otherwise."""
+
+
+def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dict[str, Any]:
+    """The formats of a transformer's step, as `Declared` takes them.
+
+    Parameters
+    ----------
+    config : what the file holds.
+    layers, dense : blocks, and how many of the first ones have no experts.
+    tied : whether the output matrix is the embedding, which recipes leave alone.
+
+    Examples
+    --------
+    >>> said = {"torch_dtype": "float16", "quantization_config": {"quant_method": "awq", "bits": 4,
+    ...     "group_size": 64}}
+    >>> declared(said, 32, 32, False)["w"]
+    'awq/64,head=fp16'
+    >>> declared({}, 32, 32, False)["w"]
+    'bf16'
+    """
+    said = read(config)
+    found = {"x": said["x"], "kv": said["kv"], "by": said["by"], "unread": said["unread"]}
+    if said["unread"] != "" or len(said["rules"]) == 0:
+        found["w"], found["compute"] = said["x"], ""
+        return found
+    kind = config.get("model_type")
+    names = OTHERWISE.get(kind, {}) if isinstance(kind, str) else {}
+    weights: dict[str, str] = {}
+    products: dict[str, str] = {}
+    for key in PLACES:
+        place = names.get(PLACES[key], PLACES[key])
+        first = dense if key.split(".")[0] in ["experts", "shared"] else 0
+        last = dense if key.startswith("mlp") else layers
+        met: dict[str, int] = {}
+        fastest = said["x"]
+        for i in range(first, last):
+            one = at("model.layers." + str(i) + "." + place, said)
+            met[one[0]] = met.get(one[0], 0) + 1
+            if one[1] != "" and (fastest == said["x"] or one[1].endswith("4")):
+                fastest = one[1]  # of layers that differ: a bound stays one
+        if last > first:
+            weights[key], products[key] = mixed(met), fastest
+    head = [said["x"], ""] if tied else at("lm_head", said)
+    if dense < layers:
+        weights["router"], products["router"] = said["x"], said["x"]
+    weights["head"] = head[0]
+    products["head"] = head[1] if head[1] != "" else said["x"]
+    found["w"] = recipe(weights, said["rules"][0]["w"] or said["x"])
+    found["compute"] = recipe(products, said["rules"][0]["compute"] or said["x"])
+    if found["compute"] == said["x"]:
+        found["compute"] = ""  # as it follows from the others
+    return found
+
+
+def read(config: dict[str, Any]) -> dict[str, Any]:
+    """What a configuration says of formats.
+
+    Returns
+    -------
+    ``x`` is the format of what is not quantised, ``kv`` that of the cache or ``""``, ``by`` which
+    key says so; ``rules``, each a format ``w``, that of the arithmetic ``compute`` (``""``: it
+    follows from the operands), and the modules it is for; ``ignored``, those that stay; ``unread``,
+    what stands there and is not known, or ``""``.
+
+    Examples
+    --------
+    >>> read({"dtype": "float16"})["x"]
+    'fp16'
+    """
+    inner = config.get("text_config")
+    inside: dict[str, Any] = inner if isinstance(inner, dict) else {}
+    said = config.get("dtype") or config.get("torch_dtype")
+    said = said or inside.get("dtype") or inside.get("torch_dtype")
+    found: dict[str, Any] = {"x": "bf16", "kv": "", "by": "", "unread": "", "rules": []}
+    if said in list(DTYPES):
+        found["x"], found["by"] = DTYPES[said], "dtype"
+    elif isinstance(said, str) and said != "auto":
+        found["unread"] = "dtype " + said
+    q: Any = None
+    for of in [config, inside]:
+        for key in ["quantization_config", "compression_config", "quantization"]:
+            if q is None:
+                q = of.get(key)
+    found["ignored"] = patterns([])
+    if q is None:
+        return found
+    if not isinstance(q, dict):
+        found["unread"] = "quantization_config"
+        return found
+    if isinstance(q.get("quantization"), dict):  # as ModelOpt's hf_quant_config.json
+        q = q["quantization"]
+    found["by"] = "quantization_config"
+    kept = []
+    for key in IGNORED:
+        listed = q.get(key)
+        if isinstance(listed, list):
+            kept.extend(listed)
+    method, algorithm = word(q.get("quant_method")), word(q.get("quant_algo"))
+    if isinstance(q.get("config_groups"), dict):
+        for key in q["config_groups"]:
+            grouped(found, q["config_groups"][key])
+    elif method == "modelopt" or algorithm != "":
+        algorithms(found, q, algorithm)
+    else:
+        one = plain(method, q)
+        rule(found, one[0], one[1], ["Linear"], method)
+        if not q.get("lm_head", False):
+            kept.append("lm_head")
+    named = q.get("dynamic")
+    if isinstance(named, dict):  # GPTQModel: what has a minus stays
+        for key in named:
+            if key.startswith("-:"):
+                kept.append("re:" + key[2:])
+            else:
+                found["unread"] = "dynamic " + key
+    sparse = q.get("sparsity_config")
+    if isinstance(sparse, dict) and sparse.get("format", "dense") != "dense":
+        found["unread"] = "sparsity_config"
+    found["ignored"] = patterns(kept)
+    cache = q.get("kv_cache_scheme") or config.get("kv_cache_scheme")
+    if isinstance(cache, dict):
+        found["kv"] = scaled(cache)
+    if isinstance(q.get("kv_cache_quant_algo"), str):
+        found["kv"] = ALGORITHMS.get(q["kv_cache_quant_algo"].upper(), ["?"])[0]
+    if found["kv"] == "?":
+        found["unread"] = "the format of the cache"
+        found["kv"] = ""
+    # Those that name modules come first: what is for all linear layers is for the rest.
+    rules = found["rules"]
+    found["rules"] = [one for one in rules if not one["every"]]
+    found["rules"].extend([one for one in rules if one["every"]])
+    return found
+
+
+def word(value: Any) -> str:
+    """A value that is text; nothing where it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def rule(found: Any, w: str, compute: str, targets: list[Any], what: str) -> None:
+    """Add a rule; a format that is not known is what is unread."""
+    if w == "?" or compute == "?":
+        found["unread"] = what if what != "" else "quantization_config"
+        return
+    names = [one for one in targets if isinstance(one, str)]
+    every = [one for one in names if "." not in one and one.endswith("Linear")]
+    found["rules"].append(
+        {"w": w, "compute": compute, "every": len(every) > 0, "of": patterns(names)}
+    )
+
+
+def grouped(found: Any, group: Any) -> None:
+    """Add a group of compressed-tensors, or of ModelOpt."""
+    if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
+        rule(found, "?", "", [], "config_groups")
+        return
+    taken = group.get("input_activations")
+    compute = ""
+    if isinstance(taken, dict):
+        bits, kind = taken.get("num_bits"), "fp" if taken.get("type") == "float" else "int"
+        compute = kind + ("4" if bits == 4 else "8") if bits in [4, 8] else "?"
+    named = group["targets"] if isinstance(group.get("targets"), list) else ["Linear"]
+    rule(found, scaled(group["weights"]), compute, named, "config_groups")
+
+
+def scaled(one: dict[str, Any]) -> str:
+    """A format out of its bits, their type and the group that shares a scale; ``"?"`` where it is
+    none that is known.
+
+    Examples
+    --------
+    >>> scaled({"num_bits": 4, "type": "float", "group_size": 16})
+    'nvfp4'
+    >>> scaled({"num_bits": 4, "type": "int", "group_size": 32, "symmetric": False})
+    'gptq/32'
+    """
+    bits, group = one.get("num_bits"), one.get("group_size")
+    whole = is_many(group)
+    if one.get("type", "int") == "float":
+        if bits == 8 and one.get("strategy") == "block":
+            return blocked(one.get("block_structure"))
+        if bits == 8:
+            return "mxfp8" if whole and group == 32 else "fp8"
+        return {"16": "nvfp4", "32": "mxfp4"}.get(str(group), "?") if bits == 4 else "?"
+    if bits not in [4, 8]:
+        return "?"
+    name = "int4" if bits == 4 else "int8"
+    if not whole:
+        return name
+    if not one.get("symmetric", True):
+        name = "gptq" if bits == 4 else "gptq8"
+    return in_groups(name, group)
+
+
+def is_many(value: Any) -> bool:
+    """Whether it is a number of elements."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return value // 1 == value and 0 < value < 2**31
+
+
+def in_groups(name: str, group: Any) -> str:
+    """A format in groups of so many elements, which its own name may say already."""
+    usual = SCALED[name][1] if name in SCALED else 0
+    return name if group == usual else name + "/" + str(int(group))
+
+
+def blocked(sides: Any) -> str:
+    """Fp8 with a scale for each block of these sides.
+
+    Examples
+    --------
+    >>> blocked([128, 128]), blocked([64, 128]), blocked(None)
+    ('fp8-block', 'fp8-block/8192', 'fp8')
+    """
+    if not isinstance(sides, list) or len(sides) != 2:
+        return "fp8"
+    known = is_many(sides[0]) and is_many(sides[1])
+    return in_groups("fp8-block", sides[0] * sides[1]) if known else "?"
+
+
+def algorithms(found: Any, q: dict[str, Any], whole: str) -> None:
+    """Add ModelOpt's rules: one for all, or one for each module that it names."""
+    layers = q.get("quantized_layers")
+    mixed_by = {"": ["Linear"]}
+    if isinstance(layers, dict):
+        mixed_by = {}
+        for key in layers:
+            named = layers[key]
+            algorithm = (isinstance(named, dict) and word(named.get("quant_algo"))) or "?"
+            if algorithm not in mixed_by:
+                mixed_by[algorithm] = []
+            mixed_by[algorithm].append(key)
+    for key in mixed_by:
+        algorithm = whole if key == "" else key
+        one = ALGORITHMS.get(algorithm.upper(), ["?", ""])
+        rule(found, one[0], one[1], mixed_by[key], "quant_algo " + algorithm)
+
+
+def plain(method: str, q: dict[str, Any]) -> list[str]:
+    """The formats of weights and arithmetic of a method that has one for all linear layers."""
+    bits, group = q.get("bits") or q.get("w_bit"), q.get("group_size") or q.get("q_group_size")
+    whole = is_many(group)
+    if method in ["fp8", "fbgemm_fp8"]:
+        return [blocked(q.get("weight_block_size")), "fp8"]
+    if method == "mxfp4":
+        return ["mxfp4", ""]
+    if method == "awq" and bits == 4:
+        name = "awq" if q.get("zero_point") is not False else "int4"
+        return [in_groups(name, group) if whole else "int4", ""]
+    if method in ["gptq", "auto-round", "intel/auto-round"] and bits in [4, 8]:
+        name = "gptq" if bits == 4 else "gptq8"
+        return [in_groups(name, group) if whole else "int4" if bits == 4 else "int8", ""]
+    if method == "bitsandbytes" or q.get("load_in_4bit") or q.get("load_in_8bit"):
+        if q.get("load_in_8bit") or q.get("_load_in_8bit"):
+            return ["int8", "int8"]
+        kind = "nf4" if q.get("bnb_4bit_quant_type") == "nf4" else "bnb-fp4"
+        return [kind + "-double" if q.get("bnb_4bit_use_double_quant") else kind, ""]
+    return ["?", ""]
+
+
+def at(name: str, said: dict[str, Any]) -> list[str]:
+    """The format of a linear layer's weights, and of its arithmetic or ``""``.
+
+    Parameters
+    ----------
+    name : of the module, as ``"model.layers.0.mlp.down_proj"``.
+    said : from `read`.
+
+    Examples
+    --------
+    >>> said = read({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert":
+    ...     ["model.layers.*.self_attn"]}})
+    >>> at("model.layers.3.self_attn.q_proj", said), at("model.layers.3.mlp.experts.down", said)
+    (['bf16', ''], ['mxfp4', ''])
+    """
+    if not matches(name, said["ignored"]):
+        for one in said["rules"]:
+            if one["every"] or matches(name, one["of"]):
+                return [one["w"], one["compute"]] if one["w"] != "" else [said["x"], ""]
+    return [said["x"], ""]
+
+
+def patterns(listed: list[Any]) -> dict[str, Any]:
+    """Names of modules, and patterns of names, as `matches` takes them."""
+    exact: dict[str, bool] = {}
+    loose = []
+    for one in listed:
+        if isinstance(one, str) and one.startswith("re:"):
+            loose.append(one[3:])
+        elif isinstance(one, str) and ("*" in one or "?" in one):
+            glob = ".".join(bare(one)).replace(".", "[.]").replace("*", ".*").replace("?", ".")
+            loose.append("(.*[.])?" + glob + "([.].*)?$")
+        elif isinstance(one, str):
+            exact[".".join(bare(one))] = True
+    return {"exact": exact, "loose": loose}
+
+
+def bare(name: str) -> list[str]:
+    """The parts of a module's name, without what only some architectures put before it."""
+    return [one for one in name.split(".") if one not in ["", "model", "language_model"]]
+
+
+def matches(name: str, of: dict[str, Any]) -> bool:
+    """Whether a module is one of these, or inside one.
+
+    Examples
+    --------
+    >>> matches("model.layers.3.mlp.gate_proj", patterns(["gate"]))
+    False
+    >>> matches("model.layers.3.mlp.gate_proj", patterns(["language_model.model.layers.3.mlp"]))
+    True
+    >>> matches("model.layers.3.mlp.gate", patterns(["re:.*mlp[.]gate$"]))
+    True
+    """
+    parts = bare(name)
+    for first in range(len(parts)):
+        for last in range(first + 1, len(parts) + 1):
+            if ".".join(parts[first:last]) in of["exact"]:
+                return True
+    rest = ".".join(parts)
+    for one in of["loose"]:
+        for before in ["", "model.", "language_model.model.", "model.language_model."]:
+            if begins(one, before + rest):
+                return True
+    return False
+
+
+def begins(pattern: str, name: str) -> bool:
+    """Whether a regular expression fits the beginning of a name; one that is none fits nothing."""
+    try:
+        return re.match(pattern, name) is not None
+    except re.error:
+        return False
+
+
+def mixed(met: dict[str, int]) -> str:
+    """Formats of so many layers each, as a part of a recipe.
+
+    Examples
+    --------
+    >>> mixed({"bf16": 2, "fp8": 124}), mixed({"fp8": 80})
+    ('bf16*2+fp8*124', 'fp8')
+    """
+    names = list(met)
+    if len(names) == 1:
+        return names[0]
+    return "+".join([one + "*" + str(met[one]) for one in names])
+
+
+def recipe(of: dict[str, str], base: str) -> str:
+    """What is said of each matrix in one line: the format of most, and what has another.
+
+    Examples
+    --------
+    >>> recipe({"mlp.up": "fp8", "attention.q": "bf16", "attention.k": "bf16"}, "fp8")
+    'fp8,attention=bf16'
+    """
+    groups: dict[str, list[str]] = {}
+    for key in of:
+        group = key.split(".")[0]
+        if group not in groups:
+            groups[group] = []
+        groups[group].append(key)
+    said = base
+    for group in groups:
+        keys = groups[group]
+        alike = len([key for key in keys if of[key] == of[keys[0]]]) == len(keys)
+        if alike and of[keys[0]] != base:
+            said += "," + group + "=" + of[keys[0]]
+        if not alike:
+            for key in keys:
+                if of[key] != base:
+                    said += "," + key + "=" + of[key]
+    return said

@@ -1,0 +1,79 @@
+"""Measured collectives: the latency and bandwidth of the link, and what these predict."""
+
+from collections.abc import Iterable
+
+from course_lib import network
+from course_lib.bench.rows import LOCAL, Row, timed
+from course_lib.core.checks import CourseError
+
+__all__ = ["ABOUT", "FUNCTIONS", "fits", "predicted"]
+
+FUNCTIONS = {
+    "all-reduce": network.all_reduce,
+    "all-gather": network.all_gather,
+    "reduce-scatter": network.reduce_scatter,
+    "all-to-all": network.all_to_all,
+    "send": network.send,
+}
+ABOUT = "all-reduce"
+"""The collective whose fit predicts all the others."""
+
+
+def fits(rows: Iterable[Row]) -> dict[str, network.LinkFit]:
+    """Latency and bandwidth by collective, for those with enough sizes measured.
+
+    Parameters
+    ----------
+    rows : of one device and one number of processes.
+
+    Raises
+    ------
+    CourseError
+        If the rows are of several devices or settings: fit each by itself.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", op="send", dtype="fp32", timing="warm",
+    ...     data="random", status="ok", settings="world=2 backend=gloo")
+    >>> sizes = [10**power for power in range(3, 9)]
+    >>> rows = [Row(**about, shape=str(size), bytes=size, seconds_median=1e-6 + size / 1e9)
+    ...     for size in sizes]
+    >>> round(fits(rows)["send"].bandwidth / 1e9, 3)
+    1.0
+    """
+    measured = [pair for pair in timed(rows).values() if pair[0].op not in LOCAL]
+    if len({(row.device, row.settings) for row, _ in measured}) > 1:
+        raise CourseError(
+            "rows must be of one device and one number of processes: fit each by itself"
+        )
+    found = {}
+    for op in FUNCTIONS:
+        these = [(row, seconds) for row, seconds in measured if row.op == op]
+        times = [seconds for _, seconds in these]
+        if len(these) >= 3 and _world(these[0][0]) > 1 and max(times) > 2 * min(times):
+            sizes = [row.bytes or 0.0 for row, _ in these]
+            found[op] = network.fit(sizes, times, _world(these[0][0]), collective=op)
+    return found
+
+
+def predicted(row: Row, link: network.Link) -> float:
+    """Seconds that the model gives a row's collective on a link.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1e9", timing="warm",
+    ...     data="random", status="ok")
+    >>> row = Row(**about, op="all-reduce", bytes=1e9, settings="world=2 backend=gloo")
+    >>> predicted(row, network.Link(1e9))
+    1.0
+    """
+    return float(FUNCTIONS[row.op](row.bytes or 0.0, link, _world(row)))
+
+
+def _world(row: Row) -> int:
+    if row.world is None:
+        raise CourseError(
+            f"row must be of a collective, with settings 'world=2 …' (got {row.op!r}, "
+            f"{row.settings!r})"
+        )
+    return row.world

@@ -1,0 +1,121 @@
+"""Why a measured product stays below its peak, as far as its numbers show."""
+
+from collections.abc import Iterable
+from math import ceil
+
+from course_lib.bench.rows import Row, apart, timed
+from course_lib.core.dtypes import BITS
+
+__all__ = ["LAUNCH_SECONDS", "NO_GAP", "WRONG_PATH", "gap", "no_faster_than", "waves"]
+
+NO_GAP = 0.85
+"""Fraction of the peak from which nothing is left to explain: the best shape found on an A100
+reaches 0.87 of it in bf16.
+"""
+CLOCK_GAIN = 0.05
+"""MFU that the clock must explain to be named: less cannot be told from the scatter of clock
+readings within one run.
+"""
+WRONG_PATH = 0.05
+"""MFU that a large 16-bit matmul exceeds even without the matrix unit: an A100's fp32 vector peak
+is 0.06 of its bf16 peak.
+"""
+LAUNCH_SECONDS = 50e-6
+"""Below this, launching one kernel (5 to 10 µs) is a tenth of the time or more."""
+TILE = 128
+"""Rows and columns of the result that one multiprocessor computes at a time in the common kernels
+for large matmuls.
+"""
+WAVE_EFFICIENCY = 0.9
+"""Filled part of the multiprocessors' waves below which the last one costs more than a measurement
+scatters.
+"""
+
+
+def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> str:
+    """The measured cause of what a row lacks to its peak.
+
+    The first that its numbers show: ``"above-peak"`` (MFU over 1), ``"none"`` (`NO_GAP`),
+    ``"clock"`` (`CLOCK_GAIN`), ``"throttled"`` (the driver said so), ``"launch"``
+    (`LAUNCH_SECONDS`), ``"dtype-path"`` (a narrow format not faster than fp32 beyond noise, or
+    below `WRONG_PATH`), ``"wave"`` (`WAVE_EFFICIENCY`); ``"unknown"`` when they show none.
+
+    Parameters
+    ----------
+    row : the measurement in question.
+    rows : all of the run, to find the fp32 one of the same shape.
+    multiprocessors : of the GPU, where known.
+
+    Examples
+    --------
+    >>> about = dict(device="gpu", kind="cuda", op="matmul", dtype="bf16", timing="warm",
+    ...     data="random", status="ok")
+    >>> gap(Row(**about, shape="8192x8192x8192", mfu=0.7, mfu_at_clock=0.9), [])
+    'clock'
+    >>> gap(Row(**about, shape="1408x8192x1408", mfu=0.7), [], multiprocessors=132)
+    'unknown'
+    >>> gap(Row(**about, shape="1664x8192x1664", mfu=0.6), [], multiprocessors=132)
+    'wave'
+    """
+    if row.status != "ok":
+        return "unknown"
+    mfu = row.mfu
+    if mfu is not None and mfu > 1:
+        return "above-peak"
+    if mfu is not None and mfu >= NO_GAP:
+        return "none"
+    if mfu is not None and row.mfu_at_clock is not None and row.mfu_at_clock - mfu > CLOCK_GAIN:
+        return "clock"
+    if row.throttle:
+        return "throttled"
+    # Before the formats are compared: where launching takes the time, it takes as long in each.
+    if row.seconds_median is not None and row.seconds_median < LAUNCH_SECONDS:
+        return "launch"
+    matmul = row.op == "matmul"
+    slow = matmul and BITS.get(row.dtype) == 16 and mfu is not None and mfu < WRONG_PATH
+    if slow or no_faster_than(row, rows):
+        return "dtype-path"
+    if matmul and row.kind == "cuda" and multiprocessors:
+        return "wave" if waves(row, multiprocessors)[2] < WAVE_EFFICIENCY else "unknown"
+    return "unknown"
+
+
+def no_faster_than(row: Row, rows: Iterable[Row]) -> Row | None:
+    """The fp32 matmul of the same shape, where one in a narrower format is not faster beyond noise.
+
+    Parameters
+    ----------
+    row : a matmul.
+    rows : where to look for the other.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", op="matmul", shape="64x64x64", timing="warm",
+    ...     data="random", status="ok")
+    >>> wide = Row(**about, dtype="fp32", seconds_median=1e-3)
+    >>> no_faster_than(Row(**about, dtype="bf16", seconds_median=2e-3), [wide]) == wide
+    True
+    """
+    narrow = BITS.get(row.dtype, 32) < 32 or row.dtype == "tf32"
+    if row.op != "matmul" or not narrow or row.seconds_median is None:
+        return None
+    device, op, _, *rest = row.key
+    for key, (fp32, seconds) in timed(rows).items():
+        if key == (device, op, "fp32", *rest):
+            return fp32 if row.seconds_median >= seconds or apart(row, fp32) is False else None
+    return None
+
+
+def waves(row: Row, multiprocessors: int) -> tuple[int, int, float]:
+    """Tiles of a matmul's result, the waves they take, and how full those are.
+
+    Examples
+    --------
+    >>> waves(Row(device="gpu", kind="cuda", op="matmul", dtype="bf16", shape="256x64x256",
+    ...     timing="warm", data="random", status="ok"), 8)
+    (4, 1, 0.5)
+    """
+    rows, _, columns = row.sizes
+    tiles = ceil(rows / TILE) * ceil(columns / TILE)
+    turns = ceil(tiles / multiprocessors)
+    return tiles, turns, tiles / (turns * multiprocessors)

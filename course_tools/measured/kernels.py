@@ -1,0 +1,103 @@
+"""The bytes that the kernels of lab 04 were counted to move, and the times that they took."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from course_lib import ops
+from course_lib.bench.rows import Row
+from course_lib.core.checks import CourseError
+
+__all__ = ["OPS", "WAYS", "Counted", "counts", "step_of"]
+
+OPS = {
+    "add": "add",
+    "fused": "chain",
+    "softmax": "softmax",
+    "matmul": "matmul",
+    "attention": "attention",
+}
+"""By kernel, the `op` of its rows."""
+WAYS = ("loaded", "stored", "loaded_sectors", "stored_sectors")
+"""What is counted, a row each: bytes asked for, and bytes of the sectors that they touch."""
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kernel at one size was counted to move.
+
+    Attributes
+    ----------
+    kernel, sizes, block, causal : as `course_lib.ops.blocked` takes them.
+    loaded, stored, loaded_sectors, stored_sectors : byte, of all programs together.
+    """
+
+    kernel: str
+    sizes: tuple[int, ...]
+    block: tuple[int, ...]
+    causal: bool
+    loaded: float
+    stored: float
+    loaded_sectors: float
+    stored_sectors: float
+
+    @property
+    def work(self) -> ops.Blocked:
+        """What the library says that it loads and stores."""
+        return ops.blocked(self.kernel, self.sizes, self.block, causal=self.causal)
+
+    @property
+    def least(self) -> ops.Blocked:
+        """What memory must move at least."""
+        return ops.blocked(self.kernel, self.sizes, causal=self.causal)
+
+
+def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:
+    """The kernel of a row, its sizes and blocks, and whether it is causal.
+
+    Raises
+    ------
+    CourseError
+        If it is none of lab 04's.
+
+    Examples
+    --------
+    >>> row = Row(device="cpu", kind="cpu", op="matmul", dtype="fp16", shape="8x16x32",
+    ...     timing="warm", data="random", status="ok", settings="path=triton block=4x4x8")
+    >>> step_of(row)
+    ('matmul', (8, 32, 16), (4, 4, 8), False)
+    """
+    kernel = next((kernel for kernel, op in OPS.items() if op == row.op), "")
+    if not kernel or row.path != "triton" or not row.block:
+        raise CourseError(
+            f"row must be of a kernel, with path=triton and a block (got {row.op} {row.settings!r})"
+        )
+    sizes = row.sizes
+    if kernel == "matmul":
+        sizes = (sizes[0], sizes[2], sizes[1])
+    if kernel == "attention":
+        sizes = (sizes[2], *sizes[2:])
+    return kernel, sizes, row.block, row.variant == "causal"
+
+
+def counts(rows: Iterable[Row]) -> list[Counted]:
+    """What was counted, in the order in which it first was; of several counts the last.
+
+    Parameters
+    ----------
+    rows : of any lab; those that count nothing are passed over.
+
+    Examples
+    --------
+    >>> from course_tools import measured
+    >>> all(one.loaded == one.work.loaded for one in counts(measured.lab("04")))
+    True
+    """
+    found: dict[tuple[str, tuple[int, ...], tuple[int, ...], bool], dict[str, float]] = {}
+    for row in rows:
+        if row.counted in WAYS and row.bytes is not None:
+            found.setdefault(step_of(row), {})[row.counted] = row.bytes
+    return [
+        Counted(kernel=kernel, sizes=sizes, block=block, causal=causal, **ways)
+        for (kernel, sizes, block, causal), ways in found.items()
+        if len(ways) == len(WAYS)
+    ]

@@ -1,0 +1,104 @@
+"""The steps by which a product gets faster: the naive loop, the library, narrower formats. What the
+roofline says of each, beside what was measured.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from course_lib.bench.rows import Row
+from course_lib.core import attainable
+
+__all__ = ["RUNGS", "Rung", "steps"]
+
+RUNGS = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
+"""Operator and format of each rung, from slow to fast."""
+
+
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
+    """One step from a rung of `RUNGS` to the next.
+
+    Attributes
+    ----------
+    before, after : cold and on random data: of one shape where both rungs have products of it, else
+        the fastest of each. A row without a time says why.
+    predicted : ratio of the rates that the roofline allows: peaks as stated, and the bandwidth
+        that a copy or triad measured. `None` where one of them is not known.
+    measured : ratio of the rates; `None` where one was not measured.
+    """
+
+    before: Row
+    after: Row
+    predicted: float | None
+    measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """How far the measured ratio lies from the predicted one, as a fraction of the latter."""
+        return self.measured / self.predicted - 1 if self.measured and self.predicted else None
+
+
+def steps(rows: Sequence[Row]) -> list[Rung]:
+    """The steps of which a device has rows on both sides.
+
+    Parameters
+    ----------
+    rows : of one device.
+
+    Examples
+    --------
+    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
+    ...     status="ok")
+    >>> rows = [
+    ...     Row(**about, op="triad", shape="8", achieved_bw_gbps=40),
+    ...     Row(**about, op="outer", shape="8x8x8", intensity=0.25, achieved_tflops=0.01),
+    ...     Row(**about, op="matmul", shape="8x8x8", intensity=99, achieved_tflops=0.4,
+    ...     peak_tflops=1),
+    ... ]
+    >>> [(round(one.predicted), round(one.measured), round(one.error, 2)) for one in steps(rows)]
+    [(100, 40, -0.6)]
+    """
+    last = list({row.key: row for row in rows}.values())
+    moved = [row.achieved_bw_gbps or 0 for row in last if row.op in ("copy", "triad")]
+    rungs = [_rung(last, op, dtype) for op, dtype in RUNGS]
+    return [
+        _step(before, after, max(moved, default=0) * 1e9)
+        for before, after in pairwise(rungs)
+        if before and after
+    ]
+
+
+def _rung(rows: Sequence[Row], op: str, dtype: str) -> list[Row]:
+    """The rows of a rung, the fastest first, and those without a time last."""
+    found = [
+        row
+        for row in rows
+        if (row.op, row.dtype, row.timing, row.data) == (op, dtype, "cold", "random")
+    ]
+    return sorted(found, key=lambda row: -(row.achieved_tflops or 0))
+
+
+def _step(before: Sequence[Row], after: Sequence[Row], bandwidth: float) -> Rung:
+    shapes = {row.shape for row in before if row.achieved_tflops}
+    alike = [row for row in after if row.shape in shapes and row.achieved_tflops]
+    new = (alike or after)[0]
+    old = next((row for row in before if row.shape == new.shape), before[0])
+    most_old, most_new = _allowed(old, bandwidth), _allowed(new, bandwidth)
+    was, now = old.achieved_tflops, new.achieved_tflops
+    return Rung(
+        before=old,
+        after=new,
+        predicted=most_new / most_old if most_old and most_new else None,
+        measured=now / was if was and now else None,
+    )
+
+
+def _allowed(row: Row, bandwidth: float) -> float | None:
+    """FLOP/s under the roofline; what passes everything through memory meets no other roof."""
+    if not row.intensity or not bandwidth:
+        return None
+    if row.op == "outer":
+        return row.intensity * bandwidth
+    peak = row.peak_tflops
+    return float(attainable(row.intensity, peak * 1e12, bandwidth)) if peak else None

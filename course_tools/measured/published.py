@@ -1,0 +1,309 @@
+"""The measurements that ship with the library: published ones with their licence, each run of
+inference beside the bound that `course_lib.llm` puts on it, and the results of our own labs.
+"""
+
+import csv
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from course_lib.bench.results import Row, read
+from course_lib.core.checks import known
+from course_lib.specs import chip
+from course_lib.workloads import llm
+from course_tools.files import DATA
+
+__all__ = [
+    "CHIPS",
+    "FOLDER",
+    "RESULTS",
+    "TABLES",
+    "UNSEEN",
+    "Best",
+    "PublishedRun",
+    "best_published",
+    "lab",
+    "median_error",
+    "runs",
+    "table",
+]
+
+FOLDER = DATA / "measured"
+RESULTS = "COURSE_RESULTS"
+"""The environment variable that names the folder of the reader's labs."""
+CHIPS = {
+    "NVIDIA A100 SXM": "a100-sxm-80",
+    "NVIDIA H100 SXM": "h100-sxm",
+    "NVIDIA H200 SXM": "h200-sxm",
+    "NVIDIA B200 SXM": "b200-sxm",
+    "NVIDIA GB200 SXM": "gb200",
+    "NVIDIA B300 SXM": "b300-sxm",
+    "AMD MI300X": "mi300x",
+    "AMD MI325X": "mi325x",
+}
+"""Chips of the spec table by the names that `matmul_mamf` gives them."""
+TABLES = (
+    "decode_gptfast_bs1",
+    "decode_lmdeploy_a100_static",
+    "decode_trtllm_v061_static",
+    "prefill_trtllm_v05_ttft",
+)
+"""Files of `data/measured` that can be compared."""
+UNSEEN = ("decode_torchao_bs1",)
+"""Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`."""
+
+_MODELS = {
+    "llama2-7b": "llama-2-7b",
+    "Llama-2-7B": "llama-2-7b",
+    "LLaMA-7B": "llama-2-7b",
+    "llama2-70b": "llama-2-70b",
+    "Llama-2-70B": "llama-2-70b",
+    "LLaMA-70B": "llama-2-70b",
+    "Llama-3-8B": "llama-3-8b",
+    "Llama-3.1-8B": "llama-3-8b",
+}
+# The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
+# in the context they were trained for.
+_CHIPS = {
+    "A100": "a100-sxm-80",
+    "A100-SXM-80GB": "a100-sxm-80",
+    "A100-80GB": "a100-sxm-80",
+    "A100-80GB (330 W limit)": "a100-sxm-80",
+    "H100": "h100-sxm",
+}
+_TECHNIQUES = {
+    "Base": "bf16",
+    "bf16": "bf16",
+    "8-bit": "int8",
+    "4-bit (G=32)": "int4/32",
+    "Base (bfloat16)": "bf16",
+    "int8wo": "int8",
+    "float8wo": "fp8",
+    "int4wo-64": "int4/64",
+}
+
+
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest matrix product that somebody published for an accelerator.
+
+    Attributes
+    ----------
+    chip : key in the spec table.
+    dtype : format.
+    rate : FLOP/s.
+    shape : M, N and K.
+    source : where, as ``repo@commit:path``.
+    """
+
+    chip: str
+    dtype: str
+    rate: float
+    shape: tuple[int, int, int]
+    source: str
+
+
+def table(name: str) -> list[Mapping[str, str]]:
+    """The rows of a published file, as printed.
+
+    Parameters
+    ----------
+    name : of a CSV file in `data/measured`, without its ending.
+
+    Examples
+    --------
+    >>> table("matmul_mamf")[0]["dtype"]
+    'bf16'
+    """
+    known("table", name, (file.stem for file in FOLDER.glob("*.csv")), "files are in data/measured")
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def best_published(dtype: str) -> dict[str, Best]:
+    """The fastest published product in a format by chip, for the chips of the spec table.
+
+    Examples
+    --------
+    >>> best_published("bf16")["h100-sxm"].rate / 1e12
+    794.5
+    """
+    known("dtype", dtype, {row["dtype"] for row in table("matmul_mamf")})
+    found = {}
+    for row in table("matmul_mamf"):
+        key = CHIPS.get(row["accelerator"])
+        if key and row["dtype"] == dtype:
+            shape = (int(row["M"]), int(row["N"]), int(row["K"]))
+            found[key] = Best(
+                chip=key,
+                dtype=dtype,
+                rate=float(row["mamf_tflops"]) * 1e12,
+                shape=shape,
+                source=row["source"],
+            )
+    return found
+
+
+class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A published run and its bound.
+
+    Attributes
+    ----------
+    table, model, chip : where it stands; keys of what ran.
+    w : format of the weights.
+    batch, tp, prompt, output : sequences, chips, tokens read and written by each sequence.
+    measured : s of the whole run, or of the first token where that is what was published.
+    predicted : s, its lower bound.
+    bound : what sets the bound of the longer of its phases, prefill and decode.
+    first, token : s of the first token and of each later one, where they were published; of a batch
+        that starts together the median of all tokens, of one sequence what is left of the run after
+        the first.
+    source : where it was published.
+    """
+
+    table: str
+    model: str
+    chip: str
+    w: str
+    batch: int
+    tp: int
+    prompt: int
+    output: int
+    measured: float
+    predicted: float
+    bound: str
+    first: float | None
+    token: float | None
+    source: str
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted: below 1 a bound would be broken."""
+        return self.measured / self.predicted
+
+
+def runs(name: str) -> list[PublishedRun]:
+    """The rows of a published table whose meaning is clear, each beside its bound.
+
+    A run's bound is that of its prefill and of `output` - 1 decode steps, at the mean context: the
+    prompt and half the output. Time to first token is a prefill. Left out are models and chips that
+    the tables do not have, and batches whose sequences do not fit at full length, so that they
+    cannot have run at once. gpt-fast does not say how long its prompts are, nor does torchao: their
+    rows are one decode step at a context of one token, which no run can undercut.
+
+    Parameters
+    ----------
+    name : one of `TABLES` or `UNSEEN`.
+
+    Returns
+    -------
+    Runs in the order of the file. Tensor parallelism is over NVLink, all links of a chip together.
+
+    References
+    ----------
+    The rows' own `source`.
+
+    Examples
+    --------
+    >>> all(run.ratio > 1 for run in runs("decode_gptfast_bs1"))
+    True
+    """
+    known("table", name, TABLES + UNSEEN)
+    found = [_run(name, row) for row in table(name)]
+    return [run for run in found if run is not None]
+
+
+def median_error(name: str) -> float:
+    """The median over a table of how much longer than its bound a run took: 0.3 is 30 % longer.
+
+    Examples
+    --------
+    >>> 0 < median_error("prefill_trtllm_v05_ttft") < 1
+    True
+    """
+    return float(np.median([run.ratio for run in runs(name)])) - 1
+
+
+def lab(number: str) -> list[Row]:
+    """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
+    the folder of the labs that hold them.
+
+    Parameters
+    ----------
+    number : of the lab, ``"00"``.
+
+    Examples
+    --------
+    >>> {row.status for row in lab("00")} <= {"ok", "over-budget", "unsupported", "out-of-memory"}
+    True
+    """
+    files = sorted(FOLDER.glob(f"lab-{number}/*/results.csv"))
+    if own := os.environ.get(RESULTS):
+        files += sorted(Path(own).glob(f"{number}-*/results/local/results.csv"))
+    return [row for file in files for row in read(file)]
+
+
+def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
+    if row["model"] not in _MODELS or row["gpu"] not in _CHIPS:
+        return None
+    w = _TECHNIQUES[row["technique"]] if "technique" in row else row["dtype"]
+    batch, tp = int(row["batch"]), int(row.get("tp") or row["n_gpus"])
+    prompt = int(row.get("prompt_tokens") or row.get("in_len") or 1)
+    output = int(row.get("output_tokens") or row.get("out_len") or 1)
+    model, on = _MODELS[row["model"]], chip(_CHIPS[row["gpu"]])
+    if not llm.fits(model, on, batch, prompt + output, w=w, tp=tp).fits:
+        return None
+    step: dict[str, Any] = {"w": w, "tp": tp, "link": "nvlink" if tp > 1 else None}
+    parts = []
+    if "technique" not in row:
+        parts.append((1, llm.prefill(model, on, batch, prompt, **step)))
+    if output > 1 or "technique" in row:
+        parts.append(
+            (max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step))
+        )
+    times = [count * float(part.lower) for count, part in parts]
+    return PublishedRun(
+        table=name,
+        model=model,
+        chip=on.key,
+        w=w,
+        batch=batch,
+        tp=tp,
+        prompt=prompt,
+        output=output,
+        measured=_seconds(row, batch * output, tp),
+        predicted=sum(times),
+        bound=parts[times.index(max(times))][1].bound,
+        first=_first(row, batch),
+        token=_token(row, batch, output),
+        source=row["source"],
+    )
+
+
+def _first(row: Mapping[str, str], batch: int) -> float | None:
+    """Alone, a prompt's first token is its prefill; among others it has waited too."""
+    if "first_token_ms" in row:
+        return float(row["first_token_ms"]) / 1e3
+    return float(row["FTL(ave)(s)"]) if batch == 1 and row.get("FTL(ave)(s)") else None
+
+
+def _token(row: Mapping[str, str], batch: int, output: int) -> float | None:
+    if "technique" in row:
+        return 1 / float(row["tokens_per_s"])
+    if "50%(s)" not in row:
+        return None
+    first = _first(row, batch)
+    return (
+        float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
+    )
+
+
+def _seconds(row: Mapping[str, str], tokens: int, tp: int) -> float:
+    if "first_token_ms" in row:
+        return float(row["first_token_ms"]) / 1e3
+    if "out_tok_s_per_gpu" in row:
+        return tokens / (float(row["out_tok_s_per_gpu"]) * tp)
+    return tokens / float(row.get("throughput(out tok/s)") or row["tokens_per_s"])

@@ -1,0 +1,200 @@
+"""How long an engine's steps take: one model of a step, `llm.mixed`, tabulated so that a simulation
+may ask for millions of them.
+
+Everything but attention depends on the count of tokens alone, and the head on the count of
+sequences; attention depends on how many tokens look at how many. So a step is two looks into a
+table and one product.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib.core import summed
+from course_lib.core.checks import CourseError, count, nonnegative, single
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, bounded, decoder
+from course_lib.workloads import llm
+from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.transformer import operators
+from course_tools.calibrate import calibration
+from course_tools.calibrate.kernels import kernels_of, overlapped
+from course_tools.calibrate.timing import sums
+from course_tools.serve.settings import EngineSettings
+
+MOST = 2**20
+"""Tokens of a step: its time is tabulated for each count of them, which takes ten seconds here."""
+
+__all__ = ["Pace", "linear_pace", "pace"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Pace:
+    """The time of an engine's steps.
+
+    Attributes
+    ----------
+    tokens, heads : s that all but attention and the head take by count of tokens, and that the head
+        takes by count of sequences; from 0.
+    launches : s that attention's kernels take beside their work.
+    math, memory : s of a FLOP and of a byte of attention.
+    order : how well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
+    flops : FLOP of attention for each pair of a token and one that it looks at.
+    sequence, token : byte of attention that each new token moves, and each token in a cache.
+    step : s that the engine adds to each step.
+    calibrated, source : whether these are likely times, else lower bounds; whose constants.
+    """
+
+    tokens: NDArray[np.float64]
+    heads: NDArray[np.float64]
+    launches: float = 0.0
+    math: float = 0.0
+    memory: float
+    order: float = inf
+    flops: float = 0.0
+    sequence: float = 0.0
+    token: float = 1.0
+    step: float = 0.0
+    calibrated: bool = True
+    source: str
+
+    def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
+        """A step of so many tokens and sequences.
+
+        Parameters
+        ----------
+        tokens, sequences : new tokens, and sequences that they belong to.
+        pairs : tokens times what each looks at, summed.
+        new, seen : new tokens, and tokens in the caches that attention reads.
+        """
+        busy = self.math * self.flops * pairs
+        moved = self.memory * (self.sequence * new + self.token * seen)
+        attention = overlapped(busy, moved, self.order)
+        return float(
+            self.tokens[tokens] + self.heads[sequences] + self.launches + attention + self.step
+        )
+
+    def decoding(self, sequences: int, seen: float, steps: int) -> NDArray[np.float64]:
+        """So many decode steps one after another, the first of which reads `seen` tokens, the new
+        ones included, and each next one more for each sequence.
+        """
+        reads = seen + sequences * np.arange(steps)
+        busy = self.math * self.flops * reads
+        moved = self.memory * (self.sequence * sequences + self.token * reads)
+        fixed = self.tokens[sequences] + self.heads[sequences] + self.launches + self.step
+        return np.asarray(fixed + overlapped(busy, moved, self.order))
+
+
+def pace(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    engine: EngineSettings,
+    *,
+    calibrated: bool = True,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    link: Any = None,
+) -> Pace:
+    """The steps of a model on a chip, or on several that share it.
+
+    Latent attention works on the latent vectors in every step.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    engine : how many tokens and sequences a step may have, over how many chips, and what it adds.
+    calibrated : likely times, with the constants of the chip and of the engine; ``False`` gives
+        lower bounds.
+    w, x, kv, compute, link : as in `llm.decode`.
+
+    Examples
+    --------
+    >>> from course_tools.serve.settings import engine
+    >>> steps = pace("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
+    >>> step = llm.mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 63 + [512])
+    >>> pairs = 63 * 1024 + 512 * 513 / 2
+    >>> took = steps.seconds(63 + 512, 64, pairs, 63 + 512, 63 * 1024 + 512)
+    >>> abs(took / step.lower - 1) < 1e-9
+    True
+    """
+    one, on = decoder(model), accelerator(chip)
+    fm = of_model(one, on, w, x, kv, compute)
+    shared: dict[str, Any] = {"tp": engine.tensor_parallel_size, "ep": engine.ep}
+    shared["skew"] = engine.skew
+    if (most := engine.most_tokens(one.context)) > MOST:
+        raise CourseError(
+            f"engine max_num_batched_tokens, max_num_seqs with num_speculative_tokens, or a "
+            f"max_model_len that is not cut may give a step {MOST} tokens at most: its time is "
+            f"tabulated for each (got {most})"
+        )
+    counts = np.arange(1.0, most + 1)
+    parts = dict(llm.decode(one, on, counts, 1, w=fm, **shared, link=link).parts)
+    head = parts.pop("head")
+    del parts["attention"]
+    # What one token more in the caches adds to attention, and what is left for the new one.
+    work = operators(one, 1, 1, np.array([1.0, 2.0]), fm, **shared)["attention"]["attention"]
+    alone, moved = bounded(work, on), np.asarray(work.bytes)
+    flops, token = (float(np.diff(each)[0]) for each in (np.asarray(work.flops), moved))
+    math_, memory = float(np.asarray(alone.t_math)[1] / np.asarray(work.flops)[1]), 1 / on.bandwidth
+    launches, order, extra, source = 0.0, inf, 0.0, "lower bounds from datasheets"
+    found = calibration(on, fm.matmul) if calibrated else None
+    if found is not None:
+        # The chip's constants, with how much more of the bandwidth this engine's kernels reach.
+        reached = min(found.constants.bandwidth * engine.bandwidth, 1.0)
+        c = msgspec.structs.replace(found.constants, bandwidth=reached)
+        found = msgspec.structs.replace(found, constants=c)
+        math_, memory, order = math_ / c.compute, memory / c.bandwidth, c.overlap
+        launches = float(work.kernels) * (c.overhead + found.engine.gap)
+        extra, source = engine.step, f"{engine.source}; {found.source}"
+
+    def tabled(**of: Any) -> NDArray[np.float64]:
+        """What kernels take, replayed as a whole where constants are given; of nothing, nothing."""
+        all_, time = summed(of), 0.0
+        if found is not None:
+            time = sums(kernels_of(all_), on, found, found.engine.gap, True)[0]
+        return np.concatenate([[0.0], np.maximum(time, all_.lower)])
+
+    return Pace(
+        tokens=tabled(**parts),
+        heads=tabled(head=head),
+        launches=launches,
+        math=math_,
+        memory=memory,
+        order=order,
+        flops=flops,
+        sequence=float(moved[0]) - token,
+        token=token,
+        step=extra,
+        calibrated=found is not None,
+        source=source,
+    )
+
+
+def linear_pace(step: float, token: float, seen: float, tokens: int, source: str = "") -> Pace:
+    """Steps of three constants, fitted to an engine's own: `seen` for each token that a step reads
+    from a cache.
+
+    Parameters
+    ----------
+    step, token, seen : s of a step, and more for each new token and each that is read.
+    tokens : the most new tokens of a step.
+    source : where the constants are from.
+
+    Examples
+    --------
+    >>> float(round(linear_pace(2e-3, 1e-4, 1e-6, 64).seconds(10, 2, 0, 10, 1000), 6))
+    0.004
+    """
+    fixed, new, read = (
+        single(name, nonnegative(name, value))
+        for name, value in (("step", step), ("token", token), ("seen", seen))
+    )
+    many = count("tokens", tokens) + 1
+    times = np.concatenate([[0.0], fixed + new * np.arange(1, many)])
+    return Pace(tokens=times, heads=np.zeros(many), memory=read, source=source)

@@ -1,0 +1,366 @@
+"""Replicas behind a router: `simulate` runs requests through them, event by event."""
+
+import itertools
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from course_lib.core.checks import CourseError, count, known, positive
+from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator, decoder
+from course_lib.workloads.footprint import memory
+from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.weights import cache_bytes
+from course_tools.serve.batching import Replica
+from course_tools.serve.clock import Pace, pace
+from course_tools.serve.outcome import LoggedStep, Served
+from course_tools.serve.requests import Requests
+from course_tools.serve.sequence import DONE, Sequence
+from course_tools.serve.settings import EngineSettings, engine, spread
+
+MOST = 10_000
+"""Engines of one simulation: each request that comes looks at all of them."""
+OFTEN = 100
+"""Requests that come between two words on how many there were."""
+LONGEST = 1e10
+"""S that requests may come for: from here on a float holds no microsecond beside the time."""
+
+__all__ = ["ROUTERS", "Service", "cache_blocks", "on_one_replica", "service", "simulate"]
+
+ROUTERS = ("round-robin", "least-loaded", "prefix")
+"""In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """Replicas of a model behind a router: `service` makes one, with what `steps` of the model and
+    of a `draft` take, and the `blocks` of each replica's cache.
+    """
+
+    model: Transformer
+    engine: EngineSettings
+    formats: Formats
+    steps: Pace
+    draft: Pace | None
+    blocks: int
+    replicas: int
+    prefill_replicas: int
+    transfer: float
+    router: str
+
+    def run(
+        self,
+        requests: Requests,
+        log: list[LoggedStep] | None = None,
+        say: Callable[[int], None] = lambda _: None,
+    ) -> Served:
+        """Serve requests, and see when each got its tokens; a log gets the steps of one replica,
+        and `say` is told from time to time how many requests have come.
+        """
+        _inside(self.model, self.engine, requests)
+        if log is not None and self.replicas + self.prefill_replicas > 1:
+            raise CourseError("log must be of one replica: make the service with replicas=1")
+        line = _line(requests)
+        pool = [self._replica() for _ in range(self.prefill_replicas)]
+        if pool:
+            first = _line(requests)
+            for one in first:
+                one.output = 1
+            _serve(first, pool, self.router, say)
+            token = float(cache_bytes(self.model, self.formats)) / self.transfer
+            line = _carried(line, first, token)
+        fleet = [self._replica() for _ in range(self.replicas)]
+        fleet[0].log = log
+        placed = _serve(line, fleet, self.router, say)
+        return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
+
+    def _replica(self) -> Replica:
+        return Replica(self.steps, self.engine, self.blocks, self.draft)
+
+
+def service(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    *,
+    engine_of: EngineSettings | str = "vllm",
+    ep: int | None = None,
+    replicas: int = 1,
+    router: str = "round-robin",
+    prefill_replicas: int = 0,
+    transfer: float | None = None,
+    draft: Transformer | str | None = None,
+    calibrated: bool = True,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+    compute: str | None = None,
+    link: Any = None,
+) -> Service:
+    """A service, to be asked with one set of requests after another.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    engine_of : an engine, or the name of one.
+    ep : chips over which a replica's experts are spread, a multiple of `tensor_parallel_size`: as
+        the engine says where not given. So many chips work as one, with sequences to all of them.
+    replicas : engines, each with `tensor_parallel_size` chips, or `ep`.
+    router : one of `ROUTERS`.
+    prefill_replicas : engines beside them that compute prompts only; the cache then travels to a
+        replica that decodes. 0 leaves both to all.
+    transfer : byte/s at which it travels, needed with `prefill_replicas`.
+    draft : the model that guesses, where the engine speculates; guesses are free without one.
+    calibrated : likely times; ``False`` takes every step at its lower bound.
+    w, x, kv, compute : formats; where not given the engine's, those that the model's file declares,
+        or bf16.
+    link : what joins the chips of a replica, as in `llm.decode`.
+
+    Raises
+    ------
+    CourseError
+        If the model does not fit, or an argument is not valid.
+
+    Examples
+    --------
+    >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
+    True
+    """
+    one, on, how = decoder(model), accelerator(chip), spread(engine(engine_of), ep)
+    fm = formats_of(one, on, how, w, x, kv, compute)
+    apart = count("prefill_replicas", prefill_replicas, 0)
+    if apart and transfer is None:
+        raise CourseError(
+            "transfer must be given with prefill_replicas: byte/s at which a cache travels"
+        )
+    if draft is not None and how.ep > 1:
+        raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
+    blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
+
+    def paced(model: Transformer) -> Pace:
+        own = formats_of(model, on, how, w, x, kv, compute)
+        return pace(model, on, all_, calibrated=calibrated, w=own, link=link)
+
+    return Service(
+        model=one,
+        engine=all_,
+        formats=fm,
+        blocks=blocks,
+        steps=paced(one),
+        draft=paced(decoder(draft)) if draft is not None and how.num_speculative_tokens else None,
+        replicas=_few(count("replicas", replicas) * (how.data_parallel_size // how.groups)),
+        prefill_replicas=_few(apart, "prefill_replicas"),
+        transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
+        router=known("router", router, ROUTERS),
+    )
+
+
+def simulate(
+    model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
+) -> Served:
+    """Serve requests once, and see when each got its tokens.
+
+    Parameters
+    ----------
+    model, chip, how : as in `service`.
+    requests : from `drawn` or `read_requests`.
+
+    Raises
+    ------
+    CourseError
+        As `service`, and if a request is longer than the model or the cache allows.
+
+    Examples
+    --------
+    >>> from course_tools.serve import drawn
+    >>> done = simulate("llama-3-8b", "h100-sxm", drawn(4.0, 200, 512, 128))
+    >>> done.percentiles("tpot")["p50"] < 0.02 < done.percentiles("e2e")["p50"]
+    True
+    """
+    return service(model, chip, **how).run(requests)
+
+
+def on_one_replica(
+    requests: Requests, steps: Pace, engine_of: EngineSettings | str = "vllm"
+) -> Served:
+    """Serve requests on one replica with steps of one's own and as much cache as they need.
+
+    Parameters
+    ----------
+    requests : from `drawn` or `read_requests`.
+    steps : from `linear_pace` or `pace`.
+    engine_of : an engine, or the name of one.
+
+    Examples
+    --------
+    >>> from course_tools.serve.clock import linear_pace
+    >>> from course_tools.serve.requests import drawn
+    >>> steps = linear_pace(2e-3, 1e-4, 1e-6, 2048)
+    >>> done = on_one_replica(drawn(4.0, 20, 100, 10), steps)
+    >>> round(done.percentiles("ttft")["p50"], 3)
+    0.012
+    """
+    how = engine(engine_of)
+    longest = int(np.max(requests.prompt + requests.output))
+    blocks = how.num_gpu_blocks or (how.max_num_seqs + 1) * (longest // how.block_size + 1)
+    line, one = _line(requests), Replica(steps, how, blocks)
+    return _outcome(requests, line, _serve(line, [one], "round-robin"), [one], steps)
+
+
+def cache_blocks(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    engine_of: EngineSettings | str = "vllm",
+    *,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+) -> int:
+    """Blocks of the cache: as many as the engine says, or as memory leaves room for beside weights
+    and the activations of a full step. Engines keep some more memory to themselves.
+
+    Examples
+    --------
+    >>> cache_blocks("llama-3-8b", "rtx-4090") > 2588
+    True
+    """
+    one, on, how = decoder(model), accelerator(chip), engine(engine_of)
+    found = room(one, on, how, formats_of(one, on, how, w, x, kv, None))
+    if found < 1:
+        raise CourseError(
+            f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
+            f"it over more chips with tensor_parallel_size, take narrower weights, or lower "
+            f"max_num_batched_tokens"
+        )
+    return found
+
+
+def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
+    """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
+    size, tp, given = how.memory or on.memory, how.tensor_parallel_size, how.num_gpu_blocks
+    if size is None:
+        if given is not None:
+            return given
+        raise CourseError(f"{on.key} has no published memory: give the engine num_gpu_blocks")
+    tokens = how.groups * how.max_num_batched_tokens
+    taken = memory(one, 1, 1, w=fm, tp=tp, ep=how.ep, tokens=tokens)
+    block = how.block_size * cache_bytes(one, fm, tp=tp)
+    if given is not None:
+        # An engine may have been told to take all of the memory, and the weights are there first.
+        most = max(int((size - taken.weights) // block), 0)
+        if given > most:
+            raise CourseError(
+                f"engine num_gpu_blocks must be at most {most}, what {on.key} has room for beside "
+                f"the weights of {one.key} (got {given}): lower it, leave it out, or share the "
+                f"model over more chips"
+            )
+        return given
+    return int((how.gpu_memory_utilization * size - taken.weights - taken.activations) // block)
+
+
+def formats_of(
+    one: Transformer, on: Accelerator, how: EngineSettings, w: Any, x: Any, kv: Any, compute: Any
+) -> Formats:
+    """An engine's dtype is that of activations, and of weights that no file has narrower."""
+    own = None if how.dtype == "auto" else how.dtype
+    cache = None if how.kv_cache_dtype == "auto" else how.kv_cache_dtype
+    if w is None and (one.declared is None or one.declared.w == one.declared.x):
+        w = own
+    return of_model(one, on, w, own if x is None else x, kv or cache, compute)
+
+
+def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
+    """Raise where a request is longer than the model or the engine takes, or comes too late."""
+    if (last := float(requests.arrived[-1])) > LONGEST:
+        raise CourseError(
+            f"requests must come within {LONGEST:g} s, beside which a float holds no microsecond "
+            f"(got {last:g} s): raise the rate, or write arrival_time in s"
+        )
+    most, total = how.max_model_len or model.context, requests.prompt + requests.output
+    if np.any(total > most):
+        first = int(np.argmax(total > most))
+        raise CourseError(
+            f"request {first} has {total[first]} tokens, and {model.key} takes {most}: shorten it,"
+            f" or raise max_model_len"
+        )
+
+
+def _line(requests: Requests) -> list[Sequence]:
+    names = ("arrived", "prompt", "output", "group", "shared")
+    columns = (getattr(requests, name).tolist() for name in names)
+    return [Sequence(number, *row) for number, row in enumerate(zip(*columns, strict=True))]
+
+
+def _few(replicas: int, name: str = "replicas") -> int:
+    if replicas > MOST:
+        raise CourseError(
+            f"{name} must be at most {MOST} (got {replicas}): each request that comes looks at all "
+            f"of them"
+        )
+    return replicas
+
+
+def _serve(
+    line: Many[Sequence],
+    pool: list[Replica],
+    router: str,
+    say: Callable[[int], None] = lambda _: None,
+) -> dict[int, int]:
+    """Run all requests that are not done, as they come; which replica took each."""
+    choose, placed = _router(router, pool), dict[int, int]()
+    for one in line:
+        if one.state == DONE:
+            continue
+        for each in pool:
+            each.run(one.arrived)
+        if len(placed) % OFTEN == 0:
+            say(len(placed))
+        placed[one.number] = chosen = choose(one)
+        pool[chosen].offer(one)
+    for each in pool:
+        each.run()
+    return placed
+
+
+def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
+    turn = itertools.count()
+    if router == "least-loaded":
+        return lambda _: min(range(len(pool)), key=lambda i: pool[i].load)
+    if router == "prefix":
+        return lambda one: one.group % len(pool) if one.group >= 0 else next(turn) % len(pool)
+    return lambda _: next(turn) % len(pool)
+
+
+def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
+    """The requests as they come to those that decode, with their caches, after the first token."""
+    for one, done in zip(line, first, strict=True):
+        one.scheduled, one.first, one.made, one.brought = done.scheduled, done.first, 1, one.prompt
+        one.arrived, one.group = done.first + one.prompt * token, -1
+        if one.output == 1:
+            one.state, one.last = DONE, done.first
+    return sorted(line, key=lambda one: one.arrived)
+
+
+def _outcome(
+    requests: Requests,
+    line: Many[Sequence],
+    placed: dict[int, int],
+    fleet: list[Replica],
+    steps: Pace,
+) -> Served:
+    ordered = sorted(line, key=lambda one: one.number)
+    names = ("scheduled", "first", "last", "preempted")
+    return Served(
+        arrived=requests.arrived,
+        prompt=requests.prompt,
+        output=requests.output,
+        replica=np.array([placed.get(one.number, -1) for one in ordered]),
+        steps=sum(each.steps for each in fleet),
+        cache_used=max(1 - each.cache.fewest / each.cache.blocks for each in fleet),
+        calibrated=steps.calibrated,
+        source=steps.source,
+        **{name: np.array([getattr(one, name) for one in ordered]) for name in names},
+    )

@@ -1,0 +1,218 @@
+"""What a serving engine is set to, and what it adds to its kernels."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from course_lib.core.checks import CourseError, count, known, nonnegative, positive, shown, text
+from course_lib.specs import load_toml
+from course_tools.files import DATA
+from course_tools.serve.queues import speculated
+
+__all__ = ["EngineSettings", "engine", "engines"]
+
+FOLDER = DATA / "engines"
+_SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
+"""Where a log's own record of its settings keeps them; earlier ones win."""
+_FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+_MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
+_MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A serving engine: its settings, under the names that vLLM gives them, and its constants.
+
+    Attributes
+    ----------
+    name : by which it is known.
+    max_num_seqs, max_num_batched_tokens : the most sequences, and tokens, of a step.
+    max_model_len : the most tokens of a sequence; the model's own limit where `None`.
+    block_size : tokens of a block of the cache.
+    num_gpu_blocks : blocks that there are; what memory leaves room for where `None`.
+    gpu_memory_utilization : the share of the memory that the engine may take.
+    enable_prefix_caching : whether blocks that were computed before are used again.
+    enable_chunked_prefill : whether a prompt may be cut to fill a step.
+    async_scheduling : whether a step is planned while the one before it runs, so that what arrives
+        meanwhile waits for one more.
+    tensor_parallel_size : chips that share the model.
+    dtype, kv_cache_dtype : formats of weights and arithmetic, and of the cache; ``"auto"`` leaves
+        them to the caller, or to `dtype`.
+    memory : byte of a chip, where the log says it; the spec table's where `None`.
+    bandwidth : factor on the fraction of the memory bandwidth that a chip's kernels reach in a
+        step, as `calibrate` has it of older engines.
+    step : s that each step takes beside its kernels.
+    source : what the two were fitted to.
+    data_parallel_size, enable_expert_parallel : groups of such chips with sequences of their own,
+        and whether the experts of a model are spread over the chips of all, so that these work as
+        one: as many sequences and tokens as above for each. Else they are replicas.
+    skew : how many times its share of the tokens the busiest of these chips gets, as in
+        `llm.busiest`: 1 leaves it to chance.
+    num_speculative_tokens, acceptance : tokens that a draft guesses in each step, and the share of
+        guesses that the model agrees with.
+    """
+
+    name: str = "vllm"
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    max_model_len: int | None = None
+    block_size: int = 16
+    num_gpu_blocks: int | None = None
+    gpu_memory_utilization: float = 0.9
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    async_scheduling: bool = True
+    tensor_parallel_size: int = 1
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    memory: float | None = None
+    bandwidth: float = 1.0
+    step: float = 0.0
+    source: str = ""
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    skew: float = 1.0
+    num_speculative_tokens: int = 0
+    acceptance: float = 0.0
+
+    @property
+    def ep(self) -> int:
+        """Chips over which experts are spread, as in `llm.decode`."""
+        spread = self.tensor_parallel_size * self.data_parallel_size
+        return spread if self.enable_expert_parallel else 1
+
+    @property
+    def groups(self) -> int:
+        """Groups of chips that work as one."""
+        return self.data_parallel_size if self.enable_expert_parallel else 1
+
+    def most_tokens(self, context: int) -> int:
+        """The most new tokens of a step: a prompt that may not be cut has one to itself."""
+        most = self.max_num_seqs * (1 + self.num_speculative_tokens)
+        whole = 0 if self.enable_chunked_prefill else self.max_model_len or context
+        return max(self.max_num_batched_tokens, most, whole)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a decode step yields for a sequence: guesses up to the first that is wrong,
+        and one of the model's own.
+        """
+        return float(speculated(self.acceptance, self.num_speculative_tokens))
+
+    def together(self) -> "EngineSettings":
+        """What all groups that work as one may have in a step."""
+        return msgspec.structs.replace(
+            self,
+            max_num_seqs=self.groups * self.max_num_seqs,
+            max_num_batched_tokens=self.groups * self.max_num_batched_tokens,
+        )
+
+
+def spread(one: EngineSettings, ep: int | None) -> EngineSettings:
+    """An engine with experts spread over so many chips; as it is where that is `None`."""
+    if ep is None:
+        return one
+    wide, tp = count("ep", ep), one.tensor_parallel_size
+    if wide > 1 and wide % tp:
+        raise CourseError(f"ep must be a multiple of tp {tp}, or 1 (got {wide})")
+    dp = max(wide // tp, 1)
+    return _with(one, {"data_parallel_size": dp, "enable_expert_parallel": wide > 1})
+
+
+def engines() -> tuple[str, ...]:
+    """The engines whose settings and constants are kept.
+
+    Examples
+    --------
+    >>> "vllm" in engines()
+    True
+    """
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSettings:
+    """An engine by its name, or as a file has it.
+
+    Parameters
+    ----------
+    given : one of `engines`; or the path of a JSON file with these names, flat or as the record
+        that vLLM's benchmarks keep beside their logs.
+    settings : of `EngineSettings`, that replace those found.
+
+    Raises
+    ------
+    CourseError
+        If the name, a setting or its value is not known, or the file cannot be read.
+
+    Examples
+    --------
+    >>> engine("vllm", max_num_seqs=64).max_num_seqs
+    64
+    """
+    if isinstance(given, EngineSettings):
+        found = given
+    elif isinstance(given, str) and given in engines():
+        found = load_toml(FOLDER / f"{given}.toml", EngineSettings)
+    elif isinstance(given, str | Path) and str(given).endswith(".json"):
+        found = _from_file(Path(given))
+    else:
+        raise CourseError(
+            f"engine must be one of {', '.join(engines())} or a .json file (got {shown(given)})"
+        )
+    return _with(found, settings)
+
+
+def _from_file(path: Path) -> EngineSettings:
+    """What a JSON file says, over the constants of vLLM; formats by the names of this library."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CourseError(f"engine {str(path)!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CourseError(f"engine {str(path)!r} is not JSON: {error}") from None
+    if not isinstance(record, Mapping):
+        raise CourseError(f"engine {str(path)!r} must hold an object (got {shown(record)})")
+    resolved, hardware = (record.get(name) for name in ("resolved_config", "hardware"))
+    places = [record]
+    for of in (record, resolved if isinstance(resolved, Mapping) else {}):
+        places += [of[name] for name in _SECTIONS if isinstance(of.get(name), Mapping)]
+    if isinstance(hardware, Mapping):
+        places.append({"memory": hardware.get("device_total_memory_bytes")})
+    found: dict[str, Any] = {}
+    for place in reversed(places):
+        said = {name: place.get(name) for name in EngineSettings.__struct_fields__}
+        found |= {name: value for name, value in said.items() if value is not None}
+    for name, value in found.items():
+        if isinstance(value, str):
+            text(f"engine {str(path)!r}: {name}", value)
+    for name in {"dtype", "kv_cache_dtype"} & set(found):
+        bare = str(found[name]).removeprefix("torch.")
+        found[name] = _FORMATS.get(bare, "fp8" if bare.startswith("fp8") else bare)
+    where = f"engine {str(path)!r}"
+    base = engine(known(f"{where}: name", found.pop("name", "vllm"), engines()))
+    return _with(base, found, where)
+
+
+def _with(
+    found: EngineSettings, settings: Mapping[str, Any], where: str = "engine"
+) -> EngineSettings:
+    """The engine with settings replaced, which are checked."""
+    for name in settings:
+        known("engine setting", name, EngineSettings.__struct_fields__)
+    try:
+        one = msgspec.convert({**msgspec.structs.asdict(found), **settings}, EngineSettings)
+    except msgspec.ValidationError as error:
+        raise CourseError(f"{where}: {error}") from None
+    for name, value in msgspec.structs.asdict(one).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            (nonnegative if name in _MAY_BE_NONE else positive)(f"{where} {name}", value)
+            if value > _MOST.get(name, value):
+                raise CourseError(f"{where} {name} must be at most {_MOST[name]} (got {value})")
+    if one.max_num_batched_tokens < one.max_num_seqs:
+        raise CourseError(
+            f"{where} max_num_batched_tokens must be at least max_num_seqs {one.max_num_seqs} "
+            f"(got {one.max_num_batched_tokens})"
+        )
+    return one

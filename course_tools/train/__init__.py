@@ -1,0 +1,69 @@
+"""Training: memory, layouts, what a step takes and what a run costs."""
+
+from course_tools.train.clock import PARTS, Exchange
+from course_tools.train.counts import (
+    PASSES,
+    Recompute,
+    flops,
+    hfu,
+    mfu,
+    tokens_per_second,
+    utilisation,
+)
+from course_tools.train.evidence import Check, Runs, check, published_runs, shapes
+from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
+from course_tools.train.machines import Cluster, cluster
+from course_tools.train.passes import Backward, backward
+from course_tools.train.reliability import (
+    SAVE_FIXED,
+    TrainingRun,
+    checkpoint_interval,
+    goodput,
+    run,
+    save_time,
+)
+from course_tools.train.software import TrainingConstants, constants, frameworks
+from course_tools.train.splits import SCHEDULES, Layout, bubble, layout
+from course_tools.train.steps import RankedLayout, TrainingStep, layouts, step
+
+__all__ = [
+    "MEMORIES",
+    "OPTIMIZERS",
+    "PARTS",
+    "PASSES",
+    "SAVE_FIXED",
+    "SCHEDULES",
+    "Backward",
+    "Check",
+    "Cluster",
+    "Exchange",
+    "Layout",
+    "RankedLayout",
+    "Recompute",
+    "Runs",
+    "TrainingConstants",
+    "TrainingMemory",
+    "TrainingRun",
+    "TrainingStep",
+    "backward",
+    "bubble",
+    "check",
+    "checkpoint_interval",
+    "cluster",
+    "constants",
+    "flops",
+    "frameworks",
+    "goodput",
+    "hfu",
+    "layout",
+    "layouts",
+    "memory",
+    "mfu",
+    "published_runs",
+    "run",
+    "save_time",
+    "shapes",
+    "step",
+    "tokens_per_second",
+    "utilisation",
+]

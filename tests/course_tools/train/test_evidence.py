@@ -1,0 +1,74 @@
+"""Predictions beside the published runs: with the constants that ship, and fitted to one model."""
+
+import numpy as np
+import pytest
+
+from course_tools import train
+from course_tools.measured import table
+from course_tools.train import fitting
+from course_tools.train.evidence import TABLE
+
+
+def test_shapes_give_the_flops_that_tie_speed_to_mfu():
+    """Rows print MFU to a tenth of a per cent: all allow the FLOPs that the shapes have."""
+    for name, one in train.shapes().items():
+        agree: list[bool] = []
+        for row in table(TABLE):
+            if row["model"] != name or row["mfu_pct"] == "nan" or float(row["mfu_pct"]) < 10:
+                continue
+            # Two stages hold a tied table twice, and count it twice.
+            twice = (one.head == "tied") * (row["pp"] != "1") * one.vocab * one.width
+            work = train.flops(one, 4096, parameters=one.parameters + twice)
+            used = work * float(row["tok_s_gpu"]) / 989e12
+            agree.append(abs(100 * used - float(row["mfu_pct"])) < 0.1)
+        assert all(agree)
+
+
+@pytest.mark.parametrize("name", ["1B", "8B"])
+def test_what_ships_keeps_its_errors(name):
+    found = train.check(name)
+    assert found.broken == 0
+    assert found.memory_error < 0.12
+    assert found.auc > 0.97
+    assert found.false_alarms < 0.015
+    assert found.speed_error < 0.11
+    assert np.median(list(found.regrets.values())) < 0.06
+    assert not np.isinf(list(found.regrets.values())).any()
+
+
+def test_a_range_holds_at_least_four_in_five_of_what_was_fitted():
+    how = train.constants()
+    inside = []
+    for name in train.shapes():
+        found = train.check(name)
+        ratio = (found.tokens_per_s / found.runs.tokens_per_s)[found.fast]
+        inside += ((ratio >= how.low) & (ratio <= how.high)).tolist()
+    assert 0.8 < np.mean(inside) < 0.97
+
+
+def test_a_fit_to_memory_alone_lowers_its_error():
+    runs = train.published_runs("8B")
+    measured = np.log(runs.memory[runs.ran])
+
+    def off(how):
+        return np.log(fitting.predicted(runs, how)["memory"][runs.ran]) - measured
+
+    fitted = fitting._refined(fitting.START, fitting.MEMORY, off, fitting.ROOM)
+    assert np.median(np.abs(off(fitted))) < np.median(np.abs(off(fitting.START)))
+
+
+@pytest.mark.exhaustive
+def test_constants_of_one_model_predict_the_other():
+    for fitted, name in (("8B", "1B"), ("1B", "8B")):
+        found = train.check(name, fitting.fit([fitted]))
+        assert found.broken == 0
+        assert found.memory_error < 0.15
+        assert found.auc > 0.97
+        assert found.speed_error < 0.17
+        assert np.median(list(found.regrets.values())) < 0.15
+        # The chapter says of both in words: none.
+        assert not np.isinf(list(found.regrets.values())).any()
+        ratio = found.tokens_per_s / found.runs.tokens_per_s
+        piped = np.array([way.pp > 1 for way in found.runs.layouts])
+        hoped = found.runs.mfu * ratio > 0.15
+        assert not (ratio[hoped & ~piped] > 2).any()

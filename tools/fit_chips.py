@@ -1,0 +1,439 @@
+"""Fits the constants of `course_tools.calibrate` to `course_tools.calibrate.evidence`, and writes
+`data/calibration`: ``make calibrate`` runs it.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from course_lib.core import Estimate
+from course_lib.core.checks import CourseError
+from course_lib.network.costs import cost
+from course_lib.specs import Accelerator, chip
+from course_tools.calibrate.constants import ENGINES as ENGINES_FILE
+from course_tools.calibrate.constants import FOLDER, TYPICAL, Calibration, CalibrationFile, to_toml
+from course_tools.calibrate.evidence import (
+    DTYPE,
+    MODEL,
+    NORMAL,
+    PAIRED,
+    REFERENCE,
+    SWITCHES,
+    MeasuredStep,
+    Messages,
+    Products,
+    between_chips,
+    centre,
+    halved,
+    held_out,
+    laboratories,
+    messages,
+    misalignment,
+    node_messages,
+    nvlink_messages,
+    one_product,
+    products,
+    steps,
+    streams,
+)
+from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, seconds
+from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.prediction import mean_error, predict
+from course_tools.calibrate.robust import least_absolute
+from course_tools.calibrate.timing import COMPUTE, MEMORY
+from course_tools.measured.published import CHIPS, best_published, table
+
+__all__ = [
+    "AFTER_AMPERE",
+    "ENGINES",
+    "MOST",
+    "START",
+    "fit_and_write",
+    "fit_engine",
+    "fit_links",
+    "fit_nodes",
+    "fit_products",
+    "predict_steps",
+    "product_ranges",
+]
+
+TENTH = 0.1
+"""A range leaves out as much on either side."""
+START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
+ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
+"""Engines of which steps of the fitted model are published, and where."""
+AFTER_AMPERE = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
+"""Chips whose streams are those of an H100 PCIe card, of their generation or the one before, for of
+theirs none are published.
+"""
+MOST = {"compute": 1.0, "bandwidth": 1.0}
+
+
+def fit_products(
+    measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE
+) -> Constants:
+    """The constants of matrix products, the others as given.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import calibration
+    >>> on = chip(REFERENCE)
+    >>> before = calibration(on, DTYPE).constants
+    >>> # another laboratory
+    >>> fit_products(products("matmul_a100_m_sweep"), on, before).compute > before.compute
+    True
+    """
+    bound = measured.bound(on, dtype)
+    kernel = Kernel(bound, bound.work)
+
+    def residuals(given: dict[str, float]) -> Any:
+        return np.log(
+            seconds(kernel, on, msgspec.structs.replace(others, **given)) / measured.seconds
+        )
+
+    return msgspec.structs.replace(others, **least_absolute(residuals, START, MOST))
+
+
+def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
+    """Expected times of steps, s.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import calibration
+    >>> some = steps("prefill")
+    >>> expected = predict_steps(some, calibration(chip(REFERENCE), DTYPE))
+    >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
+    True
+    """
+    return np.array(
+        [float(predict(step.bound, step.run.chip, constants=given).expected) for step in some]
+    )
+
+
+def _fit_engine(
+    given: Calibration, name: str, some: list[MeasuredStep], start: float
+) -> Calibration:
+    measured = np.array([step.measured for step in some])
+
+    def with_(value: float) -> Calibration:
+        return msgspec.structs.replace(
+            given, engine=msgspec.structs.replace(given.engine, **{name: value})
+        )
+
+    found = least_absolute(
+        lambda c: np.log(predict_steps(some, with_(c["value"])) / measured), {"value": start}
+    )
+    return with_(found["value"])
+
+
+def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) -> Calibration:
+    """The constants that only whole steps show, from those of one model: all engines together, or
+    the gap of one by the name of its table.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate import calibration
+    >>> found = fit_engine(calibration(chip(REFERENCE), DTYPE)).engine
+    >>> found.gap < found.launch
+    True
+    """
+    decode = [step for step in steps("decode") if step.run.model == model]
+    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
+    if of is not None:
+        return _fit_engine(given, "gap", [step for step in wide if step.run.table == of], 2e-6)
+    narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
+    found = _fit_engine(given, "gap", wide, 2e-6)
+    found = _fit_engine(
+        found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5
+    )
+    return _fit_engine(found, "unpack", narrow, 0.05)
+
+
+def fit_links(some: Messages) -> LinkConstants:
+    """Latency, hops and share of the bandwidth of all-reduces over a chip's links.
+
+    Examples
+    --------
+    >>> 0.5 < fit_links(nvlink_messages()).bandwidth < 1
+    True
+    """
+    sure = Range(1.0, 1.0)
+
+    def times(c: dict[str, Any]) -> NDArray[Any]:
+        link = LinkConstants(**c, range=sure, small=sure)
+        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
+
+    start = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}
+    large = some.size > LARGE_MESSAGE
+    found = least_absolute(
+        lambda c: np.log(times(c)[large] / some.seconds[large]), start, {"bandwidth": 1.0}
+    )
+    ratios = some.seconds / times(found)
+    constants: dict[str, Any] = dict(found)
+    return LinkConstants(**constants, range=_range(ratios[large]), small=_range(ratios[~large]))
+
+
+def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
+    """The latency of a call between machines, and how much longer than their ports allow it took.
+
+    The only machines measured reached a small part of their ports, and no two groups of chips the
+    same. So ports are expected to reach what links inside do, and the range reaches from there to
+    what was measured.
+
+    Examples
+    --------
+    >>> from course_tools.calibrate.evidence import node_messages
+    >>> inside = fit_links(nvlink_messages())
+    >>> fit_nodes(node_messages(), inside).range.high > 2 * inside.range.high
+    True
+    """
+    large = some.size > LARGE_MESSAGE
+    between = msgspec.structs.replace(inside, hop=0.0, in_switch=None)
+
+    def times(latency: Any) -> NDArray[Any]:
+        link = msgspec.structs.replace(between, latency=latency)
+        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
+
+    found = least_absolute(
+        lambda c: np.log(times(c["latency"])[~large] / some.seconds[~large]), {"latency": 5e-5}
+    )
+    ratios = some.seconds / times(found["latency"])
+    return msgspec.structs.replace(
+        between,
+        latency=found["latency"],
+        range=Range(inside.range.low, _range(ratios[large]).high),
+        small=_range(ratios[~large]),
+    )
+
+
+def _range(ratios: NDArray[Any]) -> Range:
+    low, high = np.quantile(ratios, (TENTH, 1 - TENTH))
+    return Range(float(min(low, 1.0)), float(max(high, 1.0)))
+
+
+def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) -> dict[str, Range]:
+    """The ranges of products by the side of the ridge, from what was fitted.
+
+    Examples
+    --------
+    >>> some = products("matmul_a100_m_sweep")
+    >>> bound = some.bound(chip(REFERENCE))
+    >>> product_ranges(some, bound, some.seconds)["compute"]  # as if every one were predicted right
+    Range(low=1.0, high=1.0)
+    """
+    side = np.asarray(bound.t_math / bound.t_memory)
+    sides = {
+        "memory": side < MEMORY,
+        "ridge": (side >= MEMORY) & (side < COMPUTE),
+        "compute": side >= COMPUTE,
+    }
+    ratios = measured.seconds / expected
+    return {name: _range(ratios[which]) for name, which in sides.items()}
+
+
+def _step_range(given: Calibration) -> Range:
+    """The range of whole steps: of each model's, with an engine's constants from the other."""
+    ratios = []
+    every = [*steps("decode"), *steps("prefill")]
+    for model in sorted({step.run.model for step in every}):
+        others = [step for step in every if step.run.model != model]
+        refitted = fit_engine(given, model)
+        ratios += list(
+            np.array([step.measured for step in others]) / predict_steps(others, refitted)
+        )
+    return _range(np.array(ratios))
+
+
+def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
+    """The constants of the reference chip, with their error on the products held out, and those of
+    engines.
+    """
+    on = chip(REFERENCE)
+    every = products("matmul_a100_transformer_gemms")
+    unseen = held_out(len(every.seconds))
+    fitted, test = every.some(~unseen), every.some(unseen)
+    start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
+    constants, bound = fit_products(fitted, on, start), fitted.bound(on)
+    constants = msgspec.structs.replace(constants, stream=constants.bandwidth)
+    sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
+    nvlink = fit_links(nvlink_messages())
+    links = {
+        "nvlink": nvlink,
+        "nodes": fit_nodes(node_messages(), nvlink),
+        "host": fit_links(halved(messages(*PAIRED, over="host"))[0]),
+    }
+    one = fit_engine(
+        Calibration(
+            constants=constants,
+            ranges={**sides, "step": Range(1.0, 1.0)},
+            links=links,
+            engine=EngineConstants(gap=2e-6, launch=1e-5, unpack=0.05, source=""),
+            widen=0.0,
+            source="",
+        )
+    )
+    burst, labs = centre(laboratories(one).values())
+    constants = msgspec.structs.replace(constants, burst=burst)
+    repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
+    expected = predict(test.bound(on), on, constants=one, state="sustained").expected
+    file = CalibrationFile(
+        date=date,
+        source=f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast",
+        points=len(fitted.seconds),
+        held_out=len(test.seconds),
+        held_out_error=mean_error(expected, test.seconds),
+        labs=labs,
+        chips=between_chips(),
+        region=_region(fitted),
+        constants={"bf16": constants, "fp16": constants},
+        ranges={**sides, "step": _step_range(one)},
+        links=links,
+    )
+    return file, _engines(one)
+
+
+def _region(fitted: Products) -> dict[str, tuple[float, float]]:
+    """What was fitted, from least to most: products in FLOP, steps by batch and context."""
+    flops = 2 * fitted.sizes.astype(float).prod(axis=1)
+    runs = [step.run for step in (*steps("decode"), *steps("prefill"))]
+    batches, contexts = ([run.batch for run in runs], [run.prompt + run.output for run in runs])
+    return {
+        "product": (float(flops.min()), float(flops.max())),
+        "batch": (float(min(batches)), float(max(batches))),
+        "context": (1.0, float(max(contexts))),
+    }
+
+
+def _engines(typical: Calibration) -> dict[str, EngineConstants]:
+    """Engines by name: the typical one, and those of which the gaps are known by themselves."""
+    engines = {
+        TYPICAL: msgspec.structs.replace(
+            typical.engine, source="TensorRT-LLM, LMDeploy and gpt-fast together"
+        )
+    }
+    for name, of in ENGINES.items():
+        source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
+        found = fit_engine(typical, of=of).engine
+        engines[name] = msgspec.structs.replace(found, source=source)
+    return engines
+
+
+def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
+    """Constants of a chip of which one product is published: the reference's, with the fraction of
+    the peak in proportion.
+
+    The best that somebody reached on either chip, beside what is expected of its shape, says how
+    much more of its peak one gives; streams are those of the chip's generation, links those of its
+    switch, and all else is taken over.
+    """
+    found, sources = {}, []
+    ours = fitted.constants["bf16"]
+    of_reference = _reached("bf16", REFERENCE, ours)
+    for dtype in ("bf16", "fp8"):
+        # The table says of its H100 row in bf16 that the H200 is the same.
+        alike = "h100-sxm" if key == "h200-sxm" and dtype == "bf16" else key
+        best = best_published(dtype).get(alike)
+        if best is None or f"matrix.{dtype}" not in chip(key).peaks:
+            continue
+        share = _reached(dtype, alike, ours) / of_reference
+        found[dtype] = msgspec.structs.replace(ours, compute=min(ours.compute * share, 1.0))
+        sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
+    if "bf16" in found and "matrix.fp16" in chip(key).peaks:
+        found["fp16"] = found["bf16"]
+    lent = "all else"
+    reached = streams()
+    memory = np.log(reached / ours.bandwidth)  # how far two generations' memories lie apart
+    if key in AFTER_AMPERE:
+        found = {name: msgspec.structs.replace(one, stream=reached) for name, one in found.items()}
+        lent = f"streams of {table('stream_h100pcie')[0]['gpu']}, all else"
+    source = (
+        f"best published products ({', '.join(sources)}; {table('matmul_mamf')[0]['source']}) "
+        f"against {REFERENCE}'s, {lent} {REFERENCE}'s"
+    )
+    return msgspec.structs.replace(
+        fitted,
+        source=source,
+        points=len(sources),
+        held_out=0,
+        held_out_error=None,
+        widen=float(np.hypot(fitted.labs, NORMAL * memory)),
+        constants=found,
+        links=_switched(fitted.links, key),
+    )
+
+
+def _reached(dtype: str, key: str, constants: Constants) -> float:
+    """How many times as fast as these constants say a chip's best published product ran."""
+    best, on = best_published(dtype)[key], chip(key)
+    some = one_product(best.shape[0], best.shape[2], best.shape[1], best.rate)
+    bound = some.bound(on, dtype)
+    return float((seconds(Kernel(bound, bound.work), on, constants) / some.seconds)[0])
+
+
+def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConstants]:
+    """The links with what rings and the switch of the chip's node reach, where published."""
+    rows = [
+        row
+        for row in table("collectives_ml_engineering")
+        if row["node"] == SWITCHES.get(key) and row["collective"] == "all-reduce"
+    ]
+    if not rows:
+        return links
+    whole = float(chip(key).links["nvlink"].total_per_direction) / 1e9
+    rings = [float(row["busbw_no_nvls_GBps"]) / whole for row in rows]
+    added = [row for row in rows if row["algo"] == "NVLS"]
+    # Bus bandwidth counts what a ring would send; the switch is sent the array once.
+    rates = [
+        float(row["busbw_GBps"])
+        / whole
+        / float(cost("all-reduce", int(float(row["n_gpus"]))).share)
+        for row in added
+    ]
+    least = min(int(float(row["n_gpus"])) for row in added)
+    nvlink = msgspec.structs.replace(
+        links["nvlink"],
+        bandwidth=float(np.median(rings)),
+        in_switch=InSwitch(bandwidth=float(np.median(rates)), chips=least),
+    )
+    return {**links, "nvlink": nvlink}
+
+
+def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
+    """Fit everything and write its files.
+
+    Parameters
+    ----------
+    folder : where to.
+    date : of the fit, ISO 8601; today when not given.
+
+    Returns
+    -------
+    The files.
+
+    Examples
+    --------
+    >>> fit_and_write(Path("nowhere"))
+    Traceback (most recent call last):
+    ...
+    course_lib.CourseError: folder 'nowhere' does not exist: make it first, for a fit takes a while
+    """
+    if not folder.is_dir():
+        raise CourseError(
+            f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"
+        )
+    fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
+    scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
+    written = {f"{key}.toml": file for key, file in {REFERENCE: fitted, **scaled}.items()}
+    contents: dict[str, CalibrationFile | dict[str, EngineConstants]] = {
+        **written,
+        ENGINES_FILE: engines,
+    }
+    for name, content in contents.items():
+        text = f"# Written by make calibrate: see tools/fit_chips.py.\n{to_toml(content)}"
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in contents]
