@@ -6,8 +6,6 @@ from typing import Any
 from course_tools.diagnosis import FLOW, Fork
 from course_book.text import Shown, t
 
-__all__ = ["Walk", "walk"]
-
 
 @dataclass(frozen=True, repr=False)
 class Walk(Shown):

@@ -2,6 +2,4 @@
 
 from pathlib import Path
 
-__all__ = ["DATA"]
-
 DATA = Path(__file__).parent / "data"

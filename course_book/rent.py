@@ -4,8 +4,6 @@ from course_lib.core.checks import CourseError, positive
 from course_lib.specs import Price, chip, outdated, quotes
 from course_book.text import Markdown, Table, n, named, t, table
 
-__all__ = ["outdated", "quotes", "rent_table", "shown_date"]
-
 _DAY = 24 * 60
 
 

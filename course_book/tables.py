@@ -19,23 +19,6 @@ from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import UNITS
 from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
 
-__all__ = [
-    "DISPUTED",
-    "MATRIX",
-    "Cards",
-    "Downloads",
-    "Folded",
-    "chip_table",
-    "dispute_table",
-    "figure_name",
-    "figure_tables",
-    "link_table",
-    "model_table",
-    "peak_table",
-    "price_table",
-    "source_table",
-]
-
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
 DISPUTED = "†"

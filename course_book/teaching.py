@@ -12,8 +12,6 @@ from course_book.plot import Diagram, builds_on
 from course_book.tables import Cards, Folded
 from course_book.text import Span, language, n, plain, t, table
 
-__all__ = ["PARTS", "Concept", "concept_map", "concept_table", "concepts", "mistake_tables"]
-
 PARTS = {
     "part-foundations": CHAPTERS[:3],
     "part-one-chip": CHAPTERS[3:7],

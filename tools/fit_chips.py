@@ -48,20 +48,6 @@ from course_tools.calibrate.robust import least_absolute
 from course_tools.calibrate.timing import COMPUTE, MEMORY
 from course_tools.measured.published import CHIPS, best_published, table
 
-__all__ = [
-    "AFTER_AMPERE",
-    "ENGINES",
-    "MOST",
-    "START",
-    "fit_and_write",
-    "fit_engine",
-    "fit_links",
-    "fit_nodes",
-    "fit_products",
-    "predict_steps",
-    "product_ranges",
-]
-
 TENTH = 0.1
 """A range leaves out as much on either side."""
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}

@@ -12,8 +12,6 @@ import numpy as np
 from course_lib.core import formulas
 from course_tools.calibrate.kernels import overlapped
 
-__all__ = ["Load", "StepCounts", "StepTimes", "crowd", "fleet", "load", "step_time"]
-
 USERS = 1024
 """The largest batch that is shown."""
 PLACES = 256

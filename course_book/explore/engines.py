@@ -28,8 +28,6 @@ from course_book.explore.serving import link_of
 from course_book.explore.views import Endless
 from course_book.text import n, t
 
-__all__ = ["EngineExplorer", "capacity", "slo"]
-
 ENGINE = "vllm"
 MODELS = ("llama-3-8b", "mixtral-8x7b", "llama-3-70b")
 CHIPS = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "l4", "rtx-4090")

@@ -38,8 +38,6 @@ from course_book.explore.views import Endless, Explorer
 from course_book.plot import PATHS
 from course_book.text import named, t
 
-__all__ = ["CONTEXT", "MODELS", "Decode", "decode", "upgrade"]
-
 MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
 CONTEXT = 1024
 """Tokens in the cache of each sequence where nothing else is said."""

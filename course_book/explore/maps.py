@@ -14,8 +14,6 @@ from course_book.plot.figure import INK, STYLE, Plot, log_axes
 from course_book.plot.labels import MUTED
 from course_book.text import n
 
-__all__ = ["Map", "Tile", "ticks"]
-
 DARKEST = 0.5
 """How much of its color the cell with most of a quantity has: what is written on it stays legible.
 """

@@ -15,8 +15,6 @@ from course_tools.counting import huggingface
 from course_book.explore import serving
 from course_book.text import named
 
-__all__ = ["EVALUATED", "given"]
-
 EVALUATED: tuple[Callable[..., Any], ...] = (
     huggingface.sizes,
     precision.chosen,

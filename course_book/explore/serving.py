@@ -35,8 +35,6 @@ from course_book.explore.choices import listed
 from course_book.explore.grid import NONE
 from course_book.text import Shown, Table, n, t, table
 
-__all__ = ["Answer", "Calculator", "advice", "calculator", "limits"]
-
 OWN = "own"
 """The model of a pasted configuration."""
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

@@ -18,8 +18,6 @@ from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.maps import Map
 from course_book.text import t
 
-__all__ = ["layouts"]
-
 MODELS = ("llama-3-8b", "llama-3-70b", "llama-3-405b")
 COUNTS = (8, 64, 512)
 BATCHES = (128, 512, 2048)

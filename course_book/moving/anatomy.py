@@ -12,8 +12,6 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["journey", "systolic"]
-
 PLAYED = 30e-9
 """Seconds of the chip that take one second on a page."""
 PAUSE = 1.6

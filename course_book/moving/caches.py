@@ -14,8 +14,6 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["roofs"]
-
 LEAST = 8
 """Side of the first tile; each step doubles it."""
 STEP = 1.6

@@ -14,8 +14,6 @@ from course_lib.workloads.transformer import operators
 from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["fill", "heads", "hierarchy"]
-
 GIB = 2.0**30
 VIEWED = 1.85
 """Of a chip's memory, how much a picture of it has room for."""

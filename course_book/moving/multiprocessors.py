@@ -14,8 +14,6 @@ from course_tools.measured import gaps
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene
 from course_book.text import n, t
 
-__all__ = ["coalescing", "stages", "waves"]
-
 ACROSS = 12
 """Multiprocessors in a row of the picture."""
 PITCH = 24.0

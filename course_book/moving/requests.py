@@ -14,8 +14,6 @@ from course_tools.serve.outcome import LoggedStep
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["batching"]
-
 _PLACES = 4
 _REQUESTS = (
     (0.0, 1000, 14),

@@ -12,8 +12,6 @@ from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED, is_wide
 from course_book.text import Shown, n, widget_bundle
 
-__all__ = ["NARROW", "TONES", "WIDE", "Moving", "Running", "Scene", "Shape", "holds"]
-
 WIDE, NARROW = 720, 360
 """Widths of a scene, for a page and for a phone, in pixels at full size."""
 TONES = {

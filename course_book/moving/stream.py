@@ -10,8 +10,6 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["machine"]
-
 BLOCKS = 10
 """Into so many parts a product is drawn; a kernel cuts finer."""
 PLAYED = 30e-6

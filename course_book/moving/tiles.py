@@ -13,8 +13,6 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["flash_attention", "tiled_product"]
-
 MOST = 8
 """Tiles on a side that can still be told apart on a phone."""
 EACH = 4

@@ -11,8 +11,6 @@ from course_lib.workloads import block
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, named, t
 
-__all__ = ["fuse", "overlap"]
-
 PIECES = 4
 """Pieces into which a picture cuts an operator's traffic and its arithmetic."""
 ROW = 17.0

@@ -13,8 +13,6 @@ from course_book.plot.colors import LINES, MARKERS, own_tone, tones
 from course_book.plot.figure import INK, SHADES, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED, Name
 
-__all__ = ["parity", "roofline", "sweep"]
-
 
 def roofline(
     roofs: Mapping[str, tuple[float, float]],

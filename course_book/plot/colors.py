@@ -4,8 +4,6 @@ figure of the book.
 
 from collections.abc import Sequence
 
-__all__ = ["LINES", "MARKERS", "PATHS", "own_tone", "tones"]
-
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
 """More than six are not apart for every kind of color vision: what has the same color never stands
 in the same figure, or has another one there."""

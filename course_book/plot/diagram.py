@@ -15,21 +15,6 @@ from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED
 from course_book.text import Shown
 
-__all__ = [
-    "Diagram",
-    "edge",
-    "flow",
-    "head",
-    "kinds_of",
-    "legend",
-    "line",
-    "look",
-    "svg",
-    "wide_as",
-    "words",
-    "wrapped",
-]
-
 WIDTH, LEFT, RIGHT = 580, 275, 225
 """Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at
 full size.

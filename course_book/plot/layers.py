@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Layers", "layered"]
-
 Point: TypeAlias = tuple[int, int]
 """A box, or a place where its lines pass a layer further down: which box, which layer."""
 _SWEEPS = 40

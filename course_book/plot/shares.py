@@ -18,8 +18,6 @@ from course_book.plot.diagram import (
 )
 from course_book.text import n
 
-__all__ = ["bars"]
-
 _TALL, _ROW, _FONT, _EDGE = 34.0, 74.0, 14, 4.0
 """Heights of a bar and of a row with its label, the letters' size, and what is kept at the sides,
 px."""

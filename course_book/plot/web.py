@@ -21,8 +21,6 @@ from course_book.plot.diagram import (
 from course_book.plot.labels import MUTED
 from course_book.plot.layers import Layers, layered
 
-__all__ = ["builds_on"]
-
 WIDE = 720
 """Of the figure, px at full size."""
 _MOST, _GAP, _BETWEEN = 5, 8, 44.0

@@ -15,8 +15,6 @@ from course_book.plot import Plot, sweep
 from course_book.reports.frame import missing, page, said
 from course_book.text import n, named, plain, t, table
 
-__all__ = ["plot", "report"]
-
 
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
     """REPORT.md of measured collectives: the fitted constants, and each time beside its prediction.

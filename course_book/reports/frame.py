@@ -11,8 +11,6 @@ from course_lib.specs import load_toml
 from course_book.files import DATA
 from course_book.text import language, n, plain
 
-__all__ = ["dots", "missing", "number", "opening", "page", "said"]
-
 
 def said(key: str, **figures: str) -> str:
     """What a report says, in the page's language, with its figures.

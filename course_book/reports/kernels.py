@@ -17,8 +17,6 @@ from course_book.plot import LINES, Plot, roofline, tones
 from course_book.reports.frame import missing, page, said
 from course_book.text import Table, n, named, t, table
 
-__all__ = ["CHIPS", "counted", "plot", "predicted", "report", "title"]
-
 CHIPS = ("a100-sxm-80", "h100-sxm", "b200-sxm", "rtx-4090")
 """Three chips of a rack, and one of a desk."""
 

@@ -13,8 +13,6 @@ from course_tools.measured.ladder import RUNGS, Rung, steps
 from course_book.reports.frame import said
 from course_book.text import Table, n, plain, t, table
 
-__all__ = ["steps_table"]
-
 SIDE = 8192
 """Of the products by which a chip that nobody measured is predicted: the lab's first on a GPU."""
 

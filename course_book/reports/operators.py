@@ -13,8 +13,6 @@ from course_book.plot import LINES, Plot, roofline, tones
 from course_book.reports.frame import dots, missing, page, said
 from course_book.text import n, named, t, table
 
-__all__ = ["plot", "report"]
-
 
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
     """REPORT.md of measured operators: each one's rates, its share of the device's own roof, and

@@ -23,8 +23,6 @@ from course_book.reports.frame import dots, number, page, said
 from course_book.reports.ladder import steps_table
 from course_book.text import n, table
 
-__all__ = ["plot", "report"]
-
 
 def report(
     rows: Sequence[Row], manifest: Manifest, *, multiprocessors: Mapping[str, int] | None = None

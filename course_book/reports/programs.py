@@ -12,8 +12,6 @@ from course_tools import hlo
 from course_book.reports.frame import opening, said
 from course_book.text import Table, n, named, t, table
 
-__all__ = ["exchanged", "report", "times"]
-
 NAMES = {
     "tensor": "tensor-parallelism",
     "data": "data-parallelism",

@@ -14,8 +14,6 @@ from course_book.plot import Plot, sweep
 from course_book.reports.frame import missing, page, said
 from course_book.text import Table, n, t, table
 
-__all__ = ["beside", "felt", "plot", "report", "simulated", "steps"]
-
 FELT = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 """What users feel of a run, under the names that lab 03 gives it."""
 

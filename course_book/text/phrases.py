@@ -5,8 +5,6 @@ import re
 from course_book.text.numbers import marks
 from course_book.text.vocabulary import language, words
 
-__all__ = ["retold"]
-
 _VALUE = re.compile(r"\\\{(\w+)\\\}")
 _SINCE = {"which load may lower": "which may drop under load"}
 """Words of earlier measurements, which stay as they were written, and today's for the same."""

@@ -15,19 +15,6 @@ from course_lib.bench.driver import CPU, DRIVER, Nvidia, clock_told, cpuinfo, nv
 from course_lib.core.checks import CourseError, count, known, positive, shown, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
-__all__ = [
-    "CACHE",
-    "DEFAULT_CACHE",
-    "FMA_UNITS",
-    "Machine",
-    "Setup",
-    "cpu_peak",
-    "cpu_peak_here",
-    "inspect",
-    "machine",
-    "torch_or_none",
-]
-
 DEFAULT_CACHE = 64 * 2**20
 """Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold
 timing.

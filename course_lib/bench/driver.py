@@ -11,8 +11,6 @@ import msgspec
 
 from course_lib.core.checks import known
 
-__all__ = ["Nvidia", "Observed", "nvidia", "observe"]
-
 T = TypeVar("T")
 
 CPU = Path("/sys/devices/system/cpu")

@@ -10,8 +10,6 @@ import numpy as np
 from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["DATA", "Arrays", "NumpyArrays", "TorchArrays", "arrays"]
-
 DATA = ("random", "zeros")
 
 

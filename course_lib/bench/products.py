@@ -32,8 +32,6 @@ from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
 
-__all__ = ["STEPS", "bandwidth", "ceiling", "matmul", "outer_products", "outer_shape"]
-
 CACHES = 4
 """Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
 the last-level cache.

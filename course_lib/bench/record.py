@@ -23,8 +23,6 @@ from course_lib.core.checks import CourseError, count, nonnegative, shown, singl
 from course_lib.core.dtypes import BITS
 from course_lib.specs import chip
 
-__all__ = ["Case", "Start", "git_commit", "manifest", "start"]
-
 
 class Case(msgspec.Struct, frozen=True):
     """One measurement.

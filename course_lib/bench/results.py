@@ -29,19 +29,6 @@ from course_lib.bench.rows import (
 )
 from course_lib.core.checks import CourseError, nonnegative, shown, text
 
-__all__ = [
-    "Difference",
-    "Key",
-    "Manifest",
-    "Row",
-    "append",
-    "compare",
-    "done",
-    "read",
-    "write_manifest",
-]
-
-
 _MARK = b"\xef\xbb\xbf"
 """What spreadsheets write in front of a text file, to say that it is UTF-8."""
 

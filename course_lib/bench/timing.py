@@ -11,8 +11,6 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, count, positive, shown, single
 
-__all__ = ["NOISY", "RESAMPLES", "SHORTEST", "STEADY", "WARM_SHARE", "Timing", "sample", "summary"]
-
 STEADY = 0.05
 """Warm-up ends when three calls in a row differ by less than this from their fastest."""
 WARM_SHARE = 0.25

@@ -22,20 +22,6 @@ from course_lib.core.checks import (
 )
 from course_lib.core.work import Unit, Work, launches
 
-__all__ = [
-    "BOUNDS",
-    "RATES",
-    "Chip",
-    "Estimate",
-    "attainable",
-    "critical_batch",
-    "ridge",
-    "roofline",
-    "sensitivity",
-    "summed",
-    "total",
-]
-
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
 RATES = ("peak", "bandwidth", "link")
 """What each of these bounds is the ceiling of."""

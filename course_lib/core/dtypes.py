@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from course_lib.core.checks import CourseError, known
 
-__all__ = ["BITS", "SCALED", "SCALE_BITS", "element", "itemsize", "widest"]
-
 BITS = {
     "fp64": 64,
     "fp32": 32,

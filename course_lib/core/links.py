@@ -16,8 +16,6 @@ from course_lib.core.checks import (
     whole_as_given,
 )
 
-__all__ = ["Link", "LinkLike"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:

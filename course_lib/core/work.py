@@ -20,8 +20,6 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import BITS
 
-__all__ = ["KINDS", "Kind", "Unit", "Work"]
-
 Unit = Literal["matrix", "vector"]
 Kind = Literal["matmul", "attention", "convolution", "vector", "collective", "exchange", "other"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

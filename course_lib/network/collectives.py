@@ -17,16 +17,6 @@ from course_lib.core.links import LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, cost, rate
 from course_lib.network.nodes import seconds
 
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "bus_bandwidth",
-    "latency_bound_size",
-    "reduce_scatter",
-    "send",
-]
-
 
 def all_gather(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None

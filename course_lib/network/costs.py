@@ -19,8 +19,6 @@ from course_lib.core.checks import (
     whole,
 )
 
-__all__ = ["ALGORITHMS", "Cost", "carried", "cost"]
-
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
     "reduce-scatter": ("ring", "torus", "tree", "switched", "in-switch"),

@@ -14,8 +14,6 @@ from course_lib.network.sharding import CollectiveStep, sharded_matmul
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["SCHEMES", "sharded_mlp"]
-
 SCHEMES: Mapping[str, Mapping[str, int]] = {
     "tensor": {"model": 8},
     "data": {"data": 8},

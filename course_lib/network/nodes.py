@@ -25,8 +25,6 @@ from course_lib.network.costs import ALGORITHMS, Cost, carried, cost, rate
 from course_lib.specs import Accelerator, Node
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["Legs", "Nodes", "between_nodes", "fewest_nodes", "joining", "legs"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Nodes(Link):

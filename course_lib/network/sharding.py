@@ -25,8 +25,6 @@ from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.nodes import seconds
 
-__all__ = ["CollectiveStep", "Sharded", "sharded_matmul"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectiveStep:

@@ -15,13 +15,6 @@ from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.nodes import legs
 
-__all__ = [
-    "critical_contraction",
-    "data_parallel_tokens",
-    "tensor_parallel_tokens",
-    "tensor_parallel_width",
-]
-
 TIE = 1 - 1e-12
 """A size that makes both times equal is enough, whatever the last bit says."""
 

@@ -6,8 +6,6 @@ from numpy.typing import ArrayLike
 from course_lib.core.checks import Numbers, count, plain, whole
 from course_lib.core.dtypes import itemsize
 
-__all__ = ["SECTOR", "WARP", "sectors"]
-
 SECTOR = 32
 """Byte that memory hands over at least: a whole sector, of which a warp may want less."""
 WARP = 32

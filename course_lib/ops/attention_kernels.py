@@ -27,8 +27,6 @@ from course_lib.core.checks import (
 from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
 
-__all__ = ["attention", "attention_standard", "attention_tiled", "kv_read"]
-
 STATISTICS = "fp32"
 """Format of the running maximum and sum that a tiled kernel keeps for each row."""
 

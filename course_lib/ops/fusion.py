@@ -18,8 +18,6 @@ from course_lib.core.checks import (
 )
 from course_lib.core.checks import keep as keep_checked
 
-__all__ = ["Pass", "fuse"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Work):

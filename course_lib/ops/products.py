@@ -12,8 +12,6 @@ from course_lib.core.checks import Numbers, known, plain, positive, together, wh
 from course_lib.core.dtypes import BITS, itemsize, widest
 from course_lib.ops.vector import quantize
 
-__all__ = ["dot", "grouped_matmul", "matmul", "outer_products", "quantized_matmul", "tiled_matmul"]
-
 
 def dot(
     N: ArrayLike,

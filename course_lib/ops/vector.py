@@ -32,20 +32,6 @@ from course_lib.core.dtypes import BITS, itemsize
 from course_lib.ops.conventions import CONVENTIONS
 from course_lib.ops.fusion import Pass
 
-__all__ = [
-    "bias",
-    "dropout",
-    "elementwise",
-    "embedding",
-    "gelu",
-    "norm",
-    "quantize",
-    "residual",
-    "rotary",
-    "softmax",
-    "swiglu",
-]
-
 Shape: TypeAlias = "ArrayLike | Sequence[Any]"
 
 

@@ -25,8 +25,6 @@ from course_lib.specs.provenance import (
     sources,
 )
 
-__all__ = ["Accelerator", "LinkSpec", "Node", "NodeSpec"]
-
 _PLAIN = (
     "bandwidth",
     "memory",

@@ -20,8 +20,6 @@ from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer
 from course_lib.specs.provenance import DATA, as_record, load_toml
 
-__all__ = ["FOLDER", "chip", "chip_of_device", "chips", "model", "models", "unreadable"]
-
 FOLDER = "COURSE_CHIPS"
 """The environment variable that names a folder with more chips."""
 _CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"

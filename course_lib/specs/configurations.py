@@ -11,18 +11,6 @@ import msgspec
 from course_lib.core.checks import CourseError, count, known
 from course_lib.specs.provenance import Figure, cited, sources
 
-__all__ = [
-    "MACS_ARE",
-    "NEAR",
-    "ConvNet",
-    "Declared",
-    "Experts",
-    "Latent",
-    "Model",
-    "Transformer",
-    "cited_by",
-]
-
 MACS_ARE = 2
 """Floating-point operations in a multiply-accumulate: the convention of the whole book."""
 

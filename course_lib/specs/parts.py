@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-__all__ = ["BUILT", "PARTS"]
-
 PARTS: Mapping[str, tuple[str, float, float]] = {
     "matrix_units": ("1", 1, 1e4),
     "multiply_adds": ("1", 1, 1e8),

@@ -13,21 +13,6 @@ import msgspec
 
 from course_lib.core.checks import CourseError, known, positive, shown, text
 
-__all__ = [
-    "DATA",
-    "LARGEST_FILE",
-    "UNITS",
-    "Classic",
-    "Conflict",
-    "Figure",
-    "Source",
-    "as_record",
-    "check_quantity",
-    "cited",
-    "load_toml",
-    "sources",
-]
-
 _T = TypeVar("_T")
 DATA = Path(__file__).parents[1] / "data"
 LARGEST_FILE = 2**20

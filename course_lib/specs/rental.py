@@ -8,8 +8,6 @@ from course_lib.core.checks import known
 from course_lib.specs.catalog import chips
 from course_lib.specs.provenance import DATA, sources
 
-__all__ = ["Price", "outdated", "prices", "quotes"]
-
 
 class Price(msgspec.Struct, frozen=True):
     """What an hour of a chip cost to rent, and when: prices age."""

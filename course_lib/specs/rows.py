@@ -10,8 +10,6 @@ import msgspec
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.catalog import chip, chips, model, models
 
-__all__ = ["as_csv", "as_json", "chip_rows", "figure_rows", "model_rows"]
-
 
 def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
     """One row a chip in SI units, with the same columns for all; what is unpublished is `None`.

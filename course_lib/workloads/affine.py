@@ -17,8 +17,6 @@ from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.transformer import operators
 from course_lib.workloads.weights import distinct, matrices
 
-__all__ = ["StepTerm", "StepTerms", "coefficients"]
-
 MANY = 2**20
 """Sequences that leave no expert untouched, of which all bytes are still whole numbers."""
 _BATCHES, _CONTEXTS = np.array([1, 2, 1, MANY, 2 * MANY]), np.array([1, 1, 2, 1, 1])

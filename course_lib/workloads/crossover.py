@@ -18,8 +18,6 @@ from course_lib.workloads.shares import streamed
 from course_lib.workloads.transformer import MATRIX_PARTS, operators, works_of
 from course_lib.workloads.weights import split
 
-__all__ = ["Crossover", "first_compute_bound_batch"]
-
 _FAR = 2**40
 """Tokens of context beyond which attention is all there is."""
 _LARGE = 2**16

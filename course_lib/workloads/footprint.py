@@ -23,8 +23,6 @@ from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.shares import kept_tokens
 from course_lib.workloads.weights import activation_bytes, cache_bytes, layout, weight_bytes
 
-__all__ = ["Memory", "MemoryFit", "fits", "memory"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:

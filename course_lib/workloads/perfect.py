@@ -38,8 +38,6 @@ from course_lib.workloads.shares import (
 from course_lib.workloads.transformer import MATRIX_PARTS, attention_of, operators
 from course_lib.workloads.weights import released, split
 
-__all__ = ["Claim", "cached", "check_claim", "least_of"]
-
 
 def least_of(
     parts: Any, attention: Any, moved: Any, chip: Any, chips: Any, network: Any

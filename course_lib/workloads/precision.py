@@ -8,8 +8,6 @@ from course_lib import ops
 from course_lib.core.checks import CourseError, known, text
 from course_lib.core.dtypes import BITS, bare_of, bytes_of, element
 
-__all__ = ["GROUPS", "Formats", "formats"]
-
 GROUPS = ("attention", "mlp", "experts", "shared", "router", "head")
 """Matrices that a recipe may name: projections of attention, MLPs, routed and shared experts, what
 chooses them, and the output matrix.

@@ -15,8 +15,6 @@ from course_lib.core.checks import Numbers, whole
 from course_lib.core.dtypes import itemsize
 from course_lib.workloads.precision import Formats, picked
 
-__all__ = ["Matrix"]
-
 
 @dataclass(frozen=True, slots=True)
 class Matrix:

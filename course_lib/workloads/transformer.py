@@ -19,8 +19,6 @@ from course_lib.workloads.precision import Formats, picked
 from course_lib.workloads.shares import biases_of, held, kv_share, product_of, product_with
 from course_lib.workloads.weights import busiest, layout, require
 
-__all__ = ["MATRIX_PARTS", "mixed_operators", "operators"]
-
 _NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
 """The parts of a step that run on the matrix unit."""

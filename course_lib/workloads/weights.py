@@ -38,20 +38,6 @@ from course_lib.workloads.shares import (
     weights_of,
 )
 
-__all__ = [
-    "Matrix",
-    "activation_bytes",
-    "busiest",
-    "cache_bytes",
-    "distinct",
-    "kv_heads",
-    "layout",
-    "matrices",
-    "norm_parameters",
-    "streamed_bytes",
-    "weight_bytes",
-]
-
 
 def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
     """Expected number of distinct experts that so many tokens visit, if each chooses evenly and on

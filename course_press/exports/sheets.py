@@ -11,8 +11,6 @@ from course_press.exports.notebooks import code_cell, notebook_text, text_cell
 from course_press.source.book import configured, languages
 from course_press.source.install import first_cell
 
-__all__ = ["answers", "questions"]
-
 
 def questions(variants: Sequence[Variant], seed: int, lang: str) -> str:
     """The notebook that learners get: each question, and a cell that checks an answer. Written in

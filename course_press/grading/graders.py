@@ -15,8 +15,6 @@ from course_press.grading import benchmark, diagnosis, kernels, ring, serving, s
 from course_press.grading.learner import existing
 from course_press.grading.verdict import Verdict, said
 
-__all__ = ["GRADERS", "Grading", "grade", "graded_by", "grading"]
-
 GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Verdict]]] = {
     "benchmark": lambda file, _: benchmark.grade(file),
     "ring": lambda file, _: ring.grade(file),

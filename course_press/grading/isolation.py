@@ -31,8 +31,6 @@ import msgspec
 from course_lib import CourseError
 from course_press.grading.verdict import Said, said
 
-__all__ = ["IsolatedCell", "isolated", "isolating"]
-
 DISK = 256 << 20
 """Bytes that a file may write in its cell, all together; they are memory."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")

@@ -15,8 +15,6 @@ from course_lib.core import known
 from course_book import n
 from course_book.text import language
 
-__all__ = ["Amount", "Said", "Verdict", "said"]
-
 LONGEST = 2000
 """Characters of a text that a sentence quotes: a learner's process can say whatever it likes."""
 

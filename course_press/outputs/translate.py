@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
 from course_lib.core import dtypes, formulas
-from course_tools.counting import quantization
+from course_tools.counting.quantization import begins
 from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
@@ -42,7 +42,7 @@ _TOLD = {
 UNCHECKED = {dtypes.itemsize: dtypes.bytes_of}
 """What is translated in place of a function that checks what it is given."""
 WRITTEN = {
-    quantization.begins: """function begins(pattern, name) {
+    begins: """function begins(pattern, name) {
   try { return new RegExp("^(?:" + pattern + ")").test(name); } catch (error) { return false; }
 }"""
 }

@@ -15,8 +15,6 @@ from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import Calibration
 from course_tools.calibrate.prediction import Prediction, constants_of
 
-__all__ = ["collective"]
-
 RINGS = ("all-reduce", "all-gather", "reduce-scatter")
 """Published over the links whose constants are fitted; a ring of each reaches the same rate."""
 

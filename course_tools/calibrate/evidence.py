@@ -19,36 +19,6 @@ from course_tools.calibrate.prediction import predict
 from course_tools.measured import published
 from course_tools.measured.published import best_published, table
 
-__all__ = [
-    "DTYPE",
-    "HELD_OUT",
-    "MODEL",
-    "NODES",
-    "NORMAL",
-    "PAIRED",
-    "PER_MACHINE",
-    "REFERENCE",
-    "SEED",
-    "SWITCHES",
-    "MeasuredStep",
-    "Messages",
-    "Products",
-    "between_chips",
-    "centre",
-    "from_others",
-    "halved",
-    "held_out",
-    "laboratories",
-    "messages",
-    "misalignment",
-    "node_messages",
-    "nvlink_messages",
-    "one_product",
-    "products",
-    "steps",
-    "streams",
-]
-
 REFERENCE = "a100-sxm-80"
 DTYPE = "fp16"
 SEED = 0

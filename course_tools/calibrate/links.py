@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from course_lib.core.checks import nonnegative
 from course_lib.network.costs import cost, reduces
 
-__all__ = ["LARGE_MESSAGE", "InSwitch", "LinkConstants", "Range"]
-
 LARGE_MESSAGE = 2**20
 """Bytes: what smaller messages take, published sweeps do not agree on."""
 SOME = 1e-9

@@ -16,8 +16,6 @@ from course_tools.calibrate.constants import Calibration, CalibrationFile, calib
 from course_tools.calibrate.kernels import Constants, Kernel, seconds
 from course_tools.calibrate.robust import least_absolute
 
-__all__ = ["FITTED", "MOST", "PRIOR", "fit"]
-
 PRIOR = 0.05
 """Weight of what is known of the chip beside one measurement: it decides only what the
 rows cannot.

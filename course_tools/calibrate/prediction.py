@@ -44,17 +44,6 @@ from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, 
 from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
 from course_tools.calibrate.timing import Likely, likely, sums
 
-__all__ = [
-    "STATES",
-    "Prediction",
-    "achieved",
-    "breakdown",
-    "constants_of",
-    "coverage",
-    "mean_error",
-    "predict",
-]
-
 STATES = ("burst", "sustained")
 """A kernel that is timed alone, and one inside a step."""
 _PERFECT = Constants(

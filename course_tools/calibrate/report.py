@@ -39,18 +39,6 @@ from course_tools.calibrate.prediction import coverage, mean_error, predict
 from course_tools.measured import published
 from course_tools.measured.published import CHIPS, table
 
-__all__ = [
-    "EDGES",
-    "LARGE",
-    "Bounded",
-    "Result",
-    "as_text",
-    "bounds",
-    "calibrate_report",
-    "clock_ratio",
-    "elementwise",
-]
-
 LARGE = 8
 """Operands of so many last-level caches cannot be served from one."""
 WITHIN = (0.75, 0.85)

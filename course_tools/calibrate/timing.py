@@ -21,19 +21,6 @@ from course_tools.calibrate.links import (
     reduce_seconds,
 )
 
-__all__ = [
-    "COMPUTE",
-    "MEMORY",
-    "Doubts",
-    "Likely",
-    "apart",
-    "doubted",
-    "likely",
-    "otherwise",
-    "sums",
-    "unfamiliar",
-]
-
 MEMORY, COMPUTE = 0.5, 8.0
 """Compute over memory time of the bound: below the first a product is far on memory's side, above
 the second on the other.

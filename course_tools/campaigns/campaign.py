@@ -14,8 +14,6 @@ from course_lib.bench.rows import PLAIN, Key, Row
 from course_lib.core.checks import known, positive
 from course_tools.campaigns import operators
 
-__all__ = ["FORMATS", "SHORTEST", "SIZES", "Case", "measure", "plan", "run"]
-
 T = TypeVar("T")
 
 FORMATS = {

@@ -29,8 +29,6 @@ from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
 from course_tools.measured.collectives import FUNCTIONS
 
-__all__ = ["OPS", "SIZES", "launch", "sweep"]
-
 OPS = tuple(FUNCTIONS)
 SIZES = {"cpu": tuple(4**i for i in range(5, 13)), "cuda": tuple(4**i for i in range(5, 16))}
 """Byte of the messages: from those that latency rules to those that bandwidth rules."""

@@ -36,8 +36,6 @@ from course_lib.core.checks import CourseError, known, positive
 from course_lib.core.dtypes import itemsize
 from course_tools.campaigns import pages
 
-__all__ = ["CHAINS", "measure", "plan", "work"]
-
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
 """The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
 take the time.

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["DEFAULTS", "kept"]
-
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
 """Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
 free memory is given back.

@@ -14,8 +14,6 @@ from course_lib.bench.device import torch_or_none
 from course_lib.core.checks import CourseError, whole
 from course_tools.measured import trace
 
-__all__ = ["record"]
-
 
 def record(
     call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SECTOR", "Launch", "counted"]
-
 SECTOR = 32
 """Bytes that an NVIDIA GPU's memory hands out at least, aligned alike."""
 _ABSENT = object()

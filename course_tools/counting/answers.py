@@ -27,8 +27,6 @@ from course_tools.counting.estimates import (
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
 
-__all__ = ["Costs", "Fused", "ask", "told"]
-
 _USUAL = 1024
 """Tokens where none are asked for, and the model was made for no fewer."""
 _NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")

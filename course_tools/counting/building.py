@@ -14,8 +14,6 @@ from typing import Any
 from course_lib.core.checks import CourseError, count, shown
 from course_tools.counting.modes import NAME, register
 
-__all__ = ["REMEDY", "Built"]
-
 REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
 """What a configuration says of files, and of formats, which the step has of its own."""

@@ -11,8 +11,6 @@ from course_lib.specs.configurations import Transformer
 from course_lib.specs.provenance import Figure, as_record
 from course_tools.counting import huggingface
 
-__all__ = ["from_config"]
-
 _SAID = {
     "architecture": "model_type {name!r} is not one that a Transformer describes to the last "
     "parameter: course predict traces it where transformers is installed",

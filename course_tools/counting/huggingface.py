@@ -18,8 +18,6 @@ from course_tools.counting.attending import (
     windowed_of,
 )
 
-__all__ = ["sizes"]
-
 
 def sizes(config: dict[str, Any]) -> dict[str, Any]:
     """The sizes of a transformer, or what stands in the way.

@@ -15,8 +15,6 @@ from course_tools.counting.modes import CURRENT
 from course_tools.counting.records import Trace
 from course_tools.counting.tracing import Recorder
 
-__all__ = ["Passes"]
-
 _KNOWN = (
     "DynamicLayer",
     "DynamicSlidingWindowLayer",

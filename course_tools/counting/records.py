@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from course_lib.core import Kind, Unit
 
-__all__ = ["STEPS", "Access", "Operation", "Routing", "Trace"]
-
 STEPS = "steps"
 """The name of what puts the results of all steps together, each of which is written as it is made.
 """

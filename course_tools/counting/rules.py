@@ -12,8 +12,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-__all__ = ["FREE", "GATHERED", "MOVES", "PRODUCTS", "SCATTERED", "flops_of", "pairs"]
-
 FREE = _words(
     "alias detach empty empty_strided empty_like new_empty new_empty_strided lift lift_fresh "
     "lift_fresh_copy _local_scalar_dense _unsafe_view _reshape_alias sym_size sym_stride "

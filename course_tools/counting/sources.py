@@ -11,8 +11,6 @@ from course_tools.counting.building import LIMITS
 from course_tools.counting.foreign import described, from_config
 from course_tools.counting.huggingface import sizes
 
-__all__ = ["Named", "config_of", "named"]
-
 
 @dataclass(frozen=True, slots=True)
 class Named:

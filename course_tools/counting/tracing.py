@@ -21,8 +21,6 @@ from course_tools.counting.rules import (
     product,
 )
 
-__all__ = ["Recorder"]
-
 MANY = 2000
 """Operators of a layer beyond which they are noted once for all layers of its kind."""
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")

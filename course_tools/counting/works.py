@@ -14,8 +14,6 @@ from course_lib.workloads.precision import Formats
 from course_lib.workloads.weights import distinct
 from course_tools.counting.records import Access, Operation, Trace
 
-__all__ = ["size_of"]
-
 Found: TypeAlias = tuple[str, str, Work, int]
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 _SHOWN = 3

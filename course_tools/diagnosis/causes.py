@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from course_lib.core.checks import flag, known
 
-__all__ = ["CAUSES", "FLOW", "Fork", "path_to"]
-
 CAUSES = (
     "launch-bound",
     "host-bound",

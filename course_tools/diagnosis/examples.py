@@ -6,8 +6,6 @@ from course_lib.core.checks import known
 from course_tools.diagnosis.causes import CAUSES
 from course_tools.files import DATA
 
-__all__ = ["SEEDED", "seeded"]
-
 FOLDER = DATA / "traces"
 SEEDED = CAUSES
 """Which cause each trace was made to show; the last shows none, a CUDA graph in one row."""

@@ -19,8 +19,6 @@ from course_tools.diagnosis.kernels import NEAR
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
 
-__all__ = ["Diagnosis", "Evidence", "Operator", "diagnose"]
-
 ENOUGH = 0.12
 """Share of the time that a cause must explain to be named at all."""
 NEAR_ROOF = 0.55

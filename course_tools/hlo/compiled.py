@@ -28,8 +28,6 @@ from course_tools.hlo.parsing import (
     program,
 )
 
-__all__ = ["CompiledCollective", "compiled_collectives", "compiled_example", "compiled_seconds"]
-
 KINDS = {
     "all-reduce": "all-reduce",
     "all-gather": "all-gather",

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from course_lib.core.checks import CourseError, shown
 
-__all__ = ["Computation", "HloArray", "HloProgram", "Instruction", "program"]
-
 HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.+)$")
 ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")

@@ -6,8 +6,6 @@ from course_lib import network
 from course_lib.bench.rows import LOCAL, Row, timed
 from course_lib.core.checks import CourseError
 
-__all__ = ["ABOUT", "FUNCTIONS", "fits", "predicted"]
-
 FUNCTIONS = {
     "all-reduce": network.all_reduce,
     "all-gather": network.all_gather,

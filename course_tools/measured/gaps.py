@@ -6,8 +6,6 @@ from math import ceil
 from course_lib.bench.rows import Row, apart, timed
 from course_lib.core.dtypes import BITS
 
-__all__ = ["LAUNCH_SECONDS", "NO_GAP", "WRONG_PATH", "gap", "no_faster_than", "waves"]
-
 NO_GAP = 0.85
 """Fraction of the peak from which nothing is left to explain: the best shape found on an A100
 reaches 0.87 of it in bf16.

@@ -8,8 +8,6 @@ from course_lib import ops
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError
 
-__all__ = ["OPS", "WAYS", "Counted", "counts", "step_of"]
-
 OPS = {
     "add": "add",
     "fused": "chain",

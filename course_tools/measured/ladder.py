@@ -10,8 +10,6 @@ import msgspec
 from course_lib.bench.rows import Row
 from course_lib.core import attainable
 
-__all__ = ["RUNGS", "Rung", "steps"]
-
 RUNGS = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
 """Operator and format of each rung, from slow to fast."""
 

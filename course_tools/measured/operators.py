@@ -7,8 +7,6 @@ import msgspec
 from course_lib.bench.rows import Row, timed
 from course_lib.core.checks import CourseError
 
-__all__ = ["OPERATORS", "SLOW", "Speedup", "name_of", "roofs", "speedups"]
-
 OPERATORS = ("chain", "softmax", "norm", "attention")
 SLOW = ("eager", "math")
 """The paths that pass everything through memory; the others of the same operator are compared with

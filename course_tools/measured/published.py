@@ -17,21 +17,6 @@ from course_lib.specs import chip
 from course_lib.workloads import llm
 from course_tools.files import DATA
 
-__all__ = [
-    "CHIPS",
-    "FOLDER",
-    "RESULTS",
-    "TABLES",
-    "UNSEEN",
-    "Best",
-    "PublishedRun",
-    "best_published",
-    "lab",
-    "median_error",
-    "runs",
-    "table",
-]
-
 FOLDER = DATA / "measured"
 RESULTS = "COURSE_RESULTS"
 """The environment variable that names the folder of the reader's labs."""

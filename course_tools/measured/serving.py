@@ -12,8 +12,6 @@ from course_lib.bench.rows import Row, timed
 from course_lib.core import formulas
 from course_lib.core.checks import CourseError, positive, whole
 
-__all__ = ["Replayed", "StepFit", "capacity", "fit", "kept", "replays", "steps"]
-
 Numbers = NDArray[np.float64]
 _TIMES = ("scheduled", "first", "last")
 

@@ -15,19 +15,6 @@ import msgspec
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
-__all__ = [
-    "FAR",
-    "WRAPPER",
-    "Hot",
-    "TraceEvent",
-    "amount",
-    "bound",
-    "busy",
-    "events",
-    "hot",
-    "read",
-]
-
 FAR = 5.0
 """So many times the larger of the two bounds and neither explains the time: many tiny calls,
 strided access, a slow path.

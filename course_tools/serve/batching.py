@@ -18,8 +18,6 @@ from course_tools.serve.outcome import LoggedStep
 from course_tools.serve.sequence import DECODING, DONE, PROMPT, WAITING, Sequence
 from course_tools.serve.settings import EngineSettings
 
-__all__ = ["Replica"]
-
 _MANY = 4
 """Steps from which it pays to reckon them together."""
 

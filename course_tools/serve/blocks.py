@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from course_tools.serve.sequence import Sequence
 
-__all__ = ["Blocks"]
-
 
 @dataclass(slots=True, eq=False)
 class _Freed:

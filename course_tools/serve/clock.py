@@ -29,8 +29,6 @@ from course_tools.serve.settings import EngineSettings
 MOST = 2**20
 """Tokens of a step: its time is tabulated for each count of them, which takes ten seconds here."""
 
-__all__ = ["Pace", "linear_pace", "pace"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Pace:

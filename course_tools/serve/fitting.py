@@ -18,8 +18,6 @@ from course_tools.serve.outcome import SHARES, Served
 from course_tools.serve.requests import Requests, read_requests
 from course_tools.serve.settings import FOLDER, EngineSettings, engine
 
-__all__ = ["LOG", "Log", "errors", "fit", "served"]
-
 LOG = DATA / "measured" / "serving" / "vllm-rtx-4090-llama-3.1-8b.jsonl"
 """300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it."""
 MODEL, CHIP = "llama-3-8b", "rtx-4090"

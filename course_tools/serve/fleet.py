@@ -29,8 +29,6 @@ OFTEN = 100
 LONGEST = 1e10
 """S that requests may come for: from here on a float holds no microsecond beside the time."""
 
-__all__ = ["ROUTERS", "Service", "cache_blocks", "on_one_replica", "service", "simulate"]
-
 ROUTERS = ("round-robin", "least-loaded", "prefix")
 """In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from course_lib.core.checks import CourseError, known, positive
 
-__all__ = ["LATENCIES", "SHARES", "LoggedStep", "Served"]
-
 Times = NDArray[np.float64]
 LATENCIES = ("ttft", "tpot", "e2e")
 """Time to the first token, per output token after it, and from end to end."""

@@ -16,8 +16,6 @@ from course_tools.serve.queues import usd_per_mtoken
 from course_tools.serve.requests import Requests
 from course_tools.serve.settings import EngineSettings, engine, spread
 
-__all__ = ["PERCENTILE", "ServingLayout", "Workload", "plan", "sensitivity"]
-
 PERCENTILE = "p99"
 """Of each latency, what must stay within its limit."""
 SLOWEST, FASTEST, HALVINGS = 1 / 256, 1024.0, 14

@@ -6,8 +6,6 @@ from numpy.typing import ArrayLike
 from course_lib.core import formulas
 from course_lib.core.checks import CourseError, Numbers, count, nonnegative, plain, positive, shown
 
-__all__ = ["in_system", "speculated", "speedup", "usd_per_mtoken", "wait"]
-
 
 def in_system(rate: ArrayLike, seconds: ArrayLike) -> Numbers:
     """Requests that are being served, on average: Little's law.

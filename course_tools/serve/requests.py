@@ -21,8 +21,6 @@ from course_lib.core.checks import (
     whole,
 )
 
-__all__ = ["Requests", "drawn", "read_requests"]
-
 Numbers = NDArray[np.float64]
 MOST = 1_000_000
 """Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no

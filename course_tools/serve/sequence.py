@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DECODING", "DONE", "PROMPT", "WAITING", "Sequence"]
-
 WAITING, PROMPT, DECODING, DONE = range(4)
 
 

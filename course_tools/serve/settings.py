@@ -12,8 +12,6 @@ from course_lib.specs import load_toml
 from course_tools.files import DATA
 from course_tools.serve.queues import speculated
 
-__all__ = ["EngineSettings", "engine", "engines"]
-
 FOLDER = DATA / "engines"
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
 """Where a log's own record of its settings keeps them; earlier ones win."""

@@ -14,8 +14,6 @@ from course_tools.train.machines import Cluster
 from course_tools.train.passes import ELEMENT, LayerSizes, blocks
 from course_tools.train.software import TrainingConstants
 
-__all__ = ["PARTS", "Exchange", "TrainingTimes"]
-
 Array = NDArray[np.float64]
 PARTS = (
     "products",

@@ -28,8 +28,6 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
 
-__all__ = ["PASSES", "Recompute", "flops", "hfu", "mfu", "tokens_per_second", "utilisation"]
-
 Recompute = Literal["none", "selective", "full"]
 PASSES = {"none": 3, "selective": 3, "full": 4}
 """Forward passes that a step is worth: the backward one is worth two, and recomputing all

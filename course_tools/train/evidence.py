@@ -18,8 +18,6 @@ from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
 from course_tools.train.splits import Layout, columns
 from course_tools.train.steps import works
 
-__all__ = ["CHIP", "SEQUENCE", "Check", "Runs", "check", "published_runs", "shapes"]
-
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
 FAST = 0.15
 """MFU above which speeds are compared: slower runs have faults that no model of a step has."""

@@ -14,8 +14,6 @@ from course_tools.train.evidence import FAST, Check, check, predicted, published
 from course_tools.train.machines import cluster
 from course_tools.train.software import FOLDER, FRAMEWORK, TrainingConstants
 
-__all__ = ["SPLITS", "as_text"]
-
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))
 """Which models are fitted; the others are predicted."""
 START = TrainingConstants(

@@ -15,8 +15,6 @@ from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
 from course_tools.train.splits import Layout, Stages, columns, flying, stages
 from course_tools.train.splits import layout as layout_from
 
-__all__ = ["OPTIMIZERS", "TrainingMemory", "memory"]
-
 Array = NDArray[np.float64]
 OPTIMIZERS = {"adamw": 12.0, "adamw-8bit": 6.0, "sgd": 8.0}
 """Byte of each parameter's states: a copy in single precision with two moments of four bytes, of

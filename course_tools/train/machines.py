@@ -12,8 +12,6 @@ from course_lib.network.nodes import Legs, between_nodes, legs
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
-__all__ = ["Cluster", "cluster"]
-
 _BOTH_WAYS = 2
 """Links that a chip has along one axis of a torus."""
 

@@ -14,8 +14,6 @@ from course_lib.workloads.shares import Matrix
 from course_lib.workloads.weights import matrices
 from course_tools.train.counts import PASSES, Recompute
 
-__all__ = ["Backward", "LayerSizes", "backward"]
-
 ELEMENT = 2
 """Byte of an activation: bf16."""
 

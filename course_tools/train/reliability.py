@@ -24,8 +24,6 @@ from course_tools.train.software import FRAMEWORK, TrainingConstants
 from course_tools.train.splits import Layout
 from course_tools.train.steps import TrainingStep, step
 
-__all__ = ["SAVE_FIXED", "TrainingRun", "checkpoint_interval", "goodput", "run", "save_time"]
-
 DAY, HOUR = 86400.0, 3600.0
 SAVE_FIXED = 5.0
 """S that any save of a checkpoint takes, however little it writes: an assumption."""

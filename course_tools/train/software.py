@@ -8,8 +8,6 @@ from course_lib.core.checks import known
 from course_lib.specs import load_toml
 from course_tools.files import DATA
 
-__all__ = ["TrainingConstants", "constants", "frameworks"]
-
 FOLDER = DATA / "training"
 FRAMEWORK = "nanotron"
 

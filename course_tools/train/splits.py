@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown, wholes
 from course_tools.train.counts import PASSES
 
-__all__ = ["SCHEDULES", "Layout", "Stages", "bubble", "layout"]
-
 SCHEDULES = ("1f1b", "afab")
 """One forward, one backward; or all forward passes before all backward ones."""
 Array = NDArray[np.float64]

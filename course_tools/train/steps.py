@@ -21,8 +21,6 @@ from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
 from course_tools.train.splits import Layout, columns
 from course_tools.train.splits import layout as layout_from
 
-__all__ = ["RankedLayout", "TrainingStep", "layouts", "step"]
-
 POLICIES = tuple(PASSES)
 """Of recomputation, in the order in which they are tried."""
 

@@ -9,8 +9,6 @@ from course_lib.network.costs import Cost, carried, cost, rate
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["CHIPS", "SCHEDULES", "SWITCH", "all_reduce"]
-
 CHIPS, COLUMNS = 8, 4
 """Chips and chunks, numbered along the rows of two by four."""
 SWITCH = CHIPS

@@ -12,8 +12,6 @@ from course_lib.core.links import LinkLike
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene
 from course_book.text import n, t
 
-__all__ = ["backward_pass"]
-
 _LAYERS, _SECONDS = 6, 8
 """Layers of the backward pass; seconds that a player takes for the slowest choice."""
 

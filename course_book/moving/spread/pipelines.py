@@ -10,8 +10,6 @@ from course_tools import train
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["WAYS", "Slot", "pipeline", "timetable"]
-
 WAYS = ("afab", "1f1b", "interleaved")
 """All forward passes before the first backward one; one of each in turn; the same in turn with
 several chunks of layers on each stage.

@@ -9,8 +9,6 @@ from course_lib.network import Sharded
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["sharded_matmul"]
-
 _CHIPS, _SECONDS = 4, 6
 """Chips of the one axis; seconds that a player takes for the slowest way."""
 _AXIS = "p"

@@ -11,8 +11,6 @@ from course_tools.train import TrainingMemory
 from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
 from course_book.text import n, t
 
-__all__ = ["TECHNIQUES", "shrink"]
-
 TECHNIQUES = (
     "plain",
     "zero-1",

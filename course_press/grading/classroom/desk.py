@@ -17,8 +17,6 @@ from course_press.grading.graders import graded_by
 from course_press.grading.verdict import said
 from course_press.source.files import file_names
 
-__all__ = ["Done", "grade_class"]
-
 REFERENCE = "(reference)"
 """Stands for the reference solution among what is compared: anybody can copy it."""
 

@@ -10,8 +10,6 @@ from course_press.grading.classroom.record import Graded, as_marks
 from course_press.grading.classroom.similarity import Pair
 from course_press.grading.verdict import Verdict, said
 
-__all__ = ["gradescope", "nbgrader_csv", "plain_csv", "similar_csv"]
-
 COLUMNS = (
     "student", "lab", "verdict", "points", "met", "criteria", "failed", "mistakes", "similar",
     "isolated", "graded", "file",

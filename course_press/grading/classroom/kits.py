@@ -13,8 +13,6 @@ from course_book.text import language
 from course_press.grading.graders import Grading, graded_by
 from course_press.grading.verdict import said
 
-__all__ = ["KITS", "write_kit"]
-
 EXTRAS = {
     "benchmark": "press,torch",
     "ring": "press,torch",

@@ -26,8 +26,6 @@ from course_press.grading.isolation import isolated, isolating
 from course_press.grading.learner import Warden, existing
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
-__all__ = ["judged", "mark", "mark_all"]
-
 LIMIT = 600.0
 """Seconds that judging one file may take: more than all that a file may take itself."""
 

@@ -18,8 +18,6 @@ from course_press import grading
 from course_press.grading.classroom.submissions import MOST, Submission
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
-__all__ = ["Graded", "Mark", "Record", "as_marks", "digest"]
-
 PLACES = ("line", "call")
 """Keys of what says where in a student's file something is."""
 

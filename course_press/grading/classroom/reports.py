@@ -8,8 +8,6 @@ from course_book.text import in_language, language
 from course_press.grading.classroom.record import Graded
 from course_press.grading.verdict import said
 
-__all__ = ["student_report", "summary", "write_reports"]
-
 
 def student_report(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]]) -> str:
     """One student's labs, in the language of the moment.

@@ -9,8 +9,6 @@ from itertools import combinations, islice
 
 import msgspec
 
-__all__ = ["Pair", "alike", "shingles"]
-
 LENGTH = 12
 """Tokens of a shingle."""
 SHARE = 0.6

@@ -11,8 +11,6 @@ from course_lib import CourseError
 from course_book.text import language
 from course_press.grading.verdict import Said, said
 
-__all__ = ["Submission", "find", "printable", "read_roll", "text_of"]
-
 MOST = 1 << 20
 """Bytes of a file: what a person writes is far smaller."""
 

@@ -8,19 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "ADMIT_SLIPS",
-    "LOOP_SLIPS",
-    "STEP_SLIPS",
-    "Arriving",
-    "Constants",
-    "Told",
-    "admit",
-    "drawn",
-    "serve",
-    "step",
-]
-
 Constants = tuple[float, float, float]
 Told = tuple[float, float, float]
 

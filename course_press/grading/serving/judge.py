@@ -18,8 +18,6 @@ from course_press.grading.learner import EndedError, Failure, Learner, Warden
 from course_press.grading.serving import engine, latencies
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
-__all__ = ["grade"]
-
 LIMIT = 30.0
 """Seconds for all calls together; right ones take a fraction of one."""
 CALLS = {

@@ -9,8 +9,6 @@ import numpy as np
 
 from course_press.grading.serving.engine import Arriving, Told
 
-__all__ = ["KEYS", "SLIPS", "drawn", "summary"]
-
 KEYS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 Pairs = Sequence[tuple[Arriving, Told]]
 

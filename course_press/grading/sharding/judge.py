@@ -16,8 +16,6 @@ from course_press.grading.sharding.tasks import DEVICES, TARGET, TASKS, Task
 from course_press.grading.sharding.trial import Trial, tried
 from course_press.grading.verdict import Amount, Said, Verdict, said
 
-__all__ = ["grade"]
-
 LIMIT = 120.0
 """Seconds for all programs together; right ones take about ten."""
 

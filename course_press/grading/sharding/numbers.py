@@ -10,8 +10,6 @@ from course_press.grading.sharding.tasks import DEVICES, Task, expert, mlp
 from course_press.grading.sharding.trial import Shard, Trial
 from course_press.grading.verdict import Amount, Said, said
 
-__all__ = ["wrong"]
-
 RIGHT = 0.05
 """Of the largest number: what bf16 loses stays well below, and every mistake above."""
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from course_lib import network
 
-__all__ = ["DEVICES", "TARGET", "TASKS", "Task"]
-
 DEVICES = 8
 SIZES = {"M": 4, "B": 64, "D": 32, "F": 128, "G": 8, "E": 8, "C": 16}
 """Small, and such that no two arrays or parts of them are of one size by chance."""

@@ -10,8 +10,6 @@ from course_tools import hlo
 from course_press.grading.sharding.trial import Trial
 from course_press.grading.verdict import Said, said
 
-__all__ = ["Traffic", "looping", "read", "seconds", "wrong"]
-
 SMALL = 0.01
 """Of all that a task needs to exchange: less than that is no mistake worth a word."""
 CONTRACTED = {("x", "D"), ("w1", "D"), ("h", "F"), ("w2", "F")}

@@ -15,8 +15,6 @@ from course_press.grading.learner import EndedError, Failure, Learner, Warden
 from course_press.grading.sharding.tasks import Task
 from course_press.grading.verdict import Said, said
 
-__all__ = ["Shard", "Trial", "tried"]
-
 FAILURES = {"not-implemented": "not-implemented-task", "not-jitted": "not-jitted"}
 """The sentences of failures that only these programs have."""
 

@@ -30,8 +30,6 @@ from course_tools.campaigns.kernels.steps import FUNCTIONS, Step, call, error, o
 from course_tools.campaigns.traffic import Launch, counted
 from course_tools.measured.kernels import WAYS
 
-__all__ = ["load", "measure", "run"]
-
 NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there measures anything"
 RIGHT = 0.01
 """Relative error above which a result is wrong, whatever its format."""

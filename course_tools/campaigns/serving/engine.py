@@ -16,8 +16,6 @@ from course_lib.bench.device import machine, torch_or_none
 from course_lib.bench.results import Row
 from course_lib.core.checks import CourseError, count, known
 
-__all__ = ["CONFIG", "VOCABULARY", "SmallEngine"]
-
 VOCABULARY = 1024
 CONFIG = MappingProxyType(
     {

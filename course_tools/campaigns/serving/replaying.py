@@ -11,8 +11,6 @@ from course_lib.core.checks import CourseError, count, shown
 from course_tools.campaigns.serving.engine import VOCABULARY, SmallEngine
 from course_tools.measured import serving
 
-__all__ = ["admitted", "replay"]
-
 Admit = Callable[[list[int], int, int, int], int]
 
 

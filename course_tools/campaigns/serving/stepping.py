@@ -15,8 +15,6 @@ from course_lib.core.checks import CourseError
 from course_tools.campaigns.campaign import within
 from course_tools.campaigns.serving.engine import SmallEngine
 
-__all__ = ["EngineStep", "plan", "sweep"]
-
 SEQUENCES, CONTEXTS = (1, 8, 4, 2), (64, 1000, 256, 512)
 PROMPTS = (16, 248, 64, 128)
 SHORTEST = 0.2
