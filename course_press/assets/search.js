@@ -81,8 +81,11 @@
     }
     var terms = called(runs(question).join(""));
     add(terms);
-    add(engine.search(question, { combineWith: "AND", prefix: begins }));
+    var every = engine.search(question, { combineWith: "AND", prefix: begins });
+    // That a long section has all little words of a question says little: leave room for titles.
+    add(telling(question) === runs(question).join(" ") ? every : every.slice(0, FEW));
     if (found.length < MOST) add(apart(question));
+    if (found.length < MOST) add(engine.search(telling(question), { combineWith: "OR", prefix: begins, fields: ["title"] }).slice(0, FEW / 2));
     if (found.length < FEW) add(engine.search(question, { combineWith: "AND", prefix: begins, fuzzy: near }));
     if (found.length < MOST) add(engine.search(telling(question), { combineWith: "OR", prefix: begins, fuzzy: near }));
     // A term by another name: what the book says under its own.
