@@ -110,21 +110,24 @@ def slides_command(
 
 @app.command("notebooks")
 def notebooks_command(
+    chapter: Annotated[
+        list[str] | None, typer.Argument(help="Chapters by file name. All when not given.")
+    ] = None,
     lang: Annotated[
         list[str] | None,
         typer.Option(help="Language to print; repeat for several. All when not given."),
     ] = None,
 ) -> None:
-    """Print every chapter as an executed notebook into notebooks/.
+    """Print chapters as notebooks into notebooks/; the English ones keep what their cells gave.
 
-    Example: `course notebooks --lang en`
+    Example: `course notebooks rooflines --lang en`
     """
     root = Path.cwd()
     langs = known_languages(root, lang)
     from course_press.exports.notebooks import write_notebooks
 
     with progress("reading the book") as say:
-        files = write_notebooks(root, langs, say=say)
+        files = write_notebooks(root, langs, chapter or [], say=say)
     tell(f"{len(files)} notebooks in {', '.join(langs)}: notebooks")
 
 

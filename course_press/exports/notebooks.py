@@ -1,4 +1,4 @@
-"""Prints chapters as executed notebooks, the same bytes for the same chapter, for Jupyter and
+"""Prints chapters as notebooks, the same bytes for the same chapter, for Jupyter and
 Colab.
 """
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import nbformat
 
+from course_lib import CourseError
 from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc, ui_words
 from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
 from course_press.run.pool import do_jobs
-from course_press.source.book import Book, read_book
+from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import Cell, Chapter, read_text
 from course_press.source.files import swap_in
 from course_press.source.install import first_cell, lab_notebooks, published
@@ -26,20 +27,24 @@ _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 
 def write_notebooks(
-    root: Path, langs: Sequence[str], *, say: Callable[[str], None] = lambda _: None
+    root: Path,
+    langs: Sequence[str],
+    chapters: Sequence[str] = (),
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one; return the
-    files.
+    """Write `notebooks/<lang>/<chapter>.ipynb` for every chapter that asks for one, or for those
+    named; return the files.
 
     The first cells of the labs' notebooks follow the same address.
 
     Raises
     ------
     SourceError
-        If a chapter cannot be read, run or printed: nothing is written then.
+        If a chapter is not there or cannot be read, run or printed: nothing is written then.
     """
     books = [read_book(root, lang) for lang in langs]
-    notebooks = print_notebooks(books, say=say)
+    notebooks = print_notebooks(books, chapters, say=say)
     for file, text in lab_notebooks(books[0]).items():
         if text != read_text(file):
             swap_in(file, text)
@@ -49,16 +54,30 @@ def write_notebooks(
 
 
 def print_notebooks(
-    books: Sequence[Book], *, say: Callable[[str], None] = lambda _: None
+    books: Sequence[Book],
+    chapters: Sequence[str] = (),
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[Path, str]:
-    """The notebooks of these books of one folder: where each belongs, and its text."""
+    """The notebooks of these books of one folder: where each belongs, and its text.
+
+    Only the first language's keep what cells gave: translations have the same cells, and the prose
+    that has the numbers in it.
+    """
     root = books[0].root
+    first = languages(root)[0]
+    stems = [chapter.path.stem for chapter in books[0].chapters if has_notebook(chapter)]
+    for name in chapters:
+        if name not in stems:
+            raise CourseError(
+                f"chapter {name!r} has no notebook: choose from {', '.join(sorted(stems))}"
+            )
     cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
 
     def job(book: Book, chapter: Chapter, known: Mapping[str, Any]) -> tuple[Path, str]:
         ran = run_chapter(chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint)
         return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(
-            book, chapter, ran, known
+            book, chapter, ran, known, executed=book.lang == first
         )
 
     jobs = []
@@ -67,7 +86,7 @@ def print_notebooks(
         jobs += [
             (f"{book.lang} · notebook · {chapter.title}", partial(job, book, chapter, known))
             for chapter in book.chapters
-            if has_notebook(chapter)
+            if has_notebook(chapter) and (not chapters or chapter.path.stem in chapters)
         ]
     return dict(do_jobs(jobs, say=say))
 
@@ -79,7 +98,9 @@ def has_notebook(chapter: Chapter) -> bool:
     return any(chapter.cells) and not chapter.is_cover and chapter.meta.get("notebook", True)
 
 
-def _notebook(book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[str, Any]) -> str:
+def _notebook(
+    book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[str, Any], *, executed: bool
+) -> str:
     cells = list(chapter.cells)
     markers = (["```{.course-cell}", str(i), "```"] for i in range(len(cells)))
     text = "\n".join(page_lines(chapter, ran.inlines, markers))
@@ -91,16 +112,19 @@ def _notebook(book: Book, chapter: Chapter, ran: ChapterResults, known: Mapping[
     }
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
-    outputs = outputs_by_cell(chapter, ran, "notebook")
+    outputs = outputs_by_cell(chapter, ran, "notebook") if executed else {}
     parts: list[dict[str, Any]] = [
         text_cell(f"{stem}-title", f"# {chapter.title}"),
-        code_cell(f"{stem}-install", first_cell(book, book.lang), [], 1),
+        code_cell(f"{stem}-install", first_cell(book, book.lang), [], 1 if executed else None),
     ]
     for i, piece in enumerate(_CELL.split(markdown)):
         if i % 2:
             number = int(piece)
             part = code_cell(
-                _id(stem, cells[number], number), cells[number].code, outputs[number], number + 2
+                _id(stem, cells[number], number),
+                cells[number].code,
+                outputs[number] if executed else (),
+                number + 2 if executed else None,
             )
             if not cells[number].options.get("eval", True):
                 # The reader runs it; a check that runs every cell must not, for what it gives

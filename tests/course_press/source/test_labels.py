@@ -63,7 +63,7 @@ def test_labels_of_the_source_are_those_of_the_pages(book):
     assert by_id["sec-without"] == by_id["sec-deep"] == ""
 
 
-def test_labels_of_a_korean_book_are_those_of_its_pages():
+def test_labels_of_a_korean_book_are_those_of_its_pages(whole_book):  # has printed them
     assert_as_printed(read_book(ROOT, "ko"))
 
 
