@@ -3,8 +3,8 @@ but what Python needs, and proved each time before a file runs in it.
 
 A cell has namespaces of its own, a system that can only be read, and memory for a disk. It holds
 Python and its packages; neither the book with its references and tests nor other submissions are in
-it. Whoever runs the grading lends it no right: where that is root, the warden becomes a user that
-nobody is before it starts anything.
+it. Whoever runs the grading lends it no right: where that is root, the supervisor becomes a user
+that nobody is before it starts anything.
 
 The kernel refuses a file what would give it memory that belongs to no process, for nothing could
 count that, and calls that few need and many attacks use.
@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from course_lib import CourseError
-from course_press.grading.verdict import Said, said
+from course_press.grading.verdict import Text, message
 
 DISK = 256 << 20
 """Bytes that a file may write in its cell, all together; they are memory."""
@@ -68,7 +68,7 @@ def isolated() -> Iterator[None]:
         If there is no bubblewrap here.
     """
     if not shutil.which("bwrap"):
-        raise CourseError(str(said("no-isolation", why=said("no-bubblewrap"))))
+        raise CourseError(str(message("no-isolation", why=message("no-bubblewrap"))))
     before = _isolating.set(True)
     try:
         yield
@@ -82,7 +82,7 @@ def isolating() -> bool:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a cell's own process finds there, as `course_press.grading.inside.warden` tells."""
+    """What a cell's own process finds there, as `course_press.grading.sandbox.supervisor` tells."""
 
     reaches: bool
     interfaces: list[str]
@@ -96,7 +96,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class IsolatedCell:
-    """What starts a warden in a cell, and what proves that it is one.
+    """What starts a supervisor in a cell, and what proves that it is one.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class IsolatedCell:
         return [*call, *program]
 
     def probe(self) -> dict[str, Any]:
-        """What the warden is to try before anything else."""
+        """What the supervisor is to try before anything else."""
         return {
             "user": self.user,
             "port": self._door.getsockname()[1],
@@ -178,21 +178,21 @@ class IsolatedCell:
             If it is no cell, with what is wrong with it.
         """
         seen = msgspec.convert(told, Seen)
-        wrong: list[Said | str] = []
+        wrong: list[Text | str] = []
         if seen.reaches or set(seen.interfaces) - {"lo"}:
-            wrong.append(said("cell-network"))
+            wrong.append(message("cell-network"))
         if seen.reads:
-            wrong.append(said("cell-reads"))
+            wrong.append(message("cell-reads"))
         if seen.processes != 1:
-            wrong.append(said("cell-processes"))
+            wrong.append(message("cell-processes"))
         if 0 in seen.users or seen.rights:
-            wrong.append(said("cell-rights"))
+            wrong.append(message("cell-rights"))
         if seen.nameless:
-            wrong.append(said("cell-memory"))
+            wrong.append(message("cell-memory"))
         if seen.writes or not 0 < seen.bytes <= 3 * DISK:
-            wrong.append(said("cell-writes"))
+            wrong.append(message("cell-writes"))
         if wrong:
-            raise CourseError(str(said("no-isolation", why=wrong)))
+            raise CourseError(str(message("no-isolation", why=wrong)))
 
     def close(self) -> None:
         """Take away what the proof needed."""

@@ -13,7 +13,7 @@ from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading import isolation
 from course_press.grading.isolation import IsolatedCell, isolated
-from course_press.grading.learner import Warden
+from course_press.grading.learner import Supervisor
 from tests.course_press.conftest import edited
 from tests.course_press.grading.test_benchmark import NUMPY
 from tests.course_press.grading.words import failures
@@ -215,7 +215,7 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
     with (
         isolated(),
         pytest.raises(CourseError, match=f"cannot be isolated here: .*{said}"),
-        Warden(),
+        Supervisor(),
     ):
         pass
 
@@ -224,7 +224,7 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
 def test_a_warden_that_stays_root_is_refused(monkeypatch, cells):
     whole = IsolatedCell.probe
     monkeypatch.setattr(IsolatedCell, "probe", lambda cell: {**whole(cell), "user": 0})
-    with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Warden():
+    with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Supervisor():
         pass
 
 

@@ -12,40 +12,22 @@ from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from course_press.grading.inside import frames, learner
+from course_press.grading.sandbox import frames, learner
 
 READY_MADE = ("all", "reduce", "broadcast", "gather", "scatter", "barrier")
 """How the names of collectives begin."""
 
 
-class ReadyMadeError(RuntimeError):
-    """The file calls a collective of torch's, and is to write its own."""
-
-    kind = "ready-made"
-
-
-class UnsupportedError(AttributeError):
-    """The file uses something of torch.distributed that the grader does not have."""
-
-    kind = "unsupported"
+def _error(kind: str, base: type[Exception]) -> type[Exception]:
+    """An error that the grader tells by its kind."""
+    return type(f"{kind.title().replace('-', '')}Error", (base,), {"kind": kind})
 
 
-class NotContiguousError(ValueError):
-    """The file sends or receives a tensor that does not lie in one piece."""
-
-    kind = "not-contiguous"
-
-
-class NoSuchRankError(ValueError):
-    """The file sends to a rank that does not exist, or to its own."""
-
-    kind = "no-such-rank"
-
-
-class OtherSizeError(RuntimeError):
-    """What came does not fit into the tensor that is to hold it."""
-
-    kind = "other-size"
+ReadyMadeError = _error("ready-made", RuntimeError)
+UnsupportedError = _error("unsupported", AttributeError)
+NotContiguousError = _error("not-contiguous", ValueError)
+NoSuchRankError = _error("no-such-rank", ValueError)
+OtherSizeError = _error("other-size", RuntimeError)
 
 
 class _Post:
@@ -237,8 +219,8 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
     stand_in = _Distributed(post, job["rank"], job["world"])
     sys.modules["torch.distributed"] = torch.distributed = stand_in
     try:
-        learned = learner.load(job, "ring_all_reduce")
-        if learned is None:
+        learned = getattr(learner.load(job), "ring_all_reduce", None)
+        if not callable(learned):
             post.tell("failed", failure={"kind": "no-function"})
             return
         number = post.tell("done")

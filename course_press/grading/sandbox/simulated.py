@@ -1,18 +1,192 @@
-"""The torch of a simulated machine: what a matmul benchmark uses of it, with a GPU that works on
-after a call returns.
+"""The learner's end of the simulated machine: a NumPy and a torch whose products take time on it.
+
+Whatever the machine is asked goes to the grader, who has the clock and keeps the record. The torch
+has what a matmul benchmark uses, and a GPU that works on after a call returns.
 """
 
 import contextlib
+import functools
+import importlib
+import json
+import socket
+import sys
+import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partialmethod
 from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from course_press.grading.inside.machine import NotSimulatedError, RemoteMachine
+from course_press.grading.sandbox import frames
+
+EVERY = 61
+"""Of how many elements of an operand the grader is shown one."""
+RANDOM = np.random.default_rng()
+
+
+class NotSimulatedError(AttributeError):
+    """The code under test uses something that the simulated torch does not have."""
+
+    kind = "unsupported"
+
+
+class NotReadyError(RuntimeError):
+    """A time is asked for before the GPU has come to it; torch raises a RuntimeError too."""
+
+    kind = "not-ready"
+
+
+def _some(size: int) -> np.ndarray:
+    """Places of elements, one of each `EVERY`, and nobody knows beforehand which."""
+    start = np.arange(0, size, EVERY)
+    return start + RANDOM.integers(np.minimum(EVERY, size - start))
+
+
+class RemoteMachine:
+    """Passes work on to the machine that the grader has."""
+
+    def __init__(self, talk: socket.socket) -> None:
+        self.talk = talk
+
+    def ask(self, op: str, payload: bytes = b"", **more: Any) -> float:
+        """What the machine answers; `simulated.OPS` of the grader names what it can be asked."""
+        frames.send(self.talk, {"op": op, **more}, payload)
+        reply = json.loads(frames.receive(self.talk)[0])
+        if "not_ready" in reply:
+            raise NotReadyError(reply["not_ready"])
+        return float(reply["value"])
+
+    def read(self) -> float:
+        """The time."""
+        return self.ask("read")
+
+    def sleep(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        self.ask("sleep", seconds=float(seconds))
+
+    def synchronize(self, *_: Any, **__: Any) -> None:
+        """Wait until the GPU has done all it was given."""
+        self.ask("synchronize")
+
+    def multiply(
+        self, a: np.ndarray, b: np.ndarray, device: str, dtype: str, *, torch: bool
+    ) -> None:
+        """Take the time of a product, and show what the operands hold."""
+        if a.ndim < 2 or b.ndim < 2 or not (a.size and b.size):
+            return
+        shown = [one.ravel()[_some(one.size)].astype(np.float64) for one in (a, b)]
+        about = {"device": device, "dtype": dtype, "torch": torch, "shapes": [a.shape, b.shape]}
+        self.ask("multiply", b"".join(one.tobytes() for one in shown), **about)
+
+
+def install(machine: RemoteMachine, *, with_torch: bool) -> None:
+    """Put the simulated clock, NumPy and torch in place of the real ones, for all that is imported
+    from now on.
+    """
+    for name in ("perf_counter", "time", "monotonic", "process_time", "thread_time"):
+        setattr(time, name, machine.read)
+        setattr(time, f"{name}_ns", lambda: round(machine.read() * 1e9))
+    setattr(time, "sleep", machine.sleep)  # noqa: B010
+    # timeit keeps the clock that it found when it was imported.
+    sys.modules.pop("timeit", None)
+    # NumPy imports parts of itself when they are first used, np.median this one: they must find the
+    # real one.
+    importlib.import_module("numpy.ma")
+    Array.machine = machine
+    torch = _torch(machine) if with_torch else None
+    # An import of what is None here fails as that of a missing package does.
+    stand_ins: dict[str, Any] = {"torch": torch, "torch.cuda": torch and torch.cuda}
+    stand_ins |= {"numpy": _NumPy(np), "numpy.random": _NumPy(np.random)}
+    sys.modules.update(stand_ins)
+
+
+class Array(np.ndarray):
+    """A NumPy array whose products take time on the machine."""
+
+    machine: ClassVar[RemoteMachine]
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: Any, *inputs: Any, out: Any = None, **kwargs: Any
+    ) -> Any:
+        """Compute with plain arrays; a matmul is put on the machine's account first."""
+        if ufunc is np.matmul and method == "__call__":
+            self._account(inputs)
+        if out is not None:
+            kwargs["out"] = tuple(map(_plain, out))
+        return _tracked(getattr(ufunc, method)(*map(_plain, inputs), **kwargs))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Take the time of `np.dot` and its like; everything else is NumPy's own."""
+        if func not in (np.dot, np.einsum, np.inner, np.tensordot):
+            return super().__array_function__(func, types, args, kwargs)
+        self._account(args)
+        return _tracked(
+            func(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+        )
+
+    def dot(self, b: Any, out: Any = None) -> Any:
+        return np.dot(self, b, out=out)
+
+    def _account(self, args: Iterable[Any]) -> None:
+        matrices = [np.asarray(arg) for arg in args if not isinstance(arg, str)]
+        # np.einsum of one operand only sums or transposes.
+        if len(matrices) > 1:
+            self.machine.multiply(matrices[0], matrices[1], "cpu", str(self.dtype), torch=False)
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, Array) else value
+
+
+def _tracked(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.view(Array)
+    return _Random(value) if isinstance(value, GENERATORS) else value
+
+
+def _tracking(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _tracked(function(*args, **kwargs))
+
+    return call
+
+
+GENERATORS = (np.random.Generator, np.random.RandomState)
+
+
+class _Random:
+    """A random generator whose arrays are the machine's."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        return _tracking(value) if callable(value) else value
+
+
+class _NumPy(types.ModuleType):
+    """NumPy, or `numpy.random`, with arrays that are the machine's. Its other classes and its
+    ufuncs are the real ones.
+    """
+
+    def __init__(self, real: types.ModuleType) -> None:
+        super().__init__(real.__name__)
+        self._real = real
+        self.__spec__, self.__path__ = real.__spec__, real.__path__
+
+    def __getattr__(self, name: str) -> Any:
+        # Fresh memory may hold anything; here it holds zeros every time, as it often does.
+        value = getattr(self._real, {"empty": "zeros", "empty_like": "zeros_like"}.get(name, name))
+        if value is np.random:
+            return sys.modules["numpy.random"]
+        real = isinstance(value, type) and value not in GENERATORS
+        tracked = callable(value) and not real and not isinstance(value, np.ufunc)
+        return _tracking(value) if tracked else value
 
 
 class DType:
@@ -25,25 +199,11 @@ class DType:
         return f"torch.{self.name}"
 
 
-DTYPES = {
-    dtype.name: dtype
-    for dtype in (
-        DType("float64", 8, np.float64),
-        DType("float32", 4, np.float32),
-        DType("float16", 2, np.float16),
-        DType("bfloat16", 2, np.float32),
-        DType("int8", 1, np.int8),
-        DType("int32", 4, np.int32),
-        DType("int64", 8, np.int64),
-    )
-}
-ALIASES = {
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "long": "int64",
-    "int": "int32",
-}
+STORED = ("float64", "float32", "float16", "int8", "int32", "int64")
+DTYPES = {name: DType(name, np.dtype(name).itemsize, np.dtype(name)) for name in STORED}
+DTYPES["bfloat16"] = DType("bfloat16", 2, np.float32)
+ALIASES = {"double": "float64", "float": "float32", "half": "float16", "long": "int64"}
+ALIASES["int"] = "int32"
 
 
 class Device:
@@ -96,7 +256,6 @@ class Tensor:
     __matmul__ = mm = matmul
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> "Tensor":
-        """Convert or move: a dtype, a device or both."""
         for arg in args:
             if isinstance(arg, DType):
                 dtype = arg
@@ -114,25 +273,21 @@ class Tensor:
     cuda = partialmethod(to, device="cuda")
 
     def clone(self) -> "Tensor":
-        """Nothing is copied: values are never changed in place."""
-        return self
+        return self  # values are never changed in place
 
     contiguous = detach = clone
 
     def t(self) -> "Tensor":
-        """Transposed."""
         return self._like(self.data.T)
 
     T = property(t)
 
     def numpy(self) -> np.ndarray:
-        """The values as an array."""
         if self.device.type == "cuda":
             self.machine.synchronize()
         return self.data
 
     def item(self) -> Any:
-        """The one value as a number."""
         return self.numpy().item()
 
     __float__ = item
@@ -142,7 +297,6 @@ class Tensor:
 
     @property
     def shape(self) -> Any:
-        """The sizes."""
         return self.data.shape
 
     def median(self) -> "Tensor":
@@ -172,17 +326,14 @@ class SimulatedEvent:
         self.at: int | None = None
 
     def record(self, *_: Any) -> None:
-        """Queue the stamp."""
-        self.at = self.machine.record()
+        self.at = int(self.machine.ask("record"))
 
     def synchronize(self) -> None:
-        """Wait for the stamp."""
         if self.at is not None:
-            self.machine.wait(self.at)
+            self.machine.ask("wait", event=self.at)
 
     def query(self) -> bool:
-        """Whether the stamp is set."""
-        return self.at is None or self.machine.query(self.at)
+        return self.at is None or bool(self.machine.ask("query", event=self.at))
 
     def elapsed_time(self, end: "SimulatedEvent") -> float:
         """Milliseconds from this stamp to another."""
@@ -190,7 +341,7 @@ class SimulatedEvent:
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         if self.at is None or end.at is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return self.machine.elapsed(self.at, end.at) * 1e3
+        return self.machine.ask("elapsed", event=self.at, end=end.at) * 1e3
 
 
 SimulatedEvent.__name__ = "Event"  # in messages, as torch's is
@@ -213,7 +364,6 @@ class _Generator:
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def manual_seed(self, _: int) -> Self:
-        """Nothing to seed."""
         return self
 
 
@@ -264,20 +414,19 @@ def _makers(machine: RemoteMachine) -> dict[str, Callable[..., Tensor]]:
     return {
         "randn": maker(lambda size: rng.standard_normal(size, np.float32)),
         "rand": maker(lambda size: rng.random(size, np.float32)),
-        "zeros": maker(np.zeros),
+        **dict.fromkeys(("zeros", "empty"), maker(np.zeros)),
         "ones": maker(np.ones),
-        "empty": maker(np.zeros),
         "full": full,
         "randint": randint,
-        "tensor": tensor,
-        "as_tensor": tensor,
-        "from_numpy": tensor,
+        **dict.fromkeys(("tensor", "as_tensor", "from_numpy"), tensor),
     }
 
 
 def _cuda(machine: RemoteMachine) -> _Module:
     stream = SimpleNamespace(synchronize=machine.synchronize)
+    idle = ("empty_cache", "manual_seed", "manual_seed_all", "set_device", "init")
     members: dict[str, Any] = {
+        **dict.fromkeys(idle, _nothing),
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
@@ -286,24 +435,19 @@ def _cuda(machine: RemoteMachine) -> _Module:
         "current_stream": lambda *_: stream,
         "get_device_name": lambda *_: "simulated GPU",
         "device": _Guard,
-        **dict.fromkeys(
-            ("empty_cache", "manual_seed", "manual_seed_all", "set_device", "init"), _nothing
-        ),
     }
     return _Module("torch.cuda", members)
 
 
-def module(machine: RemoteMachine) -> _Module:
+def _torch(machine: RemoteMachine) -> _Module:
     """A module to stand in for torch, whose work is done by the machine."""
     switches = SimpleNamespace(allow_tf32=False, benchmark=False)
+    idle = ("manual_seed", "set_num_threads", "set_grad_enabled", "set_float32_matmul_precision")
     members: dict[str, Any] = {
         **DTYPES,
         **{alias: DTYPES[name] for alias, name in ALIASES.items()},
         **_makers(machine),
-        **dict.fromkeys(
-            ("manual_seed", "set_num_threads", "set_grad_enabled", "set_float32_matmul_precision"),
-            _nothing,
-        ),
+        **dict.fromkeys(idle, _nothing),
         **dict.fromkeys(("matmul", "mm"), lambda a, b, **_: a @ b),
         **dict.fromkeys(("no_grad", "inference_mode"), _Guard),
         "median": lambda x: x.median(),

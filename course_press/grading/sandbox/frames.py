@@ -20,15 +20,10 @@ def send(to: socket.socket, header: dict[str, Any], payload: bytes = b"") -> Non
 def receive(from_: socket.socket, end: float | None = None) -> tuple[bytes, bytes]:
     """The next frame: its header as it came, and its bytes.
 
-    Parameters
-    ----------
-    from_ : the socket.
-    end : by the monotonic clock, when to give up.
-
     Raises
     ------
     TimeoutError
-        At `end`.
+        At `end`, by the monotonic clock.
     EOFError
         If the other side has closed, or sends no frame.
     """
