@@ -155,7 +155,8 @@ def _operator(program: Program, operator: str) -> Text | None:
 
 
 DIAGNOSIS = Lab(
-    criteria={"runs": "holds-diagnosis", "keys": "form-right"},  # and the programs by their letters
+    name="diagnosis",
+    criteria=("runs", "keys"),  # and the programs by their letters
     scenarios=(),  # the answers
     observe=_observed,
     judge=_judged,

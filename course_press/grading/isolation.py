@@ -29,10 +29,9 @@ from typing import Any
 import msgspec
 
 from course_lib import CourseError
-from course_press.grading.verdict import Text, message
+from course_press.grading.verdict import message
 
-DISK = 256 << 20
-"""Bytes that a file may write in its cell, all together; they are memory."""
+DISK = 256 << 20  # bytes that a file may write in its cell, all together; they are memory
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
 NOBODYS, COUNT = 61184, 4000
@@ -98,11 +97,8 @@ class Seen(msgspec.Struct, frozen=True):
 class IsolatedCell:
     """What starts a supervisor in a cell, and what proves that it is one.
 
-    Parameters
-    ----------
-    folder : where files run in it; the one of that name outside is not seen.
-    packages : where Python finds packages.
-    readable : other folders that it reads.
+    Files run in `folder`, and the one of that name outside is not seen; `packages` is where Python
+    finds packages, `readable` what else the cell reads.
     """
 
     def __init__(self, folder: str, packages: Sequence[str], readable: Sequence[str]) -> None:
@@ -129,10 +125,11 @@ class IsolatedCell:
         call = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         call += ["--unshare-cgroup-try", "--die-with-parent", "--as-pid-1", "--new-session"]
         # Root lends nothing but the right to become somebody else; others have nothing to lend.
+        call += ["--cap-drop", "ALL"]
         call += (
-            ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
             if self.user
-            else ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+            else ["--unshare-user", "--disable-userns"]
         )
         call += _ways(OF_THE_SYSTEM)
         for path in (*SYSTEM, *OF_THE_SYSTEM):
@@ -169,30 +166,19 @@ class IsolatedCell:
             "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
         }
 
-    def prove(self, told: Mapping[str, Any]) -> None:
-        """Judge what it found.
-
-        Raises
-        ------
-        CourseError
-            If it is no cell, with what is wrong with it.
-        """
-        seen = msgspec.convert(told, Seen)
-        wrong: list[Text | str] = []
-        if seen.reaches or set(seen.interfaces) - {"lo"}:
-            wrong.append(message("cell-network"))
-        if seen.reads:
-            wrong.append(message("cell-reads"))
-        if seen.processes != 1:
-            wrong.append(message("cell-processes"))
-        if 0 in seen.users or seen.rights:
-            wrong.append(message("cell-rights"))
-        if seen.nameless:
-            wrong.append(message("cell-memory"))
-        if seen.writes or not 0 < seen.bytes <= 3 * DISK:
-            wrong.append(message("cell-writes"))
-        if wrong:
-            raise CourseError(str(message("no-isolation", why=wrong)))
+    def prove(self, found: Mapping[str, Any]) -> None:
+        """Judge what it found; raise if it is no cell, with what is wrong with it."""
+        seen = msgspec.convert(found, Seen)
+        wrong = {
+            "cell-network": seen.reaches or set(seen.interfaces) - {"lo"},
+            "cell-reads": seen.reads,
+            "cell-processes": seen.processes != 1,
+            "cell-rights": 0 in seen.users or seen.rights,
+            "cell-memory": seen.nameless,
+            "cell-writes": seen.writes or not 0 < seen.bytes <= 3 * DISK,
+        }
+        if why := [message(key) for key, found in wrong.items() if found]:
+            raise CourseError(str(message("no-isolation", why=why)))
 
     def close(self) -> None:
         """Take away what the proof needed."""
@@ -232,9 +218,7 @@ def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
 
 
 def _of_python(entry: str, own: Sequence[str]) -> bool:
-    """Whether it is Python's own, or where packages are installed: a folder with somebody's code
-    may hold anything.
-    """
+    # Python's own, or where packages are installed: a folder with somebody's code holds anything.
     path = Path(entry)
     kinds = {"site-packages", "dist-packages", Path(sysconfig.get_path("purelib")).name}
     return path.exists() and (path.name in kinds or any(path.is_relative_to(one) for one in own))

@@ -358,6 +358,10 @@ class Called(msgspec.Struct, frozen=True):
     name: str
     line: int
 
+    def about(self, run: "Run") -> dict[str, Value]:
+        """What is told of it."""
+        return {"call": run.call, "what": f"torch: {self.name}", "line": str(self.line)}
+
 
 class KernelReply(Reply):
     """What comes from the learner's process."""
@@ -479,7 +483,9 @@ def _judged(runs: Iterator[Run], _: Session) -> Iterator[Finding]:
 
 
 def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
-    """What is found of one step, in the order in which a learner would want to know."""
+    """What is found of one step, in the order in which a learner would want to know; nobody asks on
+    after what is wrong.
+    """
     step, calls = run.step, cases(run.step)
     operands = [arrays(step, case, run.rng) for case in calls]
     first = run.ask(calls[0], operands[0])
@@ -487,7 +493,10 @@ def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
         yield "missing", None
         return
     yield "runs", None if first.kind == "changed" else first.why
-    yield "own", _own(run, first) or first.why
+    for one in first.calls:
+        key = "own-copies" if one.name in COPIES else "own-torch"
+        yield "own", message(key, **one.about(run))
+    yield "own", first.why if first.launches else message("own-no-kernel", call=run.call)
     asked = {0: first}
     for number, case in enumerate(calls):
         if even(step, case):
@@ -500,19 +509,23 @@ def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
             yield "shapes", _shapes(run, result)
     if step in ("matmul", "attention"):
         yield "precision", _precision(run)
-    yield "strides", _strides(run, first)
-    for criterion, judge in (("overlap", _overlap), ("bytes", _bytes), ("formula", _formula)):
-        yield from ((criterion, judge(run, result)) for result in asked.values())
-
-
-def _own(run: Run, result: Result) -> Text | None:
-    """Whether kernels did the work."""
+    # Arrays that do not lie in one piece are to be read as they lie.
+    result = run.ask(first.case, first.operands, apart=True)
     for one in result.calls:
-        key = "own-copies" if one.name in COPIES else "own-torch"
-        return message(key, call=run.call, what=f"torch: {one.name}", line=str(one.line))
-    if not result.launches:
-        return message("own-no-kernel", call=run.call)
-    return None
+        yield "strides", message("strides-copied", **one.about(run))
+    if result.why:
+        yield "strides", message("strides-failed", call=run.call, why=result.why)
+    astray = _wrong(run, result) or result.total("outside_loaded")
+    yield "strides", message("strides-wrong", call=run.call) if astray else None
+    for result in asked.values():
+        about = {"call": run.call, "size": result.case.shown}
+        for launch in result.launches:
+            if launch.overlap:
+                count = launch.overlap
+                yield "overlap", message("overlap-wrong", **about, code=launch.kernel, count=count)
+        yield "overlap", None
+    yield from (("bytes", why) for result in asked.values() for why in _bytes(run, result))
+    yield from (("formula", _formula(run, result)) for result in asked.values())
 
 
 def _wrong(run: Run, result: Result) -> Text | None:
@@ -599,44 +612,22 @@ def _precision(run: Run) -> Text | None:
     return message("precision-wrong", call=run.call, error=shown(error))
 
 
-def _strides(run: Run, first: Result) -> Text | None:
-    """Whether arrays that do not lie in one piece are read as they lie."""
-    result = run.ask(first.case, first.operands, apart=True)
-    for one in result.calls:
-        return message(
-            "strides-copied", call=run.call, what=f"torch: {one.name}", line=str(one.line)
-        )
-    if result.why:
-        return message("strides-failed", call=run.call, why=result.why)
-    if _wrong(run, result) or result.total("outside_loaded"):
-        return message("strides-wrong", call=run.call)
-    return None
-
-
-def _overlap(run: Run, result: Result) -> Text | None:
-    for one in result.launches:
-        if one.overlap:
-            about = {"call": run.call, "size": result.case.shown, "code": one.kernel}
-            return message("overlap-wrong", **about, count=one.overlap)
-    return None
-
-
-def _bytes(run: Run, result: Result) -> Text | None:
+def _bytes(run: Run, result: Result) -> Iterator[Text | None]:
     """Whether no more was moved than the blocks demand, in sectors that are used."""
     due = dict(zip(("loaded", "stored"), traffic(run.step, result.case), strict=True))
     about: dict[str, Value] = {"call": run.call, "size": result.case.shown}
     for way in ("stored", "loaded"):
         moved = result.total(way)
         if moved > due[way]:
+            passes = run.step == "softmax" and way == "loaded"
             key = {"stored": "bytes-stored", "loaded": "bytes-loaded"}[way]
-            if run.step == "softmax" and way == "loaded":
-                key = "bytes-passes"
-            return message(key, **about, moved=moved, due=due[way])
+            key = "bytes-passes" if passes else key
+            yield message(key, **about, moved=moved, due=due[way])
     for way in ("loaded", "stored"):
         moved, touched = result.total(way), result.total(f"{way}_sectors")
         if even(run.step, result.case) and touched > SPARSE * moved:
-            return message("bytes-sectors", **about, moved=moved, touched=touched)
-    return None
+            yield message("bytes-sectors", **about, moved=moved, touched=touched)
+    yield None
 
 
 def _formula(run: Run, result: Result) -> Text | None:
@@ -655,34 +646,17 @@ def _formula(run: Run, result: Result) -> Text | None:
         "formula-padded": padded(run.step, result.case),
         "formula-once": once(run.step, result.case),
     }
-    key = next((key for key, value in readings.items() if given == value), "formula-else")
-    name = f"{STEPS[run.step]}_bytes"
-    return message(
-        "formula-wrong",
-        call=name,
-        size=result.case.shown,
-        given=given,
-        counted=counted,
-        why=message(key),
-    )
+    why = message(next((key for key, one in readings.items() if given == one), "formula-else"))
+    about: dict[str, Value] = {"call": f"{STEPS[run.step]}_bytes", "size": result.case.shown}
+    return message("formula-wrong", **about, given=given, counted=counted, why=why)
 
 
 KERNELS = Lab(
-    criteria={
-        "runs": "runs-kernels-right",
-        "own": "own-kernels-right",
-        "add": "add-right",
-        "fused": "fused-right",
-        "softmax": "softmax-right",
-        "matmul": "matmul-right",
-        "attention": "attention-right",
-        "shapes": "shapes-right",
-        "precision": "precision-right",
-        "strides": "strides-right",
-        "overlap": "overlap-right",
-        "bytes": "bytes-right",
-        "formula": "formula-right",
-    },
+    name="kernels",
+    criteria=(
+        *("runs", "own", *STEPS),
+        *("shapes", "precision", "strides", "overlap", "bytes", "formula"),
+    ),
     scenarios=tuple(STEPS),
     observe=Run,
     judge=_judged,

@@ -52,7 +52,8 @@ class Lab(NamedTuple):
 
     Attributes
     ----------
-    criteria : in the order in which they are told, with the key of what is said where one is met.
+    name : of the lab in the keys of what is told where a criterion is met.
+    criteria : in the order in which they are told.
     scenarios : what a file is tried on.
     observe : what comes of a file in a scenario.
     judge : what is found, of all scenarios: they are observed as they are asked for.
@@ -63,7 +64,8 @@ class Lab(NamedTuple):
     apart : processes that in cells share no files.
     """
 
-    criteria: Mapping[str, str]
+    name: str
+    criteria: Sequence[str]
     scenarios: Sequence[Any]
     observe: Callable[[Session, Any], Any]
     judge: Callable[[Iterator[Any], Session], Iterator[Finding]]
@@ -111,7 +113,8 @@ class Lab(NamedTuple):
                     yield finding
                 else:
                     criterion, why = finding
-                    yield Verdict(criterion, not why, why or message(self.criteria[criterion]))
+                    right = f"{self.name}-{criterion}-right"
+                    yield Verdict(criterion, not why, why or message(right))
         except EndedError as ended:
             yield Verdict("runs", False, ended.why)
 

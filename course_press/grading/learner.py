@@ -39,8 +39,7 @@ from course_press.grading.sandbox import frames
 from course_press.grading.sandbox.learner import MEMORY
 from course_press.grading.verdict import Amount, Text, Value, message
 
-START = 120.0
-"""Seconds for what is not the learner's: importing torch, on a busy computer."""
+START = 120.0  # seconds for what is not the learner's: importing torch, on a busy computer
 BOOT = """
 import sys, types
 paths = {"course_press": [], "course_press.grading": [], "course_press.grading.sandbox": sys.argv[1:2]}
@@ -102,8 +101,7 @@ class Reply(msgspec.Struct):
 
     op: str
     failure: Failure = Failure()
-    other: str = ""
-    """What was returned instead of what was asked for."""
+    other: str = ""  # what was returned instead of what was asked for
 
 
 class Learner:
@@ -131,7 +129,9 @@ class Learner:
             header, payload = frames.receive(self.talk, self.end)
             return msgspec.json.decode(header, type=kind), payload
         except TimeoutError:
-            raise EndedError(self.late()) from None
+            limit, line = Amount(self.limit, "s"), self.stands()
+            late = message("late-in-line", limit=limit, line=str(line))
+            raise EndedError(late if line else message("late", limit=limit)) from None
         except (EOFError, OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise EndedError(self.gone()) from None
 
@@ -140,13 +140,6 @@ class Learner:
         reply, _ = self.hear(Reply)
         if reply.op != "ready":
             raise EndedError(reply.failure.message(call, keys))
-
-    def late(self) -> Text:
-        """Say that its time is over, and where it stands."""
-        limit, line = Amount(self.limit, "s"), self.stands()
-        if line:
-            return message("late-in-line", limit=limit, line=str(line))
-        return message("late", limit=limit)
 
     def stands(self, patience: float = 3.0) -> int:
         """The line of the file that it was at when its time was over; 0 where that is not known."""
@@ -227,7 +220,7 @@ class Supervisor:
             with contextlib.suppress(OSError):  # where it has ended, it says why
                 frames.send(self._control, self._begin)
             if self._cell:
-                self._cell.prove(self._probed())
+                self._cell.prove(self._heard(begun=False))
             found = self._heard()["found"]
         except BaseException:
             self.__exit__()
@@ -254,17 +247,6 @@ class Supervisor:
         self._complaints.close()
         if self._cell:
             self._cell.close()
-
-    def _probed(self) -> dict[str, Any]:
-        """What the supervisor finds in its cell."""
-        try:
-            return self._heard()
-        except CourseError:
-            self._complaints.seek(0)
-            reason = self._complaints.read(1 << 16).decode(errors="replace")
-            reason = reason.strip().rpartition("\n")[2]
-            why = message("cell-failed", reason=reason)
-            raise CourseError(str(message("no-isolation", why=why))) from None
 
     def clear(self) -> None:
         """End what runs, and everything that it started, so that others may follow."""
@@ -302,12 +284,18 @@ class Supervisor:
                 self._note(self._heard())
         return self._ended.get(pid, (None, None))
 
-    def _heard(self, wanted: str = "") -> dict[str, Any]:
+    def _heard(self, wanted: str = "", *, begun: bool = True) -> dict[str, Any]:
         while True:
             try:
                 heard: dict[str, Any] = json.loads(frames.receive(self._control, self._end)[0])
             except (EOFError, OSError):
-                raise CourseError(str(message("not-started"))) from None
+                why = message("not-started")
+                if not begun:  # what was to make the cell says why
+                    self._complaints.seek(0)
+                    text = self._complaints.read(1 << 16).decode(errors="replace")
+                    reason = message("cell-failed", reason=text.strip().rpartition("\n")[2])
+                    why = message("no-isolation", why=reason)
+                raise CourseError(str(why)) from None
             if not wanted or wanted in heard:
                 return heard
             self._note(heard)

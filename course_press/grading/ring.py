@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from course_lib import network
@@ -22,8 +21,7 @@ from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import EndedError, Learner, Reply
 from course_press.grading.verdict import Amount, Text, Value, Verdict, message
 
-RIGHT = 1e-5
-"""Relative error that fp32 sums in another order stay well below."""
+RIGHT = 1e-5  # relative error that fp32 sums in another order stay well below
 WORLDS = (4, 3, 2)
 """Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs,
 2 is the smallest ring.
@@ -31,8 +29,7 @@ WORLDS = (4, 3, 2)
 BASE = 16
 """Rank r starts from BASE**r: the digits of the result tell how often each rank was counted."""
 PER_RANK = 3
-STUCK = 1.0
-"""Seconds without a message after which ranks that all wait are waiting for each other."""
+STUCK = 1.0  # seconds without a message after which ranks that all wait are waiting for each other
 CALL = "ring_all_reduce(tensor)"
 FAILURES = {
     "not-implemented": "not-implemented-ring",
@@ -43,13 +40,11 @@ FAILURES = {
     "other-size": "other-size",
 }
 """The sentences of failures that only a ring has."""
-MOST = 100
-"""Times the message: a rank that sends more than that is ended."""
-OPEN = 1000
-"""Messages that may wait to be received, or be waited for, at one time."""
+MOST = 100  # times the message: a rank that sends more than that is ended
+OPEN = 1000  # messages that may wait to be received, or be waited for, at one time
 
 
-class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class RankOutcome(NamedTuple):
     """What came of one rank.
 
     Attributes
@@ -58,19 +53,23 @@ class RankOutcome(msgspec.Struct, frozen=True, kw_only=True):
     even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks
         divide the elements and where they do not; over the largest sum.
     why_uneven : what stopped the rank where they do not.
-    sent, message : bytes that the rank sent for the even message, and bytes of that message.
+    sent : bytes that the rank sent for the even message.
     receivers : the ranks it sent to.
     """
 
     world: int
     rank: int
-    counted: list[float] = []
-    even: float = 0.0
-    uneven: float | None = None
-    why_uneven: Text | None = None
-    sent: int = 0
-    message: int = 0
-    receivers: list[int] = []
+    counted: list[float]
+    even: float
+    uneven: float | None
+    why_uneven: Text | None
+    sent: int
+    receivers: list[int]
+
+    @property
+    def message(self) -> int:
+        """Bytes of the even message."""
+        return 4000 * self.world
 
 
 class StoppedError(Exception):
@@ -249,27 +248,19 @@ def _observed(session: Session, world: int) -> list[RankOutcome]:
     except StoppedError as stopped:
         stopped.world = world
         raise
-    found = [
-        RankOutcome(
-            world=world,
-            rank=number,
-            counted=counted[number].tolist(),
-            even=even[number],
-            sent=rank.sent,
-            message=4000 * world,
-            receivers=sorted(rank.receivers),
-        )
-        for number, rank in enumerate(ring.ranks)
-    ]
-    if not all(error < RIGHT for error in even):
-        return found
-    try:
-        uneven = ring.errors(100 * world + 1)
-    except StoppedError as stopped:
-        whys = {rank: why for rank, (_, why) in stopped.failed.items()}
-        return [msgspec.structs.replace(one, why_uneven=whys.get(one.rank)) for one in found]
+    sent = [(rank.sent, sorted(rank.receivers)) for rank in ring.ranks]
+    uneven: Sequence[float | None] = [None] * world
+    whys: dict[int, Text] = {}
+    if all(error < RIGHT for error in even):
+        try:
+            uneven = ring.errors(100 * world + 1)
+        except StoppedError as stopped:
+            whys = {rank: why for rank, (_, why) in stopped.failed.items()}
     return [
-        msgspec.structs.replace(one, uneven=error) for one, error in zip(found, uneven, strict=True)
+        RankOutcome(
+            world, rank, one.tolist(), even[rank], uneven[rank], whys.get(rank), *sent[rank]
+        )
+        for rank, one in enumerate(counted)
     ]
 
 
@@ -285,7 +276,7 @@ def _judged(worlds: Iterator[list[RankOutcome]], session: Session) -> Iterator[F
     yield "ends", None
     yield "own", None
     for world in WORLDS:
-        if wrong := _sum([outcome for outcome in outcomes if outcome.world == world]):
+        if wrong := next(_sum([one for one in outcomes if one.world == world]), None):
             yield "sum", wrong
             return
     yield "sum", None
@@ -339,20 +330,17 @@ def _waiting(path: Path, stood: dict[int, int], limit: float) -> Text:
     return message("waiting", limit=Amount(limit, "s"), places=places, why=message(why))
 
 
-def _sum(outcomes: Sequence[RankOutcome]) -> Text | None:
-    """What is wrong with the sums of one number of ranks; none where they are right."""
-    if not outcomes or all(outcome.even < RIGHT for outcome in outcomes):
-        return None
+def _sum(outcomes: Sequence[RankOutcome]) -> Iterator[Text]:
+    """What is wrong with the sums of one number of ranks."""
+    if all(outcome.even < RIGHT for outcome in outcomes):
+        return
     world = outcomes[0].world
     full = sum(BASE**rank for rank in range(world))
     values = [value for outcome in outcomes for value in outcome.counted]
-    if all(
-        outcome.counted == [float(BASE**outcome.rank)] * len(outcome.counted)
-        for outcome in outcomes
-    ):
-        return message("sum-unchanged", world=world)
+    if all(set(outcome.counted) <= {float(BASE**outcome.rank)} for outcome in outcomes):
+        yield message("sum-unchanged", world=world)
     if all(isclose(value, full / world, rel_tol=1e-9) for value in values):
-        return message("sum-average", world=world)
+        yield message("sum-average", world=world)
     whole = [
         [
             set(outcome.counted[at : at + PER_RANK]) <= {full}
@@ -361,33 +349,25 @@ def _sum(outcomes: Sequence[RankOutcome]) -> Text | None:
         for outcome in outcomes
     ]
     if all(sum(chunks) == 1 for chunks in whole):
-        have = [
-            message("has-chunk", rank=outcome.rank, chunk=chunks.index(True))
-            for outcome, chunks in zip(outcomes, whole, strict=True)
-        ]
-        return message("sum-scattered", world=world, have=have)
+        where = enumerate(chunks.index(True) for chunks in whole)
+        have = [message("has-chunk", rank=rank, chunk=chunk) for rank, chunk in where]
+        yield message("sum-scattered", world=world, have=have)
     if not all(map(isfinite, values)):
-        return message("sum-not-finite", world=world)
+        yield message("sum-not-finite", world=world)
     for outcome in outcomes:
         for i, value in enumerate(outcome.counted):
             if value != full and value == int(value) and 0 <= value < BASE**world:
-                return _miscounted(outcome.rank, i // PER_RANK, int(value), world)
+                yield _miscounted(outcome.rank, i // PER_RANK, int(value), world)
     worst = max(outcomes, key=lambda outcome: outcome.even)
-    return message("sum-astray", world=world, rank=worst.rank)
+    yield message("sum-astray", world=world, rank=worst.rank)
 
 
 def _miscounted(rank: int, chunk: int, value: int, world: int) -> Text:
     times = [value // BASE**other % BASE for other in range(world)]
     odd = next(other for other, count in enumerate(times) if count != 1)
-    return message(
-        "sum-repeated" if times[odd] else "sum-left-out",
-        world=world,
-        chunk=chunk,
-        rank=rank,
-        other=odd,
-        times=times[odd],
-        remedy=message("chunk-indices"),
-    )
+    about: dict[str, Value] = {"world": world, "chunk": chunk, "rank": rank, "other": odd}
+    key = "sum-repeated" if times[odd] else "sum-left-out"
+    return message(key, **about, times=times[odd], remedy=message("chunk-indices"))
 
 
 def _uneven(outcomes: Sequence[RankOutcome]) -> Text | None:
@@ -418,13 +398,8 @@ def _ring(outcomes: Sequence[RankOutcome]) -> Verdict:
 
     least, most = min(outcomes, key=share), max(outcomes, key=share)
     worst = least if share(least) < 0.95 else most
-    sent = message(
-        "ring-sent",
-        world=worst.world,
-        sent=worst.sent,
-        message=worst.message,
-        wanted=int(due(worst)),
-    )
+    about = {"world": worst.world, "sent": worst.sent, "message": worst.message}
+    sent = message("ring-sent", **about, wanted=int(due(worst)))
     if share(worst) < 0.95:
         return Verdict("ring", False, message("ring-too-little", sent=sent))
     if share(worst) > 1.05:
@@ -433,14 +408,8 @@ def _ring(outcomes: Sequence[RankOutcome]) -> Verdict:
 
 
 RING = Lab(
-    criteria={
-        "runs": "runs-ranks",
-        "ends": "ends-right",
-        "own": "own-right",
-        "sum": "sum-right",
-        "uneven": "uneven-right",
-        "ring": "ring-sent",
-    },
+    name="ring",
+    criteria=("runs", "ends", "own", "sum", "uneven", "ring"),
     scenarios=WORLDS,
     observe=_observed,
     judge=_judged,

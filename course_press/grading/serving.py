@@ -24,8 +24,7 @@ CALLS = {
     "serve": "serve(requests, constants, max_num_seqs, max_num_batched_tokens)",
     "summary": "summary(requests, times)",
 }
-NEAR = 1e-6
-"""Relative error that the same sums in another order stay well below."""
+NEAR = 1e-6  # relative error that the same sums in another order stay well below
 PLENTY = 10**9
 KEYS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 CRITERIA = {"ttft": "ttft", "tpot": "tpot", "throughput": "tokens"}
@@ -562,16 +561,8 @@ def _judged(observed: Iterator[Iterator[Finding]], _: Session) -> Iterator[Findi
 
 
 SERVING = Lab(
-    criteria={
-        "runs": "runs-serving",
-        "fit": "fit-right",
-        "step": "step-right",
-        "admission": "admission-right",
-        "loop": "serve-right",
-        "ttft": "ttft-right",
-        "tpot": "tpot-right",
-        "throughput": "throughput-right",
-    },
+    name="serving",
+    criteria=("runs", "fit", "step", "admission", "loop", "ttft", "tpot", "throughput"),
     scenarios=(_fit, _step, _admission, _loop, _felt),
     observe=_observed,
     judge=_judged,

@@ -17,27 +17,20 @@ from course_lib import CourseError, network
 from course_tools import hlo
 from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import EndedError, Reply
-from course_press.grading.verdict import Amount, Text, Verdict, message
+from course_press.grading.verdict import Amount, Text, Value, Verdict, message
 
 DEVICES = 8
 SIZES = {"M": 4, "B": 64, "D": 32, "F": 128, "G": 8, "E": 8, "C": 16}
 """Small, and such that no two arrays or parts of them are of one size by chance."""
-LARGE = {"B": 16384, "D": 4096, "F": 16384}
-"""Those of task 7."""
-TARGET = 0.4e-3
-"""Seconds that its collectives may take."""
-ITEM = 2
-"""Bytes of a number in bf16."""
+LARGE = {"B": 16384, "D": 4096, "F": 16384}  # those of task 7
+TARGET = 0.4e-3  # seconds that its collectives may take
+ITEM = 2  # bytes of a number in bf16
 FAILURES = {"not-implemented": "not-implemented-task", "not-jitted": "not-jitted"}
 """The sentences of failures that only these programs have."""
-RIGHT = 0.05
-"""Of the largest number: what bf16 loses stays well below, and every mistake above."""
-SMALL = 0.01
-"""Of all that a task needs to exchange: less than that is no mistake worth a word."""
-CONTRACTED = {("x", "D"), ("w1", "D"), ("h", "F"), ("w2", "F")}
-"""What the two products sum over."""
-Exchanged: TypeAlias = Counter[tuple[str, int]]
-"""Bytes by collective and size of its groups."""
+RIGHT = 0.05  # of the largest number: what bf16 loses stays well below, and every mistake above
+SMALL = 0.01  # of all that a task needs to exchange: less than that is no mistake worth a word
+CONTRACTED = {("x", "D"), ("w1", "D"), ("h", "F"), ("w2", "F")}  # what the two products sum over
+Exchanged: TypeAlias = Counter[tuple[str, int]]  # bytes by collective and size of its groups
 
 
 class Task(NamedTuple):
@@ -282,24 +275,36 @@ def _within(bounds: Sequence[tuple[int, int]], whole: Sequence[int]) -> None:
         raise ValueError
 
 
-def wrong_numbers(trial: Trial) -> Text | None:
+def wrong_numbers(trial: Trial) -> Iterator[Text]:
     """What is wrong with the numbers that the devices hold, beside what NumPy finds."""
     task, shards = trial.task, trial.shards
     wanted = task.results(trial.operands)
     if not all(np.isfinite(shard.values).all() for shard in shards):
-        return message("correct-not-finite")
+        yield message("correct-not-finite")
+        return
     amiss = [shard for shard in shards if not _near(shard.values, wanted[shard.output], shard)]
     if not amiss:
-        return None
-    return (
-        _scaled(trial, wanted)
-        or (_local(trial) if task.trains and "data" in task.mesh else None)
-        or (_experts(trial) if task.scheme == "experts" else None)
-        or _differing(trial)
-        or message(
-            "correct-astray", array=list(task.outputs)[amiss[0].output], device=amiss[0].device
-        )
-    )
+        return
+    factor = _factor(shards, [wanted[shard.output] for shard in shards])
+    if factor is not None:
+        count = task.mesh.get("data", DEVICES)
+        if abs(factor / count - 1) < RIGHT:
+            yield message("correct-summed", count=count)
+        yield message("correct-scaled", times=Amount(factor, "", 3))
+    devices = {shard.device for shard in shards}
+    if task.trains and "data" in task.mesh and devices <= set(range(DEVICES)):
+        own = {one: task.results(task.rows_of(trial.operands, one)) for one in devices}
+        if _factor(shards, [own[shard.device][shard.output] for shard in shards]):
+            yield message("correct-local", axis="data")
+    if task.scheme == "experts":
+        yield from _experts(trial)
+    names, first = list(task.outputs), dict[str, Shard]()
+    for shard in shards:  # those that should have the same numbers
+        other = first.setdefault(f"{shard.output} {shard.where}", shard)
+        if np.abs(other.values - shard.values).max() > RIGHT * np.abs(other.values).max():
+            about = {"device": other.device, "other": shard.device}
+            yield message("correct-differing", array=names[shard.output], **about)
+    yield message("correct-astray", array=names[amiss[0].output], device=amiss[0].device)
 
 
 def _near(values: np.ndarray, whole: np.ndarray, shard: Shard) -> bool:
@@ -317,31 +322,7 @@ def _factor(shards: Sequence[Shard], wholes: Sequence[np.ndarray]) -> float | No
     return factor if factor > 0 and left < RIGHT * np.abs(factor * due).max() else None
 
 
-def _scaled(trial: Trial, wanted: Sequence[np.ndarray]) -> Text | None:
-    factor = _factor(trial.shards, [wanted[shard.output] for shard in trial.shards])
-    if factor is None:
-        return None
-    count = trial.task.mesh.get("data", DEVICES)
-    if abs(factor / count - 1) < RIGHT:
-        return message("correct-summed", count=count)
-    return message("correct-scaled", times=Amount(factor, "", 3))
-
-
-def _local(trial: Trial) -> Text | None:
-    """Whether each device has the gradients of its own rows alone."""
-    task = trial.task
-    own = {
-        device: task.results(task.rows_of(trial.operands, device))
-        for device in {shard.device for shard in trial.shards}
-    }
-    if set(own) - set(range(DEVICES)):
-        return None
-    if _factor(trial.shards, [own[shard.device][shard.output] for shard in trial.shards]):
-        return message("correct-local", axis="data")
-    return None
-
-
-def _experts(trial: Trial) -> Text | None:
+def _experts(trial: Trial) -> Iterator[Text]:
     """Which expert a token has been through, and where its result went."""
     x, w1, w2 = (operand.astype(np.float64) for operand in trial.operands)
     groups, count, slots, _ = x.shape
@@ -355,37 +336,15 @@ def _experts(trial: Trial) -> Text | None:
     if close.any(axis=0).all():
         device, number, slot = np.indices((groups, count, slots))
         if (taken == device).all():
-            return message("correct-own-expert")
+            yield message("correct-own-expert")
         if (taken == slot * count // slots).all():
-            return message("correct-slots")
+            yield message("correct-slots")
         where = np.argwhere(taken != number)[0]
-        return message(
-            "correct-other-expert",
-            device=int(where[0]),
-            number=int(where[1]),
-            other=int(taken[tuple(where)]),
-        )
+        about = {"device": int(where[0]), "number": int(where[1]), "other": int(taken[*where])}
+        yield message("correct-other-expert", **about)
     stayed = np.stack([mlp(x[:, e], w1[e], w2[e]) for e in range(count)])
     if np.abs(got - stayed).max() < limit:
-        return message("correct-not-back")
-    return None
-
-
-def _differing(trial: Trial) -> Text | None:
-    """Whether devices that should have the same have different numbers."""
-    first: dict[str, Shard] = {}
-    for shard in trial.shards:
-        key = f"{shard.output} {shard.where}"
-        other = first.setdefault(key, shard)
-        most = np.abs(other.values).max()
-        if np.abs(other.values - shard.values).max() > RIGHT * most:
-            return message(
-                "correct-differing",
-                array=list(trial.task.outputs)[shard.output],
-                device=other.device,
-                other=shard.device,
-            )
-    return None
+        yield message("correct-not-back")
 
 
 def seconds(found: Sequence[hlo.CompiledCollective]) -> float:
@@ -394,36 +353,58 @@ def seconds(found: Sequence[hlo.CompiledCollective]) -> float:
     return float(hlo.compiled_seconds(found, nvlink, algorithm="switched"))
 
 
-def looping(found: Sequence[hlo.CompiledCollective]) -> Text | None:
-    """A collective that runs in a loop and could run once."""
+def _about(one: hlo.CompiledCollective) -> dict[str, Value]:
+    return {"collective": one.collective, "bytes": int(one.bytes)}
+
+
+def looping(found: Sequence[hlo.CompiledCollective]) -> Iterator[Text]:
+    """Collectives that run in a loop and could run once."""
     for one in found:
-        if one.times == 1:
-            continue
-        times = message("unknown-times") if one.times is None else one.times
-        key = "loop-gather" if one.collective == "all-gather" else "loop-reduce"
-        if one.collective in ("all-to-all", "send"):
-            key = "loop-other"
-        return message(key, collective=one.collective, bytes=int(one.bytes), times=times)
-    return None
+        if one.times != 1:
+            times = message("unknown-times") if one.times is None else one.times
+            key = "loop-gather" if one.collective == "all-gather" else "loop-reduce"
+            if one.collective in ("all-to-all", "send"):
+                key = "loop-other"
+            yield message(key, **_about(one), times=times)
 
 
-def wrong_traffic(trial: Trial, found: Sequence[hlo.CompiledCollective]) -> Text | None:
-    """What is exchanged that should not be, or not what should."""
-    wanted = trial.task.exchanged
+def wrong_traffic(trial: Trial, found: Sequence[hlo.CompiledCollective]) -> Iterator[Text]:
+    """What is exchanged that should not be, or not what should, causes first."""
+    task = trial.task
+    wanted = task.exchanged
     small = SMALL * sum(wanted.values())
     given: Exchanged = Counter()
     for one in found:
         given[one.collective, one.group] += int(one.bytes) * (one.times or 1)
     if all(abs(given[key] - wanted[key]) <= small for key in {*given, *wanted}):
-        return None
-    return (
-        _cut_otherwise(trial)
-        or _wide(found, given, wanted, small)
-        or _instead(given, wanted, small)
-        or _again(given, wanted, small)
-        or _extra(trial, found, wanted, small)
-        or message("collectives-differ", given=_listed(given), wanted=_listed(wanted))
-    )
+        return
+    yield from _cut_otherwise(trial)
+    for one in found:
+        key = one.collective, one.group
+        if one.dtype == "fp32" and abs(given[key] - 2 * wanted[key]) <= small:
+            both = {"given": given[key], "wanted": wanted[key]}
+            yield message("collectives-wide", collective=one.collective, **both)
+    # Another collective that does the same with more bytes, or in other groups.
+    for (kind, group), size in wanted.items():
+        if given[kind, group] > small:
+            continue
+        if kind == "reduce-scatter" and given["all-reduce", group] > small:
+            yield message("collectives-reduced", bytes=given["all-reduce", group])
+        if kind == "all-to-all" and given["all-gather", group] > small:
+            yield message("collectives-gathered", given=given["all-gather", group], wanted=size)
+        for other, there in given.items():
+            if other[0] == kind and other not in wanted and there > small:
+                yield message("collectives-groups", collective=kind, given=other[1], wanted=group)
+    for (kind, group), size in wanted.items():
+        if kind == "all-gather" and given[kind, group] > size + small:
+            yield message("collectives-again", given=given[kind, group], wanted=size)
+    hidden = task.bytes((task.shape("x")[-2], task.shape("w1")[-1]))
+    for one in found:
+        if one.bytes > small and (one.collective, one.group) not in wanted:
+            gathered = one.collective == "all-gather" and one.bytes == hidden
+            key_ = "collectives-hidden" if gathered else "collectives-extra"
+            yield message(key_, **_about(one), group=one.group)
+    yield message("collectives-differ", given=_listed(given), wanted=_listed(wanted))
 
 
 def _listed(exchanged: Exchanged) -> Sequence[Text | str]:
@@ -435,76 +416,21 @@ def _listed(exchanged: Exchanged) -> Sequence[Text | str]:
     return parts or [message("nothing")]
 
 
-def _cut_otherwise(trial: Trial) -> Text | None:
-    """An input that is cut along another size than the task says."""
+def _cut_otherwise(trial: Trial) -> Iterator[Text]:
+    """Inputs that are cut along another size than the task says."""
     task = trial.task
     for array, part in trial.held.items():
         if part is None or tuple(part) == task.part(array):
             continue
         sizes = zip(task.inputs[array], part, task.shape(array), strict=True)
         cut = [size for size, here, whole in sizes if here != whole]
-        if not cut:
-            continue
         due = next(iter(task.cut.get(array, {})), "")
-        if not due:
-            return message("cut-whole", array=array, size=cut[0])
-        summed = (array, cut[0]) in CONTRACTED and (array, due) not in CONTRACTED
-        return message("cut-summed" if summed else "cut-other", array=array, size=cut[0], due=due)
-    return None
-
-
-def _wide(
-    found: Sequence[hlo.CompiledCollective], given: Exchanged, wanted: Exchanged, small: float
-) -> Text | None:
-    for one in found:
-        key = one.collective, one.group
-        if one.dtype == "fp32" and abs(given[key] - 2 * wanted[key]) <= small:
-            return message(
-                "collectives-wide", collective=one.collective, given=given[key], wanted=wanted[key]
-            )
-    return None
-
-
-def _instead(given: Exchanged, wanted: Exchanged, small: float) -> Text | None:
-    """Another collective that does the same with more bytes, or in other groups."""
-    for (kind, group), size in wanted.items():
-        if given[kind, group] > small:
-            continue
-        if kind == "reduce-scatter" and given["all-reduce", group] > small:
-            return message("collectives-reduced", bytes=given["all-reduce", group])
-        if kind == "all-to-all" and given["all-gather", group] > small:
-            return message("collectives-gathered", given=given["all-gather", group], wanted=size)
-        for other, there in given.items():
-            if other[0] == kind and other not in wanted and there > small:
-                return message("collectives-groups", collective=kind, given=other[1], wanted=group)
-    return None
-
-
-def _again(given: Exchanged, wanted: Exchanged, small: float) -> Text | None:
-    """Gathers of what had been gathered."""
-    for (kind, group), size in wanted.items():
-        if kind == "all-gather" and given[kind, group] > size + small:
-            return message("collectives-again", given=given[kind, group], wanted=size)
-    return None
-
-
-def _extra(
-    trial: Trial, found: Sequence[hlo.CompiledCollective], wanted: Exchanged, small: float
-) -> Text | None:
-    """A collective that the task does without."""
-    task = trial.task
-    rows, columns = task.shape("x")[-2], task.shape("w1")[-1]
-    for one in found:
-        if one.bytes <= small or (one.collective, one.group) in wanted:
-            continue
-        hidden = one.collective == "all-gather" and one.bytes == task.bytes((rows, columns))
-        return message(
-            "collectives-hidden" if hidden else "collectives-extra",
-            collective=one.collective,
-            bytes=int(one.bytes),
-            group=one.group,
-        )
-    return None
+        if cut and not due:
+            yield message("cut-whole", array=array, size=cut[0])
+        elif cut:
+            summed = (array, cut[0]) in CONTRACTED and (array, due) not in CONTRACTED
+            key = "cut-summed" if summed else "cut-other"
+            yield message(key, array=array, size=cut[0], due=due)
 
 
 def _in_task(task: Task, why: Text) -> Text:
@@ -517,74 +443,72 @@ def _judged(trials: Iterator[Trial], _: Session) -> Iterator[Finding]:
             if isinstance(why, Verdict):
                 yield why
                 continue
-            yield criterion, _in_task(trial.task, why) if why else None
-            if why:
+            wrong = next(why, None)
+            yield criterion, _in_task(trial.task, wrong) if wrong else None
+            if wrong:
                 break
 
 
-def _findings(trial: Trial) -> Iterator[tuple[str, Text | Verdict | None]]:
+def _findings(trial: Trial) -> Iterator[tuple[str, Iterator[Text] | Verdict]]:
     """What is found of one task, causes first."""
-    task = trial.task
-    if why := trial.failure or _other_shapes(trial):
-        yield "runs", why
-        return
-    yield "runs", None
-    try:
-        found = hlo.compiled_collectives(trial.texts[0])
-        predicted = hlo.compiled_collectives(trial.texts[1]) if task.large else None
-    except (CourseError, IndexError):
-        yield "runs", message("unasked")
-        return
+    yield "runs", _not_run(trial)
+    found = hlo.compiled_collectives(trial.texts[0])
     yield "devices", _devices(trial)
     yield "correct", wrong_numbers(trial)
-    yield "shards", None if task.large else _shards(trial)
+    yield "shards", iter(()) if trial.task.large else _shards(trial)
     yield "loop", looping(found)
-    yield "collectives", None if task.large else wrong_traffic(trial, found)
-    if predicted is not None:
-        time, most = seconds(predicted), Amount(TARGET, "s")
-        taken = Amount(time, "s")
+    yield "collectives", iter(()) if trial.task.large else wrong_traffic(trial, found)
+    if trial.task.large:
+        predicted = hlo.compiled_collectives(trial.texts[1])
+        time = seconds(predicted)
+        about: dict[str, Value] = {"time": Amount(time, "s"), "most": Amount(TARGET, "s")}
         if time <= TARGET:
-            right = message("target-right", time=taken, most=most)
-            yield "target", Verdict("target", True, right)
+            yield "target", Verdict("target", True, message("target-right", **about))
             return
         parts = [
             message(
-                "exchange-takes",
-                collective=one.collective,
-                bytes=int(one.bytes),
-                group=one.group,
-                time=Amount(seconds([one]), "s"),
+                "exchange-takes", **_about(one), group=one.group, time=Amount(seconds([one]), "s")
             )
             for one in predicted
         ]
-        yield "target", message("target-missed", time=taken, most=most, parts=parts)
+        yield "target", iter([message("target-missed", **about, parts=parts)])
 
 
-def _other_shapes(trial: Trial) -> Text | None:
+def _not_run(trial: Trial) -> Iterator[Text]:
+    """Why there is nothing to judge."""
+    if trial.failure:
+        yield trial.failure
+        return
     given = [tuple(shape) for shape in trial.outputs]
     wanted = [trial.task.shape(array) for array in trial.task.outputs]
-    if given == wanted:
-        return None
-    shown = [str(shape) for shape in given] or message("nothing")
-    return message("other-shapes", given=shown, wanted=[str(shape) for shape in wanted])
+    if given != wanted:
+        shown = [str(shape) for shape in given] or message("nothing")
+        yield message("other-shapes", given=shown, wanted=[str(shape) for shape in wanted])
+    try:
+        for text in trial.texts[: 2 if trial.task.large else 1]:
+            hlo.compiled_collectives(text)
+        complete = len(trial.texts) > bool(trial.task.large)
+    except CourseError:
+        complete = False
+    if not complete:
+        yield message("unasked")
 
 
-def _devices(trial: Trial) -> Text | None:
+def _devices(trial: Trial) -> Iterator[Text]:
     """Whether all devices take part, and none does what another one does."""
     task = trial.task
     counted = re.search(r"\bnum_partitions=(\d{1,6})", trial.texts[0].partition("\n")[0])
     count = int(counted[1]) if counted else 1
     if count != DEVICES:
-        return message("devices-few", count=count, most=DEVICES)
+        yield message("devices-few", count=count, most=DEVICES)
     held = trial.held
     if all(part is None or tuple(part) == task.shape(array) for array, part in held.items()):
         array, (size, axis) = next((one, next(iter(cut.items()))) for one, cut in task.cut.items())
-        return message("devices-idle", array=array, size=size, axis=axis)
+        yield message("devices-idle", array=array, size=size, axis=axis)
     if task.large:
         own = _pieces(trial, "x", "B") * _pieces(trial, "w1", "F")
         if own < DEVICES:
-            return message("devices-share", own=own, most=DEVICES)
-    return None
+            yield message("devices-share", own=own, most=DEVICES)
 
 
 def _pieces(trial: Trial, array: str, size: str) -> int:
@@ -593,7 +517,7 @@ def _pieces(trial: Trial, array: str, size: str) -> int:
     return trial.task.shape(array)[place] // part[place] if part else 1
 
 
-def _shards(trial: Trial) -> Text | None:
+def _shards(trial: Trial) -> Iterator[Text]:
     """Whether a device holds more than its part of an input, or another part of a result."""
     task = trial.task
     held = {array: tuple(part) for array, part in trial.held.items() if part is not None}
@@ -601,40 +525,27 @@ def _shards(trial: Trial) -> Text | None:
         (rows, few), (columns, many) = task.mesh.items()
         swapped = {rows: many, columns: few}
         if all(part == task.part(array, swapped) for array, part in held.items()):
-            return message("shards-swapped", rows=rows, columns=columns, few=few, many=many)
+            yield message("shards-swapped", rows=rows, columns=columns, few=few, many=many)
     for array, part in held.items():
         if task.bytes(part) > task.bytes(task.part(array)):
             size, axis = next(iter(task.cut[array].items()))
-            return message(
-                "shards-whole" if part == task.shape(array) else "shards-large",
-                array=array,
-                given=task.bytes(part),
-                wanted=task.bytes(task.part(array)),
-                size=size,
-                axis=axis,
-            )
+            key = "shards-whole" if part == task.shape(array) else "shards-large"
+            both = {"given": task.bytes(part), "wanted": task.bytes(task.part(array))}
+            yield message(key, array=array, **both, size=size, axis=axis)
     for number, array in enumerate(task.outputs):
         part = next(shard.values.shape for shard in trial.shards if shard.output == number)
         if part == task.part(array):
             continue
         about = {"array": array, "given": str(part), "wanted": str(task.part(array))}
         if part != task.shape(array):
-            return message("shards-result", **about)
+            yield message("shards-result", **about)
         scattered = any(kind == "reduce-scatter" for kind, _ in task.exchanged)
-        return message("shards-result-reduced" if scattered else "shards-result-whole", **about)
-    return None
+        yield message("shards-result-reduced" if scattered else "shards-result-whole", **about)
 
 
 SHARDING = Lab(
-    criteria={
-        "runs": "runs-tasks",
-        "devices": "devices-right",
-        "correct": "correct-right",
-        "shards": "shards-right",
-        "loop": "loop-right",
-        "collectives": "collectives-right",
-        "target": "target-right",
-    },
+    name="sharding",
+    criteria=("runs", "devices", "correct", "shards", "loop", "collectives", "target"),
     scenarios=TASKS,
     observe=_observed,
     judge=_judged,

@@ -16,8 +16,7 @@ import numpy as np
 from course_press.grading.learner import Reply
 from course_press.grading.sandbox.simulated import EVERY
 
-DURATION = 1e-3
-"""Seconds of an ordinary multiplication; those of a run differ by a few per cent."""
+DURATION = 1e-3  # seconds of an ordinary multiplication; those of a run differ by a few per cent
 SLOW = 20.0
 """How much longer the first multiplication of a shape takes: it loads the library, picks a kernel
 and wakes the clock.
@@ -26,16 +25,11 @@ JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
 """The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
 median and one minimum.
 """
-LAUNCH = 2e-6
-"""Seconds the host spends to hand work to the simulated GPU."""
-MOST = 500
-"""Samples that are kept, the last ones: who is asked for eleven has fewer."""
-MANY = 100_000
-"""Products and events that are counted at most."""
-LONGEST = 1e9
-"""Seconds that a file may sleep at once."""
-TICK = 1e-7
-"""Seconds that reading the clock takes, so that a loop waiting for the clock ends."""
+LAUNCH = 2e-6  # seconds the host spends to hand work to the simulated GPU
+MOST = 500  # samples that are kept, the last ones: who is asked for eleven has fewer
+MANY = 100_000  # products and events that are counted at most
+LONGEST = 1e9  # seconds that a file may sleep at once
+TICK = 1e-7  # seconds that reading the clock takes, so that a loop waiting for the clock ends
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -111,7 +105,7 @@ class SimulatedMachine:
             raise EOFError(f"{asked.op!r} cannot be asked")
         try:
             return {"value": getattr(self, f"_{asked.op}")(asked, payload) or 0}
-        except _EarlyError as error:
+        except RuntimeError as error:  # a time is asked for before the GPU has come to it
             return {"not_ready": str(error)}
         except (IndexError, ValueError) as error:
             raise EOFError("what was asked cannot be") from error
@@ -163,7 +157,7 @@ class SimulatedMachine:
     def _elapsed(self, asked: Asked, _: bytes) -> float:
         (begin, before), (end, after) = self._events[asked.event], self._events[asked.end]
         if end > self.now:
-            raise _EarlyError("CUDA error: device not ready")
+            raise RuntimeError("CUDA error: device not ready")
         if after > before:
             self.event_samples.append(self._sample(end - begin, before, after))
         return end - begin
@@ -175,10 +169,6 @@ class SimulatedMachine:
 
 
 OPS = ("read", "sleep", "synchronize", "multiply", "record", "wait", "query", "elapsed")
-
-
-class _EarlyError(Exception):
-    """A time is asked for before the GPU has come to it."""
 
 
 def contents(shown: np.ndarray) -> str:

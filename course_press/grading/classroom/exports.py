@@ -155,10 +155,9 @@ def student_report(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]
     for one in found:
         met = sum(mark.passed for mark in one.marks)
         lines = [str(message("report-lab", lab=one.lab, file=one.file))]
-        lines += [
-            f"{message('passed' if mark.passed else 'failed')}  {mark.title[lang]}: {mark.told[lang]}"
-            for mark in one.marks
-        ]
+        for mark in one.marks:
+            passed = message("passed" if mark.passed else "failed")
+            lines.append(f"{passed}  {mark.title[lang]}: {mark.told[lang]}")
         due = len(criteria[one.lab])
         lines.append(str(message("report-all" if one.passed else "report-some", met=met, due=due)))
         if not one.passed and len(one.marks) < due:

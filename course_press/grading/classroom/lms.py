@@ -55,8 +55,7 @@ os.setgroups([]), os.setresgid(*[{user}] * 3), os.setresuid(*[{user}] * 3)
 import numpy
 open('course_press/grading/sandbox/frames.py')
 " 2>/dev/null; then export COURSE_LEARNER={user}; fi"""
-USER = 61183
-"""One that no account and no cell has."""
+USER = 61183  # one that no account and no cell has
 OTTER = """\
 from functools import cache
 from pathlib import Path

@@ -26,8 +26,7 @@ from course_press.grading.isolation import isolated, isolating
 from course_press.grading.learner import Supervisor, existing
 from course_press.grading.verdict import Amount, Text, Verdict, message
 
-LIMIT = 600.0
-"""Seconds that judging one file may take: more than all that a file may take itself."""
+LIMIT = 600.0  # seconds that judging one file may take: more than all that a file may take itself
 
 
 def mark(one: Submission, folder: Path) -> Graded:

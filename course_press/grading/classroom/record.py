@@ -17,8 +17,7 @@ from course_press import grading
 from course_press.grading.classroom.submissions import MOST, Submission
 from course_press.grading.verdict import Amount, Text, Verdict, message
 
-PLACES = ("line", "call")
-"""Keys of what says where in a student's file something is."""
+PLACES = ("line", "call")  # keys of what says where in a student's file something is
 
 
 class Mark(msgspec.Struct, frozen=True):

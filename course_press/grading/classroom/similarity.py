@@ -9,14 +9,10 @@ from itertools import combinations, islice
 
 import msgspec
 
-LENGTH = 12
-"""Tokens of a shingle."""
-SHARE = 0.6
-"""Of the shorter one's shingles: two that were written apart stay far below."""
-MOST = 20_000
-"""Tokens of a file that are compared, the first ones."""
-FEWEST = 30
-"""Shingles of its own that a file needs: a short one has no room to differ."""
+LENGTH = 12  # tokens of a shingle
+SHARE = 0.6  # of the shorter one's shingles: two that were written apart stay far below
+MOST = 20_000  # tokens of a file that are compared, the first ones
+FEWEST = 30  # shingles of its own that a file needs: a short one has no room to differ
 LAYOUT = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING, tokenize.ENDMARKER}
 )

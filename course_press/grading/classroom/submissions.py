@@ -11,8 +11,7 @@ from course_lib import CourseError
 from course_book.text import language
 from course_press.grading.verdict import Text, message
 
-MOST = 1 << 20
-"""Bytes of a file: what a person writes is far smaller."""
+MOST = 1 << 20  # bytes of a file: what a person writes is far smaller
 
 
 _BETWEEN = re.compile(r"(?:[ ._-]|(?:^|(?<=[ ._-]))my_)+$")

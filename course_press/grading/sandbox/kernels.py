@@ -15,8 +15,7 @@ from typing import Any
 
 from course_press.grading.sandbox import learner
 
-MOST = 50
-"""Launches, and calls of torch, that are told of one call of a learner's function."""
+MOST = 50  # launches, and calls of torch, that are told of one call of a learner's function
 MAKES = ("empty", "zeros", "ones", "full", "new_", "zero_", "fill_")
 """How the names of operators begin that make an array, or fill it with one number."""
 VIEWS = (
@@ -46,9 +45,7 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
 
 def _by_path(name: str, path: str) -> Any:
     """A module of which only the file is known."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

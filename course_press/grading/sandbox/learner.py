@@ -20,14 +20,10 @@ from typing import Any
 
 from course_press.grading.sandbox import frames
 
-MEMORY = 4 << 30
-"""Bytes of address space that a process may add to what its libraries take."""
-FILE = 64 << 20
-"""Bytes that a file it writes may have."""
-THREADS = 1024
-"""That the user's processes may add together: torch takes some for each core."""
-LONGEST = 2000
-"""Characters of what a file says about itself that are passed on."""
+MEMORY = 4 << 30  # bytes of address space that a process may add to what its libraries take
+FILE = 64 << 20  # bytes that a file it writes may have
+THREADS = 1024  # that the user's processes may add together: torch takes some for each core
+LONGEST = 2000  # characters of what a file says about itself that are passed on
 Reply = tuple[dict[str, Any], bytes]
 Answer = Callable[[Any, dict[str, Any], bytes], Reply]
 

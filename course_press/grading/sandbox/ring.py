@@ -100,7 +100,6 @@ class _Work:
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has been waited for."""
         return self.done
 
 

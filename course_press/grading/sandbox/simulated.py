@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable
 from functools import partialmethod
 from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from course_press.grading.sandbox import frames
 
-EVERY = 61
-"""Of how many elements of an operand the grader is shown one."""
+EVERY = 61  # of how many elements of an operand the grader is shown one
 RANDOM = np.random.default_rng()
 
 
@@ -60,15 +59,12 @@ class RemoteMachine:
         return float(reply["value"])
 
     def read(self) -> float:
-        """The time."""
         return self.ask("read")
 
     def sleep(self, seconds: float) -> None:
-        """Let simulated time pass."""
         self.ask("sleep", seconds=float(seconds))
 
     def synchronize(self, *_: Any, **__: Any) -> None:
-        """Wait until the GPU has done all it was given."""
         self.ask("synchronize")
 
     def multiply(
@@ -123,9 +119,8 @@ class Array(np.ndarray):
         if func not in (np.dot, np.einsum, np.inner, np.tensordot):
             return super().__array_function__(func, types, args, kwargs)
         self._account(args)
-        return _tracked(
-            func(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
-        )
+        plain = {key: _plain(value) for key, value in kwargs.items()}
+        return _tracked(func(*map(_plain, args), **plain))
 
     def dot(self, b: Any, out: Any = None) -> Any:
         return np.dot(self, b, out=out)
@@ -189,11 +184,12 @@ class _NumPy(types.ModuleType):
         return _tracking(value) if tracked else value
 
 
-class DType:
+class DType(NamedTuple):
     """A torch dtype: its name, its bytes, and the NumPy dtype that stands in for it."""
 
-    def __init__(self, name: str, itemsize: int, storage: Any) -> None:
-        self.name, self.itemsize, self.storage = name, itemsize, storage
+    name: str
+    itemsize: int
+    storage: Any
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -212,9 +208,8 @@ class Device:
     def __init__(self, name: Any, index: int | None = None) -> None:
         kind, _, number = str(name).partition(":")
         if kind not in ("cpu", "cuda"):
-            raise RuntimeError(
-                f"Expected one of cpu, cuda device type at start of device string: {kind}"
-            )
+            known = "Expected one of cpu, cuda device type at start of device string"
+            raise RuntimeError(f"{known}: {kind}")
         self.type = kind
         self.index = int(number) if number else index
 
@@ -303,19 +298,14 @@ class Tensor:
         """The lower of the two middle values, as torch has it."""
         return self._like(np.sort(self.data, axis=None)[(self.data.size - 1) // 2])
 
-    def _reduce(self, name: str) -> "Tensor":
-        return self._like(getattr(self.data, name)())
-
-    def _binary(self, name: str, other: Any) -> "Tensor":
-        return self._like(
-            getattr(self.data, name)(other.data if isinstance(other, Tensor) else other)
-        )
+    def _do(self, name: str, *others: Any) -> "Tensor":
+        plain = (one.data if isinstance(one, Tensor) else one for one in others)
+        return self._like(getattr(self.data, name)(*plain))
 
 
-for _name in ("sum", "mean", "min", "max"):
-    setattr(Tensor, _name, partialmethod(Tensor._reduce, _name))
-for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"):
-    setattr(Tensor, f"__{_name}__", partialmethod(Tensor._binary, f"__{_name}__"))
+_OPERATORS = ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv")
+for _name in ("sum", "mean", "min", "max", *(f"__{one}__" for one in _OPERATORS)):
+    setattr(Tensor, _name, partialmethod(Tensor._do, _name))
 
 
 class SimulatedEvent:
@@ -347,15 +337,8 @@ class SimulatedEvent:
 SimulatedEvent.__name__ = "Event"  # in messages, as torch's is
 
 
-class _Guard(contextlib.ContextDecorator):
+class _Guard(contextlib.nullcontext[Any], contextlib.ContextDecorator):
     """`no_grad` and its like: nothing to do here."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class _Generator:
@@ -391,9 +374,8 @@ def _makers(machine: RemoteMachine) -> dict[str, Callable[..., Tensor]]:
         values: Callable[[tuple[int, ...]], Any], usual: str = "float32"
     ) -> Callable[..., Tensor]:
         def make(*size: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
-            sizes = kwargs.get("size") or (
-                size[0] if size and isinstance(size[0], tuple | list) else size
-            )
+            one = size[0] if size and isinstance(size[0], tuple | list) else size
+            sizes = kwargs.get("size") or one
             return Tensor(machine, values(tuple(sizes)), dtype or DTYPES[usual], device)
 
         return make

@@ -403,4 +403,4 @@ def test_simulated_times_tell_every_statistic_apart():
 
 def test_verdict_is_a_record():
     with pytest.raises(AttributeError):
-        Verdict("runs", True, message("keys-right")).passed = False
+        Verdict("runs", True, message("benchmark-keys-right")).passed = False
