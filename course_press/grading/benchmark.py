@@ -22,25 +22,14 @@ from course_press.grading.sandbox.benchmark import KEYS
 from course_press.grading.simulated import Asked, Sample, SimulatedMachine
 from course_press.grading.verdict import Amount, Text, Verdict, message
 
-SIZE = 512
-"""n: large enough that three matrices outweigh the call, small enough that a laptop answers in
-milliseconds.
-"""
-REPEATS = 11
-"""Odd, and as many as the simulated machine takes to come round: exactly one of them is
-an outlier.
-"""
-LONG = 0.3
-"""Seconds that all repeats of a real multiplication take together, at least: what a file does
-besides takes far less.
-"""
+SIZE = 512  # n: three matrices outweigh the call, and a laptop answers in milliseconds
+REPEATS = 11  # as many as the simulated machine takes to come round: exactly one is an outlier
+LONG = 0.3  # seconds that all repeats of a real multiplication take together, at least
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
 """The simulated runs: which package is there, and which device is asked for."""
 HERE = ("", "cpu")
 NEAR = 1e-3
-"""Relative tolerance for numbers that the simulated machine determines: a learner may round to
-microseconds.
-"""
+"""Relative tolerance for what the machine determines: a learner may round to microseconds."""
 CLOSE = 0.005  # TFLOP/s: a learner may round to two decimals
 TRIES = 3
 CALL = "measure(n, dtype, device, repeats)"
@@ -67,28 +56,19 @@ UNITS = {
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of `measure`: what it returned or how it failed, and what the machine saw of it.
-
-    Attributes
-    ----------
-    failure : of no kind where there is none, or of `COMMON` or `FAILURES`.
-    machine : none for what ran on this computer.
-    ours : what the same multiplication took this computer each time that we measured it ourselves,
-        before and after, s.
-    wall : from when `measure` was asked to when it answered, by the grader's clock, s.
-    """
+    """One run of `measure`: what it returned or how it failed, and what the machine saw of it."""
 
     device: str
     size: int = SIZE
     repeats: int = REPEATS
-    failure: Failure = Failure()
+    failure: Failure = Failure()  # of no kind, or of COMMON or FAILURES
     wrong_return: Text | None = None
     seconds: float = 0.0
     flops: float = 0.0
     tflops: float = 0.0
-    machine: Any = None
-    ours: list[float] = []
-    wall: float = 0.0
+    machine: Any = None  # none for what ran on this computer
+    ours: list[float] = []  # what it took when we measured it ourselves, before and after, s
+    wall: float = 0.0  # from when `measure` was asked to when it answered, by our clock, s
 
     @property
     def least(self) -> float:
@@ -135,13 +115,9 @@ def _observed(session: Session, run: tuple[str, str]) -> Outcome:
 
 
 def _beside(session: Session, size: int) -> Outcome:
-    """Run it between measurements of our own; again if they are far apart, for a computer has other
-    work too.
-
-    A busy computer slows single multiplications tenfold. So all of ours span the range that is
-    allowed, those of earlier tries too: it is narrow where the computer is quiet, and wide where it
-    is not.
-    """
+    """Run it between measurements of our own; again if they are far apart, on a busy computer."""
+    # That slows single multiplications tenfold. So all of ours span the range that is allowed,
+    # those of earlier tries too: it is narrow where the computer is quiet, and wide where it is not.
     (supervisor,), limit = session.supervisors, (TRIES + 1) * session.limit
     about: dict[str, Any] = {"own": True, "size": size, "repeats": REPEATS}
     own = supervisor.start("benchmark", session.path, limit, **about)
@@ -269,9 +245,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def _windows(machine: Any) -> Iterator[tuple[list[Sample], Mapping[str, float]]]:
-    """Which samples a learner may have kept: all from one on, longest first, and at last single
-    ones; each with what every statistic makes of it.
-    """
+    """Samples that a learner may have kept, longest runs first, with every statistic of each."""
     both = list(machine.event_samples), list(machine.samples)
     for samples in both:
         statistics, kept, total = [], list[float](), 0.0
@@ -287,9 +261,7 @@ def _windows(machine: Any) -> Iterator[tuple[list[Sample], Mapping[str, float]]]
 
 
 def _reading(outcome: Outcome) -> Reading | None:
-    """The most favourable explanation of the returned seconds: the median, without the first call,
-    in seconds.
-    """
+    """The most favourable explanation of the seconds: the median, warmed up, in seconds."""
     found = [
         Reading(name, scale, window)
         for window, statistics in _windows(outcome.machine)

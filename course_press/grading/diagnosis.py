@@ -20,9 +20,7 @@ EXAMPLE = '"A": {"cause": "none", "operator": "aten::mm"}'
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wrong with a program, the operators that show it, and what in the trace tells, by
-    language.
-    """
+    """What is wrong with a program, the operators that show it, and what tells it, by language."""
 
     cause: Cause
     operators: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]

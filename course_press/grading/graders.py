@@ -33,9 +33,7 @@ GRADERS: Mapping[str, Lab] = {
 
 
 class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a lab.toml holds: a key of `GRADERS`, the name of the stub, what a right file is graded
-    by, and the answers of a grader that compares.
-    """
+    """What a lab.toml holds: its grader, the stub's name, criteria, and answers to compare with."""
 
     grader: str
     file: str

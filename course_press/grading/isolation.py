@@ -198,9 +198,7 @@ def _above(path: str) -> list[str]:
 
 
 def _refusals(machine: str) -> bytes:
-    """A filter that refuses system calls; one that refuses none where their numbers are not known,
-    which the proof then finds.
-    """
+    """A filter that refuses system calls; of an unknown machine none, as the proof finds."""
     mark, numbers = ARCHITECTURES.get(machine, (0, {}))
     if not numbers:
         return _step(RETURN, ALLOW)

@@ -20,10 +20,7 @@ from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import EndedError, Reply
 from course_press.grading.verdict import Amount, Text, Value, message
 
-DROPPED = 0.25
-"""Share that dropout drops: neither one half nor small, so that p, 1 - p and their inverses are
-told apart.
-"""
+DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
 STEPS = {
     "add": "add",
     "fused": "bias_gelu_dropout",
@@ -38,16 +35,11 @@ COUNTER = Path(course_tools.__file__).parent / "campaigns" / "traffic.py"
 """The learner's process has none of the library: it gets this file by its path."""
 FAILURES = {"unsupported": "no-module"}
 """Nothing of torch is simulated here: what a file imports is there, or it is not."""
-ENOUGH = 0.2
-"""Share of the elements that a reading must explain: where it reads past the end it explains none,
-and beyond what it explains nothing may be known.
-"""
+ENOUGH = 0.2  # share of the elements that a reading must explain: it may know nothing of the others
 COPIES = ("clone", "copy", "copy_", "_to_copy", "contiguous")
 """Operators of torch that only lay an array out anew."""
 SPARSE = 1.5
-"""Bytes of sectors over bytes asked for, from which neighboring lanes do not take neighboring
-addresses: rows of a block begin at sectors here.
-"""
+"""Bytes of sectors over bytes asked for, from which neighboring lanes do not read neighbors."""
 ABSORBED = 2e-3
 """Relative error that a sum in fp32 stays below, rounded to fp16 at the end: half of 2^-10."""
 Arrays: TypeAlias = Sequence[np.ndarray]
@@ -110,9 +102,7 @@ def even(step: str, case: Given) -> bool:
 
 
 def arrays(step: str, case: Given, rng: np.random.Generator, kind: str = "") -> list[np.ndarray]:
-    """Operands of one call: random; `large` ones, whose exponentials no format holds; or ones that
-    only a wide accumulator adds up (`absorbed`).
-    """
+    """Operands of a call; of `large` ones exponentials overflow, `absorbed` need a wide sum."""
 
     def normal(*shape: int, scale: float = 1.0) -> np.ndarray:
         return scale * rng.standard_normal(shape)
@@ -183,9 +173,7 @@ def wrong(step: str, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def traffic(step: str, case: Given) -> tuple[float, float]:
-    """Bytes that a good kernel loads and stores with these blocks, each program for itself; it may
-    load all that a causal mask hides.
-    """
+    """Bytes that a good kernel loads and stores with these blocks, each program for itself."""
     work = ops.blocked(step, case.sizes, case.blocks)
     return float(work.loaded), float(work.stored)
 
@@ -311,9 +299,7 @@ def _online(
     total_scale: float | None = None,
     result_scale: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Maxima, sums and results of attention block by block, where something is not rescaled to the
-    new maximum but by what is given.
-    """
+    """Maxima, sums and results block by block, rescaled to the new maximum or by what is given."""
     rows = len(found)
     top, total, result = np.full((rows, 1), -np.inf), np.zeros((rows, 1)), np.zeros(v.shape)[:1]
     for start in range(0, found.shape[1], block):
@@ -376,9 +362,7 @@ class KernelReply(Reply):
 
 
 class Result(NamedTuple):
-    """What came of one call: an array, or why there is none by a kind of failure, and what was
-    moved.
-    """
+    """What came of one call: an array, or a kind of failure and why; and what was moved."""
 
     case: Given
     operands: Arrays
@@ -483,9 +467,7 @@ def _judged(runs: Iterator[Run], _: Session) -> Iterator[Finding]:
 
 
 def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
-    """What is found of one step, in the order in which a learner would want to know; nobody asks on
-    after what is wrong.
-    """
+    """What is found of one step, in a learner's order; nobody asks on after what is wrong."""
     step, calls = run.step, cases(run.step)
     operands = [arrays(step, case, run.rng) for case in calls]
     first = run.ask(calls[0], operands[0])

@@ -20,14 +20,7 @@ Finding: TypeAlias = tuple[str, Text | None] | Verdict
 
 
 class Session:
-    """One file as it is graded: who runs it, and for how long.
-
-    Attributes
-    ----------
-    supervisors : one, or in cells one for each process whose files no other one is to see.
-    learner : the process that was started last.
-    found : the verdicts so far.
-    """
+    """One file as it is graded: by whom, for how long, and the verdicts so far."""
 
     def __init__(self, path: Path, limit: float, supervisors: Sequence[Supervisor]) -> None:
         self.path, self.limit, self.supervisors = path, limit, supervisors
@@ -48,33 +41,21 @@ class Session:
 
 
 class Lab(NamedTuple):
-    """What a lab is graded by.
+    """What a lab is graded by."""
 
-    Attributes
-    ----------
-    name : of the lab in the keys of what is told where a criterion is met.
-    criteria : in the order in which they are told.
-    scenarios : what a file is tried on.
-    observe : what comes of a file in a scenario.
-    judge : what is found, of all scenarios: they are observed as they are asked for.
-    limit : seconds that a process of the file may take.
-    needs : packages, with the keys of what is said where one is missing or broken.
-    preload : packages that are imported before.
-    environment, readable : what else a process has, as of `Supervisor`.
-    apart : processes that in cells share no files.
-    """
-
-    name: str
-    criteria: Sequence[str]
-    scenarios: Sequence[Any]
-    observe: Callable[[Session, Any], Any]
+    name: str  # of the lab in the keys of what is told where a criterion is met
+    criteria: Sequence[str]  # in the order in which they are told
+    scenarios: Sequence[Any]  # what a file is tried on
+    observe: Callable[[Session, Any], Any]  # what comes of a file in a scenario
+    # What is found of all scenarios, which are observed as they are asked for.
     judge: Callable[[Iterator[Any], Session], Iterator[Finding]]
-    limit: float = 30.0
+    limit: float = 30.0  # seconds that a process of the file may take
+    # Packages, with the keys of what is told where one is missing or broken.
     needs: Mapping[str, tuple[str, str]] = {}
-    preload: Sequence[str] | None = ()
+    preload: Sequence[str] | None = ()  # packages that are imported before; None for no process
     environment: Mapping[str, str] = {}
     readable: Sequence[Path] = ()
-    apart: int = 1
+    apart: int = 1  # processes that in cells share no files
 
     def grade(
         self,

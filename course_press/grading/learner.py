@@ -76,9 +76,7 @@ class EndedError(Exception):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """How a learner's code failed, as its process tells: a kind, a line of the file with its text,
-    and what Python says, or the name of what is missing.
-    """
+    """How a learner's code failed: a kind, a line, and what Python says or what is missing."""
 
     kind: str = ""
     line: int = 0
@@ -95,9 +93,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct):
-    """What comes from a learner's process: `ready`, `done` or `failed`, or what else a lab's
-    processes ask; each lab adds what it is told besides.
-    """
+    """What a learner's process sends: `ready`, `done` or `failed`, or what else a lab asks."""
 
     op: str
     failure: Failure = Failure()

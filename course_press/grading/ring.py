@@ -45,26 +45,17 @@ OPEN = 1000  # messages that may wait to be received, or be waited for, at one t
 
 
 class RankOutcome(NamedTuple):
-    """What came of one rank.
+    """What came of one rank."""
 
-    Attributes
-    ----------
-    counted : by element, the result where rank r starts from ``BASE**r``.
-    even, uneven : largest error of a sum of numbers that no rank knows beforehand, where the ranks
-        divide the elements and where they do not; over the largest sum.
-    why_uneven : what stopped the rank where they do not.
-    sent : bytes that the rank sent for the even message.
-    receivers : the ranks it sent to.
-    """
-
+    # Errors are the largest of sums of numbers that no rank knows, over the largest sum.
     world: int
     rank: int
-    counted: list[float]
-    even: float
-    uneven: float | None
-    why_uneven: Text | None
-    sent: int
-    receivers: list[int]
+    counted: list[float]  # by element, the result where rank r starts from BASE**r
+    even: float  # error where the ranks divide the elements
+    uneven: float | None  # and where they do not
+    why_uneven: Text | None  # what stopped the rank there
+    sent: int  # bytes, for the even message
+    receivers: list[int]  # the ranks it sent to
 
     @property
     def message(self) -> int:
@@ -73,10 +64,7 @@ class RankOutcome(NamedTuple):
 
 
 class StoppedError(Exception):
-    """The ranks of a world did not come to an end: one failed, or they wait.
-
-    `failed` has the kind of failure and what it is by rank, `waiting` the line that each waits in.
-    """
+    """Ranks failed (by rank: the kind, and what it is), or wait (by rank: the line)."""
 
     world = 0
 
@@ -132,9 +120,7 @@ class Ring:
         self._until_done()
 
     def reduce(self, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What each rank makes of its operand; raise `StoppedError` if a rank fails, or they wait
-        for each other or longer than the limit.
-        """
+        """What each rank makes of its operand."""
         self.handed = [operand.astype(np.float32).tobytes() for operand in operands]
         for rank, handed in zip(self.ranks, self.handed, strict=True):
             number = rank.ended
@@ -307,9 +293,7 @@ def _stopped(stopped: StoppedError, session: Session) -> Iterator[Finding]:
 
 
 def _waiting(path: Path, stood: dict[int, int], limit: float) -> Text:
-    """What the ranks that never ended were waiting in: each one's last line of the
-    learner's file.
-    """
+    """What the ranks that never ended were waiting in: each one's last line of the file."""
     source = path.read_text(encoding="utf-8").splitlines()
     at = {
         rank: (line, source[line - 1].strip())

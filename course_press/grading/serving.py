@@ -15,7 +15,7 @@ import numpy as np
 
 from course_press.grading.lab import Finding, Lab, Session
 from course_press.grading.learner import Learner, Reply
-from course_press.grading.verdict import Amount, Text, message
+from course_press.grading.verdict import Amount, Text, Value, message
 
 CALLS = {
     "fit": "fit(steps)",
@@ -27,7 +27,7 @@ CALLS = {
 NEAR = 1e-6  # relative error that the same sums in another order stay well below
 PLENTY = 10**9
 KEYS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
-CRITERIA = {"ttft": "ttft", "tpot": "tpot", "throughput": "tokens"}
+SUMMARY = {"ttft": "ttft", "tpot": "tpot", "throughput": "tokens"}
 """Those of the summary, with how the keys begin that each looks at."""
 Constants = tuple[float, float, float]
 Times = tuple[float, float, float]
@@ -163,9 +163,7 @@ def _sizes(
 
 
 def drawn_requests(rng: np.random.Generator) -> tuple[list[Arriving], Constants, int, int]:
-    """Requests in two crowds with a pause between, of all lengths, some with one token; constants
-    and limits.
-    """
+    """Requests in two crowds with a pause between, some with one token; constants and limits."""
     many = 36
     between = rng.exponential(0.01, many)
     between[0], between[many // 2] = 0.05, 3.0
@@ -370,18 +368,16 @@ def _slip(found: Any, slips: dict[str, Any], otherwise: str) -> Text:
     return message(next((key for key in reversed(slips) if _near(found, slips[key])), otherwise))
 
 
-def _fit(functions: Functions) -> Iterator[Finding]:
+def _fit(functions: Functions) -> Iterator[Text]:
     constants = drawn_requests(functions.rng)[1]
     sizes = [(n, n * c) for n in (1, 4, 8) for c in (64, 400, 1000)]
     sizes += [(prompt, prompt) for prompt in (16, 64, 250)]
     steps = [(*size, step_seconds(constants, *size)) for size in sizes]
     found = functions.numbers("fit", 3, 1, steps=steps).reshape(-1)
-    if _near(found, constants, 1e-4):
-        yield "fit", None
-        return
-    why = message(_fit_slip(found, np.array(constants), np.array(steps)))
-    given, wanted = ([f"{one:.3g}" for one in values] for values in (found, constants))
-    yield "fit", message("fit-wrong", given=given, wanted=wanted, why=why)
+    if not _near(found, constants, 1e-4):
+        why = message(_fit_slip(found, np.array(constants), np.array(steps)))
+        given, wanted = ([f"{one:.3g}" for one in values] for values in (found, constants))
+        yield message("fit-wrong", given=given, wanted=wanted, why=why)
 
 
 def _fit_slip(found: np.ndarray, constants: np.ndarray, steps: np.ndarray) -> str:
@@ -412,56 +408,34 @@ def _fit_slip(found: np.ndarray, constants: np.ndarray, steps: np.ndarray) -> st
     return "fit-else"
 
 
-def _step(functions: Functions) -> Iterator[Finding]:
+def _step(functions: Functions) -> Iterator[Text]:
     constants = drawn_requests(functions.rng)[1]
     sizes = [(1, 300), (8, 4100), (130, 2700), (64, 64)]
     found = [
         functions.number("step_seconds", constants=constants, tokens=n, seen=s) for n, s in sizes
     ]
     wanted = [step_seconds(constants, *size) for size in sizes]
-    if _near(found, wanted):
-        yield "step", None
-        return
-    at = next(i for i in range(len(sizes)) if not _near(found[i], wanted[i]))
     slips = {key: [of(constants, *size) for size in sizes] for key, of in STEP_SLIPS.items()}
-    yield (
-        "step",
-        message(
-            "step-wrong",
-            tokens=sizes[at][0],
-            seen=sizes[at][1],
-            given=Amount(found[at], "s"),
-            wanted=Amount(wanted[at], "s"),
-            why=_slip(found, slips, "step-else"),
-        ),
-    )
+    for size, one, due in zip(sizes, found, wanted, strict=True):
+        if not _near(one, due):
+            times = {"given": Amount(one, "s"), "wanted": Amount(due, "s")}
+            why = _slip(found, slips, "step-else")
+            yield message("step-wrong", tokens=size[0], seen=size[1], **times, why=why)
 
 
-def _admission(functions: Functions) -> Iterator[Finding]:
+def _admission(functions: Functions) -> Iterator[Text]:
     cases = _crowds(functions.rng)
     names = ("prompts", "running", "max_num_seqs", "max_num_batched_tokens")
     found = [functions.number("admit", **dict(zip(names, case, strict=True))) for case in cases]
-    wanted = [admit(*case) for case in cases]
-    if found == wanted:
-        yield "admission", None
-        return
-    at = next(i for i in range(len(cases)) if found[i] != wanted[i])
     slips = {key: [of(*case) for case in cases] for key, of in ADMIT_SLIPS.items()}
-    why = next((key for key in reversed(slips) if found == slips[key]), "admit-else")
-    prompts, running, most, budget = cases[at]
-    yield (
-        "admission",
-        message(
-            "admission-wrong",
-            given=found[at],
-            wanted=wanted[at],
-            prompts=[str(prompt) for prompt in prompts],
-            running=running,
-            most=most,
-            budget=budget,
-            why=message(why),
-        ),
-    )
+    for case, one in zip(cases, found, strict=True):
+        if one != (due := admit(*case)):
+            why = next((key for key in reversed(slips) if found == slips[key]), "admit-else")
+            about: dict[str, Value] = dict(
+                zip(("running", "most", "budget"), case[1:], strict=True)
+            )
+            about |= {"given": one, "wanted": due, "prompts": [str(each) for each in case[0]]}
+            yield message("admission-wrong", **about, why=message(why))
 
 
 def _crowds(rng: np.random.Generator) -> list[tuple[list[int], int, int, int]]:
@@ -484,50 +458,35 @@ def _crowds(rng: np.random.Generator) -> list[tuple[list[int], int, int, int]]:
     return cases
 
 
-def _loop(functions: Functions) -> Iterator[Finding]:
+def _loop(functions: Functions) -> Iterator[Text]:
     requests, constants, most, budget = drawn_requests(functions.rng)
     limits = {"max_num_seqs": most, "max_num_batched_tokens": budget}
     about: dict[str, Any] = {"requests": requests, "constants": constants, **limits}
     found = functions.numbers("serve", len(requests), 3, **about)
     wanted = np.array(serve(requests, constants, most, budget))
-    if _near(found, wanted):
-        yield "loop", None
-        return
-    off = ~np.isclose(found, wanted, rtol=NEAR, atol=0)
-    number = int(np.argmax(off.any(axis=1)))
-    column = int(np.argmax(off[number]))
-    before = found[number, 0] < requests[number].arrived * (1 - NEAR)
-    slips = {key: serve(requests, constants, most, budget, key) for key in LOOP_SLIPS}
-    yield (
-        "loop",
-        message(
-            "loop-wrong",
-            number=number,
-            what=("scheduled", "first", "last")[column],
-            given=Amount(float(found[number, column]), "s", 4),
-            wanted=Amount(float(wanted[number, column]), "s", 4),
-            why=_slip(found, slips, "loop-before" if before else "loop-else"),
-        ),
-    )
+    for number, column in np.argwhere(~np.isclose(found, wanted, rtol=NEAR, atol=0)).tolist():
+        before = found[number, 0] < requests[number].arrived * (1 - NEAR)
+        slips = {key: serve(requests, constants, most, budget, key) for key in LOOP_SLIPS}
+        given, due = (Amount(float(one[number, column]), "s", 4) for one in (found, wanted))
+        why = _slip(found, slips, "loop-before" if before else "loop-else")
+        what = ("scheduled", "first", "last")[column]
+        yield message("loop-wrong", number=number, what=what, given=given, wanted=due, why=why)
 
 
-def _felt(functions: Functions) -> Iterator[Finding]:
+def _felt(functions: Functions, criterion: str) -> Iterator[Text]:
     served = drawn_times(functions.rng)
     about = {"requests": [one for one, _ in served], "times": [times for _, times in served]}
     named = functions.call("summary", **about).named
     if named is None or not set(KEYS) <= set(named):
         raise NoResultError(message("keys-serving", call=CALLS["summary"], name=list(KEYS)))
-    found, right = {key: _number(named[key]) for key in KEYS}, summary(served)
-    for criterion, start in CRITERIA.items():
-        keys = [key for key in KEYS if key.startswith(start)]
-        wrong = next((key for key in keys if not _near(found[key], right[key])), "")
-        why = None
-        if wrong:
+    right = summary(served)
+    for key in KEYS:
+        found = _number(named[key])
+        if key.startswith(SUMMARY[criterion]) and not _near(found, right[key]):
             unit = "" if criterion == "throughput" else "s"
-            given, wanted = (Amount(one[wrong], unit, 4) for one in (found, right))
-            slip = message(_felt_slip(found[wrong], wrong, right[wrong], served))
-            why = message("felt-wrong", name=wrong, given=given, wanted=wanted, why=slip)
-        yield criterion, why
+            given, wanted = (Amount(one, unit, 4) for one in (found, right[key]))
+            why = message(_felt_slip(found, key, right[key], served))
+            yield message("felt-wrong", name=key, given=given, wanted=wanted, why=why)
 
 
 def _felt_slip(found: float, key: str, right: float, served: Served) -> str:
@@ -539,31 +498,39 @@ def _felt_slip(found: float, key: str, right: float, served: Served) -> str:
     return "felt-unit" if _near(found, 1e3 * right) else "felt-else"
 
 
-def _observed(
-    session: Session, judge: Callable[[Functions], Iterator[Finding]]
-) -> Iterator[Finding]:
+JUDGES: dict[str, Callable[[Functions], Iterator[Text]]] = {
+    "fit": _fit,
+    "step": _step,
+    "admission": _admission,
+    "loop": _loop,
+    **{criterion: partial(_felt, criterion=criterion) for criterion in SUMMARY},
+}
+
+
+def _observed(session: Session, criterion: str) -> Iterator[Finding]:
     """What is found of one function; of the loop only where what it rests on is right."""
     if session.learner is None:
         session.start("serving").loaded(session.path.name, {})
-    passed = {one.criterion for one in session.found.values() if one.passed}
     assert session.learner is not None
+    passed = {one.criterion for one in session.found.values() if one.passed}
     try:
-        if judge is not _loop or {"step", "admission"} <= passed:
-            yield from judge(Functions(session.learner, session.rng))
+        if criterion != "loop" or {"step", "admission"} <= passed:
+            found = JUDGES[criterion](Functions(session.learner, session.rng))
+            yield criterion, next(found, None)
     except NoResultError as error:
         yield "runs", error.args[0]
 
 
 def _judged(observed: Iterator[Iterator[Finding]], _: Session) -> Iterator[Finding]:
     yield "runs", None
-    for findings in observed:
-        yield from findings
+    for found in observed:
+        yield from found
 
 
 SERVING = Lab(
     name="serving",
-    criteria=("runs", "fit", "step", "admission", "loop", "ttft", "tpot", "throughput"),
-    scenarios=(_fit, _step, _admission, _loop, _felt),
+    criteria=("runs", *JUDGES),
+    scenarios=tuple(JUDGES),
     observe=_observed,
     judge=_judged,
     limit=30.0,  # for all calls together; right ones take a fraction of one

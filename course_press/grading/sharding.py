@@ -34,25 +34,16 @@ Exchanged: TypeAlias = Counter[tuple[str, int]]  # bytes by collective and size 
 
 
 class Task(NamedTuple):
-    """One task.
-
-    Attributes
-    ----------
-    scheme : as `network.sharded_mlp` calls it.
-    mesh : devices by axis.
-    inputs, outputs : sizes by array, one letter a dimension.
-    cut : by array, the axis by the size that it cuts.
-    large : sizes at which it is compiled once more, and its time predicted.
-    """
+    """One task."""
 
     number: int
     name: str
-    scheme: str
-    mesh: Mapping[str, int]
-    inputs: Mapping[str, str]
+    scheme: str  # as `network.sharded_mlp` calls it
+    mesh: Mapping[str, int]  # devices by axis
+    inputs: Mapping[str, str]  # sizes by array, one letter a dimension
     outputs: Mapping[str, str]
-    cut: Mapping[str, Mapping[str, str]]
-    large: Mapping[str, int] | None = None
+    cut: Mapping[str, Mapping[str, str]]  # by array, the axis by the size that it cuts
+    large: Mapping[str, int] | None = None  # sizes at which it is compiled too, and its time told
 
     @property
     def arrays(self) -> dict[str, str]:
@@ -184,23 +175,15 @@ class Shard(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What came of one task.
-
-    Attributes
-    ----------
-    failure : why nothing did.
-    parts : sizes of what a device holds of each input; `None` of one that the program never uses.
-    outputs : sizes of the whole results.
-    texts : the compiled program, and that at the large sizes.
-    """
+    """What came of one task."""
 
     task: Task
     operands: Sequence[np.ndarray] = ()
-    failure: Text | None = None
-    parts: Sequence[Sequence[int] | None] = ()
-    outputs: Sequence[Sequence[int]] = ()
+    failure: Text | None = None  # why nothing came
+    parts: Sequence[Sequence[int] | None] = ()  # of each input on a device; None if it is not used
+    outputs: Sequence[Sequence[int]] = ()  # sizes of the whole results
     shards: Sequence[Shard] = ()
-    texts: Sequence[str] = ()
+    texts: Sequence[str] = ()  # the compiled program, and that at the large sizes
 
     @property
     def held(self) -> dict[str, Sequence[int] | None]:

@@ -18,9 +18,7 @@ from course_press.grading.sandbox.simulated import EVERY
 
 DURATION = 1e-3  # seconds of an ordinary multiplication; those of a run differ by a few per cent
 SLOW = 20.0
-"""How much longer the first multiplication of a shape takes: it loads the library, picks a kernel
-and wakes the clock.
-"""
+"""Of the first multiplication of a shape: it loads the library, picks a kernel, wakes the clock."""
 JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
 """The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
 median and one minimum.
@@ -33,9 +31,7 @@ TICK = 1e-7  # seconds that reading the clock takes, so that a loop waiting for 
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One interval between two readings of the clock: what it showed, and the work that was started
-    within it; `first` where the slow first multiplication is among that.
-    """
+    """Between two readings of the clock: what it showed, and the work that was begun."""
 
     elapsed: float
     work: float
@@ -172,9 +168,7 @@ OPS = ("read", "sleep", "synchronize", "multiply", "record", "wait", "query", "e
 
 
 def contents(shown: np.ndarray) -> str:
-    """What a matrix holds, as far as its speed may depend on it: zeros, ones, constant, mostly
-    constant, or varied.
-    """
+    """What a matrix holds, as far as its speed may depend on it."""
     values, counts = np.unique(shown, return_counts=True)
     if len(values) == 1:
         return {0.0: "zeros", 1.0: "ones"}.get(float(values[0]), "constant")

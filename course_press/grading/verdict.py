@@ -3,6 +3,7 @@
 The sentences are in `messages.<language>.toml`, so one grading can be read in every language.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,9 +29,7 @@ class Amount(NamedTuple):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A sentence of `messages.<language>.toml`, or a part of one; `str` of it is in the language of
-    the moment.
-    """
+    """A sentence of `messages.<language>.toml`, or a part of one; `str` says it in the language."""
 
     key: str
     values: Mapping[str, "Value"]
@@ -40,14 +39,8 @@ class Text(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         written = {name: _written(value) for name, value in self.values.items()}
-        return _texts(language())[self.key].format_map(_Written(written))
-
-
-class _Written(dict[str, str]):
-    """What a sentence leaves open; what nobody told it stays open."""
-
-    def __missing__(self, name: str) -> str:
-        return "…"
+        # What nobody filled in stays open.
+        return _texts(language())[self.key].format_map(defaultdict(lambda: "…", written))
 
 
 Value = str | float | Amount | Text | Sequence[Text | str] | Mapping[str, str]
@@ -86,8 +79,7 @@ def _written(value: Value) -> str:
     if isinstance(value, Text):
         return str(value)
     if isinstance(value, str):  # on one line, of what terminals and UTF-8 can hold
-        plain = (one if one.isprintable() else ascii(one)[1:-1] for one in value[:LONGEST])
-        return "".join(plain)
+        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value[:LONGEST])
     if isinstance(value, Mapping):
         return value[language()]
     if isinstance(value, Sequence) and not isinstance(value, Amount):

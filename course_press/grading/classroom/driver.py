@@ -6,15 +6,7 @@ from pathlib import Path
 import msgspec
 
 from course_book.text import in_language, language
-from course_press.grading.classroom.exports import (
-    gradescope,
-    gradescope_text,
-    nbgrader_csv,
-    plain_csv,
-    similar_csv,
-    student_report,
-    summary,
-)
+from course_press.grading.classroom import exports
 from course_press.grading.classroom.marking import mark_all
 from course_press.grading.classroom.record import Graded, Record
 from course_press.grading.classroom.similarity import Pair, alike
@@ -28,9 +20,7 @@ REFERENCE = "(reference)"
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What came of a class: what was graded; what the instructor is told of files that were left
-    out, or could not be graded now; and by lab, the pairs that are alike.
-    """
+    """What came of a class; `wrong` tells of files that were left out or not graded now."""
 
     graded: list[Graded]
     wrong: list[str]
@@ -83,10 +73,10 @@ def grade_class(
     }
     students = roster or {}
     written = {
-        out: plain_csv(graded, criteria, students, similar),
-        beside / "nbgrader.csv": nbgrader_csv(graded, criteria),
-        beside / "summary.txt": summary(graded),
-        beside / "similar.csv": similar_csv(similar),
+        out: exports.plain_csv(graded, criteria, students, similar),
+        beside / "nbgrader.csv": exports.nbgrader_csv(graded, criteria),
+        beside / "summary.txt": exports.summary(graded),
+        beside / "similar.csv": exports.similar_csv(similar),
     }
     files = file_names(one.student for one in graded)
     for student in files:
@@ -94,11 +84,11 @@ def grade_class(
             say(str(message("name-shortened", student=student, name=files[student])))
     for one in graded:
         with in_language(students.get(one.student, language())):
-            results = gradescope(one, criteria[one.lab])
+            results = exports.gradescope(one, criteria[one.lab])
             theirs = [other for other in graded if other.student == one.student]
-            report = student_report(theirs, criteria)
+            report = exports.student_report(theirs, criteria)
         name = f"{files[one.student]}-{one.lab}.json"
-        written[beside / "gradescope" / name] = gradescope_text(results)
+        written[beside / "gradescope" / name] = exports.gradescope_text(results)
         written[beside / "reports" / f"{files[one.student]}.txt"] = report
     for folder in ("gradescope", "reports"):
         (beside / folder).mkdir(exist_ok=True)

@@ -33,12 +33,8 @@ def plain_csv(
     similar: Mapping[str, Sequence[Pair]] = MappingProxyType({}),
 ) -> str:
     """A row for each student and lab; a student of the roster without a file has one too."""
-    flagged = {
-        (name, lab)
-        for lab, pairs in similar.items()
-        for pair in pairs
-        for name in (pair.first, pair.second)
-    }
+    flagged = {(pair.first, lab) for lab, pairs in similar.items() for pair in pairs}
+    flagged |= {(pair.second, lab) for lab, pairs in similar.items() for pair in pairs}
     rows: list[list[Any]] = []
     for one in found:
         wrong = [mark for mark in one.marks if not mark.passed]
@@ -70,21 +66,18 @@ def plain_csv(
 
 def nbgrader_csv(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]]) -> str:
     """The rows that `nbgrader export` writes: a lab is an assignment of 100 points."""
-    rows = [
-        [f"lab-{one.lab}", "", one.at, one.student, "", "", "", points, 0.0, points, 100.0]
-        for one in found
-        for points in [one.points(criteria[one.lab])]
-    ]
+    rows = []
+    for one in found:
+        points = one.points(criteria[one.lab])
+        whose = [f"lab-{one.lab}", "", one.at, one.student, "", "", ""]
+        rows.append([*whose, points, 0.0, points, 100.0])
     return _csv(NBGRADER, rows)
 
 
 def similar_csv(similar: Mapping[str, Sequence[Pair]]) -> str:
     """The pairs that are alike, by lab."""
-    rows = [
-        [lab, one.first, one.second, round(one.share, 3)]
-        for lab, pairs in similar.items()
-        for one in pairs
-    ]
+    every = ((lab, one) for lab, pairs in similar.items() for one in pairs)
+    rows = [[lab, one.first, one.second, round(one.share, 3)] for lab, one in every]
     return _csv(("lab", "first", "second", "share"), rows)
 
 

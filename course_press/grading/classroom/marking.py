@@ -1,6 +1,4 @@
-"""Grades a class: several files at a time, each once, and each judged in a process of its own: what
-it does to that ends no other one's grading.
-"""
+"""Grades a class, each file in a process of its own: no file ends another one's grading."""
 
 import json
 import os
@@ -60,21 +58,21 @@ def apart(one: Submission, folder: Path) -> Graded:
     call = [sys.executable, "-P", "-X", "utf8", "-c", program, json.dumps(about)]
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place,
-        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as reply,
         tempfile.TemporaryFile() as complaints,
     ):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": place}
         with subprocess.Popen(
-            call, stdin=subprocess.PIPE, stdout=told, stderr=complaints, env=env
+            call, stdin=subprocess.PIPE, stdout=reply, stderr=complaints, env=env
         ) as process:
             try:
                 process.wait(LIMIT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 return _unjudged(one, message("judge-late", limit=Amount(LIMIT, "s")))
-        told.seek(0)
+        reply.seek(0)
         try:
-            return msgspec.json.decode(told.read(), type=Graded)
+            return msgspec.json.decode(reply.read(), type=Graded)
         except msgspec.MsgspecError:
             complaints.seek(0)
             lines = complaints.read().decode(errors="replace").strip()
@@ -126,9 +124,7 @@ def mark_all(
     jobs: int,
     say: Callable[[str], object],
 ) -> list[Graded]:
-    """Grade what the record does not have, as it is now, `jobs` at a time: all that is graded. What
-    could not be says so, and is tried again next time.
-    """
+    """Grade what the record does not have, as it is now, `jobs` at a time: all that is graded."""
     work = list(submissions)
     todo = [one for one in work if not _done(one, folders[one.lab], record)]
     if todo and isolating():

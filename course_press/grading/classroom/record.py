@@ -21,9 +21,7 @@ PLACES = ("line", "call")  # keys of what says where in a student's file somethi
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What was found by one criterion, by language: its title, what the student is told, and that
-    without what is the student's; `mistake` has the keys of the sentences, none where it passed.
-    """
+    """What was found by one criterion, by language; `general` is without what is the student's."""
 
     criterion: str
     passed: bool
@@ -101,9 +99,7 @@ def _parts(value: object) -> Sequence[object]:
 
 
 def digest(file: Path, folder: Path) -> str:
-    """A name for what is graded of a file, and for what grades it: a lab's folder, the graders and
-    the library. None where the file cannot be read.
-    """
+    """A name for what is graded of a file and for what grades it; none where it cannot be read."""
     try:
         with file.open("rb") as opened:
             return hashlib.sha256(opened.read(MOST + 1) + _grades(folder)).hexdigest()
@@ -123,9 +119,7 @@ def _grades(folder: Path) -> bytes:
 
 
 class Record:
-    """A file of graded submissions, one run's at a time, to which lines are only added; made where
-    it is missing.
-    """
+    """A file of graded submissions, one run's at a time, to which lines are only added."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -53,9 +53,7 @@ def _by_path(name: str, path: str) -> Any:
 
 
 def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
-    """The arrays as tensors; those that are to lie apart are views of larger ones, which hold
-    nothing that a sum survives.
-    """
+    """The arrays as tensors; those that are to lie apart are views of larger ones, full of NaN."""
     import torch
 
     found, at = [], 0
@@ -113,9 +111,7 @@ def _called(
 
 
 class _Holdings:
-    """What lies in arrays as they are handed out and after each launch. Whatever else one is given
-    to work on holds one value throughout: nobody computed it elsewhere.
-    """
+    """What lies in arrays as they are handed out, and as kernels leave them."""
 
     def __init__(self, arrays: list[Any]) -> None:
         self.changed = False

@@ -29,9 +29,7 @@ Answer = Callable[[Any, dict[str, Any], bytes], Reply]
 
 
 def main(job: dict[str, Any], talk: int, trace: int) -> None:
-    """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands
-    when its time is over.
-    """
+    """Do one job; `talk` is a socket to the grader, `trace` a file for where the process stands."""
     os.chdir(job["folder"])
     job["text"] = (
         Path(job["file"]).read_text(encoding="utf-8", errors="replace") if job.get("file") else ""
@@ -124,9 +122,7 @@ def load(job: dict[str, Any]) -> types.ModuleType:
 
 
 def failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
-    """What the grader is told of an error: its kind, the line of the learner's file with its text,
-    and what Python says of it, or the name of what is missing.
-    """
+    """What the grader is told of an error."""
     # One inside a kernel of Triton's is wrapped, and its own line says more.
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__
@@ -149,9 +145,7 @@ def failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
 
 
 def where(error: BaseException, job: dict[str, Any]) -> tuple[int, str]:
-    """The last line of the learner's file that an error passed through, with its text; 0 where it
-    passed through none.
-    """
+    """The last line of the learner's file that an error passed through; 0 for none."""
     file = job["file"]
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno or 0, (error.text or "").strip()

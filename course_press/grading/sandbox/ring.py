@@ -1,6 +1,4 @@
-"""Runs a learner's all-reduce as one rank: a torch.distributed whose messages the
-grader carries.
-"""
+"""Runs a learner's all-reduce as one rank: the grader carries torch.distributed's messages."""
 
 import json
 import socket

@@ -1,6 +1,4 @@
-"""Calls a learner's functions of lab 03 with what the grader hands out, and tells what they
-return.
-"""
+"""Calls a learner's functions of lab 03, and tells what they return."""
 
 import socket
 from collections import namedtuple

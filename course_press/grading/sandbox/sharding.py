@@ -24,9 +24,7 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
 
 
 def _prepared() -> learner.Answer:
-    """What tries a task by what is JAX's own, from before the file runs: nothing that looks alike
-    is taken for it.
-    """
+    """What tries a task by what is JAX's own, from before the file runs."""
     import jax
     from jax.stages import Compiled, Lowered
 

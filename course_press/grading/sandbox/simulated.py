@@ -79,9 +79,7 @@ class RemoteMachine:
 
 
 def install(machine: RemoteMachine, *, with_torch: bool) -> None:
-    """Put the simulated clock, NumPy and torch in place of the real ones, for all that is imported
-    from now on.
-    """
+    """Put the simulated clock, NumPy and torch in place of the real ones, for later imports."""
     for name in ("perf_counter", "time", "monotonic", "process_time", "thread_time"):
         setattr(time, name, machine.read)
         setattr(time, f"{name}_ns", lambda: round(machine.read() * 1e9))
@@ -165,9 +163,7 @@ class _Random:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, or `numpy.random`, with arrays that are the machine's. Its other classes and its
-    ufuncs are the real ones.
-    """
+    """NumPy, or `numpy.random`, with arrays that are the machine's; all else is real."""
 
     def __init__(self, real: types.ModuleType) -> None:
         super().__init__(real.__name__)
@@ -224,9 +220,7 @@ class Device:
 
 
 class Tensor:
-    """A tensor of the simulated torch: values in NumPy, time on the machine. Looking at values on
-    the GPU waits for it.
-    """
+    """A tensor: values in NumPy, time on the machine. Looking at values on the GPU waits for it."""
 
     def __init__(self, machine: RemoteMachine, data: Any, dtype: DType, device: Any = None) -> None:
         self.machine, self.dtype, self.device = machine, dtype, Device(device or "cpu")

@@ -126,7 +126,10 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
                 frames.send(control, {"cleared": True})
                 continue
             *fds, source = fds
-            job |= _placed(job["name"], source)
+            folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
+            job |= {"folder": str(folder), "file": str(folder / job["name"])}
+            with open(source, "rb") as opened:
+                Path(job["file"]).write_bytes(opened.read())
             pid = _start(job, fds, control)
             learners.add(pid)
             for fd in fds:
@@ -143,24 +146,12 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
                 frames.send(control, {"ended": pid, "code": code, "why": why})
 
 
-def _placed(name: str, source: int) -> dict[str, str]:
-    """A folder of its own for a file, with a copy of it."""
-    folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
-    with open(source, "rb") as opened:
-        (folder / name).write_bytes(opened.read())
-    return {"folder": str(folder), "file": str(folder / name)}
-
-
 def _start(job: dict[str, Any], fds: list[int], control: socket.socket) -> int:
     if not FORKS:
-        call = [
-            *sys.orig_argv[: sys.orig_argv.index("-c") + 2],
-            "alone",
-            json.dumps([job, fds, sys.path]),
-        ]
-        return subprocess.Popen(
-            call, pass_fds=fds, start_new_session=True, stdout=subprocess.DEVNULL
-        ).pid
+        call = sys.orig_argv[: sys.orig_argv.index("-c") + 2]
+        call += ["alone", json.dumps([job, fds, sys.path])]
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(call, pass_fds=fds, start_new_session=True, stdout=nothing).pid
     pid = os.fork()
     if pid == 0:
         try:
@@ -199,9 +190,7 @@ def _too_much() -> list[str | int]:
 
 
 def descendants() -> dict[int, int]:
-    """The processes below this one that still run, each with its resident pages; none where there
-    is no /proc.
-    """
+    """The running processes below this one, with resident pages; none without /proc."""
     parents, pages = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
