@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from course_press.grading.lab import Finding, Lab, Session
-from course_press.grading.learner import COMMON, EndedError, Failure, Learner, Supervisor
+from course_press.grading.learner import COMMON, EndedError, Failure, Learner, Supervisor, as_float
 from course_press.grading.sandbox.benchmark import KEYS
 from course_press.grading.simulated import Asked, Sample, SimulatedMachine
 from course_press.grading.verdict import Amount, Text, Verdict, message
@@ -117,7 +117,7 @@ def _observed(session: Session, run: tuple[str, str]) -> Outcome:
 def _beside(session: Session, size: int) -> Outcome:
     """Run it between measurements of our own; again if they are far apart, on a busy computer."""
     # That slows single multiplications tenfold. So all of ours span the range that is allowed,
-    # those of earlier tries too: it is narrow where the computer is quiet, and wide where it is not.
+    # those of earlier tries too: it is narrow on a quiet computer, and wide on another one.
     (supervisor,), limit = session.supervisors, (TRIES + 1) * session.limit
     about: dict[str, Any] = {"own": True, "size": size, "repeats": REPEATS}
     own = supervisor.start("benchmark", session.path, limit, **about)
@@ -168,17 +168,10 @@ def _outcome(
         kind = found.failure.kind if found.failure.kind in (*COMMON, *FAILURES) else "crash"
         failure = msgspec.structs.replace(found.failure, kind=kind)
         return msgspec.structs.replace(outcome, failure=failure)
-    numbers = {key: _number(one) for key, one in found.values.items() if key in KEYS}
+    numbers = {key: as_float(one.number) for key, one in found.values.items() if key in KEYS}
     if wrong := _wrong_return(found, numbers):
         return msgspec.structs.replace(outcome, wrong_return=wrong)
     return msgspec.structs.replace(outcome, wall=wall, **numbers)
-
-
-def _number(value: _Value) -> float:
-    try:
-        return float.fromhex(value.number)
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _wrong_return(reply: BenchmarkReply, numbers: Mapping[str, float]) -> Text | None:

@@ -73,7 +73,7 @@ def _judged(observed: Iterator[tuple[Any, Any]], _: Session) -> Iterator[Finding
         yield "runs", given
         return
     yield "runs", None
-    wrong = _form(given, answers)
+    wrong = next(_form(given, answers), None)
     yield "keys", message("form-wrong", wrong=wrong, example=EXAMPLE) if wrong else None
     if not wrong:
         for name, program in answers.items():
@@ -94,20 +94,20 @@ def _literal(text: str) -> Any:
     raise _UnreadableError(message("not-assigned"))
 
 
-def _form(given: Any, names: Collection[str]) -> Text | None:
-    """What is wrong with the form of the dict; none where nothing is."""
+def _form(given: Any, names: Collection[str]) -> Iterator[Text]:
+    """What is wrong with the form of the dict."""
     if not isinstance(given, dict):
-        return message("form-no-dict", given=_shown(given))
+        yield message("form-no-dict", given=_shown(given))
+        return
     if missing := [name for name in names if name not in given]:
-        return message("form-missing", name=missing[0])
+        yield message("form-missing", name=missing[0])
     if more := [name for name in given if name not in names]:
-        return message("form-unknown", name=_shown(more[0]))
+        yield message("form-unknown", name=_shown(more[0]))
     for name, about in given.items():
         if not isinstance(about, dict) or set(about) != {"cause", "operator"}:
-            return message("form-entry", name=name)
+            yield message("form-entry", name=name)
         if not all(isinstance(value, str) for value in about.values()):
-            return message("form-texts", name=name)
-    return None
+            yield message("form-texts", name=name)
 
 
 def _shown(value: object) -> str:
@@ -119,37 +119,33 @@ def _shown(value: object) -> str:
 
 def _program(name: str, program: Program, cause: str, operator: str) -> Verdict:
     cause, operator = cause.strip(), operator.strip()
-    if wrong := _cause(program, cause) or _operator(program, operator):
-        return Verdict(name, False, wrong)
     agreed = message("agreed", cause=cause, operator=operator, tells=program.tells)
-    return Verdict(name, True, agreed)
+    wrong = next(_wrong(program, cause, operator), None)
+    return Verdict(name, not wrong, wrong or agreed)
 
 
-def _cause(program: Program, cause: str) -> Text | None:
+def _wrong(program: Program, cause: str, operator: str) -> Iterator[Text]:
+    """What is wrong with a cause, and then with an operator."""
     if not cause:
-        return message("no-cause")
+        yield message("no-cause")
     if cause not in CAUSES:
         if near := get_close_matches(cause, CAUSES, n=1):
-            return message("cause-misspelled", cause=repr(cause), near=repr(near[0]))
-        return message("cause-unknown", cause=repr(cause), causes=CAUSES)
-    if cause == program.cause:
-        return None
-    told_apart = (program.cause, cause) in CONFUSED
-    why = message(f"{program.cause}-not-{cause}" if told_apart else "look")
-    return message("cause-wrong", cause=cause, why=why)
-
-
-def _operator(program: Program, operator: str) -> Text | None:
+            yield message("cause-misspelled", cause=repr(cause), near=repr(near[0]))
+        yield message("cause-unknown", cause=repr(cause), causes=CAUSES)
+    if cause != program.cause:
+        told_apart = (program.cause, cause) in CONFUSED
+        why = message(f"{program.cause}-not-{cause}" if told_apart else "look")
+        yield message("cause-wrong", cause=cause, why=why)
     if not operator:
-        return message("no-operator")
+        yield message("no-operator")
     copies = "Memcpy" in program.operators and operator.startswith("Memcpy")
     if operator in program.operators or copies:
-        return None
+        return
     if f"aten::{operator}" in program.operators:
-        return message("operator-short", name=f"'aten::{operator}'")
+        yield message("operator-short", name=f"'aten::{operator}'")
     if WRAPPERS.get(operator) in program.operators:
-        return message("operator-wrapper", operator=operator, real=WRAPPERS[operator])
-    return message("operator-wrong", operator=operator)
+        yield message("operator-wrapper", operator=operator, real=WRAPPERS[operator])
+    yield message("operator-wrong", operator=operator)
 
 
 DIAGNOSIS = Lab(

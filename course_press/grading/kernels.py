@@ -17,7 +17,7 @@ import numpy as np
 from course_lib import ops
 import course_tools
 from course_press.grading.lab import Finding, Lab, Session
-from course_press.grading.learner import EndedError, Reply
+from course_press.grading.learner import EndedError, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
 DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
@@ -178,11 +178,6 @@ def traffic(step: str, case: Given) -> tuple[float, float]:
     return float(work.loaded), float(work.stored)
 
 
-def once(step: str, case: Given) -> float:
-    """Bytes where each array is read once, however large, and the result written."""
-    return float(ops.blocked(step, case.sizes).bytes)
-
-
 def padded(step: str, case: Given) -> float:
     """Bytes where blocks at the edge are counted whole."""
     sizes = zip(case.sizes, sides(step, case), strict=True)
@@ -204,13 +199,6 @@ def hint(step: str, got: np.ndarray, operands: Arrays, case: Given) -> Text | No
             if known.mean() > ENOUGH and agrees[known].all() and apart.any():
                 return message(key)
     return None
-
-
-def where(step: str, got: np.ndarray, wanted: np.ndarray) -> dict[str, Value]:
-    """The first element that is wrong: its place, what stands there, and what should."""
-    at = tuple(int(one[0]) for one in np.nonzero(wrong(step, got, wanted)))
-    place = "[" + ", ".join(map(str, at)) + "]"
-    return {"place": place, "given": shown(got[at]), "wanted": shown(wanted[at])}
 
 
 def shown(value: float) -> Value:
@@ -425,13 +413,9 @@ class Run:
         broken, reply, _ = self._heard(f"{name}(…)")
         if broken or reply is None:
             return broken[1] if broken else message("unasked")
-        try:
-            number = float.fromhex(reply.number)
-        except (ValueError, OverflowError):
-            number = float("inf")
-        if not isfinite(number):
+        if not isfinite(found := as_float(reply.number)):
             return message("formula-number", call=name, given=reply.other or reply.number)
-        return number
+        return found
 
     def _named(self, case: Given) -> dict[str, Any]:
         named: dict[str, Any] = {"block": case.block}
@@ -515,9 +499,12 @@ def _wrong(run: Run, result: Result) -> Text | None:
     right, got = exact(run.step, result.operands, result.case), result.values
     if run.step == "fused":
         right = np.where(got == 0, 0.0, right)
-    if not wrong(run.step, got, right).any():
+    places = np.argwhere(wrong(run.step, got, right))
+    if not len(places):
         return None
-    about = {"call": run.call, "size": result.case.shown, **where(run.step, got, right)}
+    at = tuple(places[0].tolist())
+    about: dict[str, Value] = {"call": run.call, "size": result.case.shown, "place": str([*at])}
+    about |= {"given": shown(got[at]), "wanted": shown(right[at])}
     if why := hint(run.step, got, result.operands, result.case):
         return message("values-why", **about, why=why)
     return message("values-wrong", **about)
@@ -626,7 +613,7 @@ def _formula(run: Run, result: Result) -> Text | None:
         "formula-store": loaded,
         "formula-elements": counted / size,
         "formula-padded": padded(run.step, result.case),
-        "formula-once": once(run.step, result.case),
+        "formula-once": float(ops.blocked(run.step, result.case.sizes).bytes),
     }
     why = message(next((key for key, one in readings.items() if given == one), "formula-else"))
     about: dict[str, Value] = {"call": f"{STEPS[run.step]}_bytes", "size": result.case.shown}

@@ -100,6 +100,14 @@ class Reply(msgspec.Struct):
     other: str = ""  # what was returned instead of what was asked for
 
 
+def as_float(text: str) -> float:
+    """What a process wrote as `float.hex` does; infinity for anything else."""
+    try:
+        return float.fromhex(text)
+    except (ValueError, OverflowError):
+        return float("inf")
+
+
 class Learner:
     """One process that runs a learner's file, and the socket on which it answers."""
 

@@ -35,9 +35,7 @@ FAILURES = {
     "not-implemented": "not-implemented-ring",
     "unsupported": "unsupported-ring",
     "ready-made": "own-wrong",
-    "not-contiguous": "not-contiguous",
-    "no-such-rank": "no-such-rank",
-    "other-size": "other-size",
+    **{kind: kind for kind in ("not-contiguous", "no-such-rank", "other-size")},
 }
 """The sentences of failures that only a ring has."""
 MOST = 100  # times the message: a rank that sends more than that is ended

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from course_press.grading.lab import Finding, Lab, Session
-from course_press.grading.learner import Learner, Reply
+from course_press.grading.learner import Learner, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
 CALLS = {
@@ -342,7 +342,7 @@ class Functions:
             came = f"{len(sizes)} x {max(sizes, default=0)}" if reply.rows is not None else "dict"
             wanted = f"{rows} x {columns}"
             raise NoResultError(message("size-serving", call=call, given=came, wanted=wanted))
-        found = np.array([[_number(one) for one in row] for row in reply.rows or ()])
+        found = np.array([[as_float(one) for one in row] for row in reply.rows or ()])
         if not np.isfinite(found).all():
             raise NoResultError(message("not-finite-serving", call=call))
         return found
@@ -350,13 +350,6 @@ class Functions:
     def number(self, function: str, **given: Any) -> float:
         """The one number that a function returns."""
         return float(self.numbers(function, 1, 1, **given)[0, 0])
-
-
-def _number(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except (ValueError, OverflowError):
-        return float("inf")
 
 
 def _near(found: Any, wanted: Any, error: float = NEAR) -> bool:
@@ -481,7 +474,7 @@ def _felt(functions: Functions, criterion: str) -> Iterator[Text]:
         raise NoResultError(message("keys-serving", call=CALLS["summary"], name=list(KEYS)))
     right = summary(served)
     for key in KEYS:
-        found = _number(named[key])
+        found = as_float(named[key])
         if key.startswith(SUMMARY[criterion]) and not _near(found, right[key]):
             unit = "" if criterion == "throughput" else "s"
             given, wanted = (Amount(one, unit, 4) for one in (found, right[key]))

@@ -15,6 +15,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,21 @@ def load(job: dict[str, Any]) -> types.ModuleType:
     sys.modules["learner"] = module
     exec(compile(Path(job["file"]).read_bytes(), job["file"], "exec"), module.__dict__)  # noqa: S102
     return module
+
+
+class StandIn(types.ModuleType):
+    """A module in the place of another one; `lacks` is asked for what it has not."""
+
+    def __init__(self, name: str, members: dict[str, Any], lacks: Callable[[str], Any]) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)
+        self.__dict__.update(members)
+        self._lacks = lacks
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._lacks(f"{self.__name__}.{name}")
 
 
 def failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:

@@ -14,13 +14,12 @@ import time
 import types
 from collections.abc import Callable, Iterable
 from functools import partialmethod
-from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from course_press.grading.sandbox import frames
+from course_press.grading.sandbox import frames, learner
 
 EVERY = 61  # of how many elements of an operand the grader is shown one
 RANDOM = np.random.default_rng()
@@ -344,18 +343,8 @@ class _Generator:
         return self
 
 
-class _Module(types.ModuleType):
-    """A module that names what it lacks."""
-
-    def __init__(self, name: str, members: dict[str, Any]) -> None:
-        super().__init__(name)
-        self.__spec__ = ModuleSpec(name, None)
-        self.__dict__.update(members)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise NotSimulatedError(f"{self.__name__}.{name}")
+def _lacks(name: str) -> Any:
+    raise NotSimulatedError(name)
 
 
 def _nothing(*_: Any, **__: Any) -> None: ...
@@ -398,7 +387,7 @@ def _makers(machine: RemoteMachine) -> dict[str, Callable[..., Tensor]]:
     }
 
 
-def _cuda(machine: RemoteMachine) -> _Module:
+def _cuda(machine: RemoteMachine) -> learner.StandIn:
     stream = SimpleNamespace(synchronize=machine.synchronize)
     idle = ("empty_cache", "manual_seed", "manual_seed_all", "set_device", "init")
     members: dict[str, Any] = {
@@ -412,10 +401,10 @@ def _cuda(machine: RemoteMachine) -> _Module:
         "get_device_name": lambda *_: "simulated GPU",
         "device": _Guard,
     }
-    return _Module("torch.cuda", members)
+    return learner.StandIn("torch.cuda", members, _lacks)
 
 
-def _torch(machine: RemoteMachine) -> _Module:
+def _torch(machine: RemoteMachine) -> learner.StandIn:
     """A module to stand in for torch, whose work is done by the machine."""
     switches = SimpleNamespace(allow_tf32=False, benchmark=False)
     idle = ("manual_seed", "set_num_threads", "set_grad_enabled", "set_float32_matmul_precision")
@@ -436,4 +425,4 @@ def _torch(machine: RemoteMachine) -> _Module:
         "backends": SimpleNamespace(cuda=SimpleNamespace(matmul=switches), cudnn=switches),
         "__version__": "2.9.0+simulated",
     }
-    return _Module("torch", members)
+    return learner.StandIn("torch", members, _lacks)

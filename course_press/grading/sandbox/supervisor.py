@@ -128,7 +128,7 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
             *fds, source = fds
             folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
             job |= {"folder": str(folder), "file": str(folder / job["name"])}
-            with open(source, "rb") as opened:
+            with open(source, "rb") as opened:  # noqa: PTH123
                 Path(job["file"]).write_bytes(opened.read())
             pid = _start(job, fds, control)
             learners.add(pid)

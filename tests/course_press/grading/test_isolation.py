@@ -221,7 +221,7 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
-def test_a_warden_that_stays_root_is_refused(monkeypatch, cells):
+def test_a_supervisor_that_stays_root_is_refused(monkeypatch, cells):
     whole = IsolatedCell.probe
     monkeypatch.setattr(IsolatedCell, "probe", lambda cell: {**whole(cell), "user": 0})
     with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Supervisor():
