@@ -349,7 +349,7 @@ class KernelReply(Reply):
     """Whether something but a kernel wrote what one was given, or what came back."""
 
 
-class Result(NamedTuple):
+class KernelResult(NamedTuple):
     """What came of one call: an array, or a kind of failure and why; and what was moved."""
 
     case: Given
@@ -375,7 +375,9 @@ class Run:
         self.broken = self._heard(self.call)[0]
         """Why the file cannot even be executed."""
 
-    def ask(self, case: Given, operands: Arrays, *, seed: int = 1, apart: bool = False) -> Result:
+    def ask(
+        self, case: Given, operands: Arrays, *, seed: int = 1, apart: bool = False
+    ) -> KernelResult:
         """Call the learner's function."""
         about = [
             {"dtype": str(one.dtype), "shape": list(one.shape), "apart": apart} for one in operands
@@ -386,7 +388,7 @@ class Run:
         question = {"function": STEPS[self.step], "named": named, "arrays": about}
         self.learner.tell(question, b"".join(one.tobytes() for one in operands))
         broken, reply, payload = self._heard(self.call)
-        result = Result(case, operands)
+        result = KernelResult(case, operands)
         if broken or reply is None:
             return result._replace(kind=broken[0], why=broken[1]) if broken else result
         result = result._replace(launches=reply.launches, calls=reply.calls)
@@ -494,7 +496,7 @@ def _findings(run: Run) -> Iterator[tuple[str, Text | None]]:
     yield from (("formula", _formula(run, result)) for result in asked.values())
 
 
-def _wrong(run: Run, result: Result) -> Text | None:
+def _wrong(run: Run, result: KernelResult) -> Text | None:
     """What is wrong with the values, and why if that shows."""
     right, got = exact(run.step, result.operands, result.case), result.values
     if run.step == "fused":
@@ -510,7 +512,7 @@ def _wrong(run: Run, result: Result) -> Text | None:
     return message("values-wrong", **about)
 
 
-def _more(run: Run, first: Result) -> Iterator[Text | None]:
+def _more(run: Run, first: KernelResult) -> Iterator[Text | None]:
     """What only some steps can get wrong."""
     if run.step == "fused":
         yield from _mask(run, first)
@@ -523,7 +525,7 @@ def _more(run: Run, first: Result) -> Iterator[Text | None]:
         yield result.why or (_wrong(run, result) if exactly else None)
 
 
-def _mask(run: Run, first: Result) -> Iterator[Text | None]:
+def _mask(run: Run, first: KernelResult) -> Iterator[Text | None]:
     """What is wrong with what dropout dropped. A value near nought may have been kept."""
     case, operands = first.case, first.operands
     clear = np.abs(exact("fused", operands, case)) > 0.05
@@ -549,7 +551,7 @@ def _mask(run: Run, first: Result) -> Iterator[Text | None]:
     yield None
 
 
-def _shapes(run: Run, result: Result) -> Text | None:
+def _shapes(run: Run, result: KernelResult) -> Text | None:
     """What is wrong where the sizes are no multiples of the block's."""
     case = result.case
     about: dict[str, Value] = {"call": run.call, "size": case.shown, "block": str(case.block)}
@@ -581,7 +583,7 @@ def _precision(run: Run) -> Text | None:
     return message("precision-wrong", call=run.call, error=shown(error))
 
 
-def _bytes(run: Run, result: Result) -> Iterator[Text | None]:
+def _bytes(run: Run, result: KernelResult) -> Iterator[Text | None]:
     """Whether no more was moved than the blocks demand, in sectors that are used."""
     due = dict(zip(("loaded", "stored"), traffic(run.step, result.case), strict=True))
     about: dict[str, Value] = {"call": run.call, "size": result.case.shown}
@@ -599,7 +601,7 @@ def _bytes(run: Run, result: Result) -> Iterator[Text | None]:
     yield None
 
 
-def _formula(run: Run, result: Result) -> Text | None:
+def _formula(run: Run, result: KernelResult) -> Text | None:
     """Whether the learner's count is what was counted."""
     given = run.formula(result.case)
     if isinstance(given, Text):

@@ -315,7 +315,7 @@ class NoResultError(Exception):
     """A function gave no result; its argument says why."""
 
 
-class Functions:
+class CalledFunctions:
     """A learner's functions, called in its process."""
 
     def __init__(self, learner: Learner, rng: np.random.Generator) -> None:
@@ -361,7 +361,7 @@ def _slip(found: Any, slips: dict[str, Any], otherwise: str) -> Text:
     return message(next((key for key in reversed(slips) if _near(found, slips[key])), otherwise))
 
 
-def _fit(functions: Functions) -> Iterator[Text]:
+def _fit(functions: CalledFunctions) -> Iterator[Text]:
     constants = drawn_requests(functions.rng)[1]
     sizes = [(n, n * c) for n in (1, 4, 8) for c in (64, 400, 1000)]
     sizes += [(prompt, prompt) for prompt in (16, 64, 250)]
@@ -401,7 +401,7 @@ def _fit_slip(found: np.ndarray, constants: np.ndarray, steps: np.ndarray) -> st
     return "fit-else"
 
 
-def _step(functions: Functions) -> Iterator[Text]:
+def _step(functions: CalledFunctions) -> Iterator[Text]:
     constants = drawn_requests(functions.rng)[1]
     sizes = [(1, 300), (8, 4100), (130, 2700), (64, 64)]
     found = [
@@ -416,7 +416,7 @@ def _step(functions: Functions) -> Iterator[Text]:
             yield message("step-wrong", tokens=size[0], seen=size[1], **times, why=why)
 
 
-def _admission(functions: Functions) -> Iterator[Text]:
+def _admission(functions: CalledFunctions) -> Iterator[Text]:
     cases = _crowds(functions.rng)
     names = ("prompts", "running", "max_num_seqs", "max_num_batched_tokens")
     found = [functions.number("admit", **dict(zip(names, case, strict=True))) for case in cases]
@@ -451,7 +451,7 @@ def _crowds(rng: np.random.Generator) -> list[tuple[list[int], int, int, int]]:
     return cases
 
 
-def _loop(functions: Functions) -> Iterator[Text]:
+def _loop(functions: CalledFunctions) -> Iterator[Text]:
     requests, constants, most, budget = drawn_requests(functions.rng)
     limits = {"max_num_seqs": most, "max_num_batched_tokens": budget}
     about: dict[str, Any] = {"requests": requests, "constants": constants, **limits}
@@ -466,7 +466,7 @@ def _loop(functions: Functions) -> Iterator[Text]:
         yield message("loop-wrong", number=number, what=what, given=given, wanted=due, why=why)
 
 
-def _felt(functions: Functions, criterion: str) -> Iterator[Text]:
+def _felt(functions: CalledFunctions, criterion: str) -> Iterator[Text]:
     served = drawn_times(functions.rng)
     about = {"requests": [one for one, _ in served], "times": [times for _, times in served]}
     named = functions.call("summary", **about).named
@@ -491,7 +491,7 @@ def _felt_slip(found: float, key: str, right: float, served: Served) -> str:
     return "felt-unit" if _near(found, 1e3 * right) else "felt-else"
 
 
-JUDGES: dict[str, Callable[[Functions], Iterator[Text]]] = {
+JUDGES: dict[str, Callable[[CalledFunctions], Iterator[Text]]] = {
     "fit": _fit,
     "step": _step,
     "admission": _admission,
@@ -508,7 +508,7 @@ def _observed(session: Session, criterion: str) -> Iterator[Finding]:
     passed = {one.criterion for one in session.found.values() if one.passed}
     try:
         if criterion != "loop" or {"step", "admission"} <= passed:
-            found = JUDGES[criterion](Functions(session.learner, session.rng))
+            found = JUDGES[criterion](CalledFunctions(session.learner, session.rng))
             yield criterion, next(found, None)
     except NoResultError as error:
         yield "runs", error.args[0]
