@@ -34,6 +34,7 @@ from course_press.grading.verdict import message
 DISK = 256 << 20  # bytes that a file may write in its cell, all together; they are memory
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
+OURS = ("course_lib", "course_tools", "course_book", "course_press")
 NOBODYS, COUNT = 61184, 4000
 """Users that no account has: each cell is another one, for the kernel counts a user's processes."""
 ARCHITECTURES = {
@@ -108,7 +109,7 @@ class IsolatedCell:
         wanted = dict.fromkeys([*own, *self.packages])
         self.readable = [one for one in wanted if not wanted.keys() & set(_above(one))]
         # Where the book is installed, what judges lies among the packages.
-        ours = [Path(one, name) for one in self.packages for name in ("course_lib", "course_press")]
+        ours = [Path(one, name) for one in self.packages for name in OURS]
         self.masked = [str(one) for one in ours if one.is_dir()]
         self.lent_files = list(readable)
         self.user = NOBODYS + next(_cells) % COUNT if os.geteuid() == 0 else 0

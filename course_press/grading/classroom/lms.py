@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from course_lib.core import known
 from course_book.text import language
 from course_press.grading.graders import Grading, graded_by
+from course_press.grading.isolation import OURS
 from course_press.grading.verdict import message
 
 EXTRAS = {
@@ -158,8 +159,8 @@ def _gradescope(package: LmsPackage) -> None:
     # What grades, and no reference.
     kept = [root / name for name in ("pyproject.toml", "constraints.txt", "README.md")]
     kept += [*root.glob("LICENSE*"), folder / "lab.toml", folder / "lab.ipynb"]
-    for ours in ("course_lib", "course_tools", "course_book", "course_press"):
-        kept += [one for one in (root / ours).rglob("*") if "__pycache__" not in one.parts]
+    for name in OURS:
+        kept += [one for one in (root / name).rglob("*") if "__pycache__" not in one.parts]
     for one in kept:
         if one.is_file():
             files[one.relative_to(root).as_posix()] = one.read_bytes()

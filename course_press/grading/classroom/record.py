@@ -12,6 +12,7 @@ import msgspec
 
 import course_lib
 from course_lib import CourseError
+import course_tools
 from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading.classroom.submissions import MOST, Submission
@@ -110,7 +111,8 @@ def digest(file: Path, folder: Path) -> str:
 @cache
 def _grades(folder: Path) -> bytes:
     found = hashlib.sha256()
-    for root in (folder, Path(grading.__file__).parent, Path(course_lib.__file__).parent):
+    libraries = (Path(str(one.__file__)).parent for one in (grading, course_lib, course_tools))
+    for root in (folder, *libraries):
         for file in sorted(root.rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
                 content = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -256,7 +256,10 @@ def test_a_cell_holds_no_judge_even_where_the_book_is_installed(tmp_path, monkey
 
 
 def test_a_cell_in_which_the_judge_can_be_read_is_refused(tmp_path):
-    (tmp_path / "site-packages" / "course_press").mkdir(parents=True)
+    ours = ("course_lib", "course_tools", "course_book", "course_press")
+    for name in ours:
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
     cell = IsolatedCell(str(tmp_path), [str(tmp_path / "site-packages")], [])
-    assert f"{tmp_path}/site-packages/course_press/__init__.py" in cell.probe()["hidden"]
+    hidden = cell.probe()["hidden"]
+    assert {f"{tmp_path}/site-packages/{name}/__init__.py" for name in ours} <= set(hidden)
     cell.close()
