@@ -228,6 +228,15 @@ def test_a_supervisor_that_stays_root_is_refused(monkeypatch, cells):
         pass
 
 
+def test_a_cell_that_is_not_roots_keeps_the_memory_of_what_watches_it(graded, monkeypatch):
+    """There, files run as the user that the supervisor is."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(IsolatedCell, "prove", lambda *_: None)  # it would be no cell for root
+    for name in ("mem", "environ", "maps"):
+        found = graded(tries(f"open('/proc/1/{name}', 'rb').read(1)"))
+        assert "PermissionError: [Errno 13]" in found["runs"]
+
+
 @pytest.mark.parametrize("lang", languages())
 def test_without_bubblewrap_it_is_refused_with_the_remedy(lang, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
