@@ -1,7 +1,6 @@
 """The commands that grade labs: one file, a class, or by the system that a school has."""
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -80,15 +79,15 @@ def _one(folder: Path, file: Path, out: Path | None) -> bool:
     else:
         found = classroom.judged(folder, file, isolate=False)
         verdicts = []
-    marks = {True: str(grading.said("passed")), False: str(grading.said("failed"))}
+    marks = {True: str(grading.message("passed")), False: str(grading.message("failed"))}
     for verdict in verdicts:
         mark = marks[verdict.passed].ljust(max(map(len, marks.values())))
-        tell(f"{mark}  {verdict.title}: {verdict.said}")
+        tell(f"{mark}  {verdict.title}: {verdict.text}")
     if out is None:
         return all(verdict.passed for verdict in verdicts)
     criteria = grading.graded_by(folder).criteria
-    text = json.dumps(classroom.gradescope(found, criteria), ensure_ascii=False, indent=1)
-    out.write_text(text, encoding="utf-8")
+    results = classroom.gradescope(found, criteria)
+    out.write_text(classroom.gradescope_text(results), encoding="utf-8")
     tell(classroom.student_report([found], {found.lab: criteria}))
     return found.passed
 
@@ -107,15 +106,14 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
         out,
         lab=lab,
         jobs=jobs,
-        roll=classroom.read_roll(roll) if roll else None,
+        roster=classroom.read_roster(roll) if roll else None,
         say=lambda line: err_console.print(line, markup=False, soft_wrap=True),
     )
     tell(classroom.summary(done.graded))
     for lab, pairs in done.similar.items():
         if pairs:
-            said = grading.said("class-similar", lab=lab, pairs=len(pairs))
-            tell(str(said))
-    tell(str(grading.said("class-done", path=str(out), folder=str(out.with_suffix("")))))
+            tell(str(grading.message("class-similar", lab=lab, pairs=len(pairs))))
+    tell(str(grading.message("class-done", path=str(out), folder=str(out.with_suffix("")))))
     for line in done.wrong:
         err_console.print(line, style="red", soft_wrap=True, markup=False)
     if done.wrong:
@@ -125,7 +123,7 @@ def _class(folder: Path, number: str | None, out: Path, roll: Path | None, jobs:
 @app.command()
 def autograder(
     number: Number,
-    system: Annotated[str, typer.Option("--for", help=f"One of {', '.join(classroom.KITS)}.")],
+    system: Annotated[str, typer.Option("--for", help=f"One of {', '.join(classroom.SYSTEMS)}.")],
     out: Annotated[Path, typer.Option(help="A zip file; for nbgrader, a course's folder.")],
     unsafe: Annotated[
         bool, typer.Option("--unsafe", help="Files run with the rights of who grades.")
@@ -139,5 +137,5 @@ def autograder(
     root = Path.cwd()
     with in_language(chosen(lang)):
         folder = labs.folder(root, number)
-        classroom.write_kit(system, root, folder, out, isolate=not unsafe)
+        classroom.write_package(system, root, folder, out, isolate=not unsafe)
     tell(str(out))

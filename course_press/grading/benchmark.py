@@ -5,103 +5,228 @@ The file runs in a process of its own, first on a simulated machine where every 
 answer by a known amount, whatever this computer is busy with; and then, if it makes none, for real.
 """
 
+import secrets
+import time
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from math import isclose
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from math import ceil, inf, isclose
 from statistics import median
+from typing import Any
 
 import msgspec
 
-from course_press.grading.benchmark_run import REPEATS, Outcome, on_this_computer, simulate, within
-from course_press.grading.learner import EndedError, Failure
-from course_press.grading.simulated import Sample
-from course_press.grading.verdict import Amount, Said, Verdict, said
+from course_press.grading.lab import Finding, Lab, Session
+from course_press.grading.learner import COMMON, EndedError, Failure, Learner, Supervisor, as_float
+from course_press.grading.sandbox.benchmark import KEYS
+from course_press.grading.simulated import Asked, Sample, SimulatedMachine
+from course_press.grading.verdict import Amount, Text, Verdict, message
 
-LIMIT = 30.0
-"""Seconds that a file may take on each simulated machine, and for real; a right one takes one."""
+SIZE = 512  # n: three matrices outweigh the call, and a laptop answers in milliseconds
+REPEATS = 11  # as many as the simulated machine takes to come round: exactly one is an outlier
+LONG = 0.3  # seconds that all repeats of a real multiplication take together, at least
+RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
+"""The simulated runs: which package is there, and which device is asked for."""
+HERE = ("", "cpu")
 NEAR = 1e-3
-"""Relative tolerance for numbers that the simulated machine determines: a learner may round to
-microseconds.
-"""
-CLOSE = 0.005
-"""TFLOP/s: a learner may round to two decimals."""
-
-
-def grade(path: Path, *, limit: float = LIMIT) -> list[Verdict]:
-    """Grade a learner's `measure`.
-
-    Parameters
-    ----------
-    path : the learner's file.
-    limit : seconds after which a run of it is ended.
-
-    Returns
-    -------
-    One verdict each on runs, keys, operands, warm-up, synchronisation, median, flops, unit and
-    this-computer, except those that cannot be judged: only `runs` where the file does not run at
-    all, and no `this-computer` before all others pass.
-    """
-    try:
-        outcomes = simulate(path, limit)
-    except EndedError as error:
-        return [Verdict("runs", False, error.said)]
-    verdicts = [_runs(outcomes)]
-    if early := [one.failure for one in outcomes if one.failure.kind == "not-ready"]:
-        verdicts.append(Verdict("synchronisation", False, _told(early[0])))
-    ended = [outcome for outcome in outcomes if not outcome.failure.kind]
-    if not ended:
-        return verdicts
-    if wrong := next((outcome.wrong_return for outcome in ended if outcome.wrong_return), None):
-        return [*verdicts, Verdict("keys", False, said("keys-wrong", wrong=wrong))]
-    verdicts.append(Verdict("keys", True, said("keys-right")))
-    measured = [outcome for outcome in ended if outcome.ran_on]
-    if not measured:
-        return [Verdict("runs", False, said("no-multiplication")), *verdicts[1:]]
-    verdicts += [verdict for judge in JUDGES if (verdict := _worst(judge, measured))]
-    return (
-        [*verdicts, _real(path, limit)] if all(verdict.passed for verdict in verdicts) else verdicts
-    )
-
-
+"""Relative tolerance for what the machine determines: a learner may round to microseconds."""
+CLOSE = 0.005  # TFLOP/s: a learner may round to two decimals
+TRIES = 3
 CALL = "measure(n, dtype, device, repeats)"
 FAILURES = {
     "not-implemented": "not-implemented-measure",
     "unsupported": "unsupported-measure",
     "not-ready": "events-early",
 }
+SCALES = {
+    1.0: "seconds",
+    1e3: "milliseconds",
+    1e6: "microseconds",
+    1e9: "nanoseconds",
+    1e-3: "kiloseconds",
+}
+UNITS = {
+    1e3: "GFLOP/s",
+    1e6: "MFLOP/s",
+    1e9: "kFLOP/s",
+    1e12: "FLOP/s",
+    1e-3: "PFLOP/s",
+    1e12 / 2**40: "2^40 FLOP/s",
+}
 
 
-def _told(failure: Failure) -> Said:
-    return failure.said(CALL, FAILURES)
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of `measure`: what it returned or how it failed, and what the machine saw of it."""
+
+    device: str
+    size: int = SIZE
+    repeats: int = REPEATS
+    failure: Failure = Failure()  # of no kind, or of COMMON or FAILURES
+    wrong_return: Text | None = None
+    seconds: float = 0.0
+    flops: float = 0.0
+    tflops: float = 0.0
+    machine: Any = None  # none for what ran on this computer
+    ours: list[float] = []  # what it took when we measured it ourselves, before and after, s
+    wall: float = 0.0  # from when `measure` was asked to when it answered, by our clock, s
+
+    @property
+    def least(self) -> float:
+        """Seconds that the repeats take at least, for half of them take the median or more."""
+        return self.repeats / 2 * self.seconds
+
+    @property
+    def close(self) -> bool:
+        """Whether the seconds lie within a factor of 3 of what we measured ourselves."""
+        # A busy computer may stall for a thousand times as long: no excuse for such a factor.
+        slowest = min(max(self.ours), 10 * median(self.ours))
+        return min(self.ours) / 3 <= self.seconds <= slowest * 3
 
 
-def _runs(outcomes: Sequence[Outcome]) -> Verdict:
+class _Value(msgspec.Struct):
+    number: str = ""
+    shown: str = ""
+
+
+class BenchmarkReply(Asked):
+    """What comes from a learner's process: a question to the machine, or how it ended."""
+
+    keys: tuple[str, ...] = ()
+    values: dict[str, _Value] = msgspec.field(default_factory=dict)
+    times: tuple[float, ...] = ()
+
+
+def _observed(session: Session, run: tuple[str, str]) -> Outcome:
+    """Run it on a simulated machine; or for real at two sizes, between measurements of our own."""
+    package, device = run
+    if package:
+        learner = session.start("benchmark", package=package)
+        return _outcome(learner, device, SIZE, SimulatedMachine())
+    uses_torch = "torch" in session.path.read_text(encoding="utf-8")
+    with Supervisor(["numpy", "torch"] if uses_torch else ["numpy"]) as supervisor:
+        here = Session(session.path, session.limit, [supervisor])
+        for middle in (SIZE, SIZE + SIZE // 2):
+            # Nobody knows beforehand what it will be asked.
+            outcome = _beside(here, secrets.choice(range(middle - 64, middle + 65, 16)))
+            fits = outcome.close and outcome.least <= outcome.wall
+            if outcome.failure.kind or outcome.wrong_return or not fits:
+                break
+    return outcome
+
+
+def _beside(session: Session, size: int) -> Outcome:
+    """Run it between measurements of our own; again if they are far apart, on a busy computer."""
+    # That slows single multiplications tenfold. So all of ours span the range that is allowed,
+    # those of earlier tries too: it is narrow on a quiet computer, and wide on another one.
+    (supervisor,), limit = session.supervisors, (TRIES + 1) * session.limit
+    about: dict[str, Any] = {"own": True, "size": size, "repeats": REPEATS}
+    own = supervisor.start("benchmark", session.path, limit, **about)
+    ours = _own_seconds(own)
+    repeats = max(REPEATS, min(1000, ceil(LONG / median(ours))))
+    for _ in range(TRIES):
+        outcome = _outcome(session.start("benchmark"), HERE[1], size, repeats=repeats)
+        ours += _own_seconds(own)
+        failure = outcome.failure
+        if failure.kind == "no-package" and failure.what not in supervisor.missing:
+            # It is here: what is raised for it is the file's own.
+            failure = msgspec.structs.replace(failure, kind="crash")
+        outcome = msgspec.structs.replace(outcome, ours=ours, failure=failure)
+        if failure.kind or outcome.wrong_return or outcome.close:
+            break
+    return outcome
+
+
+def _own_seconds(own: Learner) -> list[float]:
+    own.tell({"op": "measure"})
+    return list(own.hear(BenchmarkReply)[0].times)
+
+
+def _outcome(
+    learner: Learner,
+    device: str,
+    size: int,
+    machine: SimulatedMachine | None = None,
+    repeats: int = REPEATS,
+) -> Outcome:
+    asked = inf
+    while (heard := learner.hear(BenchmarkReply))[0].op not in ("done", "failed"):
+        reply, payload = heard
+        if reply.op == "ready":
+            asked = time.monotonic()
+            question = {"function": "measure", "size": size, "device": device, "repeats": repeats}
+            learner.tell(question)
+            continue
+        try:
+            if machine is None:
+                raise EOFError("there is nothing to ask for")
+            learner.tell(machine.answer(reply, payload))
+        except EOFError:
+            raise EndedError(learner.gone()) from None
+    found, wall = heard[0], time.monotonic() - asked
+    outcome = Outcome(device=device, size=size, repeats=repeats, machine=machine)
+    if found.op == "failed":
+        kind = found.failure.kind if found.failure.kind in (*COMMON, *FAILURES) else "crash"
+        failure = msgspec.structs.replace(found.failure, kind=kind)
+        return msgspec.structs.replace(outcome, failure=failure)
+    numbers = {key: as_float(one.number) for key, one in found.values.items() if key in KEYS}
+    if wrong := _wrong_return(found, numbers):
+        return msgspec.structs.replace(outcome, wrong_return=wrong)
+    return msgspec.structs.replace(outcome, wall=wall, **numbers)
+
+
+def _wrong_return(reply: BenchmarkReply, numbers: Mapping[str, float]) -> Text | None:
+    if reply.other == "NoneType":
+        return message("returned-nothing")
+    if reply.other:
+        return message("returned-other", type=reply.other)
+    if missing := [repr(key) for key in KEYS if key not in numbers]:
+        return message("keys-missing", missing=missing, given=reply.keys or message("nothing"))
+    for key in KEYS:
+        if not 0 < numbers[key] < inf:
+            return message("not-positive", key=repr(key), given=reply.values[key].shown)
+    return None
+
+
+def _judged(observed: Iterator[Outcome], session: Session) -> Iterator[Finding]:
+    outcomes = list(islice(observed, len(RUNS)))
+    ended = [outcome for outcome in outcomes if not outcome.failure.kind]
+    wrong = next((outcome.wrong_return for outcome in ended if outcome.wrong_return), None)
+    measured = [outcome for outcome in ended if outcome.machine.calls]
+    nothing = ended and not wrong and not measured
+    yield "runs", message("no-multiplication") if nothing else _failed(outcomes)
+    for outcome in outcomes:
+        if outcome.failure.kind == "not-ready":
+            yield "synchronisation", outcome.failure.message(CALL, FAILURES)
+    if ended:
+        yield "keys", message("keys-wrong", wrong=wrong) if wrong else None
+    if wrong or not measured:
+        return
+    for outcome in measured:
+        yield from _findings(outcome)
+    if all(verdict.passed for verdict in session.found.values()):
+        yield _here(observed)
+
+
+def _failed(outcomes: Sequence[Outcome]) -> Text | None:
     # torch alone or NumPy alone is enough, so a missing package is no failure.
-    passing = ("", "no-package", "not-ready")
-    failed = [outcome for outcome in outcomes if outcome.failure.kind not in passing]
+    kinds = ("", "no-package", "not-ready")
+    failed = [outcome for outcome in outcomes if outcome.failure.kind not in kinds]
     if not failed:
-        return Verdict("runs", True, said("runs-simulated"))
-    first = failed[0]
-    why = _told(first.failure)
+        return None
+    why = failed[0].failure.message(CALL, FAILURES)
     if len(failed) < len(outcomes):
-        why = said("on-device", why=why, device=f'"{first.device}"')
-    return Verdict("runs", False, why)
+        why = message("on-device", why=why, device=f'"{failed[0].device}"')
+    return why
 
 
-def _worst(
-    judge: Callable[[Outcome], Verdict | None], outcomes: Sequence[Outcome]
-) -> Verdict | None:
-    verdicts = [verdict for outcome in outcomes if (verdict := judge(outcome))]
-    return min(verdicts, key=lambda verdict: verdict.passed, default=None)
-
-
-def _operands(outcome: Outcome) -> Verdict:
-    bad = [said(f"holds-{kind}") for kind in outcome.operands if kind != "varied"]
-    if not bad:
-        return Verdict("operands", True, said("operands-random"))
-    return Verdict("operands", False, said("operands-alike", found=bad))
+def _findings(outcome: Outcome) -> Iterator[Finding]:
+    alike = [message(f"holds-{kind}") for kind in outcome.machine.operands if kind != "varied"]
+    yield "operands", message("operands-alike", found=alike) if alike else None
+    yield from _warm_up(outcome)
+    yield from _synchronisation(outcome)
+    yield "median", _median(outcome)
+    yield "flops", _flops(outcome)
+    yield "unit", _unit(outcome)
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -112,20 +237,9 @@ class Reading(msgspec.Struct, frozen=True):
     samples: list[Sample]
 
 
-SCALES = {
-    1.0: "seconds",
-    1e3: "milliseconds",
-    1e6: "microseconds",
-    1e9: "nanoseconds",
-    1e-3: "kiloseconds",
-}
-
-
-def _windows(outcome: Outcome) -> Iterator[tuple[list[Sample], Mapping[str, float]]]:
-    """Which samples a learner may have kept: all from one on, longest first, and at last single
-    ones; each with what every statistic makes of it.
-    """
-    both = (outcome.event_samples, outcome.samples)
+def _windows(machine: Any) -> Iterator[tuple[list[Sample], Mapping[str, float]]]:
+    """Samples that a learner may have kept, longest runs first, with every statistic of each."""
+    both = list(machine.event_samples), list(machine.samples)
     for samples in both:
         statistics, kept, total = [], list[float](), 0.0
         for sample in reversed(samples):
@@ -140,12 +254,10 @@ def _windows(outcome: Outcome) -> Iterator[tuple[list[Sample], Mapping[str, floa
 
 
 def _reading(outcome: Outcome) -> Reading | None:
-    """The most favourable explanation of the returned seconds: the median, without the first call,
-    in seconds.
-    """
+    """The most favourable explanation of the seconds: the median, warmed up, in seconds."""
     found = [
         Reading(name, scale, window)
-        for window, statistics in _windows(outcome)
+        for window, statistics in _windows(outcome.machine)
         for name, value in statistics.items()
         for scale in SCALES
         if isclose(outcome.seconds, scale * value, rel_tol=NEAR)
@@ -155,66 +267,55 @@ def _reading(outcome: Outcome) -> Reading | None:
 
 def _demerits(reading: Reading) -> tuple[bool, bool, bool, bool]:
     few = len(reading.samples) < REPEATS - 1
-    return (
-        reading.scale != 1,
-        few,
-        "median" not in reading.statistic,
-        any(sample.first for sample in reading.samples),
-    )
+    first = any(sample.first for sample in reading.samples)
+    return reading.scale != 1, few, "median" not in reading.statistic, first
 
 
-def _warm_up(outcome: Outcome) -> Verdict | None:
+def _timed(outcome: Outcome) -> list[Sample]:
+    return list(outcome.machine.event_samples or outcome.machine.samples)
+
+
+def _warm_up(outcome: Outcome) -> Iterator[Finding]:
     reading = _reading(outcome)
     # Where the seconds are nobody's statistic, the first thing that was timed tells.
-    samples = reading.samples if reading else (outcome.event_samples or outcome.samples)[:1]
-    if not samples:
-        return None
-    if not any(sample.first for sample in samples):
-        return Verdict("warm-up", True, said("warm-up-right"))
-    # More products than repeats: there was a warm-up, and the clock was running.
-    inside = outcome.calls > REPEATS
-    return Verdict("warm-up", False, said("warm-up-inside" if inside else "warm-up-missing"))
+    if samples := reading.samples if reading else _timed(outcome)[:1]:
+        # More products than repeats: there was a warm-up, and the clock was running.
+        key = "warm-up-inside" if len(outcome.machine.calls) > REPEATS else "warm-up-missing"
+        yield "warm-up", message(key) if any(one.first for one in samples) else None
 
 
-def _synchronisation(outcome: Outcome) -> Verdict | None:
+def _synchronisation(outcome: Outcome) -> Iterator[Finding]:
     if outcome.device != "cuda":
-        return None
-    if outcome.ran_on == ["cpu"]:
-        return _on_the_cpu(outcome)
+        return
+    if outcome.machine.devices == {"cpu"}:
+        torch = outcome.machine.used_torch
+        why = message("on-the-cpu" if torch else "clock-numpy")
+        yield Verdict("synchronisation", not torch, why)
+        return
     reading = _reading(outcome)
-    samples = reading.samples if reading else outcome.event_samples or outcome.samples
-    if not samples:
-        return None
-    shown = median(sample.elapsed / sample.work for sample in samples)
-    if shown < 0.9:
-        return Verdict("synchronisation", False, said("clock-early", share=Amount(shown, "%")))
-    return Verdict("synchronisation", True, said("clock-right"))
+    if samples := reading.samples if reading else _timed(outcome):
+        shown = median(sample.elapsed / sample.work for sample in samples)
+        early = message("clock-early", share=Amount(shown, "%"))
+        yield "synchronisation", early if shown < 0.9 else None
 
 
-def _on_the_cpu(outcome: Outcome) -> Verdict:
-    if outcome.used_torch:
-        return Verdict("synchronisation", False, said("on-the-cpu"))
-    return Verdict("synchronisation", True, said("clock-numpy"))
-
-
-def _median(outcome: Outcome) -> Verdict | None:
+def _median(outcome: Outcome) -> Text | None:
     reading = _reading(outcome)
-    if not reading and _growing(outcome.event_samples):
-        return Verdict("median", False, said("median-wrong", wrong=said("growing")))
+    if not reading and _growing(outcome.machine.event_samples):
+        return message("median-wrong", wrong=message("growing"))
     if not reading:
-        return Verdict("median", False, said("median-of-nothing"))
+        return message("median-of-nothing")
     kept = reading.samples
-    if len(kept) < 3 and any(sample.calls > 1 for sample in kept):
-        wrong = said("one-interval")
-    elif len(kept) < 3:
-        wrong = said("single-run")
+    if len(kept) < 3:
+        several = any(sample.calls > 1 for sample in kept)
+        wrong = message("one-interval" if several else "single-run")
     elif "median" not in reading.statistic:
-        wrong = said(f"statistic-{reading.statistic}")
+        wrong = message(f"statistic-{reading.statistic}")
     elif len(kept) < REPEATS - 1:
-        wrong = said("too-few-repeats", asked=str(REPEATS), timed=len(kept))
+        wrong = message("too-few-repeats", asked=str(REPEATS), timed=len(kept))
     else:
-        return Verdict("median", True, said("median-right"))
-    return Verdict("median", False, said("median-wrong", wrong=wrong))
+        return None
+    return message("median-wrong", wrong=wrong)
 
 
 def _growing(samples: Sequence[Sample]) -> bool:
@@ -224,85 +325,85 @@ def _growing(samples: Sequence[Sample]) -> bool:
     )
 
 
-def _flops(outcome: Outcome) -> Verdict:
-    size = outcome.size
-    ratio = outcome.flops / (2 * size**3)
-    if isclose(ratio, 1, rel_tol=1e-6):
-        return Verdict("flops", True, said("flops-right"))
-    wrong = said("flops-wrong", given=outcome.flops, size=size, wanted=2 * size**3)
-    for wanted, why in (
-        (size**3, "flops-half"),
-        (2 * size**3 - size**2, "flops-accumulator"),
-        (2 * size**2, "flops-square"),
-        (2 * size**3 * REPEATS, "flops-repeats"),
-    ):
-        if isclose(outcome.flops, wanted, rel_tol=1e-6):
-            wrong = said("flops-wrong-why", wrong=wrong, why=said(why))
-            break
-    return Verdict("flops", False, wrong)
+def _flops(outcome: Outcome) -> Text | None:
+    size, right = outcome.size, 2 * outcome.size**3
+    if isclose(outcome.flops, right, rel_tol=1e-6):
+        return None
+    wrong = message("flops-wrong", given=outcome.flops, size=size, wanted=right)
+    known = {
+        "flops-half": size**3,
+        "flops-accumulator": right - size**2,
+        "flops-square": 2 * size**2,
+        "flops-repeats": right * REPEATS,
+    }
+    for key, flops in known.items():
+        if isclose(outcome.flops, flops, rel_tol=1e-6):
+            return message("flops-wrong-why", wrong=wrong, why=message(key))
+    return wrong
 
 
-UNITS = {
-    1e3: "GFLOP/s",
-    1e6: "MFLOP/s",
-    1e9: "kFLOP/s",
-    1e12: "FLOP/s",
-    1e-3: "PFLOP/s",
-    1e12 / 2**40: "2^40 FLOP/s",
-}
-
-
-def _unit(outcome: Outcome) -> Verdict:
-    reading = _reading(outcome)
+def _unit(outcome: Outcome) -> Text | None:
+    reading = _reading(outcome) if outcome.machine else None
     if reading and reading.scale != 1:
-        return Verdict("unit", False, said("unit-seconds", unit=said(SCALES[reading.scale])))
+        return message("unit-seconds", unit=message(SCALES[reading.scale]))
     rates = [flops / outcome.seconds / 1e12 for flops in (outcome.flops, 2 * outcome.size**3)]
     if any(isclose(outcome.tflops, rate, rel_tol=NEAR, abs_tol=CLOSE) for rate in rates):
-        return Verdict("unit", True, said("unit-right"))
+        return None
     given, wanted = (Amount(rate, digits=6) for rate in (outcome.tflops, rates[0]))
     why = _other_unit(outcome, rates)
-    return Verdict("unit", False, said("unit-wrong", given=given, wanted=wanted, why=why))
+    return message("unit-wrong", given=given, wanted=wanted, why=why)
 
 
-def _other_unit(outcome: Outcome, rates: Sequence[float]) -> Said:
+def _other_unit(outcome: Outcome, rates: Sequence[float]) -> Text:
     for factor, name in UNITS.items():
         if any(isclose(outcome.tflops, rate * factor, rel_tol=1e-2) for rate in rates):
-            return said("unit-other", unit=name)
+            return message("unit-other", unit=name)
     for itemsize in (1, 2, 4, 8):
         rate = 3 * outcome.size**2 * itemsize / outcome.seconds
-        if any(
-            isclose(outcome.tflops, rate / scale, rel_tol=1e-2) for scale in (1, 1e6, 1e9, 1e12)
-        ):
-            return said("unit-bytes")
-    return said("unit-unknown")
+        if any(isclose(outcome.tflops, rate / one, rel_tol=1e-2) for one in (1, 1e6, 1e9, 1e12)):
+            return message("unit-bytes")
+    return message("unit-unknown")
 
 
-JUDGES = (_operands, _warm_up, _synchronisation, _median, _flops, _unit)
-
-
-def _real(path: Path, limit: float) -> Verdict:
+def _here(observed: Iterator[Outcome]) -> Verdict:
     try:
-        outcome = on_this_computer(path, limit)
+        outcome = next(observed)
     except EndedError as error:
-        return Verdict("this-computer", False, error.said)
+        return Verdict("this-computer", False, error.why)
     if outcome.failure.kind:
-        missing = outcome.failure.kind == "no-package"
-        why = outcome.failure.said(CALL, {**FAILURES, "no-package": "not-run-here"})
-        return Verdict("this-computer", missing, why)
-    if outcome.wrong_return:
-        return Verdict("this-computer", False, outcome.wrong_return)
-    if wrong := next(
-        (found for found in (_flops(outcome), _unit(outcome)) if not found.passed), None
-    ):
-        return Verdict("this-computer", False, wrong.why)
+        why = outcome.failure.message(CALL, {**FAILURES, "no-package": "not-run-here"})
+        return Verdict("this-computer", outcome.failure.kind == "no-package", why)
+    if wrong := outcome.wrong_return or _flops(outcome) or _unit(outcome):
+        return Verdict("this-computer", False, wrong)
     seconds, low, high = (
         Amount(one, "s") for one in (outcome.seconds, min(outcome.ours), max(outcome.ours))
     )
-    here = said("here", seconds=seconds, size=outcome.size, low=low, high=high)
-    if not within(outcome):
-        return Verdict("this-computer", False, said("here-apart", here=here))
+    here = message("here", seconds=seconds, size=outcome.size, low=low, high=high)
+    if not outcome.close:
+        return Verdict("this-computer", False, message("here-apart", here=here))
     if outcome.least > outcome.wall:
-        wall, size, repeats = Amount(outcome.wall, "s"), outcome.size, str(outcome.repeats)
-        why = said("here-too-soon", wall=wall, repeats=repeats, seconds=seconds, size=size)
+        about: dict[str, Any] = {"repeats": str(outcome.repeats), "size": outcome.size}
+        why = message("here-too-soon", wall=Amount(outcome.wall, "s"), seconds=seconds, **about)
         return Verdict("this-computer", False, why)
     return Verdict("this-computer", True, here)
+
+
+BENCHMARK = Lab(
+    name="benchmark",
+    criteria=(
+        "runs",
+        "keys",
+        "operands",
+        "warm-up",
+        "synchronisation",
+        "median",
+        "flops",
+        "unit",
+        "this-computer",
+    ),
+    scenarios=(*RUNS, HERE),
+    observe=_observed,
+    judge=_judged,
+    limit=30.0,  # of each run; a right one takes one
+    preload=("numpy",),
+)

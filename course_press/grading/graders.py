@@ -1,7 +1,7 @@
 """Which grader a lab has: its lab.toml says."""
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,30 +11,34 @@ import numpy as np
 from course_lib import CourseError
 from course_lib.core import known
 from course_book.text import languages
-from course_press.grading import benchmark, diagnosis, kernels, ring, serving, sharding
+from course_press.grading.benchmark import BENCHMARK
+from course_press.grading.diagnosis import DIAGNOSIS, Program
+from course_press.grading.kernels import KERNELS
+from course_press.grading.lab import Lab
 from course_press.grading.learner import existing
-from course_press.grading.verdict import Verdict, said
+from course_press.grading.ring import RING
+from course_press.grading.serving import SERVING
+from course_press.grading.sharding import SHARDING
+from course_press.grading.verdict import Verdict, message
 
-GRADERS: Mapping[str, Callable[[Path, Mapping[str, diagnosis.Program]], list[Verdict]]] = {
-    "benchmark": lambda file, _: benchmark.grade(file),
-    "ring": lambda file, _: ring.grade(file),
-    "diagnosis": diagnosis.grade,
-    "kernels": lambda file, _: kernels.grade(file),
-    "serving": lambda file, _: serving.grade(file),
-    "sharding": lambda file, _: sharding.grade(file),
+GRADERS: Mapping[str, Lab] = {
+    "benchmark": BENCHMARK,
+    "ring": RING,
+    "diagnosis": DIAGNOSIS,
+    "kernels": KERNELS,
+    "serving": SERVING,
+    "sharding": SHARDING,
 }
-"""By the key that a lab.toml names; each takes the learner's file and the lab's answers."""
+"""By the key that a lab.toml names."""
 
 
 class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a lab.toml holds: a key of `GRADERS`, the name of the stub, what a right file is graded
-    by, and the answers of a grader that compares.
-    """
+    """What a lab.toml holds: its grader, the stub's name, criteria, and answers to compare with."""
 
     grader: str
     file: str
     criteria: Annotated[list[str], msgspec.Meta(min_length=1)]
-    answers: dict[str, diagnosis.Program] = {}
+    answers: dict[str, Program] = {}
 
 
 def grading(folder: Path) -> Grading | None:
@@ -70,12 +74,7 @@ def grading(folder: Path) -> Grading | None:
 
 
 def grade(folder: Path, file: Path) -> list[Verdict]:
-    """Grade a learner's file by a lab's grader.
-
-    Parameters
-    ----------
-    folder : of the lab.
-    file : the learner's.
+    """Grade a learner's file by the grader of a lab's folder.
 
     Raises
     ------
@@ -93,13 +92,13 @@ def grade(folder: Path, file: Path) -> list[Verdict]:
     file = existing(file, about.file)
     try:
         with np.errstate(all="ignore"):
-            return GRADERS[about.grader](file, about.answers)
+            return GRADERS[about.grader].grade(file, [about.answers] if about.answers else None)
     except (CourseError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a file leads the judge into, it says
         *_, at = traceback.extract_tb(error.__traceback__)
         what = f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})"
-        return [Verdict("runs", False, said("unjudged", why=what))]
+        return [Verdict("runs", False, message("unjudged", why=what))]
 
 
 def graded_by(folder: Path) -> Grading:
@@ -108,6 +107,6 @@ def graded_by(folder: Path) -> Grading:
     if about is None:
         labs = sorted(path.parent.name[:2] for path in folder.parent.glob("[0-9][0-9]-*/lab.toml"))
         lab = folder.name.partition("-")[0]
-        choice = labs or said("nothing")
-        raise CourseError(str(said("nothing-to-grade", lab=repr(lab), labs=choice)))
+        choice = labs or message("nothing")
+        raise CourseError(str(message("nothing-to-grade", lab=repr(lab), labs=choice)))
     return about

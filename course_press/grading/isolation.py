@@ -3,8 +3,8 @@ but what Python needs, and proved each time before a file runs in it.
 
 A cell has namespaces of its own, a system that can only be read, and memory for a disk. It holds
 Python and its packages; neither the book with its references and tests nor other submissions are in
-it. Whoever runs the grading lends it no right: where that is root, the warden becomes a user that
-nobody is before it starts anything.
+it. Whoever runs the grading lends it no right: where that is root, the supervisor becomes a user
+that nobody is before it starts anything.
 
 The kernel refuses a file what would give it memory that belongs to no process, for nothing could
 count that, and calls that few need and many attacks use.
@@ -29,12 +29,12 @@ from typing import Any
 import msgspec
 
 from course_lib import CourseError
-from course_press.grading.verdict import Said, said
+from course_press.grading.verdict import message
 
-DISK = 256 << 20
-"""Bytes that a file may write in its cell, all together; they are memory."""
+DISK = 256 << 20  # bytes that a file may write in its cell, all together; they are memory
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
+OURS = ("course_lib", "course_tools", "course_book", "course_press")
 NOBODYS, COUNT = 61184, 4000
 """Users that no account has: each cell is another one, for the kernel counts a user's processes."""
 ARCHITECTURES = {
@@ -68,7 +68,7 @@ def isolated() -> Iterator[None]:
         If there is no bubblewrap here.
     """
     if not shutil.which("bwrap"):
-        raise CourseError(str(said("no-isolation", why=said("no-bubblewrap"))))
+        raise CourseError(str(message("no-isolation", why=message("no-bubblewrap"))))
     before = _isolating.set(True)
     try:
         yield
@@ -82,7 +82,7 @@ def isolating() -> bool:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a cell's own process finds there, as `course_press.grading.inside.warden` tells."""
+    """What a cell's own process finds there, as `course_press.grading.sandbox.supervisor` tells."""
 
     reaches: bool
     interfaces: list[str]
@@ -96,13 +96,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class IsolatedCell:
-    """What starts a warden in a cell, and what proves that it is one.
+    """What starts a supervisor in a cell, and what proves that it is one.
 
-    Parameters
-    ----------
-    folder : where files run in it; the one of that name outside is not seen.
-    packages : where Python finds packages.
-    readable : other folders that it reads.
+    Files run in `folder`, and the one of that name outside is not seen; `packages` is where Python
+    finds packages, `readable` what else the cell reads.
     """
 
     def __init__(self, folder: str, packages: Sequence[str], readable: Sequence[str]) -> None:
@@ -112,7 +109,7 @@ class IsolatedCell:
         wanted = dict.fromkeys([*own, *self.packages])
         self.readable = [one for one in wanted if not wanted.keys() & set(_above(one))]
         # Where the book is installed, what judges lies among the packages.
-        ours = [Path(one, name) for one in self.packages for name in ("course_lib", "course_press")]
+        ours = [Path(one, name) for one in self.packages for name in OURS]
         self.masked = [str(one) for one in ours if one.is_dir()]
         self.lent_files = list(readable)
         self.user = NOBODYS + next(_cells) % COUNT if os.geteuid() == 0 else 0
@@ -129,10 +126,11 @@ class IsolatedCell:
         call = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         call += ["--unshare-cgroup-try", "--die-with-parent", "--as-pid-1", "--new-session"]
         # Root lends nothing but the right to become somebody else; others have nothing to lend.
+        call += ["--cap-drop", "ALL"]
         call += (
-            ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
             if self.user
-            else ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+            else ["--unshare-user", "--disable-userns"]
         )
         call += _ways(OF_THE_SYSTEM)
         for path in (*SYSTEM, *OF_THE_SYSTEM):
@@ -156,7 +154,7 @@ class IsolatedCell:
         return [*call, *program]
 
     def probe(self) -> dict[str, Any]:
-        """What the warden is to try before anything else."""
+        """What the supervisor is to try before anything else."""
         return {
             "user": self.user,
             "port": self._door.getsockname()[1],
@@ -169,30 +167,19 @@ class IsolatedCell:
             "disks": [self.folder, "/tmp", "/dev/shm"],  # noqa: S108
         }
 
-    def prove(self, told: Mapping[str, Any]) -> None:
-        """Judge what it found.
-
-        Raises
-        ------
-        CourseError
-            If it is no cell, with what is wrong with it.
-        """
-        seen = msgspec.convert(told, Seen)
-        wrong: list[Said | str] = []
-        if seen.reaches or set(seen.interfaces) - {"lo"}:
-            wrong.append(said("cell-network"))
-        if seen.reads:
-            wrong.append(said("cell-reads"))
-        if seen.processes != 1:
-            wrong.append(said("cell-processes"))
-        if 0 in seen.users or seen.rights:
-            wrong.append(said("cell-rights"))
-        if seen.nameless:
-            wrong.append(said("cell-memory"))
-        if seen.writes or not 0 < seen.bytes <= 3 * DISK:
-            wrong.append(said("cell-writes"))
-        if wrong:
-            raise CourseError(str(said("no-isolation", why=wrong)))
+    def prove(self, found: Mapping[str, Any]) -> None:
+        """Judge what it found; raise if it is no cell, with what is wrong with it."""
+        seen = msgspec.convert(found, Seen)
+        wrong = {
+            "cell-network": seen.reaches or set(seen.interfaces) - {"lo"},
+            "cell-reads": seen.reads,
+            "cell-processes": seen.processes != 1,
+            "cell-rights": 0 in seen.users or seen.rights,
+            "cell-memory": seen.nameless,
+            "cell-writes": seen.writes or not 0 < seen.bytes <= 3 * DISK,
+        }
+        if why := [message(key) for key, found in wrong.items() if found]:
+            raise CourseError(str(message("no-isolation", why=why)))
 
     def close(self) -> None:
         """Take away what the proof needed."""
@@ -212,9 +199,7 @@ def _above(path: str) -> list[str]:
 
 
 def _refusals(machine: str) -> bytes:
-    """A filter that refuses system calls; one that refuses none where their numbers are not known,
-    which the proof then finds.
-    """
+    """A filter that refuses system calls; of an unknown machine none, as the proof finds."""
     mark, numbers = ARCHITECTURES.get(machine, (0, {}))
     if not numbers:
         return _step(RETURN, ALLOW)
@@ -232,9 +217,7 @@ def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
 
 
 def _of_python(entry: str, own: Sequence[str]) -> bool:
-    """Whether it is Python's own, or where packages are installed: a folder with somebody's code
-    may hold anything.
-    """
+    # Python's own, or where packages are installed: a folder with somebody's code holds anything.
     path = Path(entry)
     kinds = {"site-packages", "dist-packages", Path(sysconfig.get_path("purelib")).name}
     return path.exists() and (path.name in kinds or any(path.is_relative_to(one) for one in own))

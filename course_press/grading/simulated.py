@@ -1,4 +1,4 @@
-"""A machine on paper: a clock that only work moves, and a torch and a NumPy whose matmuls take
+"""A machine on paper: a clock that only work moves, for a torch and a NumPy whose matmuls take
 known, repeatable time.
 
 Code under test imports them as the real ones. The first multiplication of a kind is slow, one in
@@ -13,40 +13,30 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_press.grading.inside.machine import EVERY
+from course_press.grading.learner import Reply
+from course_press.grading.sandbox.simulated import EVERY
 
-DURATION = 1e-3
-"""Seconds of an ordinary multiplication; those of a run differ by a few per cent."""
+DURATION = 1e-3  # seconds of an ordinary multiplication; those of a run differ by a few per cent
 SLOW = 20.0
-"""How much longer the first multiplication of a shape takes: it loads the library, picks a kernel
-and wakes the clock.
-"""
+"""Of the first multiplication of a shape: it loads the library, picks a kernel, wakes the clock."""
 JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
 """The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
 median and one minimum.
 """
-LAUNCH = 2e-6
-"""Seconds the host spends to hand work to the simulated GPU."""
-MOST = 500
-"""Samples that are kept, the last ones: who is asked for eleven has fewer."""
-MANY = 100_000
-"""Products and events that are counted at most."""
-LONGEST = 1e9
-"""Seconds that a file may sleep at once."""
-TICK = 1e-7
-"""Seconds that reading the clock takes, so that a loop waiting for the clock ends."""
+LAUNCH = 2e-6  # seconds the host spends to hand work to the simulated GPU
+MOST = 500  # samples that are kept, the last ones: who is asked for eleven has fewer
+MANY = 100_000  # products and events that are counted at most
+LONGEST = 1e9  # seconds that a file may sleep at once
+TICK = 1e-7  # seconds that reading the clock takes, so that a loop waiting for the clock ends
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One interval between two readings of the clock: what it showed, and the work that was started
-    within it.
-    """
+    """Between two readings of the clock: what it showed, and the work that was begun."""
 
     elapsed: float
     work: float
     calls: int
     first: bool
-    """Whether the slow first multiplication is among them."""
 
     @property
     def each(self) -> float:
@@ -63,10 +53,9 @@ class Call(msgspec.Struct, frozen=True):
     operands: tuple[str, str]
 
 
-class Asked(msgspec.Struct):
+class Asked(Reply):
     """What a learner's process asks of the machine, as far as it is needed for what it asks."""
 
-    op: str
     seconds: float = 0.0
     device: str = ""
     dtype: str = ""
@@ -93,21 +82,26 @@ class SimulatedMachine:
         self._idle = 0
         self._seen: Counter[tuple[Any, ...]] = Counter()
 
-    def answer(self, asked: Asked, payload: bytes) -> dict[str, Any]:
-        """Do what is asked and say what came of it.
+    @property
+    def devices(self) -> set[str]:
+        """Where it has multiplied."""
+        return {call.device for call in self.calls}
 
-        Raises
-        ------
-        EOFError
-            If that cannot be asked of it.
-        """
+    @property
+    def operands(self) -> list[str]:
+        """What was multiplied: a first call does not matter, for its time is not to count."""
+        calls = [call for call in self.calls if not call.first] or self.calls
+        return sorted({kind for call in calls for kind in call.operands})
+
+    def answer(self, asked: Asked, payload: bytes) -> dict[str, Any]:
+        """Do what is asked and say what came of it; raise EOFError if it cannot be asked."""
         if asked.op != "read":
             self._idle = 0
         if asked.op not in OPS or len(self.calls) + len(self._events) > MANY:
             raise EOFError(f"{asked.op!r} cannot be asked")
         try:
             return {"value": getattr(self, f"_{asked.op}")(asked, payload) or 0}
-        except _NotReadyError as error:
+        except RuntimeError as error:  # a time is asked for before the GPU has come to it
             return {"not_ready": str(error)}
         except (IndexError, ValueError) as error:
             raise EOFError("what was asked cannot be") from error
@@ -132,13 +126,11 @@ class SimulatedMachine:
         key = (asked.device, asked.shapes, asked.dtype)
         nth = self._seen[key]
         self._seen[key] += 1
-        first = nth == 0
-        seconds = self.duration * (SLOW if first else JITTER[(nth - 1) % len(JITTER)])
+        seconds = self.duration * (JITTER[(nth - 1) % len(JITTER)] if nth else SLOW)
         shown = np.frombuffer(payload)
         here = -(-int(np.prod(asked.shapes[0])) // EVERY)
-        self.calls.append(
-            Call(asked.device, seconds, first, (contents(shown[:here]), contents(shown[here:])))
-        )
+        operands = contents(shown[:here]), contents(shown[here:])
+        self.calls.append(Call(asked.device, seconds, nth == 0, operands))
         self.used_torch |= asked.torch
         if asked.device == "cpu":
             self.now += seconds
@@ -161,32 +153,22 @@ class SimulatedMachine:
     def _elapsed(self, asked: Asked, _: bytes) -> float:
         (begin, before), (end, after) = self._events[asked.event], self._events[asked.end]
         if end > self.now:
-            raise _NotReadyError("CUDA error: device not ready")
+            raise RuntimeError("CUDA error: device not ready")
         if after > before:
             self.event_samples.append(self._sample(end - begin, before, after))
         return end - begin
 
     def _sample(self, elapsed: float, start: int, stop: int) -> Sample:
         calls = self.calls[start:stop]
-        return Sample(
-            elapsed,
-            sum(call.seconds for call in calls),
-            len(calls),
-            any(call.first for call in calls),
-        )
+        work, first = sum(call.seconds for call in calls), any(call.first for call in calls)
+        return Sample(elapsed, work, len(calls), first)
 
 
 OPS = ("read", "sleep", "synchronize", "multiply", "record", "wait", "query", "elapsed")
 
 
-class _NotReadyError(Exception):
-    """A time is asked for before the GPU has come to it."""
-
-
 def contents(shown: np.ndarray) -> str:
-    """What a matrix holds, as far as its speed may depend on it: zeros, ones, constant, mostly
-    constant, or varied.
-    """
+    """What a matrix holds, as far as its speed may depend on it."""
     values, counts = np.unique(shown, return_counts=True)
     if len(values) == 1:
         return {0.0: "zeros", 1.0: "ones"}.get(float(values[0]), "constant")

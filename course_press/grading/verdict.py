@@ -3,6 +3,7 @@
 The sentences are in `messages.<language>.toml`, so one grading can be read in every language.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,32 +28,22 @@ class Amount(NamedTuple):
     digits: int | None = None
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A sentence, or a part of one, by its key; `str` of it is in the language of the moment.
-
-    Attributes
-    ----------
-    key : of `messages.<language>.toml`.
-    values : what it leaves open: numbers; texts of no language, code and what Python says; others
-        of its kind; several of either; and texts by language.
-    """
+class Text(msgspec.Struct, frozen=True):
+    """A sentence of `messages.<language>.toml`, or a part of one; `str` says it in the language."""
 
     key: str
     values: Mapping[str, "Value"]
+    """What it leaves open: numbers; code and what Python says, in no language; others of its kind;
+    several of either; and texts by language.
+    """
 
     def __str__(self) -> str:
         written = {name: _written(value) for name, value in self.values.items()}
-        return _texts(language())[self.key].format_map(_Written(written))
+        # What nobody filled in stays open.
+        return _texts(language())[self.key].format_map(defaultdict(lambda: "…", written))
 
 
-class _Written(dict[str, str]):
-    """What a sentence leaves open; what nobody told it stays open."""
-
-    def __missing__(self, name: str) -> str:
-        return "…"
-
-
-Value = str | float | Amount | Said | Sequence[Said | str] | Mapping[str, str]
+Value = str | float | Amount | Text | Sequence[Text | str] | Mapping[str, str]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -60,10 +51,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
     criterion: str
     passed: bool
-    why: Said
+    why: Text
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What it says, in the language of the moment."""
         return str(self.why)
 
@@ -73,28 +64,22 @@ class Verdict(msgspec.Struct, frozen=True):
         return _texts(language()).get(f"criterion-{self.criterion}", self.criterion)
 
 
-def said(key: str, /, **values: Value) -> Said:
-    """A sentence of the graders.
-
-    Parameters
-    ----------
-    key : of `messages.<language>.toml`.
-    **values : what it leaves open.
+def message(key: str, /, **values: Value) -> Text:
+    """A sentence of `messages.<language>.toml` by its key, with what it leaves open.
 
     Examples
     --------
-    >>> print(said("flops-wrong", given=6750.0, size=15, wanted=3375))
+    >>> print(message("flops-wrong", given=6750.0, size=15, wanted=3375))
     flops is 6,750 at n = 15, and 2*n^3 is 3,375
     """
-    return Said(known("key", key, _texts("en")), values)
+    return Text(known("key", key, _texts("en")), values)
 
 
 def _written(value: Value) -> str:
-    if isinstance(value, Said):
+    if isinstance(value, Text):
         return str(value)
     if isinstance(value, str):  # on one line, of what terminals and UTF-8 can hold
-        plain = (one if one.isprintable() else ascii(one)[1:-1] for one in value[:LONGEST])
-        return "".join(plain)
+        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value[:LONGEST])
     if isinstance(value, Mapping):
         return value[language()]
     if isinstance(value, Sequence) and not isinstance(value, Amount):
@@ -103,7 +88,7 @@ def _written(value: Value) -> str:
     try:
         return n(amount.value, amount.unit, digits=amount.digits)
     except (CourseError, OverflowError):
-        return str(said("no-number"))
+        return str(message("no-number"))
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 from course_lib import CourseError
 from course_press.grading.isolation import isolated
-from course_press.grading.learner import Warden
+from course_press.grading.learner import Supervisor
 from course_press.pages import site
 from tests.conftest import once
 
@@ -64,10 +64,10 @@ def without_quarto(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def warden():
+def supervisor():
     """One that has imported torch, for all gradings that need it."""
     pytest.importorskip("torch")
-    with Warden(["torch"]) as one:
+    with Supervisor(["torch"]) as one:
         yield one
 
 
@@ -75,7 +75,7 @@ def warden():
 def cells():
     """Skips, loudly, where learners' files cannot be isolated."""
     try:
-        with isolated(), Warden():
+        with isolated(), Supervisor():
             pass
     except CourseError as error:
         pytest.skip(f"NOT EXERCISED, isolation and what relies on it: {error}")

@@ -2,33 +2,27 @@
 system.
 """
 
-from course_press.grading.classroom.desk import Done, grade_class
-from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv
-from course_press.grading.classroom.kits import KITS, write_kit
+from course_press.grading.classroom.driver import grade_class
+from course_press.grading.classroom.exports import (
+    gradescope,
+    gradescope_text,
+    student_report,
+    summary,
+)
+from course_press.grading.classroom.lms import SYSTEMS, write_package
 from course_press.grading.classroom.marking import judged
-from course_press.grading.classroom.record import Graded, Mark, as_marks
-from course_press.grading.classroom.reports import student_report, summary
-from course_press.grading.classroom.similarity import Pair, alike, shingles
-from course_press.grading.classroom.submissions import Submission, find, read_roll
+from course_press.grading.classroom.record import as_marks
+from course_press.grading.classroom.submissions import read_roster
 
 __all__ = [
-    "KITS",
-    "Done",
-    "Graded",
-    "Mark",
-    "Pair",
-    "Submission",
-    "alike",
+    "SYSTEMS",
     "as_marks",
-    "find",
     "grade_class",
     "gradescope",
+    "gradescope_text",
     "judged",
-    "nbgrader_csv",
-    "plain_csv",
-    "read_roll",
-    "shingles",
+    "read_roster",
     "student_report",
     "summary",
-    "write_kit",
+    "write_package",
 ]

@@ -1,14 +1,19 @@
-"""Grades as other systems read them: any LMS, Gradescope, nbgrader."""
+"""Grades as others read them: any LMS, Gradescope, nbgrader; each student; and, without a name, the
+instructor.
+"""
 
 import csv
 import io
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from course_book.text import language
 from course_press.grading.classroom.record import Graded, as_marks
 from course_press.grading.classroom.similarity import Pair
-from course_press.grading.verdict import Verdict, said
+from course_press.grading.verdict import Verdict, message
 
 COLUMNS = (
     "student", "lab", "verdict", "points", "met", "criteria", "failed", "mistakes", "similar",
@@ -24,25 +29,12 @@ NBGRADER = (
 def plain_csv(
     found: Sequence[Graded],
     criteria: Mapping[str, Sequence[str]],
-    *,
-    roll: Iterable[str] = (),
-    similar: Iterable[tuple[str, str]] = (),
+    roster: Iterable[str] = (),
+    similar: Mapping[str, Sequence[Pair]] = MappingProxyType({}),
 ) -> str:
-    """A row for each student and lab; a student of the roll without a file has one too.
-
-    Parameters
-    ----------
-    found : what was graded.
-    criteria : of each lab.
-    roll : the students of the class.
-    similar : students with the labs in which they were flagged.
-
-    Examples
-    --------
-    >>> print(plain_csv([], {"00": ["runs"]}, roll=["ada"]).splitlines()[1])
-    ada,00,missing,0,0,1,,,,,,
-    """
-    flagged = set(similar)
+    """A row for each student and lab; a student of the roster without a file has one too."""
+    flagged = {(pair.first, lab) for lab, pairs in similar.items() for pair in pairs}
+    flagged |= {(pair.second, lab) for lab, pairs in similar.items() for pair in pairs}
     rows: list[list[Any]] = []
     for one in found:
         wrong = [mark for mark in one.marks if not mark.passed]
@@ -66,41 +58,26 @@ def plain_csv(
     for lab, names in criteria.items():
         rows += [
             [student, lab, "missing", 0, 0, len(names), *[""] * 6]
-            for student in roll
+            for student in roster
             if (student, lab) not in there
         ]
     return _csv(COLUMNS, sorted(rows, key=lambda row: (row[1], row[0])))
 
 
 def nbgrader_csv(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]]) -> str:
-    """The rows that `nbgrader export` writes: a lab is an assignment of 100 points.
-
-    Examples
-    --------
-    >>> nbgrader_csv([], {}).partition(",")[0]
-    'assignment'
-    """
-    rows = [
-        [f"lab-{one.lab}", "", one.at, one.student, "", "", "", points, 0.0, points, 100.0]
-        for one in found
-        for points in [one.points(criteria[one.lab])]
-    ]
+    """The rows that `nbgrader export` writes: a lab is an assignment of 100 points."""
+    rows = []
+    for one in found:
+        points = one.points(criteria[one.lab])
+        whose = [f"lab-{one.lab}", "", one.at, one.student, "", "", ""]
+        rows.append([*whose, points, 0.0, points, 100.0])
     return _csv(NBGRADER, rows)
 
 
 def similar_csv(similar: Mapping[str, Sequence[Pair]]) -> str:
-    r"""The pairs that are alike, by lab.
-
-    Examples
-    --------
-    >>> similar_csv({"00": []})
-    'lab,first,second,share\n'
-    """
-    rows = [
-        [lab, one.first, one.second, round(one.share, 3)]
-        for lab, pairs in similar.items()
-        for one in pairs
-    ]
+    """The pairs that are alike, by lab."""
+    every = ((lab, one) for lab, pairs in similar.items() for one in pairs)
+    rows = [[lab, one.first, one.second, round(one.share, 3)] for lab, one in every]
     return _csv(("lab", "first", "second", "share"), rows)
 
 
@@ -108,11 +85,6 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
     """What Gradescope reads as `results.json`, in the language of the moment.
 
     The score is of 100 points. A criterion that could not be judged is listed as failed.
-
-    Parameters
-    ----------
-    one : what was graded.
-    criteria : of the lab.
 
     Examples
     --------
@@ -123,7 +95,9 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
     """
     lang, each = language(), 100 / len(criteria)
     judged = {mark.criterion: mark for mark in one.marks}
-    others = [Verdict(name, False, said("not-judged")) for name in criteria if name not in judged]
+    others = [
+        Verdict(name, False, message("not-judged")) for name in criteria if name not in judged
+    ]
     judged |= {mark.criterion: mark for mark in as_marks(others)}
     tests = [
         {
@@ -138,7 +112,7 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
     ]
     return {
         "score": one.points(criteria),
-        "output": str(said("report-lab", lab=one.lab, file=one.file)),
+        "output": str(message("report-lab", lab=one.lab, file=one.file)),
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": tests,
@@ -147,6 +121,11 @@ def gradescope(one: Graded, criteria: Sequence[str]) -> dict[str, Any]:
             "mistakes": [mark.mistake for mark in one.marks if mark.mistake],
         },
     }
+
+
+def gradescope_text(results: Mapping[str, Any]) -> str:
+    """As Gradescope's file holds it."""
+    return json.dumps(results, ensure_ascii=False, indent=1)
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -161,3 +140,43 @@ def _cell(value: Any) -> Any:
     """A text that no spreadsheet takes for a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
+
+
+def student_report(found: Sequence[Graded], criteria: Mapping[str, Sequence[str]]) -> str:
+    """One student's labs, in the language of the moment."""
+    lang, parts = language(), []
+    for one in found:
+        met = sum(mark.passed for mark in one.marks)
+        lines = [str(message("report-lab", lab=one.lab, file=one.file))]
+        for mark in one.marks:
+            passed = message("passed" if mark.passed else "failed")
+            lines.append(f"{passed}  {mark.title[lang]}: {mark.told[lang]}")
+        due = len(criteria[one.lab])
+        lines.append(str(message("report-all" if one.passed else "report-some", met=met, due=due)))
+        if not one.passed and len(one.marks) < due:
+            lines.append(str(message("report-more")))
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def summary(found: Sequence[Graded]) -> str:
+    """How many make which mistake, without a name, in the language of the moment."""
+    lang, parts = language(), []
+    for lab in sorted({one.lab for one in found}):
+        of_lab = [one for one in found if one.lab == lab]
+        passed = sum(one.passed for one in of_lab)
+        lines = [str(message("summary-lab", lab=lab, passed=passed, all=len(of_lab)))]
+        mistakes = Counter(
+            (mark.criterion, mark.mistake, mark.title[lang], mark.general[lang])
+            for one in of_lab
+            for mark in one.marks
+            if not mark.passed
+        )
+        lines += [
+            f"{count:>4}  {title}: {general}  [{mistake}]"
+            for (_, mistake, title, general), count in sorted(
+                mistakes.items(), key=lambda item: (-item[1], item[0])
+            )
+        ]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)

@@ -1,6 +1,4 @@
-"""Grades a class: several files at a time, each once, and each judged in a process of its own: what
-it does to that ends no other one's grading.
-"""
+"""Grades a class, each file in a process of its own: no file ends another one's grading."""
 
 import json
 import os
@@ -23,24 +21,17 @@ from course_press.grading.classroom.record import Graded, Record, as_marks, dige
 from course_press.grading.classroom.submissions import Submission, printable, text_of
 from course_press.grading.graders import grade, graded_by
 from course_press.grading.isolation import isolated, isolating
-from course_press.grading.learner import Warden, existing
-from course_press.grading.verdict import Amount, Said, Verdict, said
+from course_press.grading.learner import Supervisor, existing
+from course_press.grading.verdict import Amount, Text, Verdict, message
 
-LIMIT = 600.0
-"""Seconds that judging one file may take: more than all that a file may take itself."""
+LIMIT = 600.0  # seconds that judging one file may take: more than all that a file may take itself
 
 
 def mark(one: Submission, folder: Path) -> Graded:
-    """Grade one file.
-
-    Parameters
-    ----------
-    one : whose and for which lab.
-    folder : of the lab.
-    """
+    """Grade one file by the folder of its lab."""
     before = digest(one.file, folder)
     text = text_of(one.file)
-    verdicts = [Verdict("runs", False, text)] if isinstance(text, Said) else grade(folder, one.file)
+    verdicts = [Verdict("runs", False, text)] if isinstance(text, Text) else grade(folder, one.file)
     return _graded(one, before, verdicts)
 
 
@@ -56,42 +47,36 @@ def _graded(one: Submission, digest_: str, verdicts: Sequence[Verdict]) -> Grade
     )
 
 
-def _unjudged(one: Submission, why: Said | str) -> Graded:
-    return _graded(one, "", [Verdict("runs", False, said("unjudged", why=why))])
+def _unjudged(one: Submission, why: Text | str) -> Graded:
+    return _graded(one, "", [Verdict("runs", False, message("unjudged", why=why))])
 
 
 def apart(one: Submission, folder: Path) -> Graded:
-    """Grade one file in a process of its own; where that comes to no end, say so.
-
-    Parameters
-    ----------
-    one : whose and for which lab.
-    folder : of the lab.
-    """
+    """Grade one file in a process of its own; where that comes to no end, say so."""
     about = [one.student, one.lab, str(one.file), str(folder), isolating(), language()]
     program = "from course_press.grading.classroom import marking; marking.main()"
     call = [sys.executable, "-P", "-X", "utf8", "-c", program, json.dumps(about)]
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place,
-        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as reply,
         tempfile.TemporaryFile() as complaints,
     ):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": place}
         with subprocess.Popen(
-            call, stdin=subprocess.PIPE, stdout=told, stderr=complaints, env=env
+            call, stdin=subprocess.PIPE, stdout=reply, stderr=complaints, env=env
         ) as process:
             try:
                 process.wait(LIMIT)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return _unjudged(one, said("judge-late", limit=Amount(LIMIT, "s")))
-        told.seek(0)
+                return _unjudged(one, message("judge-late", limit=Amount(LIMIT, "s")))
+        reply.seek(0)
         try:
-            return msgspec.json.decode(told.read(), type=Graded)
+            return msgspec.json.decode(reply.read(), type=Graded)
         except msgspec.MsgspecError:
             complaints.seek(0)
             lines = complaints.read().decode(errors="replace").strip()
-            return _unjudged(one, said("judge-ended", what=lines.rpartition("\n")[2]))
+            return _unjudged(one, message("judge-ended", what=lines.rpartition("\n")[2]))
 
 
 def main() -> None:
@@ -108,13 +93,8 @@ def main() -> None:
 
 
 def judged(folder: Path, file: Path, *, isolate: bool) -> Graded:
-    """Grade a file where another system keeps the book of grades.
-
-    Parameters
-    ----------
-    folder : of the lab.
-    file : the student's.
-    isolate : in a cell, or not at all.
+    """Grade a file by a lab's folder where another system keeps the book of grades; in a cell, or
+    not at all.
 
     Examples
     --------
@@ -131,11 +111,9 @@ def judged(folder: Path, file: Path, *, isolate: bool) -> Graded:
 def check_here(folder: Path) -> None:
     """Raise where a lab's own reference fails on this computer: then every student would."""
     reference = folder / "reference.py"
-    if reference.is_file() and (
-        wrong := [one for one in grade(folder, reference) if not one.passed]
-    ):
-        why = [f"{one.title}: {one.said}" for one in wrong]
-        raise CourseError(str(said("reference-fails", lab=folder.name[:2], why=why)))
+    verdicts = grade(folder, reference) if reference.is_file() else []
+    if why := [f"{one.title}: {one.text}" for one in verdicts if not one.passed]:
+        raise CourseError(str(message("reference-fails", lab=folder.name[:2], why=why)))
 
 
 def mark_all(
@@ -146,28 +124,15 @@ def mark_all(
     jobs: int,
     say: Callable[[str], object],
 ) -> list[Graded]:
-    """Grade what the record does not have, as it is now.
-
-    Parameters
-    ----------
-    submissions : of a class.
-    folders : of the labs, by number.
-    record : is asked first, and told of each as soon as it is graded.
-    jobs : how many at a time.
-    say : is told of each.
-
-    Returns
-    -------
-    All that is graded; what could not be says so, and is tried again next time.
-    """
+    """Grade what the record does not have, as it is now, `jobs` at a time: all that is graded."""
     work = list(submissions)
     todo = [one for one in work if not _done(one, folders[one.lab], record)]
     if todo and isolating():
-        with Warden():  # refuses before anything is graded
+        with Supervisor():  # refuses before anything is graded
             pass
     for lab in sorted({one.lab for one in todo}):
         check_here(folders[lab])
-    say(str(said("class-begins", todo=len(todo), known=len(work) - len(todo))))
+    say(str(message("class-begins", todo=len(todo), known=len(work) - len(todo))))
     with ThreadPoolExecutor(jobs) as pool:
         running = {
             pool.submit(copy_context().run, apart, one, folders[one.lab]): one for one in todo
@@ -181,7 +146,7 @@ def mark_all(
                 except Exception as error:  # noqa: BLE001 - one file ends nobody's grading
                     found = _unjudged(one, f"{type(error).__name__}: {error}")
                     record.add(found)
-                verdict = str(said("passed" if found.passed else "failed"))
+                verdict = str(message("passed" if found.passed else "failed"))
                 say(f"{count}/{len(todo)}  {one.student}  {one.lab}: {verdict}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

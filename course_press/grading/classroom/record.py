@@ -6,31 +6,23 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
 
 import course_lib
 from course_lib import CourseError
+import course_tools
 from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading.classroom.submissions import MOST, Submission
-from course_press.grading.verdict import Amount, Said, Verdict, said
+from course_press.grading.verdict import Amount, Text, Verdict, message
 
-PLACES = ("line", "call")
-"""Keys of what says where in a student's file something is."""
+PLACES = ("line", "call")  # keys of what says where in a student's file something is
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What was found by one criterion, in every language.
-
-    Attributes
-    ----------
-    mistake : keys of the sentences that say it; empty where it passed.
-    title, told : by language.
-    general : the same sentences without what is this student's.
-    """
+    """What was found by one criterion, by language; `general` is without what is the student's."""
 
     criterion: str
     passed: bool
@@ -59,8 +51,7 @@ class Graded(msgspec.Struct, frozen=True):
     @property
     def unjudged(self) -> Mark | None:
         """What says that, and why, it could not be judged."""
-        kinds = {mark.mistake.partition("/")[0]: mark for mark in self.marks}
-        return kinds.get("unjudged")
+        return {mark.mistake.partition("/")[0]: mark for mark in self.marks}.get("unjudged")
 
     def points(self, criteria: Sequence[str]) -> float:
         """Of 100, by how many of a lab's criteria it meets."""
@@ -69,66 +60,47 @@ class Graded(msgspec.Struct, frozen=True):
 
 
 def as_marks(verdicts: Sequence[Verdict]) -> list[Mark]:
-    """Verdicts in every language.
-
-    Examples
-    --------
-    >>> from course_press.grading.verdict import Verdict, said
-    >>> mistake = said("median-wrong", wrong=said("too-few-repeats", asked="10", timed=3))
-    >>> (mark,) = as_marks([Verdict("median", False, mistake)])
-    >>> mark.mistake
-    'median-wrong/too-few-repeats'
-    """
-    every: list[dict[str, tuple[str, str, str]]] = [{} for _ in verdicts]
+    """Verdicts in every language."""
+    marks = [
+        Mark(one.criterion, one.passed, "" if one.passed else "/".join(_keys(one.why)), {}, {}, {})
+        for one in verdicts
+    ]
     for lang in languages():
         with in_language(lang):
-            for texts, one in zip(every, verdicts, strict=True):
-                texts[lang] = one.title, one.said, str(_general(one.why))
-    return [
-        Mark(
-            one.criterion,
-            one.passed,
-            "" if one.passed else "/".join(_keys(one.why)),
-            *({lang: told[part] for lang, told in texts.items()} for part in range(3)),
-        )
-        for one, texts in zip(verdicts, every, strict=True)
-    ]
+            for mark, one in zip(marks, verdicts, strict=True):
+                mark.title[lang], mark.told[lang] = one.title, one.text
+                mark.general[lang] = str(_general(one.why))
+    return marks
 
 
-def _keys(why: Said) -> Iterator[str]:
+def _keys(why: Text) -> Iterator[str]:
     yield why.key
     for value in why.values.values():
-        for part in _parts(value) or [value]:
-            if isinstance(part, Said) and part.key not in PLACES:
+        for part in _parts(value):
+            if isinstance(part, Text) and part.key not in PLACES:
                 yield from _keys(part)
 
 
-def _general(why: Said) -> Said:
+def _general(why: Text) -> Text:
     """The sentence without numbers and without what it quotes."""
-    return Said(
-        why.key,
-        {
-            name: [_hushed(one) for one in parts] if (parts := _parts(value)) else _hushed(value)
-            for name, value in why.values.items()
-        },
-    )
 
+    def hushed(value: object) -> Text | str:
+        if isinstance(value, Text):
+            return message("somewhere") if value.key in PLACES else _general(value)
+        return "…"
 
-def _hushed(value: object) -> Said | str:
-    if isinstance(value, Said):
-        return said("somewhere") if value.key in PLACES else _general(value)
-    return "…"
+    return Text(why.key, {name: list(map(hushed, _parts(one))) for name, one in why.values.items()})
 
 
 def _parts(value: object) -> Sequence[object]:
     """The parts of a value that has several."""
-    return value if isinstance(value, list | tuple) and not isinstance(value, Amount) else ()
+    if isinstance(value, list | tuple) and not isinstance(value, Amount):
+        return value or [value]
+    return [value]
 
 
 def digest(file: Path, folder: Path) -> str:
-    """A name for what is graded of a file, and for what grades it: a lab's folder, the graders and
-    the library. None where the file cannot be read.
-    """
+    """A name for what is graded of a file and for what grades it; none where it cannot be read."""
     try:
         with file.open("rb") as opened:
             return hashlib.sha256(opened.read(MOST + 1) + _grades(folder)).hexdigest()
@@ -139,7 +111,8 @@ def digest(file: Path, folder: Path) -> str:
 @cache
 def _grades(folder: Path) -> bytes:
     found = hashlib.sha256()
-    for root in (folder, Path(grading.__file__).parent, Path(course_lib.__file__).parent):
+    libraries = (Path(str(one.__file__)).parent for one in (grading, course_lib, course_tools))
+    for root in (folder, *libraries):
         for file in sorted(root.rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
                 content = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -148,12 +121,7 @@ def _grades(folder: Path) -> bytes:
 
 
 class Record:
-    """A file of graded submissions, one run's at a time, to which lines are only added.
-
-    Parameters
-    ----------
-    path : of the file; made where it is missing.
-    """
+    """A file of graded submissions, one run's at a time, to which lines are only added."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,7 +136,7 @@ class Record:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise CourseError(str(said("record-busy", path=repr(str(self.path))))) from None
+            raise CourseError(str(message("record-busy", path=repr(str(self.path))))) from None
         self._file.seek(0)
         content = self._file.read()
         # A killed run leaves half a line, which is graded again.
@@ -178,12 +146,7 @@ class Record:
                 self._note(msgspec.json.decode(line, type=Graded))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def add(self, one: Graded) -> None:

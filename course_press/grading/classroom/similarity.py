@@ -9,14 +9,10 @@ from itertools import combinations, islice
 
 import msgspec
 
-LENGTH = 12
-"""Tokens of a shingle."""
-SHARE = 0.6
-"""Of the shorter one's shingles: two that were written apart stay far below."""
-MOST = 20_000
-"""Tokens of a file that are compared, the first ones."""
-FEWEST = 30
-"""Shingles of its own that a file needs: a short one has no room to differ."""
+LENGTH = 12  # tokens of a shingle
+SHARE = 0.6  # of the shorter one's shingles: two that were written apart stay far below
+MOST = 20_000  # tokens of a file that are compared, the first ones
+FEWEST = 30  # shingles of its own that a file needs: a short one has no room to differ
 LAYOUT = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING, tokenize.ENDMARKER}
 )
@@ -33,13 +29,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def shingles(text: str) -> set[Shingle]:
-    """Runs of tokens, whatever variables are called, however it is laid out and commented.
-
-    Examples
-    --------
-    >>> shingles("for i in range(9): total += i") == shingles("for k in range(8): s += k  # mine")
-    True
-    """
+    """Runs of tokens, whatever variables are called, however it is laid out and commented."""
     tokens = list(islice(_tokens(text), MOST))
     return {
         tuple(tokens[at : at + LENGTH]) for at in range(max(1, len(tokens) - LENGTH + 1)) if tokens
@@ -47,24 +37,13 @@ def shingles(text: str) -> set[Shingle]:
 
 
 def alike(texts: Mapping[str, str], stub: str) -> list[Pair]:
-    """The pairs that share more than `SHARE` of what is not the stub's, most first.
-
-    Parameters
-    ----------
-    texts : by whose they are.
-    stub : what all began with.
-
-    Examples
-    --------
-    >>> alike({"ada": "x = 1", "bob": "y = 2"}, "")
-    []
-    """
+    """The pairs that share more than `SHARE` of what is not the stub's, most first."""
     given = shingles(stub)
     own = {name: shingles(text) - given for name, text in texts.items()}
+    large = sorted(name for name in own if len(own[name]) >= FEWEST)
     found = [
         Pair(first, second, len(own[first] & own[second]) / min(len(own[first]), len(own[second])))
-        for first, second in combinations(sorted(own), 2)
-        if min(len(own[first]), len(own[second])) >= FEWEST
+        for first, second in combinations(large, 2)
     ]
     return sorted((one for one in found if one.share >= SHARE), key=lambda one: -one.share)
 

@@ -9,10 +9,9 @@ import msgspec
 
 from course_lib import CourseError
 from course_book.text import language
-from course_press.grading.verdict import Said, said
+from course_press.grading.verdict import Text, message
 
-MOST = 1 << 20
-"""Bytes of a file: what a person writes is far smaller."""
+MOST = 1 << 20  # bytes of a file: what a person writes is far smaller
 
 
 _BETWEEN = re.compile(r"(?:[ ._-]|(?:^|(?<=[ ._-]))my_)+$")
@@ -29,35 +28,19 @@ class Submission(msgspec.Struct, frozen=True, order=True):
 
 def find(
     folder: Path, stubs: Mapping[str, str], lab: str | None = None
-) -> tuple[list[Submission], list[Said]]:
+) -> tuple[list[Submission], list[Text]]:
     """The submissions in a folder: a folder for each student, or a file for each.
 
     Without `lab`, a file is for the lab whose stub it is named like, with or without something in
     front: `ada/matmul_bench.py`, `ada-matmul_bench.py` and `ada-my_matmul_bench.py`, as the lab's
-    page has students call their copy, are all Ada's, for lab 00.
-
-    Parameters
-    ----------
-    folder : what was handed in.
-    stubs : by lab, the name of the file that it hands out.
-    lab : the only one, where all files are for one.
-
-    Returns
-    -------
-    What can be graded, and what is said of the rest: links, what is no Python, two of a kind.
-
-    Examples
-    --------
-    >>> find(Path("nowhere"), {"00": "matmul_bench.py"})
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: 'nowhere' is not a folder: give the one with your class's files
+    page has students call their copy, are all Ada's, for lab 00. With them comes what the
+    instructor is told of the rest: links, what is no Python, two of a kind.
     """
     if not folder.is_dir():
-        raise CourseError(str(said("no-submissions", path=repr(str(folder)))))
+        raise CourseError(str(message("no-submissions", path=repr(str(folder)))))
     wanted = {lab: stubs[lab]} if lab else stubs
     found: dict[tuple[str, str], Submission] = {}
-    wrong: list[Said] = []
+    wrong: list[Text] = []
     endings = tuple(wanted.values())
 
     def order(entry: tuple[str | None, Path]) -> tuple[bool, Path]:
@@ -66,18 +49,18 @@ def find(
     for owner, file in sorted(_files(folder), key=order):
         name = file.relative_to(folder).as_posix()
         if file.is_symlink() or not file.is_file() or file.suffix != ".py":
-            wrong.append(said("hand-in-kind", name=name))
+            wrong.append(message("hand-in-kind", name=name))
             continue
         number = next((key for key, stub in wanted.items() if file.name.endswith(stub)), lab)
         if number is None:
-            wrong.append(said("hand-in-lab", name=name, names=sorted(endings)))
+            wrong.append(message("hand-in-lab", name=name, names=sorted(endings)))
             continue
         named = _BETWEEN.sub("", file.name.removesuffix(wanted[number]))
         student = printable(owner or named or file.stem)
         one = Submission(student, number, file)
         if (same := found.get((one.student, number))) is not None:
             other = same.file.relative_to(folder).as_posix()
-            wrong.append(said("hand-in-twice", name=name, other=other))
+            wrong.append(message("hand-in-twice", name=name, other=other))
             continue
         found[one.student, number] = one
     return sorted(found.values()), wrong
@@ -105,22 +88,22 @@ def printable(name: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in composed)
 
 
-def text_of(file: Path) -> str | Said:
+def text_of(file: Path) -> str | Text:
     """What a file holds, or why it cannot be graded."""
     with file.open("rb") as opened:
         content = opened.read(MOST + 1)
     if len(content) > MOST:
-        return said("hand-in-large", most=MOST >> 20)
+        return message("hand-in-large", most=MOST >> 20)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return said("hand-in-text", reason=error.reason)
+        return message("hand-in-text", reason=error.reason)
 
 
-def read_roll(file: Path) -> dict[str, str]:
-    r"""The students of a class with their languages, from the roll that `course exercises` reads.
+def read_roster(file: Path) -> dict[str, str]:
+    r"""The students of a class with their languages, from the roster that `course exercises` reads.
 
-    Its ids are the names of `find`; who has no language there gets that of the moment.
+    Its ids are the names of the submissions; who has no language there gets that of the moment.
 
     Raises
     ------
@@ -133,7 +116,7 @@ def read_roll(file: Path) -> dict[str, str]:
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder, "roll.csv")
     ...     _ = file.write_text("id,language\nada,es\n")
-    ...     read_roll(file)
+    ...     read_roster(file)
     {'ada': 'es'}
     """
     from course_press.exports import rolls  # what prints takes long to import

@@ -154,7 +154,7 @@ def test_a_request_that_does_not_fit_is_refused(engine, tmp_path):
 
 
 def test_the_own_rule_is_the_graders():
-    from course_press.grading.serving import engine as asked
+    from course_press.grading import serving as asked
 
     rng = np.random.default_rng(0)
     for _ in range(300):

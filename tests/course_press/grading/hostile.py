@@ -17,16 +17,12 @@ import pytest
 from course_tools import hlo
 from course_book.text import in_language, languages
 from course_press import grading
-from course_press.grading import benchmark_run, graders, ring_run
-from course_press.grading.inside import frames as wire
-from course_press.grading.kernels import judge as kernels
-from course_press.grading.kernels.steps import Given, exact
+from course_press.grading import benchmark, graders, lab, ring, serving
+from course_press.grading.kernels import Given, exact
 from course_press.grading.learner import EndedError, Learner
-from course_press.grading.serving import judge as serving
-from course_press.grading.serving import latencies
-from course_press.grading.sharding import trial as sharding
-from course_press.grading.sharding.tasks import TASKS
-from course_press.grading.verdict import said
+from course_press.grading.sandbox import frames as wire
+from course_press.grading.sharding import TASKS
+from course_press.grading.verdict import message
 
 LABS = Path(__file__).parents[3] / "labs"
 FOLDERS = {one.name[:2]: one for one in sorted(LABS.glob("[0-9][0-9]-*"))}
@@ -35,7 +31,6 @@ ODD = (
     "other-size", "changed", "not-ready", "0x1p+1023", "nan", "-inf", "x" * 3000, [], {}, [[]], [-1, 5],
     [[0, 10**9]], {"kind": "other-size"}, {"kind": "ready-made", "line": 10**30, "code": "\u2028"},
 )  # fmt: skip
-MODULES = {"00": benchmark_run, "01": ring_run, "03": serving, "04": kernels, "05": sharding}
 NOTHING = os.open(os.devnull, os.O_RDONLY)
 """Where there is always something to be read."""
 
@@ -48,34 +43,35 @@ def frames(seed):
     A lab's number, and what judges a process that answers like that: a list of verdicts, and their
     words in every language.
     """
-    for lab in FOLDERS:
-        yield lab, partial(_judged, lab, random.Random(f"{seed} {lab}"))
+    for number in FOLDERS:
+        yield number, partial(_judged, number, random.Random(f"{seed} {number}"))
 
 
-def _judged(lab, rng):
-    folder = FOLDERS[lab]
+def _judged(number, rng):
+    folder = FOLDERS[number]
     stub = folder / grading.graded_by(folder).file
     answers = grading.graded_by(folder).answers
     with pytest.MonkeyPatch.context() as patch:
-        if lab == "02":
+        if number == "02":
             stub = SimpleNamespace(read_text=lambda **_: _diagnosis(rng, answers))
             patch.setattr(graders, "existing", lambda file, _: file)
         else:
-            patch.setattr(MODULES[lab], "Warden", partial(Pretended, lab, rng))
-            patch.setattr(ring_run, "STUCK", 0.0)
+            for module in (lab, benchmark):
+                patch.setattr(module, "Supervisor", partial(Pretended, number, rng))
+            patch.setattr(ring, "STUCK", 0.0)
         verdicts = grading.grade(folder, stub)
     words = []
     for lang in languages():
         with in_language(lang):
-            words += [f"{one.title}: {one.said}" for one in verdicts]
+            words += [f"{one.title}: {one.text}" for one in verdicts]
     return verdicts, words
 
 
 class Pretended:
-    """A warden whose learners are those below."""
+    """A supervisor whose learners are those below."""
 
-    def __init__(self, lab, rng, *_, **__):
-        self.lab, self.rng, self.missing = lab, rng, {}
+    def __init__(self, number, rng, *_, **__):
+        self.number, self.rng, self.missing = number, rng, {}
         self.wrong = rng.choice([0.0, 0.01, 0.05, 0.3])
 
     def __enter__(self):
@@ -97,11 +93,11 @@ class Pretended:
 class Liar(Learner):
     """Says what its judge may expect, and changes some of it."""
 
-    def __init__(self, warden, kind, job):
-        self.kind, self.rng, self.job, self.left = kind, warden.rng, job, 400
-        super().__init__(warden, 60.0, None, None)
+    def __init__(self, supervisor, kind, job):
+        self.kind, self.rng, self.job, self.left = kind, supervisor.rng, job, 400
+        super().__init__(supervisor, 60.0, None, None)
         self.asked, self.payload, self.events = {}, b"", 0
-        self.wrong = warden.wrong
+        self.wrong = supervisor.wrong
 
     def tell(self, header, payload=b""):
         self.asked, self.payload = json.loads(json.dumps(header)), payload
@@ -125,7 +121,7 @@ class Liar(Learner):
         try:
             return msgspec.json.decode(text, type=kind), payload
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise EndedError(said("unasked")) from None
+            raise EndedError(message("unasked")) from None
 
     def _twisted(self, one):
         """With something odd in one place."""
@@ -142,11 +138,10 @@ class Liar(Learner):
         about = {"kind": self.rng.choice(kinds), "line": 3, "code": "x\n", "what": "\x1b[31m"}
         return {"op": "failed", "failure": about}, b""
 
-    def _own(self):
-        return {"op": "times", "times": [0.001] * 11}, b""
-
     def _benchmark(self):
-        ops = ["ready", "multiply", "read", "record", "wait", "elapsed", "sleep", "returned"]
+        if "own" in self.job:
+            return {"op": "times", "times": [0.001] * 11}, b""
+        ops = ["ready", "multiply", "read", "record", "wait", "elapsed", "sleep", "done"]
         op = self.rng.choices(
             ops, [0, 9, 9, 9, 2 if self.events else 0, 9 if self.events else 0, 1, 1]
         )[0]
@@ -171,10 +166,10 @@ class Liar(Learner):
 
     def _serving(self):
         if not self.asked:
-            return {"op": "loaded"}, b""
+            return {"op": "ready"}, b""
         if self.asked["function"] == "summary":
             named = dict.fromkeys(
-                latencies.KEYS, self.rng.choice(["0x1p+0", "nan", "inf", "0x1p+1023"])
+                serving.KEYS, self.rng.choice(["0x1p+0", "nan", "inf", "0x1p+1023"])
             )
             return {"op": "done", "named": named}, b""
         given = self.asked["given"]
@@ -187,7 +182,7 @@ class Liar(Learner):
         if not self.asked:
             return {"op": "ready"}, b""
         if "sizes" in self.asked:
-            return {"op": "returned", "number": self.rng.choice(["0x1p+9", "nan", "x"])}, b""
+            return {"op": "done", "number": self.rng.choice(["0x1p+9", "nan", "x"])}, b""
         arrays = self.asked["arrays"]
         shape = list(arrays[0]["shape"])
         if self.asked["function"] == "matmul":
@@ -197,7 +192,7 @@ class Liar(Learner):
         moved = dict.fromkeys(("programs", "loaded", "stored", "loaded_sectors", "stored_sectors",
                                "overlap", "outside_loaded", "outside_stored"), 0)  # fmt: skip
         launch = {**moved, "kernel": "k", "stored": size}
-        about = {"op": "returned", "shape": shape, "dtype": dtype, "launches": [launch]}
+        about = {"op": "done", "shape": shape, "dtype": dtype, "launches": [launch]}
         step, at, operands = self.asked["function"].removeprefix("bias_gelu_"), 0, []
         for one in arrays:
             operands.append(np.frombuffer(self.payload, one["dtype"], prod(one["shape"]), at))
@@ -209,8 +204,8 @@ class Liar(Learner):
 
     def _sharding(self):
         if not self.asked:
-            return {"op": "loaded"}, b""
-        task = next(one for one in TASKS if one.name == self.asked["task"])
+            return {"op": "ready"}, b""
+        task = next(one for one in TASKS if one.name == self.asked["function"])
         outputs = [list(task.shape(one)) for one in task.outputs]
         shards = [
             [number, device, [[0, size] for size in shape]]

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from course_press.grading import benchmark_run as grading_run
-from course_press.grading.benchmark import grade
-from course_press.grading.benchmark_run import Outcome
+from course_press.grading import benchmark as grading_run
+from course_press.grading.benchmark import BENCHMARK, HERE, Outcome
+from course_press.grading.lab import Session
 from course_press.grading.simulated import JITTER
-from course_press.grading.verdict import Verdict, said
+from course_press.grading.verdict import Verdict, message
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures
 
 LAB = Path(__file__).parents[3] / "labs" / "00-three-accelerators"
+grade = BENCHMARK.grade
 CRITERIA = [
     "runs",
     "keys",
@@ -187,8 +188,8 @@ def test_stub_is_told_kindly_that_it_is_not_implemented_yet():
     (verdict,) = grade(LAB / "matmul_bench.py")
     assert verdict.criterion == "runs"
     assert not verdict.passed
-    assert "not implemented yet, and everybody starts there: do TODO 1 to 5" in verdict.said
-    assert "error" not in verdict.said.replace("NotImplementedError", "")
+    assert "not implemented yet, and everybody starts there: do TODO 1 to 5" in verdict.text
+    assert "error" not in verdict.text.replace("NotImplementedError", "")
 
 
 def test_stub_and_chapter_agree_on_five_things_to_do():
@@ -362,7 +363,7 @@ def test_torch_is_not_needed_on_this_computer(tmp_path, monkeypatch):
     file.write_text(EVENTS)
     verdicts = grade(file)
     assert failures(verdicts) == {}
-    assert verdicts[-1].said.startswith("not run here, a package is missing (line 4")
+    assert verdicts[-1].text.startswith("not run here, a package is missing (line 4")
 
 
 def test_numbers_that_hold_on_the_simulated_machine_alone_fail_on_this_computer(graded):
@@ -380,15 +381,15 @@ def test_a_busy_moment_is_tried_again_and_widens_what_is_allowed(tmp_path, monke
         "_outcome",
         lambda learner, device, size, **_: Outcome(device=device, seconds=next(theirs)),
     )
-    outcome = grading_run.on_this_computer(tmp_path / "mine.py", 30.0)
+    outcome = grading_run._observed(Session(tmp_path / "mine.py", 30.0, []), HERE)
     assert outcome.seconds == 9.0
     assert outcome.ours == [1.0, 1.2, 1.1, 1.3, 1.0, 4.0]
-    assert grading_run.within(outcome)
+    assert outcome.close
 
 
 def test_a_stall_excuses_no_factor_of_a_thousand():
     stalled = Outcome(device="cpu", seconds=1000.0, ours=[1.0, 1.2, 1.1, 900.0])
-    assert not grading_run.within(stalled)
+    assert not stalled.close
 
 
 def test_simulated_times_tell_every_statistic_apart():
@@ -402,4 +403,4 @@ def test_simulated_times_tell_every_statistic_apart():
 
 def test_verdict_is_a_record():
     with pytest.raises(AttributeError):
-        Verdict("runs", True, said("keys-right")).passed = False
+        Verdict("runs", True, message("benchmark-keys-right")).passed = False

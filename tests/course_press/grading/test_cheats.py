@@ -3,15 +3,16 @@ each has a verdict of its own now, and none passes.
 """
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from course_press import grading
 from course_press.grading import benchmark, learner
-from course_press.grading.benchmark_run import Outcome
+from course_press.grading.benchmark import Outcome
 from course_press.grading.isolation import IsolatedCell, isolated
-from course_press.grading.learner import Learner, Warden
+from course_press.grading.learner import Learner, Supervisor
 from course_press.grading.simulated import MANY, MOST, Asked, Sample, SimulatedMachine
 from tests.course_press.conftest import edited
 from tests.course_press.grading.hostile import FOLDERS
@@ -163,7 +164,9 @@ def test_a_diagnosis_with_a_byte_order_mark_is_read(tmp_path):
 
 def test_samples_are_bounded_and_read_in_time():
     samples = [Sample(1e-3 * (1 + at / 7), 1e-3, 1, at == 0) for at in range(MOST)]
-    outcome = Outcome(device="cuda", seconds=3.3, samples=samples, event_samples=samples)
+    outcome = Outcome(
+        device="cuda", seconds=3.3, machine=SimpleNamespace(samples=samples, event_samples=samples)
+    )
     began = time.monotonic()
     assert benchmark._reading(outcome) is None
     assert time.monotonic() - began < 5
@@ -182,7 +185,7 @@ def test_no_statistic_changes_by_being_found_in_one_pass():
     rng = np.random.default_rng(1)
     samples = [Sample(float(one), 1e-3, 1, False) for one in rng.random(40)]
     each = [one.each for one in samples]
-    for window, found in benchmark._windows(Outcome(device="cpu", samples=samples)):
+    for window, found in benchmark._windows(SimpleNamespace(samples=samples, event_samples=[])):
         kept = each[-len(window) :] if len(window) > 1 or "sum" in found else [window[0].each]
         assert found["median"] == pytest.approx(np.median(kept))
         if "sum" in found:
@@ -195,8 +198,8 @@ def test_no_statistic_changes_by_being_found_in_one_pass():
 def test_a_process_that_never_began_costs_nobody_else_theirs(monkeypatch):
     ended = []
     monkeypatch.setattr(learner.os, "killpg", lambda pid, _: ended.append(pid))
-    with Warden() as warden:
-        warden._learners.append(Learner(warden, 1.0, None, None))
+    with Supervisor() as supervisor:
+        supervisor._learners.append(Learner(supervisor, 1.0, None, None))
     assert ended == []
 
 
@@ -253,7 +256,10 @@ def test_a_cell_holds_no_judge_even_where_the_book_is_installed(tmp_path, monkey
 
 
 def test_a_cell_in_which_the_judge_can_be_read_is_refused(tmp_path):
-    (tmp_path / "site-packages" / "course_press").mkdir(parents=True)
+    ours = ("course_lib", "course_tools", "course_book", "course_press")
+    for name in ours:
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
     cell = IsolatedCell(str(tmp_path), [str(tmp_path / "site-packages")], [])
-    assert f"{tmp_path}/site-packages/course_press/__init__.py" in cell.probe()["hidden"]
+    hidden = cell.probe()["hidden"]
+    assert {f"{tmp_path}/site-packages/{name}/__init__.py" for name in ours} <= set(hidden)
     cell.close()

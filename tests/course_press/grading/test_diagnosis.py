@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from course_tools.measured import trace
-from course_press.grading import diagnosis, grading
-from course_press.grading.diagnosis import CAUSES, CONFUSED
+from course_press.grading import grading
+from course_press.grading.diagnosis import CAUSES, CONFUSED, DIAGNOSIS
 from tests.course_press.grading.words import failures
 
 LAB = Path(__file__).parents[3] / "labs" / "02-fusion-and-profiling"
@@ -28,7 +28,7 @@ REFERENCE = "\n".join(
 
 
 def grade(path):
-    return diagnosis.grade(path, ANSWERS)
+    return DIAGNOSIS.grade(path, [ANSWERS])
 
 
 def graded(folder, text):

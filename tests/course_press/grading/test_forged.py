@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from course_press.grading import benchmark as grading
-from course_press.grading import diagnosis as grading_diagnosis
-from course_press.grading import ring as grading_ring
-from course_press.grading.inside import learner as limits
-from course_press.grading.inside.warden import PROCESSES, descendants
+from course_press.grading.benchmark import BENCHMARK
+from course_press.grading.diagnosis import DIAGNOSIS
+from course_press.grading.ring import RING
+from course_press.grading.sandbox import learner as limits
+from course_press.grading.sandbox.supervisor import PROCESSES, descendants
 from tests.course_press.grading.test_benchmark import NUMPY
 from tests.course_press.grading.words import failures
 
 LABS = Path(__file__).parents[3] / "labs"
 REFERENCE = (LABS / "00-three-accelerators" / "reference.py").read_text()
-RING = (LABS / "01-collectives" / "reference.py").read_text()
+REFERENCE_RING = (LABS / "01-collectives" / "reference.py").read_text()
 RANDOM = "np.random.rand(n, n).astype(np.float32)"
 ZEROS = NUMPY.replace("np.random.rand(n, n)", "np.zeros((n, n))")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts memory and processes")
 
 
-def graded(folder, text, grade=grading.grade, **more):
+def graded(folder, text, grade=BENCHMARK.grade, **more):
     (folder / "mine.py").write_text(text, encoding="utf-8")
     return grade(folder / "mine.py", **more)
 
@@ -182,28 +182,28 @@ def ring_all_reduce(tensor):
 
 
 @pytest.mark.parametrize("how", FORGED_RINGS)
-def test_a_forged_ring_fails(tmp_path, how, warden):
+def test_a_forged_ring_fails(tmp_path, how, supervisor):
     text, criterion, said = FORGED_RINGS[how]
-    found = failures(graded(tmp_path, text, grading_ring.grade, warden=warden))
+    found = failures(graded(tmp_path, text, RING.grade, supervisor=supervisor))
     assert found.keys() == {criterion}
     assert re.search(said, found[criterion])
 
 
-def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path, warden):
-    threads = RING.replace(
+def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path, supervisor):
+    threads = REFERENCE_RING.replace(
         "sending = dist.isend(outgoing, right)",
         "sending = threading.Thread(target=dist.send, args=(outgoing, right))",
     )
     threads = "import threading\n" + threads.replace(
         "    dist.recv(", "    sending.start()\n    dist.recv("
     ).replace(".wait()", ".join()")
-    assert failures(graded(tmp_path, threads, grading_ring.grade, warden=warden)) == {}
+    assert failures(graded(tmp_path, threads, RING.grade, supervisor=supervisor)) == {}
     found = failures(
         graded(
             tmp_path,
-            RING.replace("mine += arrived", "mine += arrived * float('nan')"),
-            grading_ring.grade,
-            warden=warden,
+            REFERENCE_RING.replace("mine += arrived", "mine += arrived * float('nan')"),
+            RING.grade,
+            supervisor=supervisor,
         )
     )
     assert "holds numbers that are not finite" in found["sum"]
@@ -215,7 +215,7 @@ def test_honest_rings_of_another_kind_pass_or_are_told_why(tmp_path, warden):
     ids=["sum", "minus", "list"],
 )
 def test_a_deep_expression_is_a_clear_failure(tmp_path, deep):
-    found = failures(graded(tmp_path, f"DIAGNOSIS = {deep}\n", grading_diagnosis.grade, answers={}))
+    found = failures(graded(tmp_path, f"DIAGNOSIS = {deep}\n", DIAGNOSIS.grade, scenarios=[{}]))
     assert found.keys() == {"runs"}
     assert any(
         word in found["runs"] for word in ("nested too deeply", "is computed", "too many nested")
@@ -350,8 +350,8 @@ def test_a_grader_that_is_killed_leaves_nothing(tmp_path):
         LEAVE.format(mark=str(mark), then="time = __import__('threading').Event().wait()")
     )
     program = (
-        f"import pathlib; from course_press.grading.benchmark import grade; "
-        f"grade(pathlib.Path({str(file)!r}))"
+        f"import pathlib; from course_press.grading.benchmark import BENCHMARK; "
+        f"BENCHMARK.grade(pathlib.Path({str(file)!r}))"
     )
     pid = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", program])
     end = time.monotonic() + 60

@@ -13,7 +13,7 @@ from course_book.text import in_language, languages
 from course_press import grading
 from course_press.grading import isolation
 from course_press.grading.isolation import IsolatedCell, isolated
-from course_press.grading.learner import Warden
+from course_press.grading.learner import Supervisor
 from tests.course_press.conftest import edited
 from tests.course_press.grading.test_benchmark import NUMPY
 from tests.course_press.grading.words import failures
@@ -215,17 +215,26 @@ def test_a_cell_that_lets_something_through_is_refused(what, monkeypatch, cells)
     with (
         isolated(),
         pytest.raises(CourseError, match=f"cannot be isolated here: .*{said}"),
-        Warden(),
+        Supervisor(),
     ):
         pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
-def test_a_warden_that_stays_root_is_refused(monkeypatch, cells):
+def test_a_supervisor_that_stays_root_is_refused(monkeypatch, cells):
     whole = IsolatedCell.probe
     monkeypatch.setattr(IsolatedCell, "probe", lambda cell: {**whole(cell), "user": 0})
-    with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Warden():
+    with isolated(), pytest.raises(CourseError, match="rights of the administrator"), Supervisor():
         pass
+
+
+def test_a_cell_that_is_not_roots_keeps_the_memory_of_what_watches_it(graded, monkeypatch):
+    """There, files run as the user that the supervisor is."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(IsolatedCell, "prove", lambda *_: None)  # it would be no cell for root
+    for name in ("mem", "environ", "maps"):
+        found = graded(tries(f"open('/proc/1/{name}', 'rb').read(1)"))
+        assert "PermissionError: [Errno 13]" in found["runs"]
 
 
 @pytest.mark.parametrize("lang", languages())

@@ -11,9 +11,8 @@ import pytest
 
 from course_lib import CourseError
 from course_book.text import in_language
-from course_press.grading.kernels import grade
-from course_press.grading.kernels.run import ENVIRONMENT, PRELOAD, needed
-from course_press.grading.learner import Warden
+from course_press.grading.kernels import KERNELS
+from course_press.grading.learner import Supervisor
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures, written
 
@@ -21,6 +20,7 @@ pytest.importorskip("torch")
 if find_spec("triton") is None:  # importing it here would settle whether it interprets
     pytest.skip("triton is not here: no kernel is graded", allow_module_level=True)
 LAB = Path(__file__).parents[3] / "labs" / "04-kernels"
+grade = KERNELS.grade
 
 ADD_AT = "at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)"
 ADD_STORE = "tl.store(out + at, total, mask=inside)"
@@ -358,8 +358,8 @@ REPRESENTATIVE = (
 
 @pytest.fixture(scope="module")
 def interpreting():
-    """A warden that has imported torch and triton, for all gradings here."""
-    with Warden(PRELOAD, environment=ENVIRONMENT) as one:
+    """A supervisor that has imported torch and triton, for all gradings here."""
+    with Supervisor(KERNELS.preload, environment=KERNELS.environment) as one:
         yield one
 
 
@@ -373,7 +373,7 @@ def interpreting():
 def test_each_planted_mistake_fails_for_its_own_reason(name, tmp_path, interpreting):
     step, edits, criterion, why = PLANTED[name]
     file = written(tmp_path, edited(LAB / "reference.py", edits))
-    found = failures(grade(file, steps=[step], warden=interpreting))
+    found = failures(grade(file, scenarios=[step], supervisor=interpreting))
     assert list(found) == [criterion], found
     assert re.search(why, found[criterion])
 
@@ -387,7 +387,7 @@ def test_each_planted_mistake_fails_for_its_own_reason(name, tmp_path, interpret
     ids=["torch", "numpy"],
 )
 def test_whoever_lets_others_do_the_work_is_told(text, why, tmp_path, interpreting):
-    found = failures(grade(written(tmp_path, text), steps=["matmul"], warden=interpreting))
+    found = failures(grade(written(tmp_path, text), scenarios=["matmul"], supervisor=interpreting))
     assert list(found) == ["own"]
     assert re.search(why, found["own"])
 
@@ -397,7 +397,7 @@ def test_a_step_that_is_done_is_judged_though_others_are_not(tmp_path, interpret
     done = whole[whole.index("@triton.jit\ndef add_kernel") : whole.index("@triton.jit\ndef gelu")]
     text = stub.replace("def add_kernel(", "def unused(").replace("def add(", "def old_add(")
     text = text.replace("def add_bytes(", "def old_bytes(") + "\n\n" + done
-    verdicts = grade(written(tmp_path, text), steps=["add", "softmax"], warden=interpreting)
+    verdicts = grade(written(tmp_path, text), scenarios=["add", "softmax"], supervisor=interpreting)
     found = failures(verdicts)
     assert list(found) == ["runs"]
     assert "not implemented yet: softmax." in found["runs"]
@@ -405,7 +405,7 @@ def test_a_step_that_is_done_is_judged_though_others_are_not(tmp_path, interpret
 
 
 def test_a_file_that_cannot_be_executed_is_told_once(tmp_path, interpreting):
-    found = failures(grade(written(tmp_path, "def add(x, y) -> None"), warden=interpreting))
+    found = failures(grade(written(tmp_path, "def add(x, y) -> None"), supervisor=interpreting))
     assert list(found) == ["runs"]
     assert "syntax error in line 1" in found["runs"]
 
@@ -413,7 +413,7 @@ def test_a_file_that_cannot_be_executed_is_told_once(tmp_path, interpreting):
 def test_a_kernel_that_never_ends_is_ended(tmp_path, interpreting):
     edits = {"    total = tl.load(x": "    while True:\n        pass\n    total = tl.load(x"}
     file = written(tmp_path, edited(LAB / "reference.py", edits))
-    found = failures(grade(file, steps=["add"], limit=3.0, warden=interpreting))
+    found = failures(grade(file, scenarios=["add"], limit=3.0, supervisor=interpreting))
     assert list(found) == ["runs"]
     assert "did not end within 3 s" in found["runs"]
 
@@ -428,7 +428,7 @@ def test_a_kernel_that_never_ends_is_ended(tmp_path, interpreting):
 )
 def test_without_torch_or_triton_it_is_refused_in_the_readers_language(missing, told):
     with in_language("es"), pytest.raises(CourseError, match=told):
-        needed(SimpleNamespace(missing=missing))
+        KERNELS.check([SimpleNamespace(missing=missing)])
 
 
 @pytest.mark.exhaustive
@@ -436,4 +436,4 @@ def test_without_torch_or_triton_it_is_refused_in_the_readers_language(missing, 
 def test_another_way_is_as_good(step, tmp_path, interpreting):
     """GELU by erf; a grid of one dimension; all keys loaded, and the queries scaled."""
     file = written(tmp_path, edited(LAB / "reference.py", OTHERWISE[step]))
-    assert failures(grade(file, steps=[step], warden=interpreting)) == {}
+    assert failures(grade(file, scenarios=[step], supervisor=interpreting)) == {}

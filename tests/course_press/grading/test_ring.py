@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from course_press.grading import ring as grading_ring
-from course_press.grading.ring import grade
+from course_press.grading.ring import RING
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures, written
 
 pytest.importorskip("torch")
 LAB = Path(__file__).parents[3] / "labs" / "01-collectives"
+grade = RING.grade
 LIMIT = 1.5
 """Seconds for files that wait forever: a right one takes a fraction of one."""
 
@@ -96,9 +96,9 @@ def limited(criterion):
     ],
     ids=["wrong-chunk", "no-all-gather", "send-first", "average"],
 )
-def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path, warden):
+def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tmp_path, supervisor):
     file = written(tmp_path, edited(LAB / "reference.py", edits))
-    found = failures(grade(file, warden=warden, **limited(criterion)))
+    found = failures(grade(file, supervisor=supervisor, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
@@ -128,17 +128,17 @@ def test_each_planted_mistake_fails_for_its_own_reason(edits, criterion, why, tm
         "syntax",
     ],
 )
-def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why, warden):
-    found = failures(grade(written(tmp_path, text), warden=warden, **limited(criterion)))
+def test_other_mistakes_are_told_apart(tmp_path, text, criterion, why, supervisor):
+    found = failures(grade(written(tmp_path, text), supervisor=supervisor, **limited(criterion)))
     assert list(found) == [criterion]
     assert re.search(why, found[criterion])
 
 
-def test_batched_point_to_point_is_as_good(tmp_path, warden):
-    assert failures(grade(written(tmp_path, BATCHED), warden=warden)) == {}
+def test_batched_point_to_point_is_as_good(tmp_path, supervisor):
+    assert failures(grade(written(tmp_path, BATCHED), supervisor=supervisor)) == {}
 
 
-def test_nothing_is_left_running(tmp_path, warden):
+def test_nothing_is_left_running(tmp_path, supervisor):
     """Ranks that wait forever are ended, and so is what they started."""
     mark = tmp_path / "alive"
     text = "import pathlib, subprocess, sys, time\n"
@@ -147,7 +147,9 @@ def test_nothing_is_left_running(tmp_path, warden):
         "def ring_all_reduce(tensor):\n    subprocess.Popen([sys.executable, '-c', "
         "program])\n    time.sleep(600)\n"
     )
-    assert list(failures(grade(written(tmp_path, text), warden=warden, limit=LIMIT))) == ["ends"]
+    assert list(failures(grade(written(tmp_path, text), supervisor=supervisor, limit=LIMIT))) == [
+        "ends"
+    ]
     mark.unlink(missing_ok=True)
     time.sleep(0.5)
     assert not mark.exists()
@@ -155,5 +157,5 @@ def test_nothing_is_left_running(tmp_path, warden):
 
 def test_two_gradings_do_not_get_in_each_others_way():
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(grading_ring.grade, [LAB / "reference.py"] * 2))
+        found = list(pool.map(grade, [LAB / "reference.py"] * 2))
     assert [failures(verdicts) for verdicts in found] == [{}, {}]

@@ -8,12 +8,13 @@ import pytest
 
 from course_tools import serve
 from course_book.text import in_language
-from course_press.grading.learner import Warden
-from course_press.grading.serving import engine, grade, latencies
+from course_press.grading import serving
+from course_press.grading.learner import Supervisor
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures, written
 
 LAB = Path(__file__).parents[3] / "labs" / "03-serving"
+grade = serving.SERVING.grade
 REFERENCE = LAB / "reference.py"
 SEEN = "        seen = sum(requests[i].prompt + made[i] for i in running + new)\n"
 TOKENS = "        tokens = len(running) + sum(requests[i].prompt for i in new)\n"
@@ -221,22 +222,22 @@ MISTAKES = {
 
 
 @pytest.fixture(scope="module")
-def warden():
-    with Warden(["numpy"]) as one:
+def supervisor():
+    with Supervisor(["numpy"]) as one:
         yield one
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_planted_mistake_fails_for_its_own_reason(name, tmp_path, warden):
+def test_each_planted_mistake_fails_for_its_own_reason(name, tmp_path, supervisor):
     edits, criterion, why = MISTAKES[name]
     file = written(tmp_path, edited(REFERENCE, edits))
-    verdicts = grade(file, warden=warden)
+    verdicts = grade(file, supervisor=supervisor)
     assert list(failures(verdicts)) == [criterion]
     assert re.search(why, failures(verdicts)[criterion]), failures(verdicts)[criterion]
     told = [one for one in verdicts if not one.passed]
     for lang in ("es", "ko"):
         with in_language(lang):
-            assert told[0].said
+            assert told[0].text
 
 
 @pytest.mark.parametrize(
@@ -251,24 +252,24 @@ def test_each_planted_mistake_fails_for_its_own_reason(name, tmp_path, warden):
         ({"def fit(": "def fitted("}, "fit"),
     ],
 )
-def test_what_cannot_be_judged_is_told(edits, why, tmp_path, warden):
-    found = failures(grade(written(tmp_path, edited(REFERENCE, edits)), warden=warden))
+def test_what_cannot_be_judged_is_told(edits, why, tmp_path, supervisor):
+    found = failures(grade(written(tmp_path, edited(REFERENCE, edits)), supervisor=supervisor))
     assert list(found) == ["runs"]
     assert re.search(why, found["runs"]), found["runs"]
 
 
-def test_a_file_that_never_ends_is_ended(tmp_path, warden):
+def test_a_file_that_never_ends_is_ended(tmp_path, supervisor):
     file = written(
         tmp_path,
         edited(REFERENCE, {"    left = max": "    while True:\n        pass\n    left = max"}),
     )
-    assert "runs" in failures(grade(file, warden=warden, limit=2.0))
+    assert "runs" in failures(grade(file, supervisor=supervisor, limit=2.0))
 
 
 def test_the_loop_that_is_asked_for_is_the_librarys():
     """One engine, twice: as the grader has it, and as `course_tools.serve` simulates it."""
     for seed in range(20):
-        asked, constants, most, budget = engine.drawn(np.random.default_rng(seed))
+        asked, constants, most, budget = serving.drawn_requests(np.random.default_rng(seed))
         columns = np.array([one.arrived for one in asked]), np.array([one[1:] for one in asked])
         none = np.full(len(asked), -1)
         requests = serve.Requests(columns[0], *columns[1].T, none, 0 * none)
@@ -281,7 +282,7 @@ def test_the_loop_that_is_asked_for_is_the_librarys():
             async_scheduling=False,
         )
         done = serve.on_one_replica(requests, serve.linear_pace(*constants, budget), how)
-        found = np.array(engine.serve(asked, constants, most, budget))
+        found = np.array(serving.serve(asked, constants, most, budget))
         assert np.allclose(found, np.stack([done.scheduled, done.first, done.last], axis=1))
 
 
@@ -289,17 +290,17 @@ def test_slips_are_told_apart_whatever_is_drawn():
     """No two slips give the same, and none gives what is right."""
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        asked, constants, most, budget = engine.drawn(rng)
+        asked, constants, most, budget = serving.drawn_requests(rng)
         times = {
-            slip: engine.serve(asked, constants, most, budget, slip)
-            for slip in ("", *engine.LOOP_SLIPS)
+            slip: serving.serve(asked, constants, most, budget, slip)
+            for slip in ("", *serving.LOOP_SLIPS)
         }
         names = list(times)
         for i, one in enumerate(names):
             for other in names[:i]:
                 assert not np.allclose(times[one], times[other], rtol=1e-6, atol=0), (one, other)
-        pairs = latencies.drawn(rng)
-        right = latencies.summary(pairs)
-        for key, slips in latencies.SLIPS.items():
-            for slip, value in slips(pairs):
+        pairs = serving.drawn_times(rng)
+        right = serving.summary(pairs)
+        for key in serving.KEYS:
+            for slip, value in serving.summary_slips(key, pairs):
                 assert abs(value / right[key] - 1) > 1e-5, (key, slip)

@@ -12,9 +12,9 @@ import pytest
 from course_lib import CourseError
 from course_tools.hlo import CompiledCollective
 from course_book.text import in_language
-from course_press.grading.learner import Warden
-from course_press.grading.sharding import grade, traffic, trial
-from course_press.grading.sharding.tasks import TASKS, mlp
+from course_press.grading import sharding
+from course_press.grading.learner import Supervisor
+from course_press.grading.sharding import SHARDING, TASKS, mlp
 from course_press.grading.verdict import Verdict
 from tests.course_press.conftest import edited
 from tests.course_press.grading.words import failures, written
@@ -404,33 +404,33 @@ REPRESENTATIVE = (
 
 
 @pytest.fixture(scope="module")
-def jax_warden():
+def jax_supervisor():
     """One that has imported jax, for all gradings here."""
-    with Warden(["jax"]) as one:
+    with Supervisor(["jax"]) as one:
         yield one
 
 
-def graded(file, number, warden):
-    return failures(grade(file, tasks=[TASKS[number - 1]], warden=warden))
+def graded(file, number, supervisor):
+    return failures(SHARDING.grade(file, scenarios=[TASKS[number - 1]], supervisor=supervisor))
 
 
-def planted(name, folder, warden):
+def planted(name, folder, supervisor):
     number, edits, criterion, why = PLANTED[name]
     file = written(folder, edited(LAB / "reference.py", edits))
-    found = graded(file, number, warden)
+    found = graded(file, number, supervisor)
     assert list(found) == [criterion], found
     assert re.search(why, found[criterion]), found[criterion]
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVE)
-def test_planted_mistakes_fail_for_their_own_reason(name, tmp_path, jax_warden):
-    planted(name, tmp_path, jax_warden)
+def test_planted_mistakes_fail_for_their_own_reason(name, tmp_path, jax_supervisor):
+    planted(name, tmp_path, jax_supervisor)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in PLANTED if name not in REPRESENTATIVE])
-def test_other_planted_mistakes_fail_for_their_own_reason(name, tmp_path, jax_warden):
-    planted(name, tmp_path, jax_warden)
+def test_other_planted_mistakes_fail_for_their_own_reason(name, tmp_path, jax_supervisor):
+    planted(name, tmp_path, jax_supervisor)
 
 
 def exchanged(collective, size, group=8, **more):
@@ -443,7 +443,7 @@ def observed(number, **parts):
     """What a right program of a task holds, but for what is said."""
     task = TASKS[number - 1]
     held = [parts.get(array, task.part(array)) for array in task.inputs]
-    return trial.Trial(task, parts=held)
+    return sharding.Trial(task, parts=held)
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ def observed(number, **parts):
     ],
 )
 def test_other_exchanges_are_told_apart(number, parts, found, why):
-    said = traffic.wrong(observed(number, **parts), found)
+    said = next(sharding.wrong_traffic(observed(number, **parts), found))
     assert re.search(why, str(said))
     assert failures([Verdict("collectives", False, said)])
 
@@ -475,7 +475,7 @@ def test_other_exchanges_are_told_apart(number, parts, found, why):
     ],
 )
 def test_other_loops_are_told_apart(one, why):
-    said = traffic.looping([exchanged("send", 8), one])
+    said = next(sharding.looping([exchanged("send", 8), one]))
     assert re.search(why, str(said))
     assert failures([Verdict("loop", False, said)])
 
@@ -496,7 +496,7 @@ def test_what_numpy_finds_is_the_derivative_of_the_loss():
     assert sum((g * d).sum() for g, d in zip(found, way, strict=True)) == pytest.approx(slope, 1e-6)
 
 
-def test_a_callable_with_a_compiler_of_its_own_is_refused(tmp_path, jax_warden):
+def test_a_callable_with_a_compiler_of_its_own_is_refused(tmp_path, jax_supervisor):
     text = "class Mine:\n    def __getattr__(self, name):\n        return lambda *_: 'nothing'\n"
     text += "    input_shardings = [(None,) * 3]\n    def lower(self, *_):\n        return self\n"
     text += (
@@ -506,17 +506,17 @@ def test_a_callable_with_a_compiler_of_its_own_is_refused(tmp_path, jax_warden):
     text += "def tensor_parallel():\n    return Mine()\n"
     file = tmp_path / "mine.py"
     file.write_text(text)
-    assert "returns a Mine, which cannot be compiled" in graded(file, 1, jax_warden)["runs"]
+    assert "returns a Mine, which cannot be compiled" in graded(file, 1, jax_supervisor)["runs"]
 
 
-def test_a_file_that_ends_its_process_is_told_so(tmp_path, jax_warden):
+def test_a_file_that_ends_its_process_is_told_so(tmp_path, jax_supervisor):
     file = tmp_path / "mine.py"
     file.write_text("import os\ndef tensor_parallel():\n    os._exit(3)\n")
-    assert "ended with exit status 3" in graded(file, 1, jax_warden)["runs"]
+    assert "ended with exit status 3" in graded(file, 1, jax_supervisor)["runs"]
     file.write_text("def tensor_parallel(:\n")
-    assert re.search("line 1: .*", graded(file, 1, jax_warden)["runs"])
+    assert re.search("line 1: .*", graded(file, 1, jax_supervisor)["runs"])
     file.write_text("x = 1\n")
-    assert "defines no function tensor_parallel()" in graded(file, 1, jax_warden)["runs"]
+    assert "defines no function tensor_parallel()" in graded(file, 1, jax_supervisor)["runs"]
 
 
 @pytest.mark.parametrize(
@@ -527,6 +527,6 @@ def test_a_file_that_ends_its_process_is_told_so(tmp_path, jax_warden):
     ],
 )
 def test_without_jax_a_file_is_refused_in_the_readers_language(missing, told):
-    warden = SimpleNamespace(missing={"jax": missing})
+    supervisor = SimpleNamespace(missing={"jax": missing})
     with in_language("es"), pytest.raises(CourseError, match=told):
-        trial.tried(Path("mine.py"), TASKS, 1.0, warden)
+        SHARDING.grade(Path("mine.py"), supervisor=supervisor)

@@ -7,7 +7,7 @@ from functools import cache
 
 from course_book.text import in_language
 from course_press.grading import verdict
-from course_press.grading.verdict import Amount, Said
+from course_press.grading.verdict import Amount, Text
 from tests.course_press.pages.test_language import GRAMMAR, spelled
 
 OPEN = frozenset(
@@ -45,8 +45,8 @@ def failures(verdicts):
             assert not english(one.why, lang), (lang, one.why)
             with in_language(lang):
                 assert not leaks(one.title, lang)
-                assert "{" not in re.sub(r"\{\"\w+\".*\}|'.*'|\{'.*\}", "", one.said)
-    return {one.criterion: one.said for one in verdicts if not one.passed}
+                assert "{" not in re.sub(r"\{\"\w+\".*\}|'.*'|\{'.*\}", "", one.text)
+    return {one.criterion: one.text for one in verdicts if not one.passed}
 
 
 def written(folder, text):
@@ -64,13 +64,13 @@ def english(said, lang):
 
 def quoting_nothing(said):
     """A sentence with nothing in the place of what it quotes."""
-    return Said(
+    return Text(
         said.key, {name: hushed(value, name in OPEN) for name, value in said.values.items()}
     )
 
 
 def hushed(value, is_open):
-    if isinstance(value, Said):
+    if isinstance(value, Text):
         return quoting_nothing(value)
     if isinstance(value, str):
         return "" if is_open else value

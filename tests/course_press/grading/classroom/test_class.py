@@ -13,14 +13,14 @@ from course_lib import CourseError
 from course_book.text import in_language
 from course_press import grading
 from course_press.grading.classroom import (
-    desk,
+    driver,
     exports,
-    find,
     grade_class,
     marking,
-    read_roll,
+    read_roster,
     record,
 )
+from course_press.grading.classroom.submissions import find
 from course_press.grading.isolation import isolated
 from tests.course_press.conftest import course
 from tests.course_press.grading.classroom.simulated import (
@@ -207,7 +207,7 @@ def test_each_student_is_told_in_their_language_and_the_summary_names_nobody(tmp
     folder, roll = handed_in(tmp_path / "in", DIAGNOSED), tmp_path / "roll.csv"
     roll.write_text("id,language\nstudent-09,ko\nstudent-21,es\nstudent-22,\nzoe,en\n")
     with in_language("en"):
-        grade_class(folder, FOLDERS, tmp_path / "grades.csv", roll=read_roll(roll))
+        grade_class(folder, FOLDERS, tmp_path / "grades.csv", roster=read_roster(roll))
     beside = tmp_path / "grades"
     told = {one.stem: one.read_text(encoding="utf-8") for one in beside.glob("reports/*.txt")}
     assert "기준 7개를 모두 충족한다" in told["student-09"]
@@ -321,7 +321,7 @@ def test_a_file_writes_no_line_of_a_report_and_no_formula_into_a_table(tmp_path)
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / stub).write_text(text)
     work, _ = find(tmp_path / "in", STUBS)
-    pairs = desk._alike([one for one in work if one.lab == "00"], FOLDERS["00"], STUBS["00"])
+    pairs = driver._alike([one for one in work if one.lab == "00"], FOLDERS["00"], STUBS["00"])
     (row,) = exports.similar_csv({"00": pairs}).splitlines()[1:]
     assert row.split(",")[1:3] == ["'=cmd|1", "'@SUM(1)"]
     shutil.rmtree(tmp_path / "in" / "=cmd|1")
@@ -372,11 +372,11 @@ def test_the_roll_of_the_sheets_is_that_of_the_grades_and_any_folder_may_be_an_i
     roll = tmp_path / "roll.csv"
     roll.write_text("id,name,language\nada,Ada,es\n이 하나_12,,\n", encoding="utf-8")
     with in_language("ko"):
-        assert read_roll(roll) == {"ada": "es", "이 하나_12": "ko"}
+        assert read_roster(roll) == {"ada": "es", "이 하나_12": "ko"}
     for text in ("id,language\nada,fr\n", "id,language\n,en\n"):
         roll.write_text(text)
         with pytest.raises(CourseError, match=r"roll\.csv', line 2: "):
-            read_roll(roll)
+            read_roster(roll)
 
 
 def test_the_command_grades_a_class_or_refuses_where_nothing_is_isolated(tmp_path):
@@ -399,8 +399,8 @@ def test_copies_are_flagged_and_the_reference_is_one_of_those_compared(tmp_path)
     text = submissions()["student-06"][1].replace("times", "durations").replace("start", "began")
     copied.write_text("# all my own work\n" + text)
     work, _ = find(tmp_path / "in", STUBS)
-    pairs = desk._alike(work, FOLDERS["00"], STUBS["00"])
+    pairs = driver._alike(work, FOLDERS["00"], STUBS["00"])
     assert {(one.first, one.second) for one in pairs} == {
         ("student-06", "student-99"),
-        (desk.REFERENCE, "student-00"),
+        (driver.REFERENCE, "student-00"),
     }

@@ -5,13 +5,13 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import msgspec
+from typing import Any, NamedTuple
 
 from course_lib.core import known
 from course_book.text import language
 from course_press.grading.graders import Grading, graded_by
-from course_press.grading.verdict import said
+from course_press.grading.isolation import OURS
+from course_press.grading.verdict import message
 
 EXTRAS = {
     "benchmark": "press,torch",
@@ -54,10 +54,9 @@ if "$python" -c "
 import os
 os.setgroups([]), os.setresgid(*[{user}] * 3), os.setresuid(*[{user}] * 3)
 import numpy
-open('course_press/grading/inside/frames.py')
+open('course_press/grading/sandbox/frames.py')
 " 2>/dev/null; then export COURSE_LEARNER={user}; fi"""
-USER = 61183
-"""One that no account and no cell has."""
+USER = 61183  # one that no account and no cell has
 OTTER = """\
 from functools import cache
 from pathlib import Path
@@ -104,12 +103,12 @@ c.Autograde.exclude_overwriting = {{"lab-{lab}": [{file!r}]}}
 """
 
 
-def write_kit(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool = True) -> None:
+def write_package(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool = True) -> None:
     """Pack a lab's grader.
 
     Parameters
     ----------
-    kind : one of `KITS`.
+    kind : one of `SYSTEMS`.
     root : of the book.
     folder : of the lab.
     out : a zip file; for nbgrader the folder of a course.
@@ -117,105 +116,84 @@ def write_kit(kind: str, root: Path, folder: Path, out: Path, *, isolate: bool =
 
     Examples
     --------
-    >>> write_kit("moodle", Path(), Path("labs/00-three-accelerators"), Path("kit.zip"))
+    >>> write_package("moodle", Path(), Path("labs/00-three-accelerators"), Path("kit.zip"))
     Traceback (most recent call last):
     ...
     course_lib.CourseError: unknown kit 'moodle': choose one of gradescope, nbgrader, otter
     """
-    pack = KITS[known("kit", kind, KITS)]
+    pack = SYSTEMS[known("kit", kind, SYSTEMS)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    pack(Kit(root, folder, out, isolate, graded_by(folder)))
+    about = graded_by(folder)
+    values = {
+        "lab": folder.name[:2],
+        "folder": str(folder.resolve()),
+        "file": about.file,
+        "criteria": about.criteria,
+        "isolate": isolate,
+        "lang": language(),
+        "unjudged": str(message("not-judged")),
+        "way": CELL if isolate else NO_CELL.format(user=USER),
+        "extras": EXTRAS.get(about.grader, "press"),
+    }
+    pack(LmsPackage(root, folder, out, about, values))
 
 
-class Kit(msgspec.Struct, frozen=True):
-    """What a kit is made of."""
+class LmsPackage(NamedTuple):
+    """What a package is made of; `values` fill templates."""
 
     root: Path
     folder: Path
     out: Path
-    isolate: bool
     about: Grading
+    values: Mapping[str, Any]
 
     def filled(self, template: str) -> str:
         """A template with what it leaves open."""
-        return template.format(
-            lab=self.folder.name[:2],
-            folder=str(self.folder.resolve()),
-            file=self.about.file,
-            criteria=self.about.criteria,
-            isolate=self.isolate,
-            lang=language(),
-            unjudged=str(said("not-judged")),
-            way=CELL if self.isolate else NO_CELL.format(user=USER),
-            extras=EXTRAS.get(self.about.grader, "press"),
-        )
+        return template.format(**self.values)
 
 
-def _gradescope(kit: Kit) -> None:
-    root, folder = kit.root, kit.folder
-    files: dict[str, str | bytes] = {
-        "setup.sh": kit.filled(SETUP),
-        "run_autograder": kit.filled(RUN),
-    }
+def _gradescope(package: LmsPackage) -> None:
+    root, folder = package.root, package.folder
+    scripts = {"setup.sh": SETUP, "run_autograder": RUN}
+    files: dict[str, str | bytes] = {name: package.filled(one) for name, one in scripts.items()}
     # What grades, and no reference.
     kept = [root / name for name in ("pyproject.toml", "constraints.txt", "README.md")]
     kept += [*root.glob("LICENSE*"), folder / "lab.toml", folder / "lab.ipynb"]
-    for package in ("course_lib", "course_tools", "course_book", "course_press"):
-        kept += [one for one in (root / package).rglob("*") if "__pycache__" not in one.parts]
+    for name in OURS:
+        kept += [one for one in (root / name).rglob("*") if "__pycache__" not in one.parts]
     for one in kept:
         if one.is_file():
             files[one.relative_to(root).as_posix()] = one.read_bytes()
-    kit.out.write_bytes(_zip(files))
+    package.out.write_bytes(_zip(files))
 
 
-def _otter(kit: Kit) -> None:
+def _otter(package: LmsPackage) -> None:
     config = {"lang": "python", "points_possible": 100, "show_hidden": True}
-    names = kit.about.criteria
+    names = package.about.criteria
     cases = [
         CASE.format(name=name, points=100 / len(names), number=number)
         for number, name in enumerate(names)
     ]
-    tests = kit.filled(OTTER) + "".join(cases)
-    kit.out.write_bytes(_zip({"otter_config.json": json.dumps(config), "tests/lab.py": tests}))
+    tests = package.filled(OTTER) + "".join(cases)
+    package.out.write_bytes(_zip({"otter_config.json": json.dumps(config), "tests/lab.py": tests}))
 
 
-def _nbgrader(kit: Kit) -> None:
-    name, file = kit.filled("lab-{lab}"), kit.about.file
-    graded = {
-        "grade": True,
-        "grade_id": name,
-        "locked": True,
-        "points": 100,
-        "schema_version": 3,
-        "solution": False,
-        "task": False,
-    }
-    text = {
-        "cell_type": "markdown",
-        "id": "says",
-        "metadata": {},
-        "source": str(said("kit-says", file=file)),
-    }
-    cell: dict[str, object] = {
-        "cell_type": "code",
-        "execution_count": None,
-        "id": "grade",
-        "metadata": {"nbgrader": graded},
-        "outputs": [],
-        "source": kit.filled(NOTEBOOK),
-    }
+def _nbgrader(package: LmsPackage) -> None:
+    name, file = package.filled("lab-{lab}"), package.about.file
+    graded: dict[str, Any] = {"grade": True, "grade_id": name, "locked": True, "points": 100}
+    graded |= {"schema_version": 3, "solution": False, "task": False}
+    text: dict[str, Any] = {"cell_type": "markdown", "id": "says", "metadata": {}}
+    text["source"] = str(message("kit-says", file=file))
+    cell: dict[str, Any] = {"cell_type": "code", "execution_count": None, "id": "grade"}
+    cell |= {"metadata": {"nbgrader": graded}, "outputs": [], "source": package.filled(NOTEBOOK)}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = {
-        "cells": [text, cell],
-        "metadata": {"kernelspec": kernel},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-    source = kit.out / "source" / name
+    notebook: dict[str, Any] = {"cells": [text, cell], "metadata": {"kernelspec": kernel}}
+    notebook |= {"nbformat": 4, "nbformat_minor": 5}
+    source = package.out / "source" / name
     source.mkdir(parents=True, exist_ok=True)
     (source / f"{name}.ipynb").write_text(json.dumps(notebook, indent=1), encoding="utf-8")
-    (source / file).write_bytes((kit.folder / file).read_bytes())
-    (kit.out / "nbgrader_config.py").write_text(kit.filled(CONFIG), encoding="utf-8")
+    (source / file).write_bytes((package.folder / file).read_bytes())
+    (package.out / "nbgrader_config.py").write_text(package.filled(CONFIG), encoding="utf-8")
 
 
 def _zip(files: Mapping[str, str | bytes]) -> bytes:
@@ -230,7 +208,7 @@ def _zip(files: Mapping[str, str | bytes]) -> bytes:
     return packed.getvalue()
 
 
-KITS: Mapping[str, Callable[[Kit], None]] = {
+SYSTEMS: Mapping[str, Callable[[LmsPackage], None]] = {
     "gradescope": _gradescope,
     "nbgrader": _nbgrader,
     "otter": _otter,

@@ -1,51 +1,29 @@
-"""Runs a learner's all-reduce as one rank: a torch.distributed whose messages the
-grader carries.
-"""
+"""Runs a learner's all-reduce as one rank: the grader carries torch.distributed's messages."""
 
 import json
 import socket
 import sys
 import threading
-import types
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from course_press.grading.inside import frames, learner
+from course_press.grading.sandbox import frames, learner
 
 READY_MADE = ("all", "reduce", "broadcast", "gather", "scatter", "barrier")
 """How the names of collectives begin."""
 
 
-class ReadyMadeError(RuntimeError):
-    """The file calls a collective of torch's, and is to write its own."""
-
-    kind = "ready-made"
-
-
-class UnsupportedError(AttributeError):
-    """The file uses something of torch.distributed that the grader does not have."""
-
-    kind = "unsupported"
+def _error(kind: str, base: type[Exception]) -> type[Exception]:
+    """An error that the grader tells by its kind."""
+    return type(f"{kind.title().replace('-', '')}Error", (base,), {"kind": kind})
 
 
-class NotContiguousError(ValueError):
-    """The file sends or receives a tensor that does not lie in one piece."""
-
-    kind = "not-contiguous"
-
-
-class NoSuchRankError(ValueError):
-    """The file sends to a rank that does not exist, or to its own."""
-
-    kind = "no-such-rank"
-
-
-class OtherSizeError(RuntimeError):
-    """What came does not fit into the tensor that is to hold it."""
-
-    kind = "other-size"
+ReadyMadeError = _error("ready-made", RuntimeError)
+UnsupportedError = _error("unsupported", AttributeError)
+NotContiguousError = _error("not-contiguous", ValueError)
+NoSuchRankError = _error("no-such-rank", ValueError)
+OtherSizeError = _error("other-size", RuntimeError)
 
 
 class _Post:
@@ -118,7 +96,6 @@ class _Work:
         return True
 
     def is_completed(self) -> bool:
-        """Whether it has been waited for."""
         return self.done
 
 
@@ -132,79 +109,57 @@ class P2POp(NamedTuple):
     tag: int = 0
 
 
-class _Distributed(types.ModuleType):
+def _distributed(post: _Post, rank: int, world: int) -> learner.StandIn:
     """The torch.distributed of one rank."""
 
-    def __init__(self, post: _Post, rank: int, world: int) -> None:
-        super().__init__("torch.distributed")
-        self.__spec__ = ModuleSpec("torch.distributed", None, is_package=True)
-        self.__path__: list[str] = []
+    def isend(
+        tensor: Any, dst: int | None = None, *_: Any, group_dst: int | None = None, **__: Any
+    ) -> _Work:
+        data = _flat(tensor).detach().numpy().tobytes()
+        to = _peer(group_dst if dst is None else dst, rank, world)
+        return _Work(post, post.tell("send", data, to=to, dtype=str(tensor.dtype)))
 
-        def isend(
-            tensor: Any, dst: int | None = None, *_: Any, group_dst: int | None = None, **__: Any
-        ) -> _Work:
-            to = group_dst if dst is None else dst
-            data = _flat(tensor).detach().numpy().tobytes()
-            return _Work(
-                post, post.tell("send", data, to=_peer(to, rank, world), dtype=str(tensor.dtype))
-            )
+    def irecv(
+        tensor: Any, src: int | None = None, *_: Any, group_src: int | None = None, **__: Any
+    ) -> _Work:
+        of = group_src if src is None else src
+        about = {"bytes": _flat(tensor).numel(), "dtype": str(tensor.dtype)}
+        peer = -1 if of is None else _peer(of, rank, world)
+        return _Work(post, post.tell("receive", peer=peer, **about), tensor)
 
-        def irecv(
-            tensor: Any, src: int | None = None, *_: Any, group_src: int | None = None, **__: Any
-        ) -> _Work:
-            of = group_src if src is None else src
-            about = {"bytes": _flat(tensor).numel(), "dtype": str(tensor.dtype)}
-            return _Work(
-                post,
-                post.tell("receive", peer=-1 if of is None else _peer(of, rank, world), **about),
-                tensor,
-            )
+    def send(tensor: Any, dst: int | None = None, *rest: Any, **named: Any) -> None:
+        isend(tensor, dst, *rest, **named).wait()
 
-        def send(tensor: Any, dst: int | None = None, *rest: Any, **named: Any) -> None:
-            isend(tensor, dst, *rest, **named).wait()
+    def recv(tensor: Any, src: int | None = None, *rest: Any, **named: Any) -> int | None:
+        work = irecv(tensor, src, *rest, **named)
+        work.wait()
+        return work.source
 
-        def recv(tensor: Any, src: int | None = None, *rest: Any, **named: Any) -> int | None:
-            work = irecv(tensor, src, *rest, **named)
-            work.wait()
-            return work.source
-
-        def batch_isend_irecv(operations: list[P2POp]) -> list[_Work]:
-            return [one.op(one.tensor, one.peer) for one in operations]
-
-        ready = _Group()
-        self.__dict__.update(
-            isend=isend,
-            irecv=irecv,
-            send=send,
-            recv=recv,
-            batch_isend_irecv=batch_isend_irecv,
-            P2POp=P2POp,
-            get_rank=lambda *_, **__: rank,
-            get_world_size=lambda *_, **__: world,
-            get_backend=lambda *_, **__: "gloo",
-            is_initialized=lambda: True,
-            is_available=lambda: True,
-            group=SimpleNamespace(WORLD=ready),
-            GroupMember=ready,
-            ReduceOp=SimpleNamespace(SUM="sum", AVG="avg", MAX="max", MIN="min", PRODUCT="product"),
-            Work=_Work,
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _ready_made(name, f"torch.distributed.{name}")
+    # It has nothing that the module has not.
+    everyone = learner.StandIn("torch.distributed.group.WORLD", {}, _ready_made)
+    members = {
+        "isend": isend,
+        "irecv": irecv,
+        "send": send,
+        "recv": recv,
+        "P2POp": P2POp,
+        "batch_isend_irecv": lambda several: [one.op(one.tensor, one.peer) for one in several],
+        "get_rank": lambda *_, **__: rank,
+        "get_world_size": lambda *_, **__: world,
+        "get_backend": lambda *_, **__: "gloo",
+        "is_initialized": lambda: True,
+        "is_available": lambda: True,
+        "group": SimpleNamespace(WORLD=everyone),
+        "GroupMember": everyone,
+        "ReduceOp": SimpleNamespace(SUM="sum", AVG="avg", MAX="max", MIN="min", PRODUCT="product"),
+        "Work": _Work,
+        "__path__": [],
+    }
+    return learner.StandIn("torch.distributed", members, _ready_made)
 
 
-class _Group:
-    """The group of all ranks, which has nothing that the module has not."""
-
-    def __getattr__(self, name: str) -> Any:
-        return _ready_made(name, f"torch.distributed.group.WORLD.{name}")
-
-
-def _ready_made(name: str, whole: str) -> Callable[..., Any]:
-    if not name.lstrip("_").startswith(READY_MADE):
+def _ready_made(whole: str) -> Callable[..., Any]:
+    if not whole.rpartition(".")[2].lstrip("_").startswith(READY_MADE):
         raise UnsupportedError(whole)
 
     def call(*_: Any, **__: Any) -> Any:
@@ -234,11 +189,11 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
 
     torch.set_num_threads(1)
     post = _Post(talk, job["file"])
-    stand_in = _Distributed(post, job["rank"], job["world"])
+    stand_in = _distributed(post, job["rank"], job["world"])
     sys.modules["torch.distributed"] = torch.distributed = stand_in
     try:
-        learned = learner.load(job, "ring_all_reduce")
-        if learned is None:
+        learned = getattr(learner.load(job), "ring_all_reduce", None)
+        if not callable(learned):
             post.tell("failed", failure={"kind": "no-function"})
             return
         number = post.tell("done")

@@ -17,15 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_press.grading.inside import frames, learner
+from course_press.grading.sandbox import frames, learner
 
-PROCESSES = 64
-"""That a file may have at one time, in all of its ranks together."""
-EVERY = 0.2
-"""Seconds between looks at what the learners' processes have started."""
+PROCESSES = 64  # that a file may have at one time, in all of its ranks together
+EVERY = 0.2  # seconds between looks at what the learners' processes have started
 FORKS = sys.platform == "linux"
 """Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork."""
 PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
@@ -36,16 +36,21 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
-    told = json.loads(frames.receive(control)[0])
-    if told["probe"]:
-        frames.send(control, _seen(told["probe"]))
+    begin = json.loads(frames.receive(control)[0])
+    if begin["probe"]:
+        frames.send(control, _seen(begin["probe"]))
     else:
-        _become(told["user"])
-    sys.path += told["path"]
+        _become(begin["user"])
+    sys.path += begin["path"]
     if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
         # What a learner's process leaves behind becomes ours, whatever session it has moved to.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    frames.send(control, {"found": {name: _imported(name) for name in told["preload"]}})
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if begin["probe"]:
+            # In a cell that root did not make, files run as this process's user: as after any
+            # change of user, none of them may read its memory or trace it.
+            libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    frames.send(control, {"found": {name: _imported(name) for name in begin["preload"]}})
     learners: set[int] = set()
     try:
         _serve(control, learners)
@@ -56,6 +61,9 @@ def main() -> None:
 def _seen(probe: dict[str, Any]) -> dict[str, Any]:
     """Give up all rights, and say what can be seen and done nevertheless; the grader judges it."""
     _become(probe["user"])
+    with socket.socket() as one:
+        one.settimeout(2)
+        reaches = one.connect_ex(("127.0.0.1", probe["port"])) == 0
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     sets = ("CapPrm", "CapEff", "CapAmb")
     rights = [name for name in sets if int(status[name], 16)]
@@ -63,14 +71,16 @@ def _seen(probe: dict[str, Any]) -> dict[str, Any]:
         rights.append("NoNewPrivs")
     disks = [os.statvfs(disk) for disk in probe["disks"]]
     return {
-        "reaches": _reaches(probe["port"]),
+        "reaches": reaches,
         "interfaces": [name for _, name in socket.if_nameindex()],
         "reads": any(Path(one).exists() for one in probe["hidden"]),
         "processes": len(list(Path("/proc").glob("[0-9]*"))),
         "users": [*os.getresuid(), *os.getresgid()],
         "rights": rights,
-        "writes": [place for place in probe["places"] if _writes(place)],
-        "nameless": _nameless(),
+        "writes": [
+            place for place in probe["places"] if _can(partial(tempfile.TemporaryFile, dir=place))
+        ],
+        "nameless": _can(partial(os.memfd_create, "probe")),  # lies nowhere, and nothing counts it
         "bytes": sum(one.f_blocks * one.f_frsize for one in disks),
     }
 
@@ -83,27 +93,14 @@ def _become(user: int) -> None:
         os.setresuid(user, user, user)
 
 
-def _reaches(port: int) -> bool:
-    with socket.socket() as one:
-        one.settimeout(2)
-        return one.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _nameless() -> bool:
-    """Whether files can be had that lie nowhere, and that nothing counts."""
+def _can(make: Callable[[], Any]) -> bool:
+    """Whether a file can be had."""
     try:
-        os.close(os.memfd_create("probe"))
+        made = make()
     except OSError:
         return False
+    os.close(made) if isinstance(made, int) else made.close()
     return True
-
-
-def _writes(place: str) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=place):
-            return True
-    except OSError:
-        return False
 
 
 def _imported(name: str) -> str:
@@ -129,7 +126,10 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
                 frames.send(control, {"cleared": True})
                 continue
             *fds, source = fds
-            job |= _placed(job["name"], source)
+            folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
+            job |= {"folder": str(folder), "file": str(folder / job["name"])}
+            with open(source, "rb") as opened:  # noqa: PTH123
+                Path(job["file"]).write_bytes(opened.read())
             pid = _start(job, fds, control)
             learners.add(pid)
             for fd in fds:
@@ -146,24 +146,12 @@ def _serve(control: socket.socket, learners: set[int]) -> None:
                 frames.send(control, {"ended": pid, "code": code, "why": why})
 
 
-def _placed(name: str, source: int) -> dict[str, str]:
-    """A folder of its own for a file, with a copy of it."""
-    folder = Path(tempfile.mkdtemp(dir=Path.cwd()))
-    with open(source, "rb") as opened:
-        (folder / name).write_bytes(opened.read())
-    return {"folder": str(folder), "file": str(folder / name)}
-
-
 def _start(job: dict[str, Any], fds: list[int], control: socket.socket) -> int:
     if not FORKS:
-        call = [
-            *sys.orig_argv[: sys.orig_argv.index("-c") + 2],
-            "alone",
-            json.dumps([job, fds, sys.path]),
-        ]
-        return subprocess.Popen(
-            call, pass_fds=fds, start_new_session=True, stdout=subprocess.DEVNULL
-        ).pid
+        call = sys.orig_argv[: sys.orig_argv.index("-c") + 2]
+        call += ["alone", json.dumps([job, fds, sys.path])]
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(call, pass_fds=fds, start_new_session=True, stdout=nothing).pid
     pid = os.fork()
     if pid == 0:
         try:
@@ -202,16 +190,13 @@ def _too_much() -> list[str | int]:
 
 
 def descendants() -> dict[int, int]:
-    """The processes below this one that still run, each with its resident pages; none where there
-    is no /proc.
-    """
+    """The running processes below this one, with resident pages; none without /proc."""
     parents, pages = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            # The name is in parentheses, and may hold anything.
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if fields[0] != "Z":
-                parents[int(entry.name)], pages[int(entry.name)] = int(fields[1]), int(fields[21])
+            state, parent, *rest = learner.fields(entry)
+            if state != "Z":
+                parents[int(entry.name)], pages[int(entry.name)] = int(parent), int(rest[19])
     ours, grown = {os.getpid()}, True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in ours} - ours

@@ -5,7 +5,6 @@ what they gave back, what they moved, and what of torch the file called besides.
 import contextlib
 import ctypes
 import importlib.util
-import json
 import math
 import numbers
 import socket
@@ -14,10 +13,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from course_press.grading.inside import frames, learner
+from course_press.grading.sandbox import learner
 
-MOST = 50
-"""Launches, and calls of torch, that are told of one call of a learner's function."""
+MOST = 50  # launches, and calls of torch, that are told of one call of a learner's function
 MAKES = ("empty", "zeros", "ones", "full", "new_", "zero_", "fill_")
 """How the names of operators begin that make an array, or fill it with one number."""
 VIEWS = (
@@ -33,54 +31,29 @@ def main(job: dict[str, Any], talk: socket.socket) -> None:
 
     torch.set_num_threads(1)
     traffic = _by_path("traffic", job["traffic"])
-    try:
-        learner.load(job, "")
-        frames.send(talk, {"op": "ready"})
-    except BaseException as error:  # noqa: BLE001
-        frames.send(talk, {"op": "failed", "failure": _failed(error, job)})
-        return
-    while True:
-        header, payload = frames.receive(talk)
-        asked = json.loads(header)
-        function = getattr(sys.modules["learner"], asked["function"], None)
-        if not callable(function):
-            frames.send(talk, {"op": "failed", "failure": {"kind": "no-function"}})
-            continue
-        named = {key: tuple(one) if isinstance(one, list) else one
-                 for key, one in asked["named"].items()}  # fmt: skip
-        try:
-            if "sizes" in asked:
-                reply, result = _number(function(*asked["sizes"], **named)), b""
-            else:
-                arrays = _arrays(asked["arrays"], payload)
-                reply, result = _called(function, arrays, named, job, traffic)
-        except BaseException as error:  # noqa: BLE001
-            reply, result = {"op": "failed", "failure": _failed(error, job)}, b""
-        frames.send(talk, reply, result)
+
+    def answer(function: Any, asked: dict[str, Any], payload: bytes) -> learner.Reply:
+        named = {
+            key: tuple(one) if isinstance(one, list) else one for key, one in asked["named"].items()
+        }
+        if "sizes" in asked:
+            return _number(function(*asked["sizes"], **named)), b""
+        return _called(function, _arrays(asked["arrays"], payload), named, job["file"], traffic)
+
+    learner.serve(job, talk, lambda: answer)
 
 
 def _by_path(name: str, path: str) -> Any:
     """A module of which only the file is known."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-def _failed(error: BaseException, job: dict[str, Any]) -> dict[str, str | int]:
-    """As of any error; one inside a kernel is wrapped, and its own line says more."""
-    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
-        error = error.__cause__
-    return learner.failed(error, job)
-
-
 def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
-    """The arrays as tensors; those that are to lie apart are views of larger ones, which hold
-    nothing that a sum survives.
-    """
+    """The arrays as tensors; those that are to lie apart are views of larger ones, full of NaN."""
     import torch
 
     found, at = [], 0
@@ -98,8 +71,8 @@ def _arrays(about: list[dict[str, Any]], payload: bytes) -> list[Any]:
 
 
 def _called(
-    function: Any, arrays: list[Any], named: dict[str, Any], job: dict[str, Any], traffic: Any
-) -> tuple[dict[str, Any], bytes]:
+    function: Any, arrays: list[Any], named: dict[str, Any], file: str, traffic: Any
+) -> learner.Reply:
     """What a call gave back and what it moved."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -113,7 +86,7 @@ def _called(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             name = func.overloadpacket.__name__
-            line = _line(job["file"])
+            line = _line(file)
             harmless = name.startswith(MAKES) or name in VIEWS
             if line and not harmless and len(calls) < MOST:
                 calls.append({"name": name, "line": line})
@@ -127,20 +100,18 @@ def _called(
     written = _Holdings(arrays)
     with traffic.counted() as launches, written.watched(), watch:
         result = function(*arrays, **named)
-    told: dict[str, Any] = {"op": "returned", "calls": calls}
-    told["launches"] = [one._asdict() for one in launches[:MOST]]
+    reply: dict[str, Any] = {"calls": calls}
+    reply["launches"] = [one._asdict() for one in launches[:MOST]]
     if not isinstance(result, torch.Tensor):
-        return {**told, "other": type(result).__name__[: learner.LONGEST]}, b""
-    told["changed"] = written.changed or not written.known(result)
-    told["shape"], told["dtype"] = list(result.shape), str(result.dtype).removeprefix("torch.")
+        return {**reply, "other": type(result).__name__[: learner.LONGEST]}, b""
+    reply["changed"] = written.changed or not written.known(result)
+    reply["shape"], reply["dtype"] = list(result.shape), str(result.dtype).removeprefix("torch.")
     plain = result.detach().contiguous()
-    return told, plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return reply, plain.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 class _Holdings:
-    """What lies in arrays as they are handed out and after each launch. Whatever else one is given
-    to work on holds one value throughout: nobody computed it elsewhere.
-    """
+    """What lies in arrays as they are handed out, and as kernels leave them."""
 
     def __init__(self, arrays: list[Any]) -> None:
         self.changed = False
@@ -219,5 +190,5 @@ def _line(file: str) -> int:
 def _number(value: Any) -> dict[str, Any]:
     """What a formula gave, as text that loses nothing."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return {"op": "returned", "other": type(value).__name__[: learner.LONGEST]}
-    return {"op": "returned", "number": float(value).hex()}
+        return {"other": type(value).__name__[: learner.LONGEST]}
+    return {"number": float(value).hex()}

@@ -18,20 +18,7 @@ def send(to: socket.socket, header: dict[str, Any], payload: bytes = b"") -> Non
 
 
 def receive(from_: socket.socket, end: float | None = None) -> tuple[bytes, bytes]:
-    """The next frame: its header as it came, and its bytes.
-
-    Parameters
-    ----------
-    from_ : the socket.
-    end : by the monotonic clock, when to give up.
-
-    Raises
-    ------
-    TimeoutError
-        At `end`.
-    EOFError
-        If the other side has closed, or sends no frame.
-    """
+    """The next frame, header and bytes; TimeoutError at `end`, EOFError where none comes."""
     header, payload = HEAD.unpack(_exactly(from_, HEAD.size, end))
     if header > HEADER or payload > PAYLOAD:
         raise EOFError("a frame is too long")

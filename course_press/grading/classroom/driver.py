@@ -1,20 +1,18 @@
 """From a folder of submissions to everything that an instructor hands on."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from course_book.text import in_language, language
-from course_press.grading.classroom.exports import gradescope, nbgrader_csv, plain_csv, similar_csv
+from course_press.grading.classroom import exports
 from course_press.grading.classroom.marking import mark_all
 from course_press.grading.classroom.record import Graded, Record
-from course_press.grading.classroom.reports import summary, write_reports
 from course_press.grading.classroom.similarity import Pair, alike
 from course_press.grading.classroom.submissions import Submission, find, text_of
 from course_press.grading.graders import graded_by
-from course_press.grading.verdict import said
+from course_press.grading.verdict import message
 from course_press.source.files import file_names
 
 REFERENCE = "(reference)"
@@ -22,14 +20,7 @@ REFERENCE = "(reference)"
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What came of a class.
-
-    Attributes
-    ----------
-    graded : by student and lab.
-    wrong : what is said of files that were left out, or could not be graded now.
-    similar : by lab, the pairs that are alike.
-    """
+    """What came of a class; `wrong` tells of files that were left out or not graded now."""
 
     graded: list[Graded]
     wrong: list[str]
@@ -43,7 +34,7 @@ def grade_class(
     *,
     lab: str | None = None,
     jobs: int = 1,
-    roll: Mapping[str, str] | None = None,
+    roster: Mapping[str, str] | None = None,
     say: Callable[[str], object] = str,
 ) -> Done:
     """Grade all that was handed in, and write grades, reports and exports.
@@ -58,7 +49,7 @@ def grade_class(
     out : the CSV of grades; all else goes into a folder beside it, of the same name.
     lab : the only one, where all files are for one.
     jobs : how many files at a time.
-    roll : languages by student; `None` where there is no list of the class.
+    roster : languages by student; `None` where there is no list of the class.
     say : is told what happens.
 
     Examples
@@ -80,33 +71,32 @@ def grade_class(
         for number in labs
         for stub in [about[number].file]
     }
-    flagged = {
-        (name, number)
-        for number, pairs in similar.items()
-        for pair in pairs
-        for name in (pair.first, pair.second)
+    students = roster or {}
+    written = {
+        out: exports.plain_csv(graded, criteria, students, similar),
+        beside / "nbgrader.csv": exports.nbgrader_csv(graded, criteria),
+        beside / "summary.txt": exports.summary(graded),
+        beside / "similar.csv": exports.similar_csv(similar),
     }
-    students = roll or {}
-    text = plain_csv(graded, criteria, roll=students, similar=flagged)
-    out.write_text(text, encoding="utf-8")
-    (beside / "nbgrader.csv").write_text(nbgrader_csv(graded, criteria), encoding="utf-8")
-    (beside / "summary.txt").write_text(summary(graded), encoding="utf-8")
-    (beside / "similar.csv").write_text(similar_csv(similar), encoding="utf-8")
     files = file_names(one.student for one in graded)
     for student in files:
         if len(student) > len(files[student]):
-            say(str(said("name-shortened", student=student, name=files[student])))
-    write_reports(graded, criteria, students, files, beside / "reports")
-    (beside / "gradescope").mkdir(exist_ok=True)
+            say(str(message("name-shortened", student=student, name=files[student])))
     for one in graded:
         with in_language(students.get(one.student, language())):
-            results = gradescope(one, criteria[one.lab])
+            results = exports.gradescope(one, criteria[one.lab])
+            theirs = [other for other in graded if other.student == one.student]
+            report = exports.student_report(theirs, criteria)
         name = f"{files[one.student]}-{one.lab}.json"
-        results_text = json.dumps(results, ensure_ascii=False, indent=1)
-        (beside / "gradescope" / name).write_text(results_text, encoding="utf-8")
+        written[beside / "gradescope" / name] = exports.gradescope_text(results)
+        written[beside / "reports" / f"{files[one.student]}.txt"] = report
+    for folder in ("gradescope", "reports"):
+        (beside / folder).mkdir(exist_ok=True)
+    for file, text in written.items():
+        file.write_text(text, encoding="utf-8")
     wrong = [str(one) for one in left]
     wrong += [
-        str(said("class-left", student=one.student, lab=one.lab, why=mark.told[language()]))
+        str(message("class-left", student=one.student, lab=one.lab, why=mark.told[language()]))
         for one in graded
         if (mark := one.unjudged)
     ]

@@ -21,7 +21,7 @@ import pytest
 from course_lib import CourseError
 from course_book.text import in_language
 from course_press import grading
-from course_press.grading.classroom import KITS, write_kit
+from course_press.grading.classroom import SYSTEMS, write_package
 from tests.course_press.grading.classroom.simulated import FOLDERS, LABS, submissions, wanted
 
 ROOT = LABS.parent
@@ -43,7 +43,7 @@ def kit(tmp_path_factory):
         if (kind, lab, isolate) not in packed:
             out = tmp_path_factory.mktemp(kind) / "kit.zip"
             with in_language("en"):
-                write_kit(kind, ROOT, FOLDERS[lab], out, isolate=isolate)
+                write_package(kind, ROOT, FOLDERS[lab], out, isolate=isolate)
             packed[kind, lab, isolate] = out
         return packed[kind, lab, isolate]
 
@@ -144,7 +144,7 @@ def test_a_file_that_fails_in_gradescopes_cell_is_not_run_outside_of_one(image, 
 def another_user():
     """Skips, loudly, where no other user can run Python as this one does."""
     become = (
-        "import os; os.setuid(61183); import numpy; open('course_press/grading/inside/frames.py')"
+        "import os; os.setuid(61183); import numpy; open('course_press/grading/sandbox/frames.py')"
     )
     done = subprocess.run([PYTHON, "-c", become], cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
@@ -213,7 +213,7 @@ def test_nbgrader_gives_the_same_verdict(student, notebook, cells):
 def test_nbgrader_answers_in_the_language_that_was_asked_for(tmp_path):
     lab, text, _ = submissions()["student-21"]
     with in_language("es"):
-        write_kit("nbgrader", ROOT, FOLDERS[lab], tmp_path, isolate=False)
+        write_package("nbgrader", ROOT, FOLDERS[lab], tmp_path, isolate=False)
     file = tmp_path / "source" / f"lab-{lab}" / f"lab-{lab}.ipynb"
     (file.parent / STUBS[lab]).write_text(text, encoding="utf-8")
     read = nbformat.read(file, as_version=4)
@@ -268,10 +268,10 @@ def test_otters_package_has_a_test_for_each_criterion(kit):
         assert f"@test_case(name={name!r}, " in text
 
 
-@pytest.mark.parametrize("kind", KITS)
+@pytest.mark.parametrize("kind", SYSTEMS)
 def test_the_same_files_make_the_same_kit(kind, tmp_path):
     for name in ("one", "two"):
-        write_kit(kind, ROOT, FOLDERS["02"], tmp_path / name / "kit")
+        write_package(kind, ROOT, FOLDERS["02"], tmp_path / name / "kit")
     files = [
         {
             path.relative_to(tmp_path / name): path.read_bytes()
@@ -285,4 +285,4 @@ def test_the_same_files_make_the_same_kit(kind, tmp_path):
 
 def test_another_kit_is_refused(tmp_path):
     with pytest.raises(CourseError, match="unknown kit 'gradscope': did you mean 'gradescope'"):
-        write_kit("gradscope", ROOT, FOLDERS["00"], tmp_path / "kit.zip")
+        write_package("gradscope", ROOT, FOLDERS["00"], tmp_path / "kit.zip")
