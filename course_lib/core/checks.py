@@ -5,7 +5,7 @@ whole where it must be, sizes that do not broadcast, a key or a format that is n
 function's `Raises` names only what it refuses besides.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeAlias
@@ -34,13 +34,7 @@ _SHOWN, _LISTED = 80, 60
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: on one line, and never longer than a line.
-
-    Examples
-    --------
-    >>> shown([1] * 1000)
-    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, …'
-    """
+    """A value as a message shows it: on one line, and never longer than a line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - an int of 5000 digits, or a class whose repr fails
@@ -61,8 +55,6 @@ def _scalar(values: Any) -> float | None:
     """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times
     longer to look at it.
     """
-    if type(values) is float:
-        return values
     if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
         return float(values)
     return None
@@ -86,9 +78,8 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
-            array = np.array([_real(one) for one in array.ravel()], dtype=float).reshape(
-                array.shape
-            )
+            every = [_real(one) for one in array.ravel()]
+            array = np.array(every, dtype=float).reshape(array.shape)
         if array.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(over="ignore"):
@@ -105,12 +96,18 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     return found
 
 
-def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> Numbers:
-    good = np.isfinite(array) & good
-    if not np.all(good):
-        first = plain(array[~good][0]) if array.ndim else plain(array)
-        where = f" at index {tuple(int(i) for i in np.argwhere(~good)[0])}" if array.ndim else ""
-        raise CourseError(f"{name} must be {allowed} (got {first:g}{where})")
+def _require(name: str, values: Any, *rules: tuple[Callable[[Any], Any], str]) -> Numbers:
+    """Return `values` as float64; raise with the first rule that one of them breaks."""
+    if (number := _scalar(values)) is not None and all(rule(number) for rule, _ in rules):
+        return number
+    array = _numbers(name, values)
+    for rule, allowed in rules:
+        with np.errstate(invalid="ignore"):
+            good = np.isfinite(array) & rule(array)
+        if not np.all(good):
+            first = plain(array[~good][0]) if array.ndim else plain(array)
+            at = f" at index {tuple(int(i) for i in np.argwhere(~good)[0])}" if array.ndim else ""
+            raise CourseError(f"{name} must be {allowed} (got {first:g}{at})")
     return plain(array)
 
 
@@ -118,14 +115,11 @@ def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """Return `values` as float64; raise unless every one is above zero and of a size that a
     quantity can have.
     """
-    if (number := _scalar(values)) is not None and SMALLEST <= number <= most:
-        return number
-    array = _numbers(name, values)
-    if array.min() >= SMALLEST and array.max() <= most:  # what is not a number is neither
-        return plain(array)
-    _require(name, array, array > 0, "positive and finite")
     return _require(
-        name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}"
+        name,
+        values,
+        (lambda one: one > 0, "positive and finite"),
+        (lambda one: (one >= SMALLEST) & (one <= most), f"between {SMALLEST:g} and {most:g}"),
     )
 
 
@@ -133,39 +127,28 @@ def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """Return `values` as float64; raise unless every one is zero or more, and no more than a
     quantity can be.
     """
-    if (number := _scalar(values)) is not None and 0 <= number <= most:
-        return number
-    array = _numbers(name, values)
-    if array.min() >= 0 and array.max() <= most:
-        return plain(array)
-    _require(name, array, array >= 0, "zero or more, and finite")
-    return _require(name, array, array <= most, f"at most {most:g}")
+    return _require(
+        name,
+        values,
+        (lambda one: one >= 0, "zero or more, and finite"),
+        (lambda one: one <= most, f"at most {most:g}"),
+    )
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
     """Return `values` as float64; raise unless every one is a whole number above zero that float64
     holds exactly.
     """
-    if (number := _scalar(values)) is not None and 0 < number < EXACT and number.is_integer():
-        return number
-    array = _numbers(name, values)
-    if array.min() > 0 and array.max() < EXACT and np.array_equal(array, np.floor(array)):
-        return plain(array)
-    with np.errstate(invalid="ignore"):
-        _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
     return _require(
-        name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"
+        name,
+        values,
+        (lambda one: (one > 0) & (one % 1 == 0), "a positive whole number"),
+        (lambda one: one < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"),
     )
 
 
 def whole_as_given(given: Any, checked: Numbers) -> Numbers:
-    """A checked number, as an int where it was given as one: four kernels, not 4.0.
-
-    Examples
-    --------
-    >>> whole_as_given(4, 4.0), whole_as_given(4.0, 4.0)
-    (4, 4.0)
-    """
+    """A checked number, as an int where it was given as one: four kernels, not 4.0."""
     if isinstance(checked, float) and isinstance(given, int | np.integer):
         return int(checked)
     return checked
@@ -177,10 +160,8 @@ def count(name: str, value: Any, least: int = 1) -> int:
         return value
     number = nonnegative(name, value)
     if not isinstance(number, float) or not number.is_integer() or not least <= number < EXACT:
-        allowed = (
-            "one positive whole number" if least == 1 else f"one whole number, {least} or more"
-        )
-        raise CourseError(f"{name} must be {allowed} (got {shown(value)})")
+        what = "positive whole number" if least == 1 else f"whole number, {least} or more"
+        raise CourseError(f"{name} must be one {what} (got {shown(value)})")
     return int(number)
 
 
@@ -209,14 +190,9 @@ def text(name: str, value: Any) -> str:
 
 def together(**given: Numbers) -> None:
     """Raise unless these broadcast against each other; the message has their shapes."""
-    arrays = [
-        value
-        for value in given.values()
-        if type(value) is not float and isinstance(value, np.ndarray)
-    ]
-    if len(arrays) < 2 or all(value.shape == arrays[0].shape for value in arrays):
-        return
     shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
+    if len(shapes) < 2:
+        return
     try:
         np.broadcast_shapes(*shapes.values())
     except ValueError:
@@ -246,23 +222,15 @@ def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
 
 
 def nearest(key: Any, keys: Iterable[str]) -> str:
-    """The key that was probably meant; empty where none is near.
-
-    Examples
-    --------
-    >>> nearest("TBs", ("TB/s", "Tb/s")), nearest("kg", ("TB/s",))
-    ('TB/s', '')
-    """
+    """The key that was probably meant; empty where none is near."""
     said, keys = key if isinstance(key, str) else shown(key), list(keys)
-    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
     lowered = {valid.lower(): valid for valid in keys}
     longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
-    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(
-        said, keys, n=1, cutoff=0.6
-    )
-    near = near or [
-        lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)
-    ]
+    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
+    near = get_close_matches(said, longer, n=1, cutoff=0)
+    near = near or get_close_matches(said, keys, n=1, cutoff=0.6)
+    if not near:
+        near = [lowered[one] for one in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
     return near[0] if near else ""
 
 
@@ -278,10 +246,9 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     """
     if type(allowed) in (dict, tuple) and isinstance(key, str) and key in allowed:
         return key
-    keys = list(allowed)
+    keys = sorted(allowed)
     if isinstance(key, str) and key in keys:
         return key
-    keys.sort()
     near = nearest(key, keys)
     listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
     remedy = f": did you mean {near!r}?" if near else f": choose one of {listed}"

@@ -66,13 +66,7 @@ LinkLike: TypeAlias = "ArrayLike | Link"
 
 
 def as_link(link: LinkLike, name: str = "link") -> Link:
-    """A link as it is, or one of this bandwidth; `name` is what the caller called it.
-
-    Examples
-    --------
-    >>> as_link(50e9).total_per_direction
-    50000000000.0
-    """
+    """A link as it is, or one of this bandwidth; `name` is what the caller called it."""
     if isinstance(link, Link):
         return link
     if isinstance(link, str | None):

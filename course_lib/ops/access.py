@@ -13,18 +13,13 @@ WARP = 32
 
 
 def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:
-    """Sectors that one load of a warp touches, each thread reading one element.
+    """Sectors of `SECTOR` bytes that one load of a warp touches, each thread reading one element of
+    format `x`.
 
     Parameters
     ----------
     stride : elements from one thread's to the next one's; 1 where they stand side by side.
     start : the first thread's element, counted from the start of a sector.
-    x : format of an element.
-    threads : that load together.
-
-    Returns
-    -------
-    Sectors of `SECTOR` bytes; what is asked for is `threads` elements.
 
     References
     ----------

@@ -51,10 +51,10 @@ class Blocked(Work):
 
     def __post_init__(self) -> None:
         Work.__post_init__(self)
-        parts = {
-            name: nonnegative(name, getattr(self, name), MADE) for name in ("loaded", "stored")
-        }
-        keep_checked(self, **parts, bytes=self.bytes)
+        loaded, stored = (
+            nonnegative(name, getattr(self, name), MADE) for name in ("loaded", "stored")
+        )
+        keep_checked(self, loaded=loaded, stored=stored, bytes=self.bytes)
 
 
 def blocked(
@@ -75,19 +75,11 @@ def blocked(
         written: what memory must move at least.
     causal : whether a query sees keys up to its own position only.
 
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number, there are too few or too many, or a causal
-        attention has not as many keys as queries.
-
     Examples
     --------
     >>> tiled = blocked("matmul", (8192, 8192, 8192), (128, 128, 64))
     >>> tiled.loaded / blocked("matmul", (8192, 8192, 8192)).loaded
     64.0
-    >>> blocked("softmax", (1024, 65536), (1024,)).loaded / blocked("softmax", (1024, 65536)).loaded
-    2.0
     """
     names, cut, x = KERNELS[known("kernel", kernel, KERNELS)]
     size = _counts("sizes", sizes, names)
@@ -99,17 +91,9 @@ def blocked(
     once, out = _once(kernel, size, x, causal=causal)
     loaded = float(once.bytes) - out
     if part is not None:
-        loaded = _loaded(kernel, size, part, x, causal=causal)
-    return Blocked(
-        once.flops,
-        loaded + out,
-        once.dtype,
-        unit=once.unit,
-        shape=once.shape,
-        kind=once.kind,
-        loaded=loaded,
-        stored=out,
-    )
+        loaded = _loaded(kernel, size, part, x, loaded, out, causal=causal)
+    how: Any = {"unit": once.unit, "shape": once.shape, "kind": once.kind}
+    return Blocked(once.flops, loaded + out, once.dtype, **how, loaded=loaded, stored=out)
 
 
 def _counts(name: str, given: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -139,11 +123,17 @@ def _once(kernel: str, size: tuple[int, ...], x: str, *, causal: bool) -> tuple[
 
 
 def _loaded(
-    kernel: str, size: tuple[int, ...], part: tuple[int, ...], x: str, *, causal: bool
+    kernel: str,
+    size: tuple[int, ...],
+    part: tuple[int, ...],
+    x: str,
+    loaded: float,
+    out: float,
+    *,
+    causal: bool,
 ) -> float:
-    """Bytes that the programs load, each for itself."""
-    once, out = _once(kernel, size, x, causal=causal)
-    loaded, each = float(once.bytes) - out, itemsize(x)
+    """Bytes that the programs load, each for itself; `loaded` are those of each array once."""
+    each = itemsize(x)
     if kernel == "fused":  # the bias again for each further row of blocks
         return loaded + each * size[1] * (ceil(size[0] / part[0]) - 1)
     if kernel == "softmax":

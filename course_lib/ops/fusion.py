@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +39,10 @@ class Pass(Work):
 
     def __post_init__(self) -> None:
         Work.__post_init__(self)
-        passed = {
-            name: nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")
-        }
-        keep_checked(self, **passed, bytes=self.bytes)
+        read, written = (
+            nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")
+        )
+        keep_checked(self, read=read, written=written, bytes=self.bytes)
 
     @property
     def own(self) -> Numbers:
@@ -57,19 +58,9 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
 
     Parameters
     ----------
-    works : in their order; each reads what the one before it wrote.
+    works : in their order; each reads what the one before it wrote, in one format of arithmetic.
     keep : positions of those whose result is wanted later too, and is written all the same: the sum
         in front of a norm.
-
-    Returns
-    -------
-    With the FLOPs of all; the format of the arithmetic is the first one's.
-
-    Raises
-    ------
-    CourseError
-        If there are none, one is not on the vector unit, one does not read what the one before it
-        wrote, or the formats of their arithmetic differ.
 
     References
     ----------
@@ -80,9 +71,8 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     >>> from course_lib.ops import bias, dropout, gelu
     >>> size = (65536, 4096)
     >>> chain = [bias(*size, x="fp16"), gelu(size, x="fp16"), dropout(size, x="fp16")]
-    >>> unfused = sum(work.bytes for work in chain)
-    >>> round(unfused / 1e9, 2), round(fuse(chain).bytes / 1e9, 2)
-    (3.22, 1.07)
+    >>> round(sum(work.bytes for work in chain) / fuse(chain).bytes, 2)
+    3.0
     """
     if not isinstance(works, Sequence) or not works:
         raise CourseError(
@@ -116,11 +106,6 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     first, last, none = works[0], works[-1], np.float64(0)
     own = sum((work.own for work in works), none)
     own += sum((works[i].written for i in wanted), none)
-    return Pass(
-        plain(sum((work.flops for work in works), none)),
-        plain(first.read + own + last.written),
-        first.dtype,
-        shape=first.shape,
-        read=first.read,
-        written=last.written,
-    )
+    flops, moved = sum((work.flops for work in works), none), first.read + own + last.written
+    passed: Any = {"read": first.read, "written": last.written}
+    return Pass(plain(flops), plain(moved), first.dtype, shape=first.shape, **passed)

@@ -3,8 +3,8 @@
 Each is one kernel that keeps what it needs on the chip. `shape` is the array's size, or a tuple of
 sizes; every size may be an array of its own and broadcasts. `x` is the format of what passes
 through, `w` that of parameters, which is `x` where it is not given. FLOPs are counted as
-`CONVENTIONS` says. A size that is not a positive whole number, or a format that is not known, is a
-`CourseError`.
+`CONVENTIONS` says, which has the sources too. A size that is not a positive whole number, or a
+format that is not known, is a `CourseError`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work, formulas
+from course_lib.core import Work
 from course_lib.core.checks import (
     LARGEST,
     CourseError,
@@ -33,6 +33,8 @@ from course_lib.ops.conventions import CONVENTIONS
 from course_lib.ops.fusion import Pass
 
 Shape: TypeAlias = "ArrayLike | Sequence[Any]"
+NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
+"""FLOP of a normalisation for each element."""
 
 
 def _count(shape: Shape) -> Numbers:
@@ -57,6 +59,37 @@ def _count(shape: Shape) -> Numbers:
     return elements
 
 
+def norm_work(tokens: Any, width: Any, kind: str, x: Any, w: Any, times: Any = 1) -> Work:
+    """So many normalisations of each token's vector, read once and written once, with a scale and,
+    of kind ``"layer"``, a bias; `x` and `w` are bytes of an element. Sizes unchecked: pages ask it.
+    """
+    # [zhang2019] equation 4; [yuan2024] counts both.
+    moved = 2 * tokens * width * x + width * (2 if kind == "layer" else 1) * w
+    return Work(
+        flops=times * (tokens * width * NORM_FLOPS[kind]),
+        bytes=times * moved,
+        dtype="fp32",
+        unit="vector",
+        kernels=times,
+        shape=(tokens, width),
+        kind="vector",
+    )
+
+
+def embedding_work(tokens: Any, width: Any, tables: Any, w: Any, x: Any) -> Work:
+    """Rows gathered from so many tables and written as their sum; `w` and `x` are bytes of an
+    element. Sizes unchecked: pages ask too.
+    """
+    return Work(
+        flops=tokens * width * (tables - 1),
+        bytes=tokens * width * (tables * w + x),
+        dtype="fp32",
+        unit="vector",
+        shape=(tokens, width),
+        kind="vector",
+    )
+
+
 def elementwise(
     shape: Shape,
     *,
@@ -66,15 +99,8 @@ def elementwise(
     writes: ArrayLike = 1,
     compute: str = "fp32",
 ) -> Pass:
-    """An operation on each element of an array.
-
-    Parameters
-    ----------
-    shape : sizes of the array.
-    flops : FLOP per element. Broadcasts.
-    dtype : format of the elements in memory.
-    reads, writes : arrays of this shape read and written, one at least. Broadcast.
-    compute : format of the arithmetic.
+    """An operation on each element of an array: `flops` of each in the format `compute`, and so
+    many arrays of this shape and format `dtype` read and written, one at least. All broadcast.
 
     Examples
     --------
@@ -83,24 +109,22 @@ def elementwise(
     """
     many, size = _count(shape), itemsize(dtype)
     known("dtype", compute, BITS, "argument compute")
-    each = {
-        "flops": nonnegative("flops", flops),
-        "reads": nonnegative("reads", reads),
-        "writes": nonnegative("writes", writes),
-    }
-    together(shape=many, **each)
-    moved = plain(many * (each["reads"] + each["writes"]) * size)
+    each, read, written = (
+        nonnegative(name, given)
+        for name, given in {"flops": flops, "reads": reads, "writes": writes}.items()
+    )
+    together(shape=many, flops=each, reads=read, writes=written)
+    moved = plain(many * (read + written) * size)
     if not np.all(np.asarray(moved) > 0):
         raise CourseError(
             f"reads and writes must be more than nothing together (got {shown(reads)} and "
             f"{shown(writes)})"
         )
-    read, written = (plain(many * np.minimum(each[name], 1) * size) for name in ("reads", "writes"))
-    flops = plain(many * each["flops"])
-    return Pass(flops, moved, compute, shape=(shape,), read=read, written=written)
+    first, last = (plain(many * np.minimum(one, 1) * size) for one in (read, written))
+    return Pass(plain(many * each), moved, compute, shape=(shape,), read=first, written=last)
 
 
-def _simple(name: str, shape: Shape, x: str, own: Numbers = 0.0) -> Pass:
+def _counted(name: str, shape: Shape, x: str, own: Numbers = 0.0) -> Pass:
     """An operator as its convention counts it, with byte of operands of its own besides."""
     how = CONVENTIONS[name]
     itemsize(x, "x")
@@ -116,13 +140,8 @@ def _parameters(w: str | None, x: str) -> float:
 def norm(
     tokens: ArrayLike, width: ArrayLike, *, kind: str = "rms", x: str = "bf16", w: str | None = None
 ) -> Pass:
-    """A normalisation of each token's vector: read once, written once, with its parameters.
-
-    `kind` is ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias).
-
-    References
-    ----------
-    [zhang2019], [yuan2024].
+    """A normalisation of each token's vector, `kind` ``"rms"`` (a scale) or ``"layer"`` (a scale
+    and a bias): read once, written once, with its parameters.
 
     Examples
     --------
@@ -130,9 +149,9 @@ def norm(
     24576.0
     """
     rows, each = wholes(tokens=tokens, width=width)
-    arrays = 2 if known("kind", kind, ("rms", "layer")) == "layer" else 1
-    moved = formulas.norm_bytes(rows, each, arrays, itemsize(x, "x"), _parameters(w, x))
-    return replace(_simple(kind, (rows, each), x), bytes=moved)
+    known("kind", kind, ("rms", "layer"))
+    moved = norm_work(rows, each, kind, itemsize(x, "x"), _parameters(w, x)).bytes
+    return replace(_counted(kind, (rows, each), x), bytes=moved)
 
 
 def quantize(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16", out: str = "fp8") -> Work:
@@ -153,55 +172,39 @@ def quantize(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16", out: str = "
 
 
 def softmax(rows: ArrayLike, width: ArrayLike, *, x: str = "bf16") -> Pass:
-    """Softmax of rows of this width: read once, written once.
-
-    A kernel whose rows do not fit on the chip reads them again: twice with the online normaliser,
-    three times without.
-
-    References
-    ----------
-    [milakov2018], [yuan2024].
+    """Softmax of rows of this width: read once, written once. A kernel whose rows do not fit on the
+    chip reads them again: twice with the online normaliser [milakov2018], three times without.
 
     Examples
     --------
     >>> softmax(1024, 4096).intensity
     1.25
     """
-    return _simple("softmax", wholes(rows=rows, width=width), x)
+    return _counted("softmax", wholes(rows=rows, width=width), x)
 
 
 def gelu(shape: Shape, *, x: str = "bf16") -> Pass:
     """GELU in its form with tanh, about ten operations an element; the tanh is an exponential and a
     division.
 
-    References
-    ----------
-    [hendrycks2016] section 2.
-
     Examples
     --------
-    >>> from course_lib import chip
-    >>> work = gelu((32, 2048, 4096), x="fp16")
-    >>> round(work.intensity / chip("h100-sxm").ridge(work.dtype, work.unit), 3)
-    0.125
+    >>> gelu((32, 2048, 4096), x="fp16").intensity
+    2.5
     """
-    return _simple("gelu", shape, x)
+    return _counted("gelu", shape, x)
 
 
 def swiglu(shape: Shape, *, x: str = "bf16") -> Pass:
     """The product of SiLU of the gate with the other half: two arrays read, one written; `shape` is
     one half's.
 
-    References
-    ----------
-    [shazeer2020] equation 6.
-
     Examples
     --------
     >>> swiglu((16, 14336)).bytes == 3 * 16 * 14336 * 2
     True
     """
-    return _simple("swiglu", shape, x)
+    return _counted("swiglu", shape, x)
 
 
 def residual(shape: Shape, *, x: str = "bf16") -> Pass:
@@ -212,25 +215,19 @@ def residual(shape: Shape, *, x: str = "bf16") -> Pass:
     >>> round(residual((16, 4096)).intensity, 3)
     0.167
     """
-    return _simple("residual", shape, x)
+    return _counted("residual", shape, x)
 
 
 def dropout(shape: Shape, *, x: str = "bf16", mask: bool = False) -> Pass:
-    """Dropout of elements.
-
-    With `mask`, where training goes back through it, the mask is written, a byte for each element;
-    else it is made again from the seed when it is needed.
-
-    References
-    ----------
-    [srivastava2014].
+    """Dropout of elements. With `mask`, where training goes back through it, the mask is written, a
+    byte for each element; else it is made again from the seed when it is needed.
 
     Examples
     --------
     >>> dropout((4, 8), mask=True).bytes - dropout((4, 8)).bytes
     32.0
     """
-    return _simple("dropout", shape, x, _count(shape) if flag("mask", mask) else 0.0)
+    return _counted("dropout", shape, x, _count(shape) if flag("mask", mask) else 0.0)
 
 
 def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None = None) -> Pass:
@@ -242,7 +239,7 @@ def bias(tokens: ArrayLike, width: ArrayLike, *, x: str = "bf16", w: str | None 
     True
     """
     rows, each = wholes(tokens=tokens, width=width)
-    return _simple("bias", (rows, each), x, each * _parameters(w, x))
+    return _counted("bias", (rows, each), x, each * _parameters(w, x))
 
 
 def rotary(
@@ -254,14 +251,8 @@ def rotary(
     table: str = "fp32",
 ) -> Pass:
     """Rotary positions: pairs of each head's elements are turned by an angle of the token's
-    position.
-
-    `heads` are those of queries and keys together; `table` is the format of the cosines and sines,
-    half of `head_dim` each for every token.
-
-    References
-    ----------
-    [su2021] equation 34.
+    position. `heads` are those of queries and keys together; `table` is the format of the cosines
+    and sines, half of `head_dim` each for every token.
 
     Examples
     --------
@@ -269,15 +260,14 @@ def rotary(
     0.73
     """
     rows, _, each = sizes = wholes(tokens=tokens, heads=heads, head_dim=head_dim)
-    return _simple("rotary", sizes, x, plain(rows * each * itemsize(table, "table")))
+    return _counted("rotary", sizes, x, plain(rows * each * itemsize(table, "table")))
 
 
 def embedding(
     tokens: ArrayLike, width: ArrayLike, *, tables: int = 1, w: str = "bf16", x: str = "bf16"
 ) -> Work:
-    """Rows of tables gathered: only the rows asked for are read, however large the table.
-
-    The rows of several `tables` are added: two with learned positions.
+    """Rows of tables gathered: only the rows asked for are read, however large the table. The rows
+    of several `tables` are added: two with learned positions.
 
     Examples
     --------
@@ -285,6 +275,5 @@ def embedding(
     16384.0
     """
     rows, each = wholes(tokens=tokens, width=width)
-    elements, many = rows * each, count("tables", tables)
-    moved = formulas.gathered_bytes(rows, each, many, itemsize(w, "w"), itemsize(x, "x"))
-    return Work(elements * (many - 1), moved, "fp32", "vector", shape=(rows, each), kind="vector")
+    many = count("tables", tables)
+    return embedding_work(rows, each, many, itemsize(w, "w"), itemsize(x, "x"))

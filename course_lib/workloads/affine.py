@@ -4,7 +4,7 @@ its cache, so that `core.formulas` alone says its time at any batch and context,
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from course_lib.core import Unit, Work
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads.footprint import memory
-from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import operators
-from course_lib.workloads.weights import distinct, matrices
+from course_lib.workloads.weights import active_copies, matrices
 
 MANY = 2**20
 """Sequences that leave no expert untouched, of which all bytes are still whole numbers."""
@@ -51,26 +51,15 @@ class StepTerm:
 
 @dataclass(frozen=True, slots=True)
 class StepTerms:
-    """A decode step of a model.
-
-    Attributes
-    ----------
-    operators : in the order in which they run.
-    memory : bytes that weights and cache take, as `core.formulas.amount` takes them.
+    """A decode step of a model: `operators` in the order in which they run, and bytes of `memory`
+    that weights and cache take, as `core.formulas.amount` takes them.
     """
 
     operators: tuple[StepTerm, ...]
     memory: Parts
 
 
-def coefficients(
-    model: Transformer | str,
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-) -> StepTerms:
+def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> StepTerms:
     """What `decode` and `fits` sum up for one chip, at every batch and context, as numbers.
 
     They are found by asking for a few steps, none by counting anew. Contexts that the model was not
@@ -79,34 +68,36 @@ def coefficients(
     Parameters
     ----------
     model : a transformer that decodes, or its key.
-    w, x, kv, compute : formats, as in `course_lib.llm.decode`.
-
-    Raises
-    ------
-    CourseError
-        If the model does not decode, or a format is not known.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
 
     Examples
     --------
     >>> from course_lib.core import formulas
     >>> step = coefficients("llama-3-8b")
-    >>> [one.name for one in step.operators][:4]
-    ['gather', 'blocks', 'q', 'k']
     >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
     True
     """
     one = decoder(model)
-    fm = of_model(one, None, w, x, kv, compute)
-    routed = {(each.part, each.name): each for each in matrices(one) if each.routed}
-    found = []
-    for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
-        for name, work in works.items():
-            matrix = routed.get((part, name))
-            left = 1 - distinct(1, matrix.copies, matrix.visits) / matrix.copies if matrix else 0.0
-            flops, moved = _parts(work.flops), _parts(work.bytes, float(left))
-            found.append(StepTerm(part, name, work.unit, work.dtype, flops, moved))
-    kept = memory(one, _BATCHES, _CONTEXTS, w=fm).total
-    return StepTerms(tuple(found), _parts(kept))
+    fm = of_model(one, None, **given)
+    # The share of the routed experts that one sequence leaves untouched.
+    left = {
+        (each.part, each.name): 1 - active_copies(each, 1) / each.copies
+        for each in matrices(one)
+        if each.routed
+    }
+    terms = [
+        StepTerm(
+            part,
+            name,
+            work.unit,
+            work.dtype,
+            _parts(work.flops),
+            _parts(work.bytes, left.get((part, name), 0.0)),
+        )
+        for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items()
+        for name, work in works.items()
+    ]
+    return StepTerms(tuple(terms), _parts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
 
 
 def _parts(asked: Any, left: float = 0.0) -> Parts:

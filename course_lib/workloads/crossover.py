@@ -7,16 +7,15 @@ JavaScript.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded, decoder, met
+from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads.footprint import fits
-from course_lib.workloads.precision import Formats, of_model
-from course_lib.workloads.shares import streamed
+from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import MATRIX_PARTS, operators, works_of
-from course_lib.workloads.weights import split
+from course_lib.workloads.weights import require_divisible, streamed_bytes
 
 _FAR = 2**40
 """Tokens of context beyond which attention is all there is."""
@@ -57,12 +56,9 @@ def first_compute_bound_batch(
     chip: Accelerator | str,
     context: float = 1024,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
     tp: int = 1,
     capacity: float | None = None,
+    **given: Unpack[FormatOptions],
 ) -> Crossover:
     """The first batch at which a decode step computes for longer than it moves bytes.
 
@@ -72,18 +68,14 @@ def first_compute_bound_batch(
     norms are left out: they belong to the vector unit and are always memory-bound, so that the
     `bound` of a whole `decode` turns at a larger batch.
 
-    With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and
-    memory time meet at W / bandwidth / (f / peak - b / bandwidth); never, where the denominator is
-    not positive.
-
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     context : tokens in the cache, the new one included; one number. 0 leaves attention out.
-    w, x, kv, compute : formats, as in `course_lib.llm.decode`.
     tp : chips that share the model. What their links take is left out, as every other unit than the
         matrix unit and the memory is.
     capacity : byte of the chip's memory, as in `fits`.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
 
     References
     ----------
@@ -99,7 +91,7 @@ def first_compute_bound_batch(
     (True, True)
     """
     one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    fm = of_model(one, on, **given)
     tokens = float(count("context", context, 0))
     if tokens > _FAR:
         raise CourseError(
@@ -107,21 +99,29 @@ def first_compute_bound_batch(
             f"is (got {context})"
         )
     room = None if capacity is None else single("capacity", positive("capacity", capacity))
-
-    chips = split(one, tp)
+    chips = require_divisible(one, tp)
     for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
         for work in part.values():
             bounded(work, on)  # which refuses arithmetic that the chip does not have
-    limit = _further(one, on, fm, tokens, chips)
+    limit = _per_sequence(one, on, fm, tokens, chips)
     batch = first_batch(one, on, fm, tokens, chips)
     most = None
     if tokens and (room or on.memory):
-        room_for = fits(one, on, 1, tokens, w=fm, tp=chips, capacity=room)
-        most = int(float(room_for.max_batch))
+        most = int(float(fits(one, on, 1, tokens, w=fm, tp=chips, capacity=room).max_batch))
     ridge = float(limit.flops / limit.t_math / on.bandwidth)
     intensity = float(limit.flops / limit.bytes)
-    why, rule = reason(batch, intensity, ridge, most), _weights_only(one, on, fm, chips)
-    return Crossover(batch, why, intensity, ridge, rule, _max_context(one, on, fm, chips), most)
+
+    def weights_are_read(batch: int) -> bool:
+        step = _step(one, on, fm, 1.0 * batch, 0, chips)
+        return bool(step.t_math >= streamed_bytes(one, batch, fm, tp=chips) / on.bandwidth)
+
+    def never(context: int) -> bool:
+        further = _per_sequence(one, on, fm, 1.0 * context, chips)
+        return bool(further.t_math <= further.t_memory)
+
+    longest = first(never) - 1.0 if never(_FAR) else math.inf
+    why = reason(batch, intensity, ridge, most)
+    return Crossover(batch, why, intensity, ridge, first(weights_are_read), longest, most)
 
 
 class Sums(NamedTuple):
@@ -134,8 +134,11 @@ class Sums(NamedTuple):
 
 
 def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
-    """The first compute-bound batch, unchecked; `None` where no batch is enough."""
-    limit = _further(model, chip, fm, context, tp)
+    """The first compute-bound batch; `None` where no batch is enough."""
+    # With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and
+    # memory time meet at W / bandwidth / (f / peak - b / bandwidth); never, where the denominator
+    # is not positive.
+    limit = _per_sequence(model, chip, fm, context, tp)
     if limit.t_math <= limit.t_memory:
         return None
     return first(lambda batch: _compute_bound(model, chip, fm, batch, context, tp))
@@ -156,13 +159,13 @@ def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> 
     for part in MATRIX_PARTS:
         if part in works and (context > 0 or part != "attention"):
             for work in works[part].values():
-                one = met(work, chip, 0.0)
+                one = bounded(work, chip)
                 t_math, t_memory = t_math + one.t_math, t_memory + one.t_memory
                 flops, moved = flops + one.flops, moved + one.bytes
     return Sums(t_math, t_memory, flops, moved)
 
 
-def _further(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
+def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
     """What further sequences add to a batch so large that it touches every expert already: no
     weights.
     """
@@ -174,24 +177,6 @@ def _further(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
         two.flops - one.flops,
         two.bytes - one.bytes,
     )
-
-
-def _weights_only(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> int:
-    def enough(batch: int) -> bool:
-        step = _step(model, chip, fm, 1.0 * batch, 0, tp)
-        return bool(step.t_math >= streamed(model, 1.0 * batch, fm, tp) / chip.bandwidth)
-
-    return first(enough)
-
-
-def _max_context(model: Transformer, chip: Accelerator, fm: Formats, tp: int) -> float:
-    def comes(context: int) -> bool:
-        further = _further(model, chip, fm, 1.0 * context, tp)
-        return bool(further.t_math > further.t_memory)
-
-    if comes(_FAR):
-        return math.inf
-    return first(lambda context: not comes(context)) - 1.0
 
 
 def first(holds: Callable[[int], bool]) -> int:

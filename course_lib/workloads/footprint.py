@@ -20,8 +20,13 @@ from course_lib.core.checks import (
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
 from course_lib.workloads.precision import Formats, of_model
-from course_lib.workloads.shares import kept_tokens
-from course_lib.workloads.weights import activation_bytes, cache_bytes, layout, weight_bytes
+from course_lib.workloads.weights import (
+    activation_bytes,
+    cache_bytes,
+    cached_tokens,
+    layout,
+    weight_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,12 +86,9 @@ def memory(
     ----------
     model : a transformer or its key.
     batch, context : sequences, and tokens in the cache of each. Broadcast.
-    w, x, kv : formats of weights, activations and cache, as in `course_lib.llm.decode`.
-    tp : chips that share the model; those that share a head of keys and values each keep a copy.
-    ep : chips over which routed experts are spread, as in `decode`: sequences and tokens too.
-    tokens : tokens in flight, whose activations count as `activation_bytes`
-        says: the batch in decode, a chunk of the prompt in prefill. 0 leaves activations out.
-        Broadcasts.
+    w, x, kv, tp, ep : as in `course_lib.llm.decode`.
+    tokens : tokens in flight, whose activations count: the batch in decode, a chunk of the prompt
+        in prefill. 0 leaves activations out. Broadcasts.
 
     Examples
     --------
@@ -97,13 +99,13 @@ def memory(
     one, chips = transformer(model, windows=True), count("tp", tp)
     fm = of_model(one, None, w, x, kv, "fp32")
     sequences, length = wholes(batch=batch, context=context)
-    flying = nonnegative("tokens", tokens)
-    together(batch=sequences, context=length, tokens=flying)
+    in_flight = nonnegative("tokens", tokens)
+    together(batch=sequences, context=length, tokens=in_flight)
     each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
-    cached = sequences * kept_tokens(one, length) * each
-    _, wide, apart = layout(one, chips, ep)
-    active = flying * activation_bytes(one, 1, fm, tp=chips)
-    return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / apart, active / apart)
+    cached = sequences * cached_tokens(one, length) * each
+    _, wide, groups = layout(one, chips, ep)
+    active = in_flight * activation_bytes(one, 1, fm, tp=chips)
+    return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)
 
 
 def fits(
@@ -130,19 +132,10 @@ def fits(
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
         Broadcasts.
 
-    Raises
-    ------
-    CourseError
-        As `memory`, and if the chip's memory is not published and no capacity given.
-
     Examples
     --------
-    >>> fits("llama-2-70b", "h100-sxm", 1, 4096).fits, fits("llama-2-70b", "h100-sxm", 1, 4096,
-    ...     tp=2).fits
-    (False, True)
-    >>> fits("llama-3-8b", "h100-sxm", 1, 1024).max_batch, fits("llama-3-8b", "h100-sxm", 1, 1024,
-    ...     capacity=80e9).max_batch
-    (520.0, 476.0)
+    >>> fits("llama-3-8b", "h100-sxm", 1, 1024, capacity=80e9).max_batch
+    476.0
     """
     on = accelerator(chip)
     if capacity is None and on.memory is None:
@@ -156,6 +149,6 @@ def fits(
     left = np.asarray(available - needed.weights - needed.activations)
     sequence = np.asarray(needed.kv) / sequences
     some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
-    most = np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf))
+    most = plain(np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf)))
     inside: Any = plain(np.asarray(needed.total) <= available)
-    return MemoryFit(inside, needed.total, available, plain(most), needed)
+    return MemoryFit(inside, needed.total, available, most, needed)

@@ -6,16 +6,16 @@ operator, and every function here sets that against a chip.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import network
 from course_lib.core import Estimate, summed
-from course_lib.core.checks import EXACT, CourseError, Numbers, count, shown, wholes
+from course_lib.core.checks import EXACT, CourseError, count, shown, wholes
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
 from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
@@ -29,14 +29,14 @@ from course_lib.workloads.perfect import (
     least_of,
     moved_once,
 )
-from course_lib.workloads.precision import Formats, formats, of_model
+from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
 from course_lib.workloads.transformer import exchanged, mixed_operators, operators, shared_sums
 from course_lib.workloads.weights import (
-    busiest,
     cache_bytes,
     distinct,
     layout,
-    released,
+    max_expert_load,
+    require_context,
     streamed_bytes,
     weight_bytes,
 )
@@ -50,7 +50,6 @@ __all__ = [
     "MemoryFit",
     "StepTerm",
     "StepTerms",
-    "busiest",
     "cache_bytes",
     "check_claim",
     "coefficients",
@@ -59,6 +58,7 @@ __all__ = [
     "first_compute_bound_batch",
     "fits",
     "formats",
+    "max_expert_load",
     "memory",
     "mixed",
     "prefill",
@@ -67,20 +67,74 @@ __all__ = [
 ]
 
 
+class Options(FormatOptions, total=False):
+    """How a step is laid out: what `decode`, `prefill` and `mixed` take by name.
+
+    Attributes
+    ----------
+    w, x, kv, compute : formats of weights, activations, cache and products, as in `formats`.
+    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
+        of them.
+    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
+        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
+        rest of the model and have their part of the sequences. The busiest chip decides.
+    skew : as in `max_expert_load`.
+    link : what joins the chips: the name of one of the chip's links; ``"host"`` for its link to the
+        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
+        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
+    """
+
+    tp: int
+    ep: int
+    skew: float
+    link: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A model on a chip, laid out as `Options` say: formats filled in, and counts checked."""
+
+    model: Transformer
+    chip: Accelerator
+    fm: Formats
+    tp: int
+    ep: int
+    skew: float
+    link: Any
+
+    @property
+    def split(self) -> dict[str, int]:
+        """Over how many chips the model and its experts go, by name."""
+        return {"tp": self.tp, "ep": self.ep}
+
+
+def _deployed(
+    model: Transformer,
+    chip: Accelerator | str,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
+    link: Any = None,
+    **given: Any,
+) -> Deployment:
+    on = accelerator(chip)
+    fm = of_model(model, on, **given)
+    chips, wide = count("tp", tp), count("ep", ep)
+    if link is not None and max(chips, wide) == 1:
+        raise CourseError(
+            f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
+            f"or more, or no link"
+        )
+    return Deployment(model, on, fm, chips, wide, skew, link)
+
+
 def decode(
     model: Transformer | str,
     chip: Accelerator | str,
     batch: ArrayLike,
     context: ArrayLike,
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound one decode step: one new token for each sequence of the batch.
 
@@ -98,17 +152,7 @@ def decode(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
-    w, x, kv, compute : formats of weights, activations, cache and products, as in
-        `formats`; those that are not given are as the model's own file declares, or bf16.
-    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
-        of them.
-    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
-        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
-        rest of the model and have their part of the sequences. The busiest chip decides.
-    skew : as in `busiest`.
-    link : what joins them: the name of one of the chip's links; ``"host"`` for its link to the
-        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
-        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
+    **options : formats w, x, kv and compute, chips tp and ep, skew and link, as `Options` says.
 
     Returns
     -------
@@ -132,20 +176,15 @@ def decode(
     Examples
     --------
     >>> step = decode("llama-3-8b", "h100-sxm", 1, 1024)
-    >>> step.bound, list(step.parts)
-    ('memory-bound', ['embedding', 'norms', 'projections', 'attention', 'mlp', 'head'])
-    >>> round(1e3 * step.lower, 2)
-    4.52
+    >>> step.bound, round(1e3 * step.lower, 2)
+    ('memory-bound', 4.52)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    one = _deployed(decoder(model, windows=True), chip, **options)
     sequences, length = wholes(batch=batch, context=context)
-    released(one, "context", length)
-    chips = _chips(tp, ep, link)
+    require_context(one.model, "context", length)
     asked = sequences, 1.0, length
-    works = partial(operators, one, *asked, fm)
-    inside = _room(one, on, sequences, length, sequences, fm, chips)
-    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
+    works = partial(operators, one.model, *asked, one.fm)
+    return _estimate(one, works, asked, _room(one, sequences, length, sequences))
 
 
 def prefill(
@@ -154,33 +193,19 @@ def prefill(
     batch: ArrayLike,
     prompt: ArrayLike,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
     causal: bool | None = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound the pass over whole prompts that ends in the first token. For an encoder, its only
-    pass.
-
-    What is counted and what is not, `decode` says. The head sees the last token of each prompt
-    only.
+    pass. The head sees the last token of each prompt only; what else is counted, `decode` says.
 
     Parameters
     ----------
     model, chip : a transformer and an accelerator, or their keys.
     batch, prompt : sequences, and tokens in each. Broadcast.
-    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
     causal : whether a token attends to itself and those before it only; by default as the model's
         kind. ``False`` counts the whole square for a decoder too, as many tools do.
-
-    Returns
-    -------
-    Parts as in `decode`.
+    **options : as in `decode`.
 
     References
     ----------
@@ -191,19 +216,16 @@ def prefill(
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one, on = transformer(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    one = _deployed(transformer(model, windows=True), chip, **options)
     sequences, length = wholes(batch=batch, prompt=prompt)
-    released(one, "prompt", length)
+    require_context(one.model, "prompt", length)
     if np.any((tokens := sequences * length) >= EXACT):
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
-    chips = _chips(tp, ep, link)
     asked = sequences, length, length
-    works = partial(operators, one, *asked, fm, decoding=False, causal=causal)
-    inside = _room(one, on, sequences, length, length, fm, chips)
-    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
+    works = partial(operators, one.model, *asked, one.fm, decoding=False, causal=causal)
+    return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
 def mixed(
@@ -211,15 +233,7 @@ def mixed(
     chip: Accelerator | str,
     new: ArrayLike,
     context: ArrayLike,
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
     their prompt.
@@ -232,74 +246,45 @@ def mixed(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     new, context : new tokens of each sequence, and tokens in its cache with them: lists of one
         length, or one number for all.
-    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
+    **options : as in `decode`.
 
     Examples
     --------
-    >>> many = [1] * 63
-    >>> step = mixed("llama-3-8b", "h100-sxm", [*many, 512], [1024] * 64)
-    >>> alone = decode("llama-3-8b", "h100-sxm", 63, 1024)
-    >>> 1 < step.lower / alone.lower < 2
+    >>> step = mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 64)
+    >>> 1 < step.lower / decode("llama-3-8b", "h100-sxm", 63, 1024).lower < 2
     True
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    one = _deployed(decoder(model, windows=True), chip, **options)
     each, length = wholes(new=new, context=context)
-    released(one, "context", length)
-    chips = _chips(tp, ep, link)
+    require_context(one.model, "context", length)
     many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
-    works = partial(mixed_operators, one, each, length, fm)
-    asked = 1.0, many, seen
-    return _estimate(one, on, works, asked, fm, chips, skew, link, None, apart=True)
+    works = partial(mixed_operators, one.model, each, length, one.fm)
+    return _estimate(one, works, (1.0, many, seen), None, apart=True)
 
 
-def _chips(tp: Any, ep: Any, link: Any) -> dict[str, Any]:
-    chips = {"tp": count("tp", tp), "ep": count("ep", ep)}
-    if link is not None and max(chips.values()) == 1:
-        raise CourseError(
-            f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
-            f"or more, or no link"
-        )
-    return chips
-
-
-def _room(
-    model: Transformer,
-    chip: Accelerator,
-    batch: Numbers,
-    length: Numbers,
-    tokens: Numbers,
-    fm: Formats,
-    chips: dict[str, int],
-) -> Any:
+def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
     """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
     decode, one prompt in prefill.
     """
-    how = {"w": fm, **chips, "tokens": tokens}
-    return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
-
-
-def _inside(*what: Any, **how: Any) -> Any:
-    return fits(*what, **how).fits
+    if one.chip.memory is None:
+        return None
+    given = {"w": one.fm, **one.split, "tokens": tokens}
+    return lambda: fits(one.model, one.chip, batch, length, **given).fits
 
 
 def _estimate(
-    model: Transformer,
-    chip: Accelerator,
+    one: Deployment,
     count: Callable[..., dict[str, Any]],
     asked: tuple[Any, Any, Any],
-    fm: Formats,
-    chips: dict[str, int],
-    skew: float,
-    link: Any,
-    inside: Any,
+    room: Any,
     apart: bool = False,
 ) -> Estimate:
     """What `count` finds, on a chip; `asked` are sequences, new tokens and all of each, one by one
     where they stand `apart`.
     """
-    parts = _parts(count(**chips, skew=skew), chip)
-    tp, ep, groups = layout(model, **chips)
+    model, chip, fm = one.model, one.chip, one.fm
+    parts = _parts(count(**one.split, skew=one.skew), chip)
+    tp, ep, groups = layout(model, **one.split)
     many = max(tp, ep)
     alone = parts if many == 1 else _parts(count(), chip)
     batch, new, seen = asked
@@ -314,11 +299,11 @@ def _estimate(
         # Two sums a layer, after attention and after the MLP: over the link, and through each
         # chip's own memory once.
         sums: Any = shared_sums(model, tokens / groups, fm, tp)
-        took = network.all_reduce(sums.shape[0], _joined(chip, link, "tp", tp), tp)
+        took = network.all_reduce(sums.shape[0], _joined(one, "tp", tp), tp)
         parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
         crossing = crossed_once(parts["all_reduce"].t_network, tp)
     if ep > tp:
-        joins = _joined(chip, link, "ep", ep)
+        joins = _joined(one, "ep", ep)
         sent: Any = exchanged(model, tokens, fm, tp, ep)
         # Over machines there is one way; elsewhere a switch is the fastest.
         way = None if isinstance(joins, network.Nodes) else "switched"
@@ -326,7 +311,7 @@ def _estimate(
         parts["all_to_all"] = bounded(sent, chip, comms=sent.kernels * took)
     moved = moved_once(model, batch, new, seen, fm, tp, many)
     least = least_of(alone, attention, moved, chip, many, crossing)
-    return replace(summed(parts, inside), least=least)
+    return replace(summed(parts, room), least=least)
 
 
 def _parts(works: dict[str, Any], chip: Accelerator) -> dict[str, Estimate]:
@@ -336,10 +321,12 @@ def _parts(works: dict[str, Any], chip: Accelerator) -> dict[str, Estimate]:
     }
 
 
-def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
-    if link is None:
+def _joined(one: Deployment, name: str, chips: int) -> Any:
+    if one.link is None:
         raise CourseError(
             f"link must be given for {name} {chips}: byte/s in one direction, or a link of "
-            f"{chip.key} by its name"
+            f"{one.chip.key} by its name"
         )
-    return network.joining(chip, link, chips, name=name) if isinstance(link, str) else link
+    if isinstance(one.link, str):
+        return network.joining(one.chip, one.link, chips, name=name)
+    return one.link

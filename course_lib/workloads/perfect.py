@@ -6,12 +6,12 @@ pages evaluate them too.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import BOUNDS, Estimate, formulas, summed
+from course_lib.core import BOUNDS, Estimate, summed
 from course_lib.core.checks import (
     CourseError,
     Numbers,
@@ -24,19 +24,20 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded, decoder, met
-from course_lib.workloads.precision import Formats, of_model
-from course_lib.workloads.shares import (
-    held,
-    kept_bytes,
-    kept_tokens,
-    norms_of,
-    product_of,
-    read_of,
-    streamed,
-)
+from course_lib.specs.catalog import accelerator, bounded, decoder
+from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.transformer import MATRIX_PARTS, attention_of, operators
-from course_lib.workloads.weights import released, split
+from course_lib.workloads.weights import (
+    cache_bytes,
+    cached_tokens,
+    matrices,
+    norm_parameters,
+    product_of,
+    read_bytes,
+    require_context,
+    require_divisible,
+    streamed_bytes,
+)
 
 
 def least_of(
@@ -50,20 +51,13 @@ def least_of(
     parts : estimates of the whole step on a single chip.
     attention, moved : from `attention_least` and `moved_once`.
     chips, network : how many chips share the step, and s that what they exchange takes at least.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
-    >>> step.least.flops < step.flops, step.least.bytes < step.bytes / 2
-    (True, True)
     """
     t_math, flops = attention[0], attention[1]
     for name in MATRIX_PARTS:
         if name in parts and name != "attention":
             t_math = t_math + parts[name].t_math
             flops = flops + parts[name].flops
-    t_memory = formulas.seconds(moved, chip.bandwidth)
+    t_memory = moved / chip.bandwidth
     return Estimate(t_math / chips, t_memory, network, flops / chips, moved, 1, chip=chip)
 
 
@@ -77,11 +71,11 @@ def attention_least(
         return [own.t_math, own.flops]
     near = attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
     far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
-    close, wide = met(near, chip, 0.0), met(far, chip, 0.0)
+    close, wide = bounded(near, chip), bounded(far, chip)
     t_math, flops = wide.t_math, wide.flops
-    for one in held(model, 1, False):
+    for one in matrices(model, absorbed=False):
         if one.name == "kv_up":
-            again = met(product_of(one, batch * (seen - fresh), fm), chip, 0.0)
+            again = bounded(product_of(one, batch * (seen - fresh), 1, fm), chip)
             t_math, flops = t_math + again.t_math, flops + again.flops
     return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
 
@@ -90,54 +84,33 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     """Bytes of a step on each chip that no program saves: every parameter that tokens must touch,
     of routed experts and of the embedding what a single one does; the cache, of which the new part
     is written; and the results, a token's logits for each sequence.
-
-    Examples
-    --------
-    >>> from course_lib.specs import model
-    >>> from course_lib.workloads.precision import formats
-    >>> moved_once(model("llama-3-8b"), 1, 1, 1, formats(), 1, 1) / 1e9
-    15.0102...
     """
-    x = itemsize(fm.x)
-    found = (norms_of(model) + model.width * ((model.head != "tied") + (model.positions > 0))) * x
+    x, tables = itemsize(fm.x), (model.head != "tied") + (model.positions > 0)
+    found = (norm_parameters(model) + model.width * tables) * x
     found = found / tp
-    for one in held(model, 1, True):
-        found = found + read_of(one, 1, fm) / (chips if one.routed else tp)
+    for one in matrices(model):
+        found = found + read_bytes(one, 1, fm) / (chips if one.routed else tp)
     out = fresh * model.width if model.head == "none" else model.vocab
-    kept = kept_bytes(model, fm, 1) * kept_tokens(model, seen) if model.kind == "decoder" else 0
+    kept = cache_bytes(model, fm) * cached_tokens(model, seen) if model.kind == "decoder" else 0
     return found + batch * (out * x + kept) / chips
 
 
 def crossed_once(ring: Any, chips: Any) -> Any:
     """Seconds of an all-reduce in which each chip sends its array once and receives the sum, of
     those of a ring: what a switch that adds up needs, and no fewer will do.
-
-    Examples
-    --------
-    >>> crossed_once(1.75, 8)
-    1.0
     """
+    # A ring sends 2 (n - 1) / n of the array (course_lib.network), such a switch all of it once.
     return ring * chips / (2 * (chips - 1))
 
 
 def cached(step: Estimate) -> Any:
     """The speed of light of a step that finds its parameters and cache in the last-level cache, s:
     as after the step before, where so much fits there. `None` where it does not, or nobody knows.
-
-    Parameters
-    ----------
-    step : of one chip, with its `least`.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> cached(llm.decode("llama-3-8b", "h100-sxm", 1, 1024)) is None
-    True
     """
     size = getattr(step.chip, "llc", None)
     if step.least is None or size is None or np.any(np.asarray(step.least.bytes) > size):
         return None
-    return plain(formulas.slowest(step.least.t_math, 0.0, step.least.t_network))
+    return plain(np.maximum(np.maximum(step.least.t_math, 0.0), step.least.t_network))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,11 +144,8 @@ def check_claim(
     tokens_per_pass: ArrayLike = 1,
     *,
     context: ArrayLike = 0,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
     tp: int = 1,
+    **given: Unpack[FormatOptions],
 ) -> Claim:
     """Whether a published decode speed is possible, and by how much it is not.
 
@@ -192,8 +162,8 @@ def check_claim(
     tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
         decoding, where this is the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    w, x, kv, compute : formats, as in `formats`.
     tp : chips that share the model.
+    **given : formats w, x, kv and compute, as in `formats`.
 
     Examples
     --------
@@ -202,17 +172,16 @@ def check_claim(
     (False, 21.3, 4.44)
     """
     one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    fm = of_model(one, on, **given)
     speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
-    each, length = positive("tokens_per_pass", tokens_per_pass), _length(context)
+    each, length = positive("tokens_per_pass", tokens_per_pass), nonnegative("context", context)
+    if np.any(np.asarray(length) % 1):
+        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
     together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
-    released(one, "context", length)
-    tokens = sequences * each
-    passes = speed / tokens
-    shared = split(one, tp)
-    moved = (
-        streamed(one, 1, fm, 1) + sequences * kept_tokens(one, length) * kept_bytes(one, fm, 1)
-    ) / shared
+    require_context(one, "context", length)
+    passes, shared = speed / (sequences * each), require_divisible(one, tp)
+    kept = sequences * cached_tokens(one, length) * cache_bytes(one, fm)
+    moved = (streamed_bytes(one, 1, fm) + kept) / shared
     t_math, flops = _token(one, on, fm, length, shared)
     shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
     excess: Any = plain(shares.max(axis=0))
@@ -221,13 +190,6 @@ def check_claim(
     return Claim(
         possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
     )
-
-
-def _length(context: Any) -> Numbers:
-    length = nonnegative("context", context)
-    if np.any(np.asarray(length) % 1):
-        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
-    return length
 
 
 def _token(

@@ -218,7 +218,7 @@ CALLS = [
     ),
     Call(llm.formats, {"w": "int8", "x": "bf16", "kv": "fp8", "compute": "bf16"}),
     Call(llm.distinct, {"tokens": 4, "experts": 8, "active": 2}),
-    Call(llm.busiest, {"tokens": 4, "experts": 8, "active": 2, "chips": 4, "skew": 1.5}),
+    Call(llm.max_expert_load, {"tokens": 4, "experts": 8, "active": 2, "chips": 4, "skew": 1.5}),
     Call(weights.layout, {"model": specs.model("mixtral-8x7b"), "tp": 2, "ep": 4}),
     Call(llm.streamed_bytes, {"model": LLAMA, "tokens": 4, "fm": FORMATS, "tp": 2}),
     Call(llm.weight_bytes, {"model": LLAMA, "fm": FORMATS, "tp": 2}),
