@@ -47,10 +47,8 @@ class Estimate:
     work : what was set against the chip, with its format and shape; `None` for a total. Bounds
         never look at it: `course_tools.calibrate` does.
     chip : what it was set against; `None` where that is not one chip.
-    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
-        it is not known.
-    least : the whole as one perfect program, for `speed_of_light`; `None` where it is the sum of
-        its parts.
+    room, least : for `fits` and `speed_of_light`: says whether the step has room in memory, and the
+        whole as one perfect program; `None` where nobody knows.
     """
 
     t_math: Numbers
@@ -90,16 +88,8 @@ class Estimate:
     def speed_of_light(self) -> Numbers:
         """The time that no program beats, s: of `least` where that is known, else the largest of
         the summed ceilings. At most `lower`, and the same for a single operator.
-
-        Examples
-        --------
-        >>> from course_lib import llm
-        >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
-        >>> bool(step.speed_of_light < step.lower < step.upper)
-        True
         """
-        least = self.least or self
-        return _maximum(least)
+        return _maximum(self.least or self)
 
     @property
     def lower(self) -> Numbers:
@@ -148,10 +138,6 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     chip : an `Accelerator`. Its dense peak for the work's dtype and unit is used.
     comms : s, time on a link to other chips, from `course_lib.network`. Broadcasts.
 
-    Returns
-    -------
-    ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
-
     References
     ----------
     [williams2009] section 3.
@@ -175,21 +161,22 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
-    peak = positive("peak", _chip(chip).peak(work.dtype, work.unit))
-    t_math, t_memory = work.flops / peak, work.bytes / positive("bandwidth", chip.bandwidth)
+    peak, bandwidth = _rates(work, chip)
+    t_math, t_memory = work.flops / peak, work.bytes / bandwidth
     counts = work.flops, work.bytes, work.kernels
     return Estimate(t_math, t_memory, t_network, *counts, work=work, chip=chip)
 
 
-def _chip(chip: Any) -> Chip:
+def _rates(work: Work, chip: Any) -> tuple[Numbers, Numbers]:
+    """Peak, FLOP/s, and bandwidth, byte/s, that a chip has for work."""
     if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
         key = chip if isinstance(chip, str) else "h100-sxm"
         raise CourseError(
             f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or "
             f"Accelerator.from_toml(path)"
         )
-    found: Chip = chip
-    return found
+    peak = positive("peak", chip.peak(work.dtype, work.unit))
+    return peak, positive("bandwidth", chip.bandwidth)
 
 
 def total(**parts: Estimate) -> Estimate:
@@ -217,7 +204,7 @@ def total(**parts: Estimate) -> Estimate:
 
 
 def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None) -> Estimate:
-    """`total`, for estimates that are known to be such; and whether the whole has room in memory.
+    """`total`, for estimates that are known to be such; and whether the whole has `room` in memory.
 
     Examples
     --------
@@ -329,8 +316,7 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
     """
     exact = flag("exact", exact)
     one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
-    peak = positive("peak", _chip(chip).peak(one.dtype, one.unit))
-    bandwidth = positive("bandwidth", chip.bandwidth)
+    peak, bandwidth = _rates(one, chip)
     flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes
     fixed_flops, fixed_bytes = one.flops - flops, one.bytes - item_bytes
     counted = item_bytes if exact else 0.0 * item_bytes

@@ -60,12 +60,6 @@ def _scalar(values: Any) -> float | None:
     return None
 
 
-def _real(one: Any) -> float:
-    if isinstance(one, bool) or not isinstance(one, Real):
-        raise TypeError
-    return float(one)
-
-
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Whatever numbers were given as an array of float64 of its own: no narrow type goes on to a
     sum that it cannot hold.
@@ -78,30 +72,30 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
-            every = [_real(one) for one in array.ravel()]
-            array = np.array(every, dtype=float).reshape(array.shape)
+            every = list(array.ravel())
+            if all(isinstance(one, Real) and not isinstance(one, bool) for one in every):
+                array = np.array([float(one) for one in every]).reshape(array.shape)
         if array.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(over="ignore"):
             found: NDArray[np.float64] = array.astype(np.float64, copy=False)
     except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
-        remedy = (
-            f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
-        )
+        remedy = f": pass {name}.detach().double().cpu().numpy()"
         raise CourseError(
-            f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}"
+            f"{name} must be a number or an array of numbers (got {shown(values)})"
+            f"{remedy if hasattr(values, 'detach') else ''}"
         ) from None
     if not found.size:
         raise CourseError(f"{name} must hold at least one number (got {shown(values)})")
     return found
 
 
-def _require(name: str, values: Any, *rules: tuple[Callable[[Any], Any], str]) -> Numbers:
+def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -> Numbers:
     """Return `values` as float64; raise with the first rule that one of them breaks."""
-    if (number := _scalar(values)) is not None and all(rule(number) for rule, _ in rules):
+    if (number := _scalar(values)) is not None and all(rule(number) for _, rule in rules):
         return number
     array = _numbers(name, values)
-    for rule, allowed in rules:
+    for allowed, rule in rules:
         with np.errstate(invalid="ignore"):
             good = np.isfinite(array) & rule(array)
         if not np.all(good):
@@ -115,36 +109,25 @@ def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """Return `values` as float64; raise unless every one is above zero and of a size that a
     quantity can have.
     """
-    return _require(
-        name,
-        values,
-        (lambda one: one > 0, "positive and finite"),
-        (lambda one: (one >= SMALLEST) & (one <= most), f"between {SMALLEST:g} and {most:g}"),
-    )
+    sized = f"between {SMALLEST:g} and {most:g}", lambda one: (one >= SMALLEST) & (one <= most)
+    return _require(name, values, ("positive and finite", lambda one: one > 0), sized)
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
     """Return `values` as float64; raise unless every one is zero or more, and no more than a
     quantity can be.
     """
-    return _require(
-        name,
-        values,
-        (lambda one: one >= 0, "zero or more, and finite"),
-        (lambda one: one <= most, f"at most {most:g}"),
-    )
+    sized = f"at most {most:g}", lambda one: one <= most
+    return _require(name, values, ("zero or more, and finite", lambda one: one >= 0), sized)
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
     """Return `values` as float64; raise unless every one is a whole number above zero that float64
     holds exactly.
     """
-    return _require(
-        name,
-        values,
-        (lambda one: (one > 0) & (one % 1 == 0), "a positive whole number"),
-        (lambda one: one < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"),
-    )
+    exact = f"below 2**53 ({EXACT}), up to where whole numbers are exact", lambda one: one < EXACT
+    number = "a positive whole number", lambda one: (one > 0) & (one % 1 == 0)
+    return _require(name, values, number, exact)
 
 
 def whole_as_given(given: Any, checked: Numbers) -> Numbers:

@@ -12,25 +12,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "amount",
-    "between",
-    "ceiling",
-    "dollars",
-    "largest",
-    "loaded",
-    "most",
-    "step",
-    "throughput",
-    "total_seconds",
-]
-
 
 def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
     """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each.
 
-    Examples
-    --------
     >>> amount([100.0, 10.0, 1.0, 8.0, 0.75], 2, 5)
     133.5
     """
@@ -42,13 +27,7 @@ def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
 def total_seconds(
     amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any
 ) -> Any:
-    """Seconds of operators one after another at rates of their own, were nothing else to wait for.
-
-    Examples
-    --------
-    >>> total_seconds([[6.0, 0, 0, 0, 0], [0, 4.0, 0, 0, 0]], [2.0, 8.0], 3, 5)
-    4.5
-    """
+    """Seconds of operators one after another at rates of their own, if they wait for nothing else."""
     total = 0.0
     for i in range(len(rates)):
         total = total + amount(amounts[i], batch, context) / rates[i]
@@ -64,13 +43,7 @@ def step(
     context: Any,
 ) -> Any:
     """Seconds of operators one after another, each as long as its FLOP at its peak or its bytes at
-    its bandwidth take.
-
-    Examples
-    --------
-    >>> one = [[6.0, 0, 0, 0, 0], [0, 4.0, 0, 0, 0]]
-    >>> float(step(one, [[1.0, 0, 0, 0, 0], [8.0, 0, 0, 0, 0]], [2.0, 8.0], [1.0, 1.0], 3, 5))
-    11.0
+    its bandwidth take [williams2009].
     """
     total = 0.0
     for i in range(len(peaks)):
@@ -81,35 +54,17 @@ def step(
 
 
 def largest(left: Any, each: Any) -> Any:
-    """How many of a size go into the bytes that are left; none where those are less than none.
-
-    Examples
-    --------
-    >>> float(largest(10.0, 3.0)), float(largest(-1.0, 3.0))
-    (3.0, 0.0)
-    """
+    """How many of a size go into the bytes that are left; none where those are less than none."""
     return np.maximum(0, np.floor(left / each))
 
 
 def most(parts: Sequence[Any], available: Any, context: Any) -> Any:
-    """How many sequences go into memory: `parts` of bytes, without experts.
-
-    Examples
-    --------
-    >>> float(most([10.0, 1.0, 2.0, 0, 0], 100.0, 7))
-    6.0
-    """
+    """How many sequences go into `available` bytes of memory: `parts` of bytes, without experts."""
     return largest(available - parts[0], parts[1] + parts[2] * context)
 
 
 def throughput(batch: Any, whole: Any) -> Any:
-    """Tokens a second of so many sequences that get one each in the `whole` time.
-
-    Examples
-    --------
-    >>> throughput(8, 2.0)
-    4.0
-    """
+    """Tokens a second of so many sequences that get one each in the `whole` time."""
     return batch / whole
 
 
@@ -117,8 +72,6 @@ def dollars(rent: Any, tokens: Any) -> Any:
     """USD for a million tokens, where all chips together cost `rent` USD an hour and give so many
     `tokens` a second.
 
-    Examples
-    --------
     >>> dollars(3.6, 1000.0)
     1.0
     """
@@ -129,8 +82,6 @@ def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
     """A value at `x` from those at the places `at`, which rise: on the straight line between the
     nearest two, or on the last one's beyond them.
 
-    Examples
-    --------
     >>> between([1, 2, 4], [10.0, 20.0, 60.0], 3), between([1, 2, 4], [10.0, 20.0, 60.0], 2)
     (40.0, 20.0)
     """
@@ -147,12 +98,8 @@ def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
 def loaded(fixed: Any, used: Any) -> Any:
     """Seconds of an output token where a server is used to a share: the step of an empty one over
     what is left idle.
-
-    Examples
-    --------
-    >>> loaded(0.01, 0.75)
-    0.04
     """
+    # A step of a batch in proportion to its own length: processor sharing.
     return fixed / (1 - used)
 
 
@@ -160,8 +107,6 @@ def ceiling(adds: Any, output: Any, each: Any) -> Any:
     """Requests a second that no batch passes, where a prompt adds so much to the steps and each of
     the `output` tokens its share of one.
 
-    Examples
-    --------
     >>> ceiling(0.02, 300, 1e-4)
     20.0
     """

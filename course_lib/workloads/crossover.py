@@ -63,10 +63,8 @@ def first_compute_bound_batch(
     """The first batch at which a decode step computes for longer than it moves bytes.
 
     Counted are the operators of the matrix unit, those that a ridge speaks of: products with
-    weights, each reading its input and its matrix and writing its result, and attention, which
-    reads the query and the cache, and writes the result and one new token. The embedding and the
-    norms are left out: they belong to the vector unit and are always memory-bound, so that the
-    `bound` of a whole `decode` turns at a larger batch.
+    weights, and attention. The embedding and the norms are left out: they belong to the vector unit
+    and are always memory-bound, so that the `bound` of a whole `decode` turns at a larger batch.
 
     Parameters
     ----------
@@ -86,9 +84,6 @@ def first_compute_bound_batch(
     >>> found = first_compute_bound_batch("llama-3-8b", "h100-sxm", context=256)
     >>> found.batch, found.weights_only_batch, found.max_context
     (1299, 296, 345.0)
-    >>> never = first_compute_bound_batch("llama-3-8b", "h100-sxm", context=1024)
-    >>> never.batch is None, never.limit_intensity < never.ridge
-    (True, True)
     """
     one, on = decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
@@ -141,12 +136,11 @@ def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | 
     limit = _per_sequence(model, chip, fm, context, tp)
     if limit.t_math <= limit.t_memory:
         return None
-    return first(lambda batch: _compute_bound(model, chip, fm, batch, context, tp))
+    return first(lambda batch: _lead(_step(model, chip, fm, 1.0 * batch, context, tp)) >= 0)
 
 
-def _compute_bound(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> bool:
-    step = _step(model, chip, fm, 1.0 * batch, context, tp)
-    return bool(step.t_math - step.t_memory >= 0)
+def _lead(step: Any) -> Any:
+    return step.t_math - step.t_memory
 
 
 def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
@@ -171,12 +165,8 @@ def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums
     """
     one = _step(model, chip, fm, _LARGE, context, tp)
     two = _step(model, chip, fm, 2 * _LARGE, context, tp)
-    return Sums(
-        two.t_math - one.t_math,
-        two.t_memory - one.t_memory,
-        two.flops - one.flops,
-        two.bytes - one.bytes,
-    )
+    t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
+    return Sums(t_math, t_memory, two.flops - one.flops, two.bytes - one.bytes)
 
 
 def first(holds: Callable[[int], bool]) -> int:
@@ -203,6 +193,5 @@ def reason(batch: int | None, intensity: float, ridge: float, most: int | None) 
             f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "
             f"{ridge:.4g}: no batch is enough"
         )
-    if most is not None and batch > most:
-        return f"from batch {batch} on enough sequences share the weights, but only {most} fit"
-    return f"from batch {batch} on enough sequences share the weights"
+    fit = f", but only {most} fit" if most is not None and batch > most else ""
+    return f"from batch {batch} on enough sequences share the weights{fit}"

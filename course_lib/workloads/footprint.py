@@ -1,7 +1,7 @@
 """What a transformer's inference keeps in a chip's memory, and whether it fits."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,27 +68,33 @@ class MemoryFit:
     memory: Memory
 
 
+class MemoryOptions(TypedDict, total=False):
+    """Formats and chips as in `course_lib.llm.decode`, and tokens in flight, whose activations
+    count: the batch in decode, a chunk of the prompt in prefill; 0 leaves activations out.
+    """
+
+    w: str | Formats | None
+    x: str | None
+    kv: str | None
+    tp: int
+    ep: int
+    tokens: ArrayLike
+
+
 def memory(
     model: Transformer | str,
     batch: ArrayLike,
     context: ArrayLike,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
     tp: int = 1,
     ep: int = 1,
     tokens: ArrayLike = 0,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
 ) -> Memory:
-    """Bytes that weights, cache and activations take on each chip.
-
-    Parameters
-    ----------
-    model : a transformer or its key.
-    batch, context : sequences, and tokens in the cache of each. Broadcast.
-    w, x, kv, tp, ep : as in `course_lib.llm.decode`.
-    tokens : tokens in flight, whose activations count: the batch in decode, a chunk of the prompt
-        in prefill. 0 leaves activations out. Broadcasts.
+    """Bytes that weights, cache and activations take on each chip, with so many sequences and
+    tokens in the cache of each; the rest is as `MemoryOptions` says. Broadcasts.
 
     Examples
     --------
@@ -114,23 +120,18 @@ def fits(
     batch: ArrayLike,
     context: ArrayLike,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    tokens: ArrayLike = 0,
     capacity: ArrayLike | None = None,
+    **given: Unpack[MemoryOptions],
 ) -> MemoryFit:
     """Whether a model serves so many sequences of this length from the memory of its chips.
 
     Parameters
     ----------
     model, chip : a transformer and an accelerator, or their keys.
-    batch, context, w, x, kv, tp, ep, tokens : as in `memory`.
     capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
         say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
         Broadcasts.
+    batch, context, **given : as in `memory`.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def fits(
             f"{on.key} has no published memory capacity: pass capacity= in bytes, or --memory in GB"
         )
     available = positive("capacity", on.memory if capacity is None else capacity)
-    needed = memory(model, batch, context, w=w, x=x, kv=kv, tp=tp, ep=ep, tokens=tokens)
+    needed = memory(model, batch, context, **given)
     sequences, _ = wholes(batch=batch, context=context)
     together(batch=needed.kv, tokens=needed.activations, capacity=available)
     left = np.asarray(available - needed.weights - needed.activations)

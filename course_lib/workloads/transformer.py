@@ -68,7 +68,6 @@ def operators(
 
     Parameters
     ----------
-    model, fm : a transformer and the formats of its step.
     batch, new, context : sequences, new tokens in each, and tokens that they may look at with
         themselves. Broadcast.
     tp, ep, skew : as `course_lib.workloads.llm.Options` has them.
@@ -77,9 +76,8 @@ def operators(
 
     Examples
     --------
-    >>> from course_lib.specs import model
-    >>> from course_lib.workloads.precision import formats
-    >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, formats()))
+    >>> from course_lib import llm, model
+    >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, llm.formats()))
     ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """
     require(model, fm)

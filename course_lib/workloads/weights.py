@@ -108,13 +108,9 @@ def active_experts(tokens: Any, experts: Any, active: Any) -> Any:
 
 
 def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
-    """Expected number of distinct experts that so many tokens visit, if each chooses evenly and on
-    its own. Real routers are less even, so they touch fewer.
-
-    Parameters
-    ----------
-    tokens : in the batch. Broadcasts.
-    experts, active : in a layer, and how many of them a token visits.
+    """Expected number of distinct experts that so many tokens visit, if each chooses `active` of a
+    layer's `experts` evenly and on its own. Real routers are less even, so they touch fewer.
+    Broadcasts.
 
     Examples
     --------
@@ -138,15 +134,14 @@ def max_expert_load(
 
     Parameters
     ----------
-    tokens, experts, active : as in `distinct`. Tokens broadcast.
+    tokens, experts, active : as in `distinct`.
     chips : over which the experts are spread, each with as many.
     skew : how many times the mean the busiest chip gets where routers favor some experts. Nothing
         is assumed: 1 leaves chance only, of which no router has less for long.
 
     Returns
     -------
-    Pairs of a token and an expert of its on that chip; and how many of a chip's experts are active,
-    of the chip that has most.
+    Pairs of a token and an expert of its on that chip; and experts met, of the chip with most.
 
     Examples
     --------
@@ -193,11 +188,10 @@ def require(model: Any, *fm: Any) -> None:
         raise CourseError(
             f"model must be a Transformer (got {shown(model)}): pass course_lib.model('llama-3-8b')"
         )
-    for formats_ in fm:
-        if not isinstance(formats_, Formats):
-            raise CourseError(
-                f"fm must be the formats of a step (got {shown(formats_)}): pass formats('bf16')"
-            )
+    if wrong := [one for one in fm if not isinstance(one, Formats)]:
+        raise CourseError(
+            f"fm must be the formats of a step (got {shown(wrong[0])}): pass formats('bf16')"
+        )
 
 
 def require_context(model: Transformer, name: str, length: Numbers) -> None:
@@ -278,12 +272,12 @@ def kv_heads(model: Transformer, tp: int = 1) -> int:
 def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[Matrix]:
     """Every weight matrix that a model multiplies by, as one of `tp` chips holds it.
 
-    Tensor parallelism splits heads, hidden sizes and the vocabulary (rounded up) [shoeybi2019];
-    where there are fewer heads of keys and values than chips, they are replicated. So are the
-    router and, in latent attention, what comes before the heads. There, `absorbed` has queries
-    brought to the latent vectors (decode) rather than keys and values expanded from them (prefill);
-    the parameters are the same.
+    In latent attention, `absorbed` has queries brought to the latent vectors (decode) rather than
+    keys and values expanded from them (prefill); the parameters are the same.
     """
+    # Tensor parallelism [shoeybi2019] splits heads, hidden sizes and the vocabulary (rounded up);
+    # where there are fewer heads of keys and values than chips, they are replicated. So are the
+    # router and, in latent attention, what comes before the heads.
     require(model)
     chips, decoding = require_divisible(model, tp), flag("absorbed", absorbed)
     found = _projections(model, chips, decoding)
@@ -368,9 +362,8 @@ def streamed_bytes(model: Transformer, tokens: ArrayLike, fm: Formats, *, tp: in
 
     Examples
     --------
-    >>> from course_lib.specs import model
-    >>> from course_lib.workloads.precision import formats
-    >>> streamed_bytes(model("llama-3-8b"), 1, formats())
+    >>> from course_lib import llm, model
+    >>> streamed_bytes(model("llama-3-8b"), 1, llm.formats())
     15009849344.0
     """
     require(model, fm)
@@ -387,9 +380,8 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1, ep: int = 1) -
 
     Examples
     --------
-    >>> from course_lib.specs import model
-    >>> from course_lib.workloads.precision import formats
-    >>> weight_bytes(model("llama-3-8b"), formats()) == 2 * model("llama-3-8b").parameters
+    >>> from course_lib import llm, model
+    >>> weight_bytes(model("llama-3-8b"), llm.formats()) == 2 * model("llama-3-8b").parameters
     True
     """
     require(model, fm)
@@ -435,10 +427,9 @@ def cache_bytes(model: Transformer, fm: Formats, *, tp: int = 1) -> float:
 
     Examples
     --------
-    >>> from course_lib.specs import model
-    >>> from course_lib.workloads.precision import formats
-    >>> cache_bytes(model("llama-3-8b"), formats()), cache_bytes(model("deepseek-v3"), formats())
-    (131072.0, 70272.0)
+    >>> from course_lib import llm, model
+    >>> cache_bytes(model("deepseek-v3"), llm.formats())
+    70272.0
     """
     require(model, fm)
     return model.layers * cache_width(model, count("tp", tp)) * itemsize(fm.kv)

@@ -29,8 +29,10 @@ STEPS = ASSETS / "steps.html"
 """The file for pages that count whole steps."""
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
-        *(getattr(formulas, name) for name in formulas.__all__),
-        *(ridge, attainable, averages.crowd, averages.load, averages.fleet),
+        *(formulas.amount, formulas.total_seconds, formulas.step, formulas.largest, formulas.most),
+        *(formulas.throughput, formulas.dollars, formulas.between, formulas.loaded),
+        *(formulas.ceiling, ridge, attainable),
+        *(averages.crowd, averages.load, averages.fleet),
     ),
     "courseSteps": page.EVALUATED,
 }

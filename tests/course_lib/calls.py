@@ -16,7 +16,6 @@ from course_lib.core import (
     attainable,
     critical_batch,
     dtypes,
-    formulas,
     ridge,
     roofline,
     sensitivity,
@@ -662,10 +661,6 @@ LEFT_OUT = {
     "course_lib.core.dtypes.widest": "takes no names: every caller has checked its formats",
     "course_lib.specs.configurations.cited_by": "takes a model of the table",
     "course_tools.measured.published.lab": "takes a lab of this repository",
-    **dict.fromkeys(
-        (f"course_lib.core.formulas.{name}" for name in formulas.__all__),
-        "an expression for pages; what calls it has checked",
-    ),
     "course_book.explore.views.color_of": "takes a row and a place of the explorer",
     "course_book.plot.colors.own_tone": "takes any label",
     "course_book.plot.colors.tones": "takes any labels",
