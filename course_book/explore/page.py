@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from course_lib.specs import Accelerator, Transformer, catalog, chip, model, outdated
-from course_lib.workloads import crossover, perfect, precision, transformer, weights
+from course_lib.workloads import llm, perfect, precision, transformer, weights
 from course_tools.calibrate import calibration, kernels, timing
 from course_tools.counting import huggingface
 from course_book.explore import serving
@@ -29,7 +29,7 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     catalog.bounded,
     catalog.peak_met,
     catalog.suited_to,
-    crossover.first_batch,
+    llm.first_batch,
     kernels.kernels_of,
     timing.likely,
     perfect.attention_least,

@@ -4,7 +4,7 @@ can translate: scalars, the operators, loops over lists, and a few functions of 
 
 An amount of FLOP or bytes is five numbers, called `parts` here: what it takes once, for each
 sequence, for each token in a cache, and for all routed experts, of which a sequence leaves the
-share that comes last untouched. `course_lib.workloads.affine` has those of a step.
+share that comes last untouched. `course_lib.llm.coefficients` has those of a step.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
 def total_seconds(
     amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any
 ) -> Any:
-    """Seconds of operators one after another at rates of their own, if they wait for nothing else."""
+    """Seconds of operators one after another at rates of their own, nothing else to wait for."""
     total = 0.0
     for i in range(len(rates)):
         total = total + amount(amounts[i], batch, context) / rates[i]

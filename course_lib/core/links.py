@@ -42,10 +42,8 @@ class Link:
     name: str = ""
 
     def __post_init__(self) -> None:
-        checked = {
-            "per_direction": positive("per_direction", self.per_direction),
-            "latency": nonnegative("latency", self.latency),
-        }
+        checked = {"per_direction": positive("per_direction", self.per_direction)}
+        checked["latency"] = nonnegative("latency", self.latency)
         if self.count is not None:
             checked["count"] = whole_as_given(self.count, whole("count", self.count))
         keep(self, **checked)

@@ -14,12 +14,8 @@ WARP = 32
 
 def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:
     """Sectors of `SECTOR` bytes that one load of a warp touches, each thread reading one element of
-    format `x`.
-
-    Parameters
-    ----------
-    stride : elements from one thread's to the next one's; 1 where they stand side by side.
-    start : the first thread's element, counted from the start of a sector.
+    format `x`, the first one so many elements behind the `start` of a sector, and each `stride`
+    behind the one before.
 
     References
     ----------

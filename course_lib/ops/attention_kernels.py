@@ -106,7 +106,7 @@ def attention(
     compute: str | None = None,
 ) -> Work:
     """Attention in one kernel: scores never leave the chip, and each key and value is read once:
-    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens.
+    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens [austin2025, chapter 4].
 
     The softmax is left out: its few operations per score run on the vector unit, beside the matrix
     unit. For one new token the intensity against the cache tends to heads / kv_heads FLOP/byte of
@@ -119,15 +119,9 @@ def attention(
     x : format of queries, new keys and values, and the result.
     kv : format of the cache: tokens before the new ones are read from it and the new ones written
         to it. `None` where there is no cache: all keys and values are read as activations.
-    value_dim : size of a value; `head_dim` when not given.
-    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent
-        attention).
-    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as
-        wide.
-
-    References
-    ----------
-    [austin2025] chapter 4.
+    value_dim, values_in_keys : size of a value, `head_dim` when not given; and whether values are a
+        part of the keys, so that reading keys is enough (latent attention).
+    compute : format of the arithmetic; of the wider of `x` and `kv`, of `x` where both are as wide.
 
     Examples
     --------
@@ -170,11 +164,6 @@ def attention_standard(
     No mask: the whole square is computed and stored, and a causal mask throws half of it away
     afterwards.
 
-    Returns
-    -------
-    Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector
-    unit.
-
     References
     ----------
     [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
@@ -213,13 +202,11 @@ def attention_tiled(
     """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between
     blocks.
 
-    A block of R rows stays on the chip while everything of the other side passes by: the loop
-    outside reads its blocks once, the loop inside passes everything by for each of them, so traffic
+    A block of R rows stays on the chip while everything of the other side passes by, so traffic
     falls as 1 / R until one block holds all; from there it is that of `attention`. With blocks of
     queries, and far more tokens than R, the intensity against 2-byte arrays tends to R FLOP/byte.
     Queries of heads that share a head of keys and values are blocks of one matrix. A cache shared
-    by several blocks brings traffic down further. No mask: blocks that a causal mask would skip are
-    counted.
+    by several blocks brings traffic down further. No mask: blocks that one would skip are counted.
 
     Parameters
     ----------
@@ -229,12 +216,6 @@ def attention_tiled(
         and choose R freely.
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
         of their rows read and written again for each block of keys [dao2022].
-    x : format.
-
-    Raises
-    ------
-    CourseError
-        If the memory does not hold four rows, or not one of `sram` and `rows` is given.
 
     References
     ----------
@@ -290,11 +271,7 @@ def kv_read(
 ) -> Work:
     """What decode's attention cannot do without: each key and value of the cache, of `context`
     tokens in the format `kv`, read once for one new token. With 2-byte keys and values its
-    intensity is heads / kv_heads FLOP/byte at any batch and any length.
-
-    References
-    ----------
-    [austin2025] chapter 4.
+    intensity is heads / kv_heads FLOP/byte at any batch and any length [austin2025, chapter 4].
 
     Examples
     --------

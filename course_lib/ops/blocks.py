@@ -7,20 +7,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-import numpy as np
-
 from course_lib.core import Work
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    nonnegative,
-    shown,
-)
-from course_lib.core.checks import keep as keep_checked
+from course_lib.core.checks import CourseError, Numbers, count, flag, known, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.attention_kernels import attention, attention_tiled
 from course_lib.ops.fusion import fuse
@@ -39,22 +27,12 @@ KERNELS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked(Work):
-    """Work whose bytes are told apart.
-
-    Attributes
-    ----------
-    loaded, stored : byte that all programs together load and store; what a cache serves counts too.
+    """Work whose bytes are told apart: those that all programs together load and store; what a
+    cache serves counts too.
     """
 
     loaded: Numbers = 0.0
     stored: Numbers = 0.0
-
-    def __post_init__(self) -> None:
-        Work.__post_init__(self)
-        loaded, stored = (
-            nonnegative(name, getattr(self, name), MADE) for name in ("loaded", "stored")
-        )
-        keep_checked(self, loaded=loaded, stored=stored, bytes=self.bytes)
 
 
 def blocked(
@@ -63,17 +41,14 @@ def blocked(
     """A kernel of lab 04, with nothing kept between its programs.
 
     Lanes that a mask leaves out move nothing, so blocks at the edge count what is there. Softmax
-    passes twice over each row, as one of any length must. Of a causal attention, blocks of keys
-    that no query of a program may see are not loaded.
+    passes twice over each row, as one of any length must. Of a causal attention, whose queries see
+    keys up to their own position, blocks of keys that no query of a program may see are not loaded.
 
     Parameters
     ----------
-    kernel : ``"add"``, ``"fused"`` (bias, GELU and dropout), ``"softmax"``, ``"matmul"`` or
-        ``"attention"`` (of one head).
-    sizes : as `KERNELS` names them.
-    block : likewise; where it is not given each array is read once, however large, and the result
-        written: what memory must move at least.
-    causal : whether a query sees keys up to its own position only.
+    kernel, sizes : of `KERNELS`: fused are bias, GELU and dropout, and attention is of one head.
+    block : as `KERNELS` names it; where it is not given each array is read once, however large, and
+        the result written: what memory must move at least.
 
     Examples
     --------
@@ -97,29 +72,28 @@ def blocked(
 
 
 def _counts(name: str, given: Any, names: Sequence[str]) -> tuple[int, ...]:
-    if (
-        isinstance(given, str | np.ndarray)
-        or not isinstance(given, Sequence)
-        or len(given) != len(names)
-    ):
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    if not several or len(given) != len(names):
         raise CourseError(f"{name} must be ({', '.join(names)}) (got {shown(given)})")
     return tuple(count(f"{name}[{i}]", one) for i, one in enumerate(given))
 
 
 def _once(kernel: str, size: tuple[int, ...], x: str, *, causal: bool) -> tuple[Work, float]:
     """The work with each array read once, and the bytes of its result."""
-    each = itemsize(x)
-    if kernel == "add":
-        return elementwise(size, flops=1, dtype=x, reads=2), each * prod(size)
-    if kernel == "fused":
-        return fuse([bias(*size, x=x), gelu(size, x=x), dropout(size, x=x)]), each * prod(size)
-    if kernel == "softmax":
-        return softmax(*size, x=x), each * prod(size)
     if kernel == "matmul":
         M, N, K = size
-        return matmul(M, K, N, x=x, w=x), each * M * N
-    queries, keys, dim = size
-    return attention(1, queries, keys, 1, 1, dim, causal=causal, x=x), each * queries * dim
+        return matmul(M, K, N, x=x, w=x), itemsize(x) * M * N
+    if kernel == "attention":
+        queries, keys, dim = size
+        work: Work = attention(1, queries, keys, 1, 1, dim, causal=causal, x=x)
+        return work, itemsize(x) * queries * dim
+    if kernel == "add":
+        work = elementwise(size, flops=1, dtype=x, reads=2)
+    elif kernel == "softmax":
+        work = softmax(*size, x=x)
+    else:
+        work = fuse([bias(*size, x=x), gelu(size, x=x), dropout(size, x=x)])
+    return work, itemsize(x) * prod(size)
 
 
 def _loaded(

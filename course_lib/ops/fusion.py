@@ -7,42 +7,20 @@ from typing import Any
 import numpy as np
 
 from course_lib.core import Kind, Unit, Work
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    count,
-    nonnegative,
-    plain,
-    shown,
-    together,
-)
-from course_lib.core.checks import keep as keep_checked
+from course_lib.core.checks import CourseError, Numbers, count, plain, shown, together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Work):
-    """Work that reads one array, writes one, and may touch smaller things besides: what can be
-    fused with its neighbours.
-
-    Attributes
-    ----------
-    read, written : byte of the array that comes in from the operator before, and of the one that
-        goes on to the next. The rest of `bytes` are operands of its own: a bias, a residual, a
-        mask.
+    """Work that can be fused with its neighbours: `read` are byte of the array that comes in from
+    the operator before, `written` of the one that goes on to the next. The rest of `bytes` are
+    operands of its own: a bias, a residual, a mask.
     """
 
     unit: Unit = "vector"
     kind: Kind = "vector"
     read: Numbers = 0.0
     written: Numbers = 0.0
-
-    def __post_init__(self) -> None:
-        Work.__post_init__(self)
-        read, written = (
-            nonnegative(name, getattr(self, name), MADE) for name in ("read", "written")
-        )
-        keep_checked(self, read=read, written=written, bytes=self.bytes)
 
     @property
     def own(self) -> Numbers:
@@ -51,16 +29,11 @@ class Pass(Work):
 
 
 def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
-    """Operators that follow one another as one kernel.
+    """Operators that follow one another as one kernel: one read of the first one's input, one write
+    of the last one's result, and each one's own operands.
 
-    One read of the first one's input, one write of the last one's result, and each one's own
-    operands.
-
-    Parameters
-    ----------
-    works : in their order; each reads what the one before it wrote, in one format of arithmetic.
-    keep : positions of those whose result is wanted later too, and is written all the same: the sum
-        in front of a norm.
+    Each of `works` reads what the one before it wrote; `keep` are positions of those whose result
+    is wanted later too, and is written all the same: the sum in front of a norm.
 
     References
     ----------

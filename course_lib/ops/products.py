@@ -70,10 +70,6 @@ def dot(
     """Dot product of two vectors of N elements on the vector unit: N multiplications and N - 1
     additions, both vectors read and one element written; `y` is the format of the second.
 
-    References
-    ----------
-    [austin2025] chapter 1.
-
     Examples
     --------
     >>> dot(1024).flops
@@ -102,10 +98,6 @@ def matmul(
     compute: str | None = None,
 ) -> Work:
     """Matrix product X[B, D] @ W[D, F]: 2BDF FLOP; each operand read once, the result written once.
-
-    References
-    ----------
-    [austin2025] chapter 1.
 
     Examples
     --------

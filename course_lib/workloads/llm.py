@@ -1,26 +1,37 @@
-"""Inference of transformers: prefill, decode, claims checked; `footprint` has its memory,
-`crossover` the batch at which decode turns compute-bound, `affine` a step as numbers.
+"""Inference of transformers: prefill and decode, their memory, the batch at which decode turns
+compute-bound, or why it never does, and a decode step as numbers.
 
 One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
-operator, and every function here sets that against a chip.
+operator, and every function here sets that against a chip. `first_batch` and what it calls keep to
+what `course_press.outputs.translate` can say in JavaScript.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from course_lib import network
-from course_lib.core import Estimate, summed
-from course_lib.core.checks import EXACT, CourseError, count, shown, wholes
+from course_lib.core import Estimate, Unit, Work, formulas, summed
+from course_lib.core.checks import (
+    EXACT,
+    CourseError,
+    Numbers,
+    count,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    single,
+    together,
+    wholes,
+)
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
-from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
-from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
-from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
 from course_lib.workloads.perfect import (
     Claim,
     attention_least,
@@ -30,13 +41,25 @@ from course_lib.workloads.perfect import (
     moved_once,
 )
 from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
-from course_lib.workloads.transformer import exchanged, mixed_operators, operators, shared_sums
+from course_lib.workloads.transformer import (
+    MATRIX_PARTS,
+    exchanged,
+    mixed_operators,
+    operators,
+    shared_sums,
+    works_of,
+)
 from course_lib.workloads.weights import (
+    activation_bytes,
+    active_copies,
     cache_bytes,
+    cached_tokens,
     distinct,
     layout,
+    matrices,
     max_expert_load,
     require_context,
+    require_divisible,
     streamed_bytes,
     weight_bytes,
 )
@@ -207,10 +230,6 @@ def prefill(
         kind. ``False`` counts the whole square for a decoder too, as many tools do.
     **options : as in `decode`.
 
-    References
-    ----------
-    [austin2025] chapter 7.
-
     Examples
     --------
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
@@ -330,3 +349,392 @@ def _joined(one: Deployment, name: str, chips: int) -> Any:
     if isinstance(one.link, str):
         return network.joining(one.chip, one.link, chips, name=name)
     return one.link
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What lies in the memory of each chip, byte: parameters, keys and values, and what the tokens
+    in flight leave between operators. Broadcasts.
+    """
+
+    weights: Numbers
+    kv: Numbers
+    activations: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All of them together."""
+        return self.weights + self.kv + self.activations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryFit:
+    """Whether a model, its cache and its activations fit: byte on each chip, `memory` by what they
+    are, and the most sequences of this length that would fit, 0 where not one does. Broadcasts.
+    """
+
+    fits: Any
+    needed: Numbers
+    available: Numbers
+    max_batch: Numbers
+    memory: Memory
+
+
+class MemoryOptions(TypedDict, total=False):
+    """Formats and chips as in `course_lib.llm.decode`, and tokens in flight, whose activations
+    count: the batch in decode, a chunk of the prompt in prefill; 0 leaves activations out.
+    """
+
+    w: str | Formats | None
+    x: str | None
+    kv: str | None
+    tp: int
+    ep: int
+    tokens: ArrayLike
+
+
+def memory(
+    model: Transformer | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    tokens: ArrayLike = 0,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+) -> Memory:
+    """Bytes that weights, cache and activations take on each chip, with so many sequences and
+    tokens in the cache of each; the rest is as `MemoryOptions` says. Broadcasts.
+
+    Examples
+    --------
+    >>> memory("llama-3-8b", 16, 4096).kv / 2**30
+    8.0
+    """
+    # Nothing is computed here: formats that leave the arithmetic open are as good as others.
+    one, chips = transformer(model, windows=True), count("tp", tp)
+    fm = of_model(one, None, w, x, kv, "fp32")
+    sequences, length = wholes(batch=batch, context=context)
+    in_flight = nonnegative("tokens", tokens)
+    together(batch=sequences, context=length, tokens=in_flight)
+    each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
+    cached = sequences * cached_tokens(one, length) * each
+    _, wide, groups = layout(one, chips, ep)
+    active = in_flight * activation_bytes(one, 1, fm, tp=chips)
+    return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)
+
+
+def fits(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    capacity: ArrayLike | None = None,
+    **given: Unpack[MemoryOptions],
+) -> MemoryFit:
+    """Whether a model serves so many sequences of this length from the memory of its chips.
+
+    Parameters
+    ----------
+    model, chip : a transformer and an accelerator, or their keys.
+    capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
+        say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
+        Broadcasts.
+    batch, context, **given : as in `memory`.
+
+    Examples
+    --------
+    >>> fits("llama-3-8b", "h100-sxm", 1, 1024, capacity=80e9).max_batch
+    476.0
+    """
+    on = accelerator(chip)
+    if capacity is None and on.memory is None:
+        raise CourseError(
+            f"{on.key} has no published memory capacity: pass capacity= in bytes, or --memory in GB"
+        )
+    available = positive("capacity", on.memory if capacity is None else capacity)
+    needed = memory(model, batch, context, **given)
+    sequences, _ = wholes(batch=batch, context=context)
+    together(batch=needed.kv, tokens=needed.activations, capacity=available)
+    left = np.asarray(available - needed.weights - needed.activations)
+    sequence = np.asarray(needed.kv) / sequences
+    some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
+    most = plain(np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf)))
+    inside: Any = plain(np.asarray(needed.total) <= available)
+    return MemoryFit(inside, needed.total, available, most, needed)
+
+
+_FAR = 2**40
+"""Tokens of context beyond which attention is all there is."""
+_LARGE = 2**16
+"""Sequences that touch every expert, few enough for sums that are exact in floating point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """The first batch at which decode is compute-bound, and what decides it.
+
+    Attributes
+    ----------
+    batch, reason : the smallest whole batch, or `None` where no batch is ever enough; and why.
+    limit_intensity, ridge : FLOP/byte of what each further sequence adds, to which the intensity
+        tends in large batches; and that it must exceed, of the chip for the arithmetic's formats.
+    weights_only_batch : the batch if weights were all that is read: the rule of thumb.
+    max_context : the longest context at which some batch is compute-bound: 0 if there is none,
+        `inf` if all are.
+    max_batch_fit : how many sequences of this context fit into the chip's memory beside the
+        weights; `None` without a context or a published capacity.
+    """
+
+    batch: int | None
+    reason: str
+    limit_intensity: float
+    ridge: float
+    weights_only_batch: int
+    max_context: float
+    max_batch_fit: int | None
+
+
+def first_compute_bound_batch(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    context: float = 1024,
+    *,
+    tp: int = 1,
+    capacity: float | None = None,
+    **given: Unpack[FormatOptions],
+) -> Crossover:
+    """The first batch at which a decode step computes for longer than it moves bytes.
+
+    Counted are the operators of the matrix unit, those that a ridge speaks of: products with
+    weights, and attention. The embedding and the norms are left out: they belong to the vector unit
+    and are always memory-bound, so that the `bound` of a whole `decode` turns at a larger batch.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    context : tokens in the cache, the new one included; one number. 0 leaves attention out.
+    tp : chips that share the model. What their links take is left out, as every other unit than the
+        matrix unit and the memory is.
+    capacity : byte of the chip's memory, as in `fits`.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
+
+    Examples
+    --------
+    >>> found = first_compute_bound_batch("llama-3-8b", "h100-sxm", context=256)
+    >>> found.batch, found.weights_only_batch, found.max_context
+    (1299, 296, 345.0)
+    """
+    one, on = decoder(model, windows=True), accelerator(chip)
+    fm = of_model(one, on, **given)
+    tokens = float(count("context", context, 0))
+    if tokens > _FAR:
+        raise CourseError(
+            f"context must be at most 2**40 tokens, beyond which attention is all there "
+            f"is (got {context})"
+        )
+    room = None if capacity is None else single("capacity", positive("capacity", capacity))
+    chips = require_divisible(one, tp)
+    for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
+        for work in part.values():
+            bounded(work, on)  # which refuses arithmetic that the chip does not have
+    limit = _per_sequence(one, on, fm, tokens, chips)
+    batch = first_batch(one, on, fm, tokens, chips)
+    most = None
+    if tokens and (room or on.memory):
+        most = int(float(fits(one, on, 1, tokens, w=fm, tp=chips, capacity=room).max_batch))
+    ridge = float(limit.flops / limit.t_math / on.bandwidth)
+    intensity = float(limit.flops / limit.bytes)
+
+    def weights_are_read(batch: int) -> bool:
+        step = _step(one, on, fm, 1.0 * batch, 0, chips)
+        return bool(step.t_math >= streamed_bytes(one, batch, fm, tp=chips) / on.bandwidth)
+
+    def never(context: int) -> bool:
+        further = _per_sequence(one, on, fm, 1.0 * context, chips)
+        return bool(further.t_math <= further.t_memory)
+
+    longest = first(never) - 1.0 if never(_FAR) else math.inf
+    why = reason(batch, intensity, ridge, most)
+    return Crossover(batch, why, intensity, ridge, first(weights_are_read), longest, most)
+
+
+class Sums(NamedTuple):
+    """Of all operators of the matrix unit in a step."""
+
+    t_math: float
+    t_memory: float
+    flops: float
+    bytes: float
+
+
+def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
+    """The first compute-bound batch; `None` where no batch is enough."""
+    # With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and
+    # memory time meet at W / bandwidth / (f / peak - b / bandwidth); never, where the denominator
+    # is not positive.
+    limit = _per_sequence(model, chip, fm, context, tp)
+    if limit.t_math <= limit.t_memory:
+        return None
+    return first(lambda batch: _lead(_step(model, chip, fm, 1.0 * batch, context, tp)) >= 0)
+
+
+def _lead(step: Any) -> Any:
+    return step.t_math - step.t_memory
+
+
+def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
+    """The matrix unit's operators of one step, as one sum."""
+    works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
+    t_math: Any = 0.0
+    t_memory: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for part in MATRIX_PARTS:
+        if part in works and (context > 0 or part != "attention"):
+            for work in works[part].values():
+                one = bounded(work, chip)
+                t_math, t_memory = t_math + one.t_math, t_memory + one.t_memory
+                flops, moved = flops + one.flops, moved + one.bytes
+    return Sums(t_math, t_memory, flops, moved)
+
+
+def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
+    """What further sequences add to a batch so large that it touches every expert already: no
+    weights.
+    """
+    one = _step(model, chip, fm, _LARGE, context, tp)
+    two = _step(model, chip, fm, 2 * _LARGE, context, tp)
+    t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
+    return Sums(t_math, t_memory, two.flops - one.flops, two.bytes - one.bytes)
+
+
+def first(holds: Callable[[int], bool]) -> int:
+    """The smallest whole number for which a condition holds that, once it holds, goes
+    on to hold.
+    """
+    high = 1
+    while not holds(high):
+        high = high * 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+    """Why there is such a batch, or none, in a sentence."""
+    if batch is None:
+        return (
+            f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "
+            f"{ridge:.4g}: no batch is enough"
+        )
+    fit = f", but only {most} fit" if most is not None and batch > most else ""
+    return f"from batch {batch} on enough sequences share the weights{fit}"
+
+
+MANY = 2**20
+"""Sequences that leave no expert untouched, of which all bytes are still whole numbers."""
+_BATCHES, _CONTEXTS = np.array([1, 2, 1, MANY, 2 * MANY]), np.array([1, 1, 2, 1, 1])
+
+Parts = tuple[float, float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTerm:
+    """An operator of a step over all layers.
+
+    Attributes
+    ----------
+    part, name : the part of the step that it belongs to, and what it is called there.
+    unit, dtype : where its arithmetic runs, and in which format.
+    flops, bytes : as `core.formulas.amount` takes them.
+    """
+
+    part: str
+    name: str
+    unit: Unit
+    dtype: str
+    flops: Parts
+    bytes: Parts
+
+    def peak(self, chip: Accelerator | str) -> float:
+        """FLOP/s that it meets on a chip; `inf` where its arithmetic takes no time there."""
+        on = accelerator(chip)
+        met = bounded(Work(1.0, 1.0, self.dtype, self.unit), on)
+        return on.peak(self.dtype, met.work.unit) if met.work and met.t_math else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class StepTerms:
+    """A decode step of a model: `operators` in the order in which they run, and bytes of `memory`
+    that weights and cache take, as `core.formulas.amount` takes them.
+    """
+
+    operators: tuple[StepTerm, ...]
+    memory: Parts
+
+
+def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> StepTerms:
+    """What `decode` and `fits` sum up for one chip, at every batch and context, as numbers.
+
+    They are found by asking for a few steps, none by counting anew. Contexts that the model was not
+    released for are not refused.
+
+    Parameters
+    ----------
+    model : a transformer that decodes, or its key.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
+
+    Examples
+    --------
+    >>> from course_lib.core import formulas
+    >>> step = coefficients("llama-3-8b")
+    >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
+    True
+    """
+    one = decoder(model)
+    fm = of_model(one, None, **given)
+    # The share of the routed experts that one sequence leaves untouched.
+    left = {
+        (each.part, each.name): 1 - active_copies(each, 1) / each.copies
+        for each in matrices(one)
+        if each.routed
+    }
+    terms = [
+        StepTerm(
+            part,
+            name,
+            work.unit,
+            work.dtype,
+            _amounts(work.flops),
+            _amounts(work.bytes, left.get((part, name), 0.0)),
+        )
+        for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items()
+        for name, work in works.items()
+    ]
+    return StepTerms(tuple(terms), _amounts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
+
+
+def _amounts(asked: Any, left: float = 0.0) -> Parts:
+    """The parts of an amount from its values at `_BATCHES` and `_CONTEXTS`; `left` is the share of
+    the routed experts that a sequence leaves untouched, where there are any.
+    """
+    values: NDArray[np.float64] = np.broadcast_to(asked, _BATCHES.shape)
+    one, two, longer, many, twice = values.tolist()
+    token = longer - one
+    if not left:
+        sequence = two - one
+        return one - sequence, sequence - token, token, 0.0, 0.0
+    # A large batch touches all experts: what one sequence lacks of that, it leaves.
+    sequence = (twice - many) / MANY
+    once = many - sequence * MANY
+    experts = (once + sequence - one) / left
+    return once - experts, sequence - token, token, experts, left

@@ -43,14 +43,9 @@ from course_lib.workloads.weights import (
 def least_of(
     parts: Any, attention: Any, moved: Any, chip: Any, chips: Any, network: Any
 ) -> Estimate:
-    """A step as one perfect program, on each of its chips: the FLOPs of its products and of
-    attention, and each byte once that must move. All else costs nothing.
-
-    Parameters
-    ----------
-    parts : estimates of the whole step on a single chip.
-    attention, moved : from `attention_least` and `moved_once`.
-    chips, network : how many chips share the step, and s that what they exchange takes at least.
+    """A step as one perfect program, on each of its `chips`: the FLOPs of its products and of
+    `attention`, and each byte once that must move, from `moved_once`. All else costs nothing.
+    `parts` are estimates on a single chip, and `network` the s that what chips exchange takes.
     """
     t_math, flops = attention[0], attention[1]
     for name in MATRIX_PARTS:
@@ -119,12 +114,11 @@ class Claim:
 
     Attributes
     ----------
-    possible : whether it stays below every ceiling.
-    excess : how many times the nearest ceiling it takes: above 1 it is impossible.
-    bound : the ceiling that it comes nearest to.
+    possible, excess, bound : whether it stays below every ceiling, how many times the nearest one
+        it takes, above 1 where it is impossible, and which that is.
     fastest : tokens/s that the ceilings allow.
-    needed_bandwidth, bandwidth : byte/s of each chip's memory that it takes, and that there are.
-    needed_rate : FLOP/s of each chip that it takes.
+    needed_bandwidth, bandwidth, needed_rate : byte/s of each chip's memory that it takes, and that
+        there are, and FLOP/s of each chip that it takes.
     """
 
     possible: Any
@@ -157,13 +151,11 @@ def check_claim(
     Parameters
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
-    tokens_per_second : as published, of the whole batch together. Broadcasts.
-    batch : sequences that share a pass. Broadcasts.
-    tokens_per_pass : tokens that a pass yields for each of them: more than one with speculative
-        decoding, where this is the mean that is accepted. Broadcasts.
+    tokens_per_second, batch : as published, of all sequences that share a pass. Broadcast.
+    tokens_per_pass : that a pass yields for each of them: with speculative decoding more than one,
+        the mean that is accepted. Broadcasts.
     context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
-    tp : chips that share the model.
-    **given : formats w, x, kv and compute, as in `formats`.
+    tp, **given : chips that share the model, and formats w, x, kv and compute, as in `formats`.
 
     Examples
     --------

@@ -22,11 +22,8 @@ class Formats:
 
     Attributes
     ----------
-    w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32
-        elements; or a recipe. Norms, biases and an embedding of its own stay in the format of the
-        activations.
-    x : of the activations.
-    kv : of the cache of keys and values.
+    w, x, kv : of every matrix, the output matrix included, or a recipe; of activations, norms,
+        biases and an embedding of its own; and of the cache of keys and values.
     matmul, attention : of the arithmetic in products with weights, and in attention.
     sizes, products : of what a recipe names, bytes of an element and the format of the arithmetic;
         ``""`` is for all others.
@@ -62,8 +59,8 @@ def formats(
 
     Parameters
     ----------
-    w : format of the weights; or a recipe, ``"bf16,experts=mxfp4"``: the format of all, then those
-        of `GROUPS` that have another. Formats that are filled in already stay as they are.
+    w : of the weights; or a recipe, ``"bf16,experts=mxfp4"``: the format of all, then those of
+        `GROUPS` that have another. Formats that are filled in already stay as they are.
     x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
     kv : of the cache; that of the activations when not given.
     compute : of the arithmetic, or a recipe of it; in products the wider of `w` and `x` when not

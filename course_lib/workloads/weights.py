@@ -390,27 +390,24 @@ def weight_bytes(model: Transformer, fm: Formats, *, tp: int = 1, ep: int = 1) -
     others: Any = rows * model.width + norm_parameters(model)
     for many in model.other.values():
         others = others + many
-    products: Any = 0
-    for one in matrices(model, tp=chips):
-        products = products + _weights(one) * size_of(one, fm)
-        others = others + biases_of(one)
-    found = products + others * itemsize(fm.x)
-    if wide > 1:
-        found = found + (_routed_bytes(model, fm, 1) / wide - _routed_bytes(model, fm, chips))
+    found = _held_bytes(matrices(model, tp=chips), fm, others)
+    if wide > 1:  # experts as wholes, in place of a slice of each
+        every, own = _routed(model, 1), _routed(model, chips)
+        found = found + (_held_bytes(every, fm, 0) / wide - _held_bytes(own, fm, 0))
     return float(found)
 
 
-def _routed_bytes(model: Transformer, fm: Formats, tp: int) -> Any:
-    """Bytes of the routed experts, of which one of `tp` chips has a slice each."""
-    weights: Any = 0
-    biases: Any = 0
-    for one in matrices(model, tp=tp):
-        if one.routed:
-            weights = weights + one.layers * one.copies * one.inputs * one.outputs * size_of(
-                one, fm
-            )
-            biases = biases + biases_of(one)
-    return weights + biases * itemsize(fm.x)
+def _routed(model: Transformer, tp: int) -> list[Matrix]:
+    return [one for one in matrices(model, tp=tp) if one.routed]
+
+
+def _held_bytes(of: list[Matrix], fm: Formats, others: Any) -> Any:
+    """Bytes of matrices with their biases, and of other parameters in the activations' format."""
+    products: Any = 0
+    for one in of:
+        products = products + _weights(one) * size_of(one, fm)
+        others = others + biases_of(one)
+    return products + others * itemsize(fm.x)
 
 
 def cache_width(model: Any, tp: int = 1) -> int:

@@ -10,8 +10,7 @@ from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Declared, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import block, llm, perfect
-from course_lib.workloads.crossover import Crossover
-from course_lib.workloads.footprint import MemoryFit
+from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
 from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, passes, quantization
