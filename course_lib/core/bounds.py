@@ -138,10 +138,6 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     chip : an `Accelerator`. Its dense peak for the work's dtype and unit is used.
     comms : s, time on a link to other chips, from `course_lib.network`. Broadcasts.
 
-    References
-    ----------
-    [williams2009] section 3.
-
     Examples
     --------
     >>> from course_lib import chip, ops
@@ -151,6 +147,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     >>> step.lower <= step.upper <= 2 * step.lower
     True
     """
+    # Source: [williams2009] section 3.
     given: Any = work
     if not isinstance(given, Work):
         remedy = (
@@ -257,15 +254,12 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     """Arithmetic intensity, FLOP/byte, at which compute time at `peak`, FLOP/s, and memory time at
     `bandwidth`, byte/s, are equal. Broadcasts.
 
-    References
-    ----------
-    [williams2009] section 3.
-
     Examples
     --------
     >>> round(ridge(989.4e12, 3.35e12))
     295
     """
+    # Source: [williams2009] section 3.
     rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
     together(peak=rate, bandwidth=moved)
     return plain(rate / moved)
@@ -275,15 +269,12 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     """The roof itself: FLOP/s that work of this `intensity`, FLOP/byte, can reach at most under a
     `peak`, FLOP/s, and a `bandwidth`, byte/s. Broadcasts.
 
-    References
-    ----------
-    [williams2009] section 3.
-
     Examples
     --------
     >>> attainable(10.0, peak=1e15, bandwidth=2e12)
     20000000000000.0
     """
+    # Source: [williams2009] section 3.
     per_byte, rate = positive("intensity", intensity), positive("peak", peak)
     moved = positive("bandwidth", bandwidth)
     together(intensity=per_byte, peak=rate, bandwidth=moved)

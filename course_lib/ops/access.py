@@ -17,10 +17,6 @@ def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int 
     format `x`, the first one so many elements behind the `start` of a sector, and each `stride`
     behind the one before.
 
-    References
-    ----------
-    [nvidia-cuda-practices] section Coalesced Access to Global Memory.
-
     Examples
     --------
     >>> sectors([1, 2, 4, 8, 32]).tolist()
@@ -28,6 +24,7 @@ def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int 
     >>> sectors(1, start=1), sectors(1, x="bf16")
     (5.0, 2.0)
     """
+    # Source: [nvidia-cuda-practices] section Coalesced Access to Global Memory.
     size, many = itemsize(x, "x"), count("threads", threads)
     apart = whole("stride", stride) * size
     end = count("start", start, 0) * size % SECTOR + (many - 1) * apart

@@ -164,16 +164,13 @@ def attention_standard(
     No mask: the whole square is computed and stored, and a causal mask throws half of it away
     afterwards.
 
-    References
-    ----------
-    [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
-
     Examples
     --------
     >>> parts = attention_standard(1, 4096, 4096, 1, 1, 64)
     >>> sum(part.bytes for part in parts.values()) == 2 * (4 * 4096 * 64 + 4 * 4096**2)
     True
     """
+    # Source: [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
     many, shared = _heads(heads, kv_heads)
     b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
     size, rows = itemsize(x, "x"), b * many * q
@@ -217,17 +214,14 @@ def attention_tiled(
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
         of their rows read and written again for each block of keys [dao2022].
 
-    References
-    ----------
-    [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which
-    no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and 3.3: R is 64 or
-    128.
-
     Examples
     --------
     >>> round(attention_tiled(1, 65536, 65536, 1, 1, 128, rows=128).intensity)
     128
     """
+    # Source: [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each
+    # head, which no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and
+    # 3.3: R is 64 or 128.
     known("outer", outer, ("queries", "keys"))
     many, shared = _heads(heads, kv_heads)
     b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)

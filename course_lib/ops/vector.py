@@ -1,4 +1,5 @@
-"""FLOPs and bytes of the operators that run on the vector unit. Knows no hardware.
+"""FLOPs and bytes of the operators that run on the vector unit, how each is counted, and several
+as one kernel. Knows no hardware.
 
 Each is one kernel that keeps what it needs on the chip. `shape` is the array's size, or a tuple of
 sizes; every size may be an array of its own and broadcasts. `x` is the format of what passes
@@ -7,14 +8,16 @@ through, `w` that of parameters, which is `x` where it is not given. FLOPs are c
 format that is not known, is a `CourseError`.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work
+from course_lib.core import Kind, Unit, Work
 from course_lib.core.checks import (
     LARGEST,
     CourseError,
@@ -29,12 +32,82 @@ from course_lib.core.checks import (
     wholes,
 )
 from course_lib.core.dtypes import BITS, itemsize
-from course_lib.ops.conventions import CONVENTIONS
-from course_lib.ops.fusion import Pass
+
+
+class Convention(msgspec.Struct, frozen=True):
+    """How an operator is counted.
+
+    Attributes
+    ----------
+    flops : FLOP for each `per`. A transcendental function or a division is one; a
+        multiply-accumulate is two.
+    reads, writes : arrays of the result's size that pass through main memory when the operator is a
+        kernel of its own.
+    counted : what the FLOPs are.
+    source : where the operator is defined, or the count is printed; a key of the bibliography.
+    unit : ``"matrix"`` or ``"vector"``.
+    per : what they are counted for.
+    """
+
+    flops: float
+    reads: float
+    counted: str
+    source: str
+    writes: float = 1
+    unit: Unit = "vector"
+    per: str = "element"
+
+
+_GELU = "x^3 and its factor 3, sum 1, factor 1, tanh 2, sum 1, products 2"
+_SWIGLU = "negation, exponential, sum, division, and the product with the other half"
+_DROPOUT = "comparison with a random number, whose making is not counted; product"
+_LAYER = "mean, difference, square, sum, product with the root's inverse, scale, bias"
+_MATMUL, _PAIR = "multiply-accumulate", "pair of tokens and element of a head"
+
+CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
+    {
+        "bias": Convention(1, 1, "a sum", "ivanov2021"),
+        "residual": Convention(1, 2, "a sum", "ivanov2021"),
+        "relu": Convention(1, 1, "a comparison", "ivanov2021"),
+        "gelu": Convention(10, 1, _GELU, "hendrycks2016"),
+        "swiglu": Convention(5, 2, _SWIGLU, "shazeer2020"),
+        "dropout": Convention(2, 1, _DROPOUT, "srivastava2014"),
+        "softmax": Convention(5, 1, "maximum, difference, exponential, sum, division", "yuan2024"),
+        "rms": Convention(4, 1, "square, sum, product with the root's inverse, scale", "zhang2019"),
+        "layer": Convention(7, 1, _LAYER, "yuan2024"),
+        "rotary": Convention(3, 1, "two products and a sum: a rotation of pairs", "su2021"),
+        "embedding": Convention(
+            0, 1, "a gather; one sum for each table after the first", "vaswani2017"
+        ),
+        "matmul": Convention(2, 2, "a product and a sum", "austin2025", 1, "matrix", _MATMUL),
+        "attention": Convention(
+            4, 3, "a score's and a value's multiply-accumulate", "dao2022", 1, "matrix", _PAIR
+        ),
+    }
+)
+"""By operator: FLOPs, arrays read and written, the unit, and the convention's source."""
 
 Shape: TypeAlias = "ArrayLike | Sequence[Any]"
 NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
 """FLOP of a normalisation for each element."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass(Work):
+    """Work that can be fused with its neighbours: `read` are byte of the array that comes in from
+    the operator before, `written` of the one that goes on to the next. The rest of `bytes` are
+    operands of its own: a bias, a residual, a mask.
+    """
+
+    unit: Unit = "vector"
+    kind: Kind = "vector"
+    read: Numbers = 0.0
+    written: Numbers = 0.0
+
+    @property
+    def own(self) -> Numbers:
+        """Byte of its own operands, which fusion does not save."""
+        return self.bytes - self.read - self.written
 
 
 def _count(shape: Shape) -> Numbers:
@@ -277,3 +350,56 @@ def embedding(
     rows, each = wholes(tokens=tokens, width=width)
     many = count("tables", tables)
     return embedding_work(rows, each, many, itemsize(w, "w"), itemsize(x, "x"))
+
+
+def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
+    """Operators that follow one another as one kernel: one read of the first one's input, one write
+    of the last one's result, and each one's own operands.
+
+    Each of `works` reads what the one before it wrote; `keep` are positions of those whose result
+    is wanted later too, and is written all the same: the sum in front of a norm.
+
+    Examples
+    --------
+    >>> from course_lib.ops import bias, dropout, gelu
+    >>> size = (65536, 4096)
+    >>> chain = [bias(*size, x="fp16"), gelu(size, x="fp16"), dropout(size, x="fp16")]
+    >>> round(sum(work.bytes for work in chain) / fuse(chain).bytes, 2)
+    3.0
+    """
+    # Source: [ivanov2021] section 4.
+    if not isinstance(works, Sequence) or not works:
+        raise CourseError(
+            f"works must be a list of at least one operator, e.g. fuse([bias, gelu]) (got "
+            f"{shown(works)})"
+        )
+    for i, work in enumerate(works):
+        if not isinstance(work, Pass):
+            raise CourseError(
+                f"works[{i}] must be an operator of the vector unit that passes an array "
+                f"on (got {shown(work)})"
+            )
+        together(**{f"works[{j}]": one.bytes for j, one in enumerate(works[: i + 1])})
+        if work.dtype != works[0].dtype:
+            raise CourseError(
+                f"works[{i}] computes in {work.dtype}, works[0] in {works[0].dtype}: fuse "
+                f"what computes alike"
+            )
+        if i and not np.allclose(works[i - 1].written, work.read):
+            raise CourseError(
+                f"works[{i}] must read what works[{i - 1}] writes: {works[i - 1].written} "
+                f"B (got {work.read} B)"
+            )
+    if not isinstance(keep, Sequence):
+        raise CourseError(f"keep must be a list of positions (got {shown(keep)})")
+    wanted = {count(f"keep[{i}]", one, 0) for i, one in enumerate(keep)}
+    if wrong := sorted(wanted - set(range(len(works) - 1))):
+        raise CourseError(
+            f"keep must name operators before the last, 0 to {len(works) - 2} (got {wrong[0]!r})"
+        )
+    first, last, none = works[0], works[-1], np.float64(0)
+    own = sum((work.own for work in works), none)
+    own += sum((works[i].written for i in wanted), none)
+    flops, moved = sum((work.flops for work in works), none), first.read + own + last.written
+    passed: Any = {"read": first.read, "written": last.written}
+    return Pass(plain(flops), plain(moved), first.dtype, shape=first.shape, **passed)

@@ -75,15 +75,12 @@ def operators(
     rotary : whether positions are rotary; if not given, where the MLP is gated, as in the Llama
         family.
 
-    References
-    ----------
-    [vaswani2017], [ivanov2021] table 1.
-
     Examples
     --------
     >>> list(operators("gpt2-xl", fused=True))[:4]
     ['norm 1', 'qkv', 'qkv bias', 'attention']
     """
+    # Source: [vaswani2017], [ivanov2021] table 1.
     one = transformer(model)
     if one.experts or one.latent or one.qk_norm:
         raise CourseError(

@@ -192,16 +192,13 @@ def decode(
         than the model's, the chip lacks a peak for the arithmetic, `tp` does not divide the model,
         or `ep` its experts, or `link` is missing or joins one chip.
 
-    References
-    ----------
-    [austin2025] chapter 7.
-
     Examples
     --------
     >>> step = decode("llama-3-8b", "h100-sxm", 1, 1024)
     >>> step.bound, round(1e3 * step.lower, 2)
     ('memory-bound', 4.52)
     """
+    # Source: [austin2025] chapter 7.
     one = _deployed(decoder(model, windows=True), chip, **options)
     sequences, length = wholes(batch=batch, context=context)
     require_context(one.model, "context", length)

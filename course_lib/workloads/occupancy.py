@@ -56,16 +56,13 @@ def resident(
     threads, registers : of a block, and of 32 bits that each thread has.
     memory : byte of shared memory that a block asks for. What CUDA keeps for itself comes on top.
 
-    References
-    ----------
-    [nvidia-cuda-guide] tables 30 and 31; [nvidia-cuda-practices] section on occupancy.
-
     Examples
     --------
     >>> found = resident("h100-sxm", 256, registers=64)
     >>> found.blocks, found.share, found.scarce
     (4, 0.5, ('registers',))
     """
+    # Source: [nvidia-cuda-guide] tables 30 and 31; [nvidia-cuda-practices] section on occupancy.
     on = _limited(accelerator(chip))
     kept = _upto("threads", threads, THREADS)
     held, asked = _upto("registers", registers, REGISTERS), count("memory", memory, 0)
@@ -113,15 +110,12 @@ def sustained(chip: Accelerator | str, warps: ArrayLike, load: ArrayLike = 4) ->
     """Bandwidth that loads in flight allow, byte/s, and never more than the memory's, of so many
     `warps` resident on each multiprocessor, each thread with a `load` of so many byte. Broadcasts.
 
-    References
-    ----------
-    [little1961]: what is in flight is the rate times the latency.
-
     Examples
     --------
     >>> round(sustained("h100-sxm", 32) / 3.35e12, 2)
     0.38
     """
+    # Source: [little1961]: what is in flight is the rate times the latency.
     on = accelerator(chip)
     units, latency = _known(on, "multiprocessors"), _known(on, "latency")
     many, each = positive("warps", warps), positive("load", load)

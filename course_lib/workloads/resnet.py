@@ -92,15 +92,12 @@ def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
     """The layers of a residual network of bottleneck blocks, or of its key: the stem, the max
     pooling, each block's convolutions and its shortcut's, the average pooling, the classifier.
 
-    References
-    ----------
-    [he2016] table 1.
-
     Examples
     --------
     >>> sum(layer.flops for layer in layers("resnet-50")) / 1e9
     8.178368512
     """
+    # Source: [he2016] table 1.
     found: Any = model_of(net) if isinstance(net, str) else net
     if not isinstance(found, ConvNet):
         said = shown(getattr(found, "key", found))
