@@ -44,9 +44,8 @@ class Estimate:
     t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
     flops, bytes, kernels : the work they are the times of.
     parts : the estimates this one is the total of; empty for a single operator.
-    work : what was set against the chip, with its format and shape; `None` for a total. Bounds
-        never look at it: `course_tools.calibrate` does.
-    chip : what it was set against; `None` where that is not one chip.
+    work, chip : what was set against what; `None` for a total, and of several chips. Bounds never
+        look at its format and shape: `course_tools.calibrate` does.
     room, least : for `fits` and `speed_of_light`: says whether the step has room in memory, and the
         whole as one perfect program; `None` where nobody knows.
     """
@@ -150,11 +149,8 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     # Source: [williams2009] section 3.
     given: Any = work
     if not isinstance(given, Work):
-        remedy = (
-            "it is bounded already"
-            if isinstance(given, Estimate)
-            else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
-        )
+        remedy = "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        remedy = "it is bounded already" if isinstance(given, Estimate) else remedy
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
@@ -192,11 +188,11 @@ def total(**parts: Estimate) -> Estimate:
     """
     if not parts:
         raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
-    for name, part in parts.items():
-        if not isinstance(part, Estimate):
-            raise CourseError(
-                f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)"
-            )
+    if wrong := [name for name, part in parts.items() if not isinstance(part, Estimate)]:
+        raise CourseError(
+            f"{wrong[0]} must be an Estimate (got {shown(parts[wrong[0]])}): pass roofline(work, "
+            f"chip)"
+        )
     return summed(parts)
 
 
@@ -243,11 +239,8 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:
         return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
-    bound = np.asarray(estimate.bound)
-    return {
-        rate: plain(np.where(bound == name, 1.0, 0.0))
-        for rate, name in zip(RATES, BOUNDS, strict=True)
-    }
+    bound, names = np.asarray(estimate.bound), zip(RATES, BOUNDS, strict=True)
+    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in names}
 
 
 def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -284,18 +277,15 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
     """The smallest whole batch at which `work` is compute-bound.
 
+    `inf` where no batch is ever enough, because the intensity's limit for large batches, FLOPs per
+    item over bytes per item, stays below the ridge.
+
     Parameters
     ----------
     work : gives the work of a batch, ``lambda B: ops.matmul(B, D, F)`` say. Its FLOPs and bytes
         must grow linearly with the batch, from any offset; they may be arrays.
-    chip : an `Accelerator`.
     exact : count every byte. With ``False`` only the bytes that do not grow with the batch are
         counted, the weights: the rule of thumb for batches far smaller than the matrices.
-
-    Returns
-    -------
-    Whole numbers; `inf` where no batch is ever enough, because the intensity's limit for large
-    batches, FLOPs per item over bytes per item, stays below the ridge.
 
     Examples
     --------

@@ -55,9 +55,8 @@ def _scalar(values: Any) -> float | None:
     """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times
     longer to look at it.
     """
-    if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
-        return float(values)
-    return None
+    plain_number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
+    return float(values) if plain_number else None
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
@@ -106,25 +105,19 @@ def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -
 
 
 def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is above zero and of a size that a
-    quantity can have.
-    """
+    """Return `values` as float64; raise unless every one is above zero, of a size that is met."""
     sized = f"between {SMALLEST:g} and {most:g}", lambda one: (one >= SMALLEST) & (one <= most)
     return _require(name, values, ("positive and finite", lambda one: one > 0), sized)
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is zero or more, and no more than a
-    quantity can be.
-    """
+    """Return `values` as float64; raise unless every one is zero or more, and at most `most`."""
     sized = f"at most {most:g}", lambda one: one <= most
     return _require(name, values, ("zero or more, and finite", lambda one: one >= 0), sized)
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as float64; raise unless every one is a whole number above zero that float64
-    holds exactly.
-    """
+    """Return `values` as float64; raise unless every one is a whole number above zero."""
     exact = f"below 2**53 ({EXACT}), up to where whole numbers are exact", lambda one: one < EXACT
     number = "a positive whole number", lambda one: (one > 0) & (one % 1 == 0)
     return _require(name, values, number, exact)
@@ -132,9 +125,8 @@ def whole(name: str, values: ArrayLike) -> Numbers:
 
 def whole_as_given(given: Any, checked: Numbers) -> Numbers:
     """A checked number, as an int where it was given as one: four kernels, not 4.0."""
-    if isinstance(checked, float) and isinstance(given, int | np.integer):
-        return int(checked)
-    return checked
+    number = isinstance(checked, float) and isinstance(given, int | np.integer)
+    return int(checked) if number else checked
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -156,9 +148,7 @@ def single(name: str, number: Numbers) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise for anything else, which Python would take for true or false
-    without a word.
-    """
+    """Return `value` as a bool; raise for anything else that Python would take for one."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise CourseError(f"{name} must be True or False (got {shown(value)})")
@@ -186,9 +176,7 @@ def together(**given: Numbers) -> None:
 
 
 def keep(record: Any, **checked: Numbers) -> None:
-    """Store what the checks returned, not what was given; raise where one array does not go with
-    another.
-    """
+    """Store what the checks returned, not what was given; raise unless it broadcasts."""
     together(**checked)
     for name, value in checked.items():
         if getattr(record, name) is not value:
@@ -196,9 +184,7 @@ def keep(record: Any, **checked: Numbers) -> None:
 
 
 def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
-    """`whole` for each argument by its name; raise also where they do not broadcast against each
-    other.
-    """
+    """`whole` for each argument by its name; raise also where they do not broadcast."""
     found = {name: whole(name, values) for name, values in given.items()}
     together(**found)
     return tuple(found.values())

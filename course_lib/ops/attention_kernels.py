@@ -62,9 +62,7 @@ def attention_work(
     ----------
     shape : sequences, new tokens in each, tokens looked at, heads, and heads of keys and values.
     width, token : elements of a query and a result of a head, and of a token's keys and values.
-    paired : from `pairs`.
     x, kv : bytes of an element of what passes through, and of the cache; `None` where none is.
-    dtype : of the arithmetic.
     """
     batch, new, seen, heads = shape[0], shape[1], shape[2], shape[3]
     # The new keys and values come from the projections as activations and go to the cache: old ones
@@ -72,14 +70,9 @@ def attention_work(
     keys = seen * x if kv is None else (seen - new) * kv + new * (x + kv)
     # A score and a value for each pair, two FLOP for each of their multiply-accumulates; scores
     # never leave the chip: [dao2022], [austin2025] chapter 4.
-    return Work(
-        flops=times * (2 * batch * heads * width * paired),
-        bytes=times * (batch * (new * (heads * width) * x + token * keys)),
-        dtype=dtype,
-        kernels=times,
-        shape=shape,
-        kind="attention",
-    )
+    flops = times * (2 * batch * heads * width * paired)
+    moved = times * (batch * (new * (heads * width) * x + token * keys))
+    return Work(flops, moved, dtype, "matrix", times, shape, "attention")
 
 
 def _heads(heads: int, kv_heads: int) -> tuple[int, int]:

@@ -1,14 +1,12 @@
 """FLOPs and bytes of products on the matrix unit, and of two vectors. Knows no hardware.
 
-Sizes broadcast against each other: B rows of X (tokens), D the contracted size, F columns of W.
-`x`, `w` and `out` are the formats of X, W and the result, which has that of X where it is not
-given; `compute` is that of the arithmetic, the wider of `x` and `w` where it is not given. A size
-that is not a positive whole number, and a format that is not known, is a `CourseError`; so are
+Sizes broadcast against each other: B rows of X (tokens), D the contracted size, F columns of W. A
+size that is not a positive whole number, and a format that is not known, is a `CourseError`; so are
 operands whose arithmetic has no natural format.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,32 +29,39 @@ def product(
 ) -> Work:
     """So many products of rows with one of several matrices each, sizes unchecked: pages ask too.
 
-    Parameters
-    ----------
-    shape : rows of all groups, the size contracted, columns, and matrices read where that is not 1:
-        expectations, they may be fractions.
-    x, w, out : bytes of an element of the rows, of the matrices and of the result.
-    dtype, fuses_with : as of `Work`.
-    times, beside : products one after another, and bytes that all of them move besides.
+    `shape` is rows of all groups, the size contracted, columns, and matrices read where that is not
+    1: expectations, which may be fractions. `x`, `w` and `out` are bytes of an element, and
+    `beside` are bytes that all of the products move besides.
     """
     rows, inputs, outputs = shape[0], shape[1], shape[2]
     groups = shape[3] if len(shape) > 3 else 1
     # A multiply-accumulate is two FLOP; each operand is read once, the result written once:
     # [austin2025] chapter 1.
     moved = rows * inputs * x + groups * inputs * outputs * w + rows * outputs * out
-    return Work(
-        flops=times * (2 * rows * inputs * outputs),
-        bytes=times * moved + beside,
-        dtype=dtype,
-        kernels=times,
-        shape=shape,
-        kind="matmul",
-        fuses_with=fuses_with,
-    )
+    flops, moved = times * (2 * rows * inputs * outputs), times * moved + beside
+    return Work(flops, moved, dtype, "matrix", times, shape, "matmul", fuses_with)
 
 
-def _arithmetic(x: str, w: str, compute: str | None) -> str:
-    return widest(x, w) if compute is None else known("dtype", compute, BITS, "argument compute")
+class ProductFormats(TypedDict, total=False):
+    """Formats of X, W and the result, that of X where it is not given, and of the arithmetic, the
+    wider of `x` and `w` where it is not given; X and W are in bf16 where nothing is said.
+    """
+
+    x: str
+    w: str
+    out: str | None
+    compute: str | None
+
+
+def _sizes(
+    x: str = "bf16", w: str = "bf16", out: str | None = None, compute: str | None = None
+) -> tuple[float, float, float, str]:
+    """Bytes of an element of X, W and the result, and the format of the arithmetic."""
+    size, width = itemsize(x, "x"), itemsize(w, "w")
+    written = _size("out", out, size)
+    if compute is None:
+        return size, width, written, widest(x, w)
+    return size, width, written, known("dtype", compute, BITS, "argument compute")
 
 
 def dot(
@@ -87,16 +92,7 @@ def _size(name: str, dtype: str | None, otherwise: float) -> float:
     return otherwise if dtype is None else itemsize(dtype, name)
 
 
-def matmul(
-    B: ArrayLike,
-    D: ArrayLike,
-    F: ArrayLike,
-    *,
-    x: str = "bf16",
-    w: str = "bf16",
-    out: str | None = None,
-    compute: str | None = None,
-) -> Work:
+def matmul(B: ArrayLike, D: ArrayLike, F: ArrayLike, **formats: Unpack[ProductFormats]) -> Work:
     """Matrix product X[B, D] @ W[D, F]: 2BDF FLOP; each operand read once, the result written once.
 
     Examples
@@ -106,21 +102,11 @@ def matmul(
     >>> matmul(16, 4096, 4096, w="int8").dtype
     'bf16'
     """
-    shape, size = wholes(B=B, D=D, F=F), itemsize(x, "x")
-    width, written = itemsize(w, "w"), _size("out", out, size)
-    return product(shape, size, width, written, _arithmetic(x, w, compute))
+    return product(wholes(B=B, D=D, F=F), *_sizes(**formats))
 
 
 def grouped_matmul(
-    B: ArrayLike,
-    D: ArrayLike,
-    F: ArrayLike,
-    groups: ArrayLike,
-    *,
-    x: str = "bf16",
-    w: str = "bf16",
-    out: str | None = None,
-    compute: str | None = None,
+    B: ArrayLike, D: ArrayLike, F: ArrayLike, groups: ArrayLike, **formats: Unpack[ProductFormats]
 ) -> Work:
     """Rows of X[B, D] multiplied each by one of several matrices W[groups, D, F], in one launch:
     the experts of a mixture, say. A token that visits two experts is two rows; `groups` are the
@@ -131,10 +117,9 @@ def grouped_matmul(
     >>> grouped_matmul(2, 4096, 14336, groups=2).flops == 2 * matmul(1, 4096, 14336).flops
     True
     """
-    (b, d, f), g, size = wholes(B=B, D=D, F=F), positive("groups", groups), itemsize(x, "x")
+    (b, d, f), g = wholes(B=B, D=D, F=F), positive("groups", groups)
     together(B=b, D=d, F=f, groups=g)
-    width, written = itemsize(w, "w"), _size("out", out, size)
-    return product((b, d, f, g), size, width, written, _arithmetic(x, w, compute))
+    return product((b, d, f, g), *_sizes(**formats))
 
 
 def quantized_matmul(
@@ -161,11 +146,7 @@ def tiled_matmul(
     F: ArrayLike,
     bm: ArrayLike,
     bn: ArrayLike,
-    *,
-    x: str = "bf16",
-    w: str = "bf16",
-    out: str | None = None,
-    compute: str | None = None,
+    **formats: Unpack[ProductFormats],
 ) -> Work:
     """Matrix product in `bm` x `bn` tiles of the result, with nothing kept between tiles; larger
     tiles count as the result.
@@ -181,10 +162,9 @@ def tiled_matmul(
     63.5
     """
     b, d, f, high, wide = wholes(B=B, D=D, F=F, bm=bm, bn=bn)
-    rows, columns, size = np.ceil(b / high), np.ceil(f / wide), itemsize(x, "x")
-    read = b * d * size * columns + d * f * itemsize(w, "w") * rows
-    moved = plain(read + b * f * _size("out", out, size))
-    return replace(matmul(b, d, f, x=x, w=w, out=out, compute=compute), bytes=moved)
+    rows, columns, (x, w, out, dtype) = np.ceil(b / high), np.ceil(f / wide), _sizes(**formats)
+    moved = plain(b * d * x * columns + d * f * w * rows + b * f * out)
+    return replace(product((b, d, f), x, w, out, dtype), bytes=moved)
 
 
 def outer_products(B: ArrayLike, D: ArrayLike, F: ArrayLike, *, dtype: str = "fp32") -> Work:

@@ -39,14 +39,11 @@ class Convention(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    flops : FLOP for each `per`. A transcendental function or a division is one; a
-        multiply-accumulate is two.
+    flops, per, counted : FLOP, what for each, and what they are. A transcendental function or a
+        division is one; a multiply-accumulate is two.
     reads, writes : arrays of the result's size that pass through main memory when the operator is a
         kernel of its own.
-    counted : what the FLOPs are.
     source : where the operator is defined, or the count is printed; a key of the bibliography.
-    unit : ``"matrix"`` or ``"vector"``.
-    per : what they are counted for.
     """
 
     flops: float
@@ -117,11 +114,9 @@ def _count(shape: Shape) -> Numbers:
             f"shape must be a tuple of sizes (got {shown(shape)}): of one size that "
             f"varies write (sizes,)"
         )
-    sizes = (
-        {f"shape[{i}]": size for i, size in enumerate(shape)}
-        if isinstance(shape, Sequence)
-        else {"shape": shape}
-    )
+    sizes: dict[str, Any] = {"shape": shape}
+    if isinstance(shape, Sequence):
+        sizes = {f"shape[{i}]": size for i, size in enumerate(shape)}
     if not sizes:
         raise CourseError("shape must hold at least one size (got none)")
     elements: Numbers = 1.0
@@ -138,29 +133,17 @@ def norm_work(tokens: Any, width: Any, kind: str, x: Any, w: Any, times: Any = 1
     """
     # [zhang2019] equation 4; [yuan2024] counts both.
     moved = 2 * tokens * width * x + width * (2 if kind == "layer" else 1) * w
-    return Work(
-        flops=times * (tokens * width * NORM_FLOPS[kind]),
-        bytes=times * moved,
-        dtype="fp32",
-        unit="vector",
-        kernels=times,
-        shape=(tokens, width),
-        kind="vector",
-    )
+    flops, shape = times * (tokens * width * NORM_FLOPS[kind]), (tokens, width)
+    return Work(flops, times * moved, "fp32", "vector", times, shape, "vector")
 
 
 def embedding_work(tokens: Any, width: Any, tables: Any, w: Any, x: Any) -> Work:
     """Rows gathered from so many tables and written as their sum; `w` and `x` are bytes of an
     element. Sizes unchecked: pages ask too.
     """
-    return Work(
-        flops=tokens * width * (tables - 1),
-        bytes=tokens * width * (tables * w + x),
-        dtype="fp32",
-        unit="vector",
-        shape=(tokens, width),
-        kind="vector",
-    )
+    elements, shape = tokens * width, (tokens, width)
+    moved = elements * (tables * w + x)
+    return Work(elements * (tables - 1), moved, "fp32", "vector", 1, shape, "vector")
 
 
 def elementwise(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -306,9 +306,9 @@ def _estimate(
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
     if apart:
-        attention = [float(np.sum(one)) for one in attention]
+        attention = [float(np.sum(each)) for each in attention]
         batch = float(np.size(new))
-        new, seen = (float(np.sum(one)) / batch for one in (new, seen))
+        new, seen = float(np.sum(new)) / batch, float(np.sum(seen)) / batch
     tokens = batch * new
     crossing = 0.0
     if tp > 1:
@@ -377,19 +377,6 @@ class MemoryFit:
     memory: Memory
 
 
-class MemoryOptions(TypedDict, total=False):
-    """Formats and chips as in `course_lib.llm.decode`, and tokens in flight, whose activations
-    count: the batch in decode, a chunk of the prompt in prefill; 0 leaves activations out.
-    """
-
-    w: str | Formats | None
-    x: str | None
-    kv: str | None
-    tp: int
-    ep: int
-    tokens: ArrayLike
-
-
 def memory(
     model: Transformer | str,
     batch: ArrayLike,
@@ -403,7 +390,13 @@ def memory(
     kv: str | None = None,
 ) -> Memory:
     """Bytes that weights, cache and activations take on each chip, with so many sequences and
-    tokens in the cache of each; the rest is as `MemoryOptions` says. Broadcasts.
+    tokens in the cache of each.
+
+    Parameters
+    ----------
+    tp, ep, w, x, kv : as in `decode`.
+    tokens : in flight, whose activations count: the batch in decode, a chunk of the prompt in
+        prefill; 0 leaves activations out. Broadcasts, as `batch` and `context` do.
 
     Examples
     --------
@@ -430,7 +423,7 @@ def fits(
     context: ArrayLike,
     *,
     capacity: ArrayLike | None = None,
-    **given: Unpack[MemoryOptions],
+    **given: Any,
 ) -> MemoryFit:
     """Whether a model serves so many sequences of this length from the memory of its chips.
 
@@ -562,10 +555,10 @@ def first_compute_bound_batch(
 class Sums(NamedTuple):
     """Of all operators of the matrix unit in a step."""
 
-    t_math: float
-    t_memory: float
-    flops: float
-    bytes: float
+    t_math: Any
+    t_memory: Any
+    flops: Any
+    bytes: Any
 
 
 def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
@@ -610,9 +603,7 @@ def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums
 
 
 def first(holds: Callable[[int], bool]) -> int:
-    """The smallest whole number for which a condition holds that, once it holds, goes
-    on to hold.
-    """
+    """The smallest whole number for which a condition holds that goes on to hold."""
     high = 1
     while not holds(high):
         high = high * 2
@@ -646,13 +637,9 @@ Parts = tuple[float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class StepTerm:
-    """An operator of a step over all layers.
-
-    Attributes
-    ----------
-    part, name : the part of the step that it belongs to, and what it is called there.
-    unit, dtype : where its arithmetic runs, and in which format.
-    flops, bytes : as `core.formulas.amount` takes them.
+    """An operator of a step over all layers: the part that it belongs to, and what it is called
+    there; where its arithmetic runs, and in which format; FLOPs and bytes as
+    `core.formulas.amount` takes them.
     """
 
     part: str
@@ -700,23 +687,13 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     one = decoder(model)
     fm = of_model(one, None, **given)
     # The share of the routed experts that one sequence leaves untouched.
-    left = {
-        (each.part, each.name): 1 - active_copies(each, 1) / each.copies
-        for each in matrices(one)
-        if each.routed
-    }
-    terms = [
-        StepTerm(
-            part,
-            name,
-            work.unit,
-            work.dtype,
-            _amounts(work.flops),
-            _amounts(work.bytes, left.get((part, name), 0.0)),
-        )
-        for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items()
-        for name, work in works.items()
-    ]
+    routed = {each.name: each for each in matrices(one) if each.routed}
+    left = {name: 1 - active_copies(each, 1) / each.copies for name, each in routed.items()}
+    terms = []
+    for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
+        for name, work in works.items():
+            moved = _amounts(work.bytes, left.get(name, 0.0) if part == "experts" else 0.0)
+            terms.append(StepTerm(part, name, work.unit, work.dtype, _amounts(work.flops), moved))
     return StepTerms(tuple(terms), _amounts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
 
 

@@ -175,10 +175,7 @@ def recipe_of(said: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in said.split(","):
         item = part.split("=")
-        if len(item) > 1:
-            found[item[0]] = item[1]
-        else:
-            found[""] = item[0]
+        found[item[0] if len(item) > 1 else ""] = item[-1]
     return found
 
 
@@ -189,8 +186,7 @@ def first_of(said: str, key: str) -> str:
 
 def _mean_size(mix: str) -> float:
     """Bytes of an element where so many layers each have these formats: ``"bf16*2+fp8*2"``."""
-    size = 0.0
-    layers = 0
+    size, layers = 0.0, 0
     for one in mix.split("+"):
         parts = one.split("*")
         many = int(parts[1]) if len(parts) > 1 else 1
@@ -202,8 +198,8 @@ def _mean_size(mix: str) -> float:
 def product_in(w: str, x: str) -> str:
     """The wider of two formats; ``""`` for two others of one width."""
     one, other = element(w), element(x)
-    if BITS[one] == BITS[other]:
-        return one if one == other else ""
+    if BITS[one] == BITS[other] and one != other:
+        return ""
     return one if BITS[one] > BITS[other] else other
 
 
@@ -212,10 +208,10 @@ def picked(found: Any, part: str, routed: bool, name: str) -> Any:
     group = "attention" if part == "projections" else part
     if part == "experts" and not routed:
         group = "router" if name == "router" else "shared"
-    own = group + "." + name
-    if own in found:
-        return found[own]
-    return found[group] if group in found else found[""]
+    for key in [group + "." + name, group]:
+        if key in found:
+            return found[key]
+    return found[""]
 
 
 def _runnable(fm: Formats, peaks: Any) -> Formats:

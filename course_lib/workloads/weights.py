@@ -215,7 +215,7 @@ def require_divisible(model: Transformer, tp: int) -> int:
 
 def layout(model: Transformer, tp: int, ep: int) -> tuple[int, int, int]:
     """Chips that share a model, those that its experts are spread over, and how many groups of the
-    first have sequences of their own: (2, 8, 4), say.
+    first have sequences of their own.
     """
     require(model)
     chips, wide = require_divisible(model, tp), count("ep", ep)
@@ -239,12 +239,10 @@ def not_divisible(model: Any, tp: int) -> list[Any]:
         return ["heads", model.heads]
     if model.latent is None and model.kv_heads % tp > 0 and tp % model.kv_heads > 0:
         return ["kv_heads", model.kv_heads]
-    if one is None or one.dense_layers > 0:
-        hidden = model.ffn if one is None else (one.dense_ffn or model.ffn)
+    dense = one.dense_ffn or model.ffn if one is not None and one.dense_layers > 0 else model.ffn
+    for hidden in [dense, model.ffn]:
         if hidden % tp > 0:
             return ["the hidden size", hidden]
-    if one is not None and model.ffn % tp > 0:
-        return ["the hidden size", model.ffn]
     return []
 
 
