@@ -115,7 +115,7 @@ class Options(FormatOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A model on a chip, laid out as `Options` say: formats filled in, and counts checked."""
+    """A model on a chip, laid out as `Options` say, its formats filled in."""
 
     model: Transformer
     chip: Accelerator
@@ -142,14 +142,7 @@ def _deployed(
     **given: Any,
 ) -> Deployment:
     on = accelerator(chip)
-    fm = of_model(model, on, **given)
-    chips, wide = count("tp", tp), count("ep", ep)
-    if link is not None and max(chips, wide) == 1:
-        raise CourseError(
-            f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
-            f"or more, or no link"
-        )
-    return Deployment(model, on, fm, chips, wide, skew, link)
+    return Deployment(model, on, of_model(model, on, **given), tp, ep, skew, link)
 
 
 def decode(
@@ -290,19 +283,24 @@ def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[],
 
 def _estimate(
     one: Deployment,
-    count: Callable[..., dict[str, Any]],
+    works: Callable[..., dict[str, Any]],
     asked: tuple[Any, Any, Any],
     room: Any,
     apart: bool = False,
 ) -> Estimate:
-    """What `count` finds, on a chip; `asked` are sequences, new tokens and all of each, one by one
+    """What `works` gives, on a chip; `asked` are sequences, new tokens and all of each, one by one
     where they stand `apart`.
     """
     model, chip, fm = one.model, one.chip, one.fm
-    parts = _parts(count(**one.split, skew=one.skew), chip)
+    many = max(count("tp", one.tp), count("ep", one.ep))
+    if one.link is not None and many == 1:
+        raise CourseError(
+            f"link joins several chips, and tp is 1 (got link={shown(one.link)}): pass tp=2 "
+            f"or more, or no link"
+        )
+    parts = _parts(works(**one.split, skew=one.skew), chip)
     tp, ep, groups = layout(model, **one.split)
-    many = max(tp, ep)
-    alone = parts if many == 1 else _parts(count(), chip)
+    alone = parts if many == 1 else _parts(works(), chip)
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
     if apart:
