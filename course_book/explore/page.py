@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from course_lib.specs import Accelerator, Transformer, catalog, chip, model, outdated
-from course_lib.workloads import llm, perfect, precision, transformer, weights
+from course_lib.workloads import llm, precision, transformer, weights
 from course_tools.calibrate import calibration, kernels, timing
 from course_tools.counting import huggingface
 from course_book.explore import serving
@@ -32,10 +32,10 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     llm.first_batch,
     kernels.kernels_of,
     timing.likely,
-    perfect.attention_least,
-    perfect.moved_once,
-    perfect.least_of,
-    perfect.crossed_once,
+    llm.attention_least,
+    llm.moved_once,
+    llm.least_of,
+    llm.crossed_once,
     transformer.shared_sums,
     serving.limits,
     serving.advice,
