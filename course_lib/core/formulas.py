@@ -99,7 +99,7 @@ def loaded(fixed: Any, used: Any) -> Any:
     """Seconds of an output token where a server is used to a share: the step of an empty one over
     what is left idle.
     """
-    # A step of a batch in proportion to its own length: processor sharing.
+    # Processor sharing: alone it takes `fixed`, with others 1 / (1 - used) times as long.
     return fixed / (1 - used)
 
 
