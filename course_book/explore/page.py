@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from course_lib.specs import Accelerator, Transformer, catalog, chip, model, outdated
-from course_lib.workloads import crossover, perfect, precision, shares, transformer
+from course_lib.workloads import llm, precision, transformer, weights
 from course_tools.calibrate import calibration, kernels, timing
 from course_tools.counting import huggingface
 from course_book.explore import serving
@@ -17,25 +17,25 @@ from course_book.text import named
 
 EVALUATED: tuple[Callable[..., Any], ...] = (
     huggingface.sizes,
-    precision.chosen,
-    precision.stated,
-    shares.undivided,
-    shares.crooked,
-    shares.weights_of,
-    shares.kept_bytes,
-    shares.kept_tokens,
-    shares.token_bytes,
+    precision.formats,
+    precision.of_model,
+    weights.not_divisible,
+    weights.inconsistent,
+    weights.weight_bytes,
+    weights.cache_bytes,
+    weights.cached_tokens,
+    weights.activation_bytes,
     transformer.works_of,
-    catalog.met,
+    catalog.bounded,
     catalog.peak_met,
     catalog.suited_to,
-    crossover.first_batch,
+    llm.first_batch,
     kernels.kernels_of,
     timing.likely,
-    perfect.attention_least,
-    perfect.moved_once,
-    perfect.least_of,
-    perfect.crossed_once,
+    llm.attention_least,
+    llm.moved_once,
+    llm.least_of,
+    llm.crossed_once,
     transformer.shared_sums,
     serving.limits,
     serving.advice,

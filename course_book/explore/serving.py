@@ -28,7 +28,7 @@ from course_lib.specs import (
 )
 from course_lib.workloads import llm
 from course_lib.workloads.precision import of_model
-from course_lib.workloads.shares import undivided
+from course_lib.workloads.weights import not_divisible
 from course_tools import calibrate
 from course_tools.counting import from_config
 from course_book.explore.choices import listed
@@ -179,7 +179,7 @@ def limits(step: Any) -> dict[str, float]:
     for name, part in step.parts.items():
         every = list(part.parts.values())
         for one in every if len(every) > 0 else [part]:
-            longest = formulas.slowest(one.t_math, one.t_memory, one.t_network)
+            longest = max(one.t_math, one.t_memory, one.t_network)
             kind = "cache" if name == "attention" else "weights"
             if one.t_math >= longest:
                 kind = "compute"
@@ -245,7 +245,7 @@ class Calculator(Shown):
         assert isinstance(one, Transformer)
         on, tp = chip(at["chip"]), at["tp"]
         link = link_of(on, tp, at["link"])
-        if bad := undivided(one, tp):
+        if bad := not_divisible(one, tp):
             return Answer("tp", str(bad[0]))
         if tp > 1 and not link:
             return Answer("link", on.short)

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import formulas
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -45,13 +44,10 @@ class Estimate:
     t_math, t_memory, t_network : s, each ceiling's time as if it were alone.
     flops, bytes, kernels : the work they are the times of.
     parts : the estimates this one is the total of; empty for a single operator.
-    work : what was set against the chip, with its format and shape; `None` for a total. Bounds
-        never look at it: `course_tools.calibrate` does.
-    chip : what it was set against; `None` where that is not one chip.
-    room : says whether what the step keeps fits into the chips' memory, for `fits`; `None` where
-        it is not known.
-    least : the whole as one perfect program, for `speed_of_light`; `None` where it is the sum of
-        its parts.
+    work, chip : what was set against what; `None` for a total, and of several chips. Bounds never
+        look at its format and shape: `course_tools.calibrate` does.
+    room, least : for `fits` and `speed_of_light`: says whether the step has room in memory, and the
+        whole as one perfect program; `None` where nobody knows.
     """
 
     t_math: Numbers
@@ -67,15 +63,10 @@ class Estimate:
     least: "Estimate | None" = None
 
     def __post_init__(self) -> None:
-        keep(
-            self,
-            t_math=nonnegative("t_math", self.t_math, MADE),
-            t_memory=nonnegative("t_memory", self.t_memory, MADE),
-            t_network=nonnegative("t_network", self.t_network, MADE),
-            flops=nonnegative("flops", self.flops, MADE),
-            bytes=positive("bytes", self.bytes, MADE),
-            kernels=launches(self.kernels),
-        )
+        names = ("t_math", "t_memory", "t_network", "flops")
+        checked = {name: nonnegative(name, getattr(self, name), MADE) for name in names}
+        moved = positive("bytes", self.bytes, MADE)
+        keep(self, **checked, bytes=moved, kernels=launches(self.kernels))
 
     def __repr__(self) -> str:
         """The bound, its times, and the names of the parts, on a line."""
@@ -96,16 +87,8 @@ class Estimate:
     def speed_of_light(self) -> Numbers:
         """The time that no program beats, s: of `least` where that is known, else the largest of
         the summed ceilings. At most `lower`, and the same for a single operator.
-
-        Examples
-        --------
-        >>> from course_lib import llm
-        >>> step = llm.decode("mixtral-8x7b", "h200-sxm", 16, 4096)
-        >>> bool(step.speed_of_light < step.lower < step.upper)
-        True
         """
-        least = self.least or self
-        return plain(formulas.slowest(least.t_math, least.t_memory, least.t_network))
+        return _maximum(self.least or self)
 
     @property
     def lower(self) -> Numbers:
@@ -114,7 +97,7 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
-        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
+        return _maximum(self)
 
     @property
     def upper(self) -> Numbers:
@@ -137,8 +120,12 @@ class Estimate:
     @property
     def intensity(self) -> Numbers:
         """Arithmetic intensity, FLOP/byte."""
-        intensity: Numbers = formulas.intensity(self.flops, self.bytes)
-        return intensity
+        return self.flops / self.bytes
+
+
+def _maximum(one: Estimate) -> Numbers:
+    # Perfect overlap: what takes longest hides the others [williams2009].
+    return plain(np.maximum(np.maximum(one.t_math, one.t_memory), one.t_network))
 
 
 def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
@@ -150,14 +137,6 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     chip : an `Accelerator`. Its dense peak for the work's dtype and unit is used.
     comms : s, time on a link to other chips, from `course_lib.network`. Broadcasts.
 
-    Returns
-    -------
-    ``max(times) <= lower <= upper <= (number of ceilings) * lower``.
-
-    References
-    ----------
-    [williams2009] section 3.
-
     Examples
     --------
     >>> from course_lib import chip, ops
@@ -167,68 +146,58 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     >>> step.lower <= step.upper <= 2 * step.lower
     True
     """
+    # Source: [williams2009] section 3.
     given: Any = work
     if not isinstance(given, Work):
-        remedy = (
-            "it is bounded already"
-            if isinstance(given, Estimate)
-            else "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
-        )
+        remedy = "pass ops.matmul(B, D, F), or Work(flops=…, bytes=…)"
+        remedy = "it is bounded already" if isinstance(given, Estimate) else remedy
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
-    peak = positive("peak", _chip(chip).peak(work.dtype, work.unit))
-    t_math = formulas.seconds(work.flops, peak)
-    t_memory = formulas.seconds(work.bytes, positive("bandwidth", chip.bandwidth))
+    peak, bandwidth = _rates(work, chip)
+    t_math, t_memory = work.flops / peak, work.bytes / bandwidth
     counts = work.flops, work.bytes, work.kernels
     return Estimate(t_math, t_memory, t_network, *counts, work=work, chip=chip)
 
 
-def _chip(chip: Any) -> Chip:
+def _rates(work: Work, chip: Any) -> tuple[Numbers, Numbers]:
+    """Peak, FLOP/s, and bandwidth, byte/s, that a chip has for work."""
     if not hasattr(chip, "bandwidth") or not callable(getattr(chip, "peak", None)):
         key = chip if isinstance(chip, str) else "h100-sxm"
         raise CourseError(
             f"chip must be an accelerator (got {shown(chip)}): write chip({key!r}), or "
             f"Accelerator.from_toml(path)"
         )
-    found: Chip = chip
-    return found
+    peak = positive("peak", chip.peak(work.dtype, work.unit))
+    return peak, positive("bandwidth", chip.bandwidth)
 
 
 def total(**parts: Estimate) -> Estimate:
     """Add up operators that run one after another; each part stays visible under its name.
 
-    Parameters
-    ----------
-    **parts : estimates by name.
-
-    Returns
-    -------
     Times, FLOPs, bytes and kernels are sums, `lower` too. `bound` is the largest of the summed
     times, and `speed_of_light` is as if the parts were one program.
 
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> h100 = chip("h100-sxm")
-    >>> up = roofline(ops.matmul(64, 4096, 16384), h100)
-    >>> down = roofline(ops.matmul(64, 16384, 4096), h100)
-    >>> mlp = total(up=up, down=down)
-    >>> mlp.lower == up.lower + down.lower
+    >>> up = roofline(ops.matmul(64, 4096, 16384), chip("h100-sxm"))
+    >>> down = roofline(ops.matmul(64, 16384, 4096), chip("h100-sxm"))
+    >>> total(up=up, down=down).lower == up.lower + down.lower
     True
     """
     if not parts:
         raise CourseError("total needs at least one part, e.g. total(up=estimate, down=estimate)")
-    for name, part in parts.items():
-        if not isinstance(part, Estimate):
-            raise CourseError(
-                f"{name} must be an Estimate (got {shown(part)}): pass roofline(work, chip)"
-            )
+    if wrong := [name for name, part in parts.items() if not isinstance(part, Estimate)]:
+        raise CourseError(
+            f"{wrong[0]} must be an Estimate (got {shown(parts[wrong[0]])}): pass roofline(work, "
+            f"chip)"
+        )
     return summed(parts)
 
 
 def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None) -> Estimate:
-    """`total`, for estimates that are known to be such; and whether the whole has room in memory.
+    """`total`, for estimates that are known to be such; and whether the whole has `room` in memory.
 
     Examples
     --------
@@ -237,60 +206,30 @@ def summed(parts: Mapping[str, Estimate], room: Callable[[], Any] | None = None)
     >>> summed({"up": up}).lower == up.lower
     True
     """
-    together(
-        **{
-            name: np.asarray(part.upper + part.flops)
-            for name, part in parts.items()
-            if not _single(part)
-        }
-    )
+    every = list(parts.values())
+    together(**{name: part.upper + part.flops for name, part in parts.items()})
     fields = ("t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
-    sums: dict[str, Any] = {
-        field: sum(getattr(part, field) for part in parts.values()) for field in fields
-    }
-    first = next(iter(parts.values())).chip
+    sums: dict[str, Any] = {name: sum(getattr(part, name) for part in every) for name in fields}
+    chip = every[0].chip if all(part.chip is every[0].chip for part in every) else None
     least = None
-    if any(part.least for part in parts.values()):
+    if any(part.least for part in every):
         least = replace(summed({name: p.least or p for name, p in parts.items()}), parts={})
-    return Estimate(
-        **sums,
-        parts=parts,
-        room=room,
-        chip=first if all(part.chip is first for part in parts.values()) else None,
-        least=least,
-    )
-
-
-def _single(part: Estimate) -> bool:
-    return all(type(t) is float for t in (part.t_memory, part.t_math, part.t_network))
+    return Estimate(**sums, parts=parts, room=room, chip=chip, least=least)
 
 
 def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
-    """How much each rate of the chip is worth: by how many per cent `lower` falls if one per
-    cent is added to it.
+    """How much each rate of the chip is worth: by how many per cent `lower` falls if one per cent
+    is added to it, ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``.
 
     An operator follows one ceiling and none of the others, so for a total this is each ceiling's
-    share of the time. What a bound leaves out, launches say, follows none of them.
-
-    Parameters
-    ----------
-    estimate : of `roofline` or `total`, or a step of `course_lib.llm`.
-
-    Returns
-    -------
-    ``-d ln lower / d ln rate`` under ``"peak"``, ``"bandwidth"`` and ``"link"``; together they are
-    1. Broadcasts. A tie goes to the earlier of these.
+    share of the time; together they are 1. A tie goes to the earlier. What a bound leaves out,
+    launches say, follows none of them. Broadcasts.
 
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> h100 = chip("h100-sxm")
-    >>> one, many = (roofline(ops.matmul(batch, 8192, 8192), h100) for batch in (8, 4096))
-    >>> sensitivity(one)
+    >>> sensitivity(roofline(ops.matmul(8, 8192, 8192), chip("h100-sxm")))
     {'peak': 0.0, 'bandwidth': 1.0, 'link': 0.0}
-    >>> round(sensitivity(total(one=one, many=many))["bandwidth"],
-    ...     3) == round(one.lower / (one.lower + many.lower), 3)
-    True
     """
     if not isinstance(estimate, Estimate):
         raise CourseError(
@@ -300,105 +239,65 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:
         return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
-    bound = np.asarray(estimate.bound)
-    return {
-        rate: plain(np.where(bound == name, 1.0, 0.0))
-        for rate, name in zip(RATES, BOUNDS, strict=True)
-    }
+    bound, names = np.asarray(estimate.bound), zip(RATES, BOUNDS, strict=True)
+    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in names}
 
 
 def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
-    """Arithmetic intensity at which compute and memory time are equal.
-
-    Parameters
-    ----------
-    peak : FLOP/s, dense. Broadcasts.
-    bandwidth : byte/s. Broadcasts.
-
-    Returns
-    -------
-    FLOP/byte.
-
-    References
-    ----------
-    [williams2009] section 3.
+    """Arithmetic intensity, FLOP/byte, at which compute time at `peak`, FLOP/s, and memory time at
+    `bandwidth`, byte/s, are equal. Broadcasts.
 
     Examples
     --------
     >>> round(ridge(989.4e12, 3.35e12))
     295
     """
+    # Source: [williams2009] section 3.
     rate, moved = positive("peak", peak), positive("bandwidth", bandwidth)
     together(peak=rate, bandwidth=moved)
-    return plain(formulas.turn(rate, moved))
+    return plain(rate / moved)
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
-    """The roof itself: FLOP/s that work of this intensity can reach at most.
-
-    Parameters
-    ----------
-    intensity : FLOP/byte. Broadcasts.
-    peak : FLOP/s, dense. Broadcasts.
-    bandwidth : byte/s. Broadcasts.
-
-    Returns
-    -------
-    FLOP/s.
-
-    References
-    ----------
-    [williams2009] section 3.
+    """The roof itself: FLOP/s that work of this `intensity`, FLOP/byte, can reach at most under a
+    `peak`, FLOP/s, and a `bandwidth`, byte/s. Broadcasts.
 
     Examples
     --------
     >>> attainable(10.0, peak=1e15, bandwidth=2e12)
     20000000000000.0
     """
-    given = {"intensity": positive("intensity", intensity), "peak": positive("peak", peak)}
-    given["bandwidth"] = positive("bandwidth", bandwidth)
-    together(**given)
-    return plain(formulas.reached(**given))
+    # Source: [williams2009] section 3.
+    per_byte, rate = positive("intensity", intensity), positive("peak", peak)
+    moved = positive("bandwidth", bandwidth)
+    together(intensity=per_byte, peak=rate, bandwidth=moved)
+    return plain(np.minimum(rate, per_byte * moved))
 
 
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
     """The smallest whole batch at which `work` is compute-bound.
 
+    `inf` where no batch is ever enough, because the intensity's limit for large batches, FLOPs per
+    item over bytes per item, stays below the ridge.
+
     Parameters
     ----------
     work : gives the work of a batch, ``lambda B: ops.matmul(B, D, F)`` say. Its FLOPs and bytes
         must grow linearly with the batch, from any offset; they may be arrays.
-    chip : an `Accelerator`.
     exact : count every byte. With ``False`` only the bytes that do not grow with the batch are
         counted, the weights: the rule of thumb for batches far smaller than the matrices.
-
-    Returns
-    -------
-    Whole numbers; `inf` where no batch is ever enough, because the intensity's limit for large
-    batches, FLOPs per item over bytes per item, stays below the ridge.
-
-    Raises
-    ------
-    CourseError
-        If `work` is no function from a batch to a Work, or does not grow linearly with the batch.
 
     Examples
     --------
     >>> from course_lib import chip, ops
-    >>> v5e = chip("tpu-v5e")
-    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), v5e, exact=False)
-    241.0
-    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), v5e)
+    >>> critical_batch(lambda B: ops.matmul(B, 8192, 8192), chip("tpu-v5e"))
     256.0
-    >>> critical_batch(lambda B: ops.matmul(B, 256, 256), v5e)
+    >>> critical_batch(lambda B: ops.matmul(B, 256, 256), chip("tpu-v5e"))
     inf
     """
     exact = flag("exact", exact)
     one, two, many = (_work_of(work, batch) for batch in (1, 2, 1024))
-    peak, bandwidth = (
-        positive("peak", _chip(chip).peak(one.dtype, one.unit)),
-        positive("bandwidth", chip.bandwidth),
-    )
+    peak, bandwidth = _rates(one, chip)
     flops, item_bytes = two.flops - one.flops, two.bytes - one.bytes
     fixed_flops, fixed_bytes = one.flops - flops, one.bytes - item_bytes
     counted = item_bytes if exact else 0.0 * item_bytes

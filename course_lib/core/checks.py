@@ -5,7 +5,7 @@ whole where it must be, sizes that do not broadcast, a key or a format that is n
 function's `Raises` names only what it refuses besides.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeAlias
@@ -34,13 +34,7 @@ _SHOWN, _LISTED = 80, 60
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: on one line, and never longer than a line.
-
-    Examples
-    --------
-    >>> shown([1] * 1000)
-    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, …'
-    """
+    """A value as a message shows it: on one line, and never longer than a line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - an int of 5000 digits, or a class whose repr fails
@@ -61,17 +55,8 @@ def _scalar(values: Any) -> float | None:
     """A plain number as a float, or `None`: most arguments are one, and NumPy takes a hundred times
     longer to look at it.
     """
-    if type(values) is float:
-        return values
-    if isinstance(values, float) or (type(values) is int and abs(values) < 2**63):
-        return float(values)
-    return None
-
-
-def _real(one: Any) -> float:
-    if isinstance(one, bool) or not isinstance(one, Real):
-        raise TypeError
-    return float(one)
+    plain_number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
+    return float(values) if plain_number else None
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
@@ -86,89 +71,62 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind == "O":  # fractions, and integers too long for NumPy
-            array = np.array([_real(one) for one in array.ravel()], dtype=float).reshape(
-                array.shape
-            )
+            every = list(array.ravel())
+            if all(isinstance(one, Real) and not isinstance(one, bool) for one in every):
+                array = np.array([float(one) for one in every]).reshape(array.shape)
         if array.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(over="ignore"):
             found: NDArray[np.float64] = array.astype(np.float64, copy=False)
     except Exception:  # noqa: BLE001 - every array library has its own: a tensor with a gradient, on a GPU, or in bf16 cannot be read
-        remedy = (
-            f": pass {name}.detach().double().cpu().numpy()" if hasattr(values, "detach") else ""
-        )
+        remedy = f": pass {name}.detach().double().cpu().numpy()"
         raise CourseError(
-            f"{name} must be a number or an array of numbers (got {shown(values)}){remedy}"
+            f"{name} must be a number or an array of numbers (got {shown(values)})"
+            f"{remedy if hasattr(values, 'detach') else ''}"
         ) from None
     if not found.size:
         raise CourseError(f"{name} must hold at least one number (got {shown(values)})")
     return found
 
 
-def _require(name: str, array: NDArray[np.float64], good: Any, allowed: str) -> Numbers:
-    good = np.isfinite(array) & good
-    if not np.all(good):
-        first = plain(array[~good][0]) if array.ndim else plain(array)
-        where = f" at index {tuple(int(i) for i in np.argwhere(~good)[0])}" if array.ndim else ""
-        raise CourseError(f"{name} must be {allowed} (got {first:g}{where})")
+def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -> Numbers:
+    """Return `values` as float64; raise with the first rule that one of them breaks."""
+    if (number := _scalar(values)) is not None and all(rule(number) for _, rule in rules):
+        return number
+    array = _numbers(name, values)
+    for allowed, rule in rules:
+        with np.errstate(invalid="ignore"):
+            good = np.isfinite(array) & rule(array)
+        if not np.all(good):
+            first = plain(array[~good][0]) if array.ndim else plain(array)
+            at = f" at index {tuple(int(i) for i in np.argwhere(~good)[0])}" if array.ndim else ""
+            raise CourseError(f"{name} must be {allowed} (got {first:g}{at})")
     return plain(array)
 
 
 def positive(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is above zero and of a size that a
-    quantity can have.
-    """
-    if (number := _scalar(values)) is not None and SMALLEST <= number <= most:
-        return number
-    array = _numbers(name, values)
-    if array.min() >= SMALLEST and array.max() <= most:  # what is not a number is neither
-        return plain(array)
-    _require(name, array, array > 0, "positive and finite")
-    return _require(
-        name, array, (array >= SMALLEST) & (array <= most), f"between {SMALLEST:g} and {most:g}"
-    )
+    """Return `values` as float64; raise unless every one is above zero, of a size that is met."""
+    sized = f"between {SMALLEST:g} and {most:g}", lambda one: (one >= SMALLEST) & (one <= most)
+    return _require(name, values, ("positive and finite", lambda one: one > 0), sized)
 
 
 def nonnegative(name: str, values: ArrayLike, most: float = LARGEST) -> Numbers:
-    """Return `values` as float64; raise unless every one is zero or more, and no more than a
-    quantity can be.
-    """
-    if (number := _scalar(values)) is not None and 0 <= number <= most:
-        return number
-    array = _numbers(name, values)
-    if array.min() >= 0 and array.max() <= most:
-        return plain(array)
-    _require(name, array, array >= 0, "zero or more, and finite")
-    return _require(name, array, array <= most, f"at most {most:g}")
+    """Return `values` as float64; raise unless every one is zero or more, and at most `most`."""
+    sized = f"at most {most:g}", lambda one: one <= most
+    return _require(name, values, ("zero or more, and finite", lambda one: one >= 0), sized)
 
 
 def whole(name: str, values: ArrayLike) -> Numbers:
-    """Return `values` as float64; raise unless every one is a whole number above zero that float64
-    holds exactly.
-    """
-    if (number := _scalar(values)) is not None and 0 < number < EXACT and number.is_integer():
-        return number
-    array = _numbers(name, values)
-    if array.min() > 0 and array.max() < EXACT and np.array_equal(array, np.floor(array)):
-        return plain(array)
-    with np.errstate(invalid="ignore"):
-        _require(name, array, (array > 0) & (array == np.floor(array)), "a positive whole number")
-    return _require(
-        name, array, array < EXACT, f"below 2**53 ({EXACT}), up to where whole numbers are exact"
-    )
+    """Return `values` as float64; raise unless every one is a whole number above zero."""
+    exact = f"below 2**53 ({EXACT}), up to where whole numbers are exact", lambda one: one < EXACT
+    number = "a positive whole number", lambda one: (one > 0) & (one % 1 == 0)
+    return _require(name, values, number, exact)
 
 
 def whole_as_given(given: Any, checked: Numbers) -> Numbers:
-    """A checked number, as an int where it was given as one: four kernels, not 4.0.
-
-    Examples
-    --------
-    >>> whole_as_given(4, 4.0), whole_as_given(4.0, 4.0)
-    (4, 4.0)
-    """
-    if isinstance(checked, float) and isinstance(given, int | np.integer):
-        return int(checked)
-    return checked
+    """A checked number, as an int where it was given as one: four kernels, not 4.0."""
+    number = isinstance(checked, float) and isinstance(given, int | np.integer)
+    return int(checked) if number else checked
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -177,10 +135,8 @@ def count(name: str, value: Any, least: int = 1) -> int:
         return value
     number = nonnegative(name, value)
     if not isinstance(number, float) or not number.is_integer() or not least <= number < EXACT:
-        allowed = (
-            "one positive whole number" if least == 1 else f"one whole number, {least} or more"
-        )
-        raise CourseError(f"{name} must be {allowed} (got {shown(value)})")
+        what = "positive whole number" if least == 1 else f"whole number, {least} or more"
+        raise CourseError(f"{name} must be one {what} (got {shown(value)})")
     return int(number)
 
 
@@ -192,9 +148,7 @@ def single(name: str, number: Numbers) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise for anything else, which Python would take for true or false
-    without a word.
-    """
+    """Return `value` as a bool; raise for anything else that Python would take for one."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise CourseError(f"{name} must be True or False (got {shown(value)})")
@@ -209,14 +163,9 @@ def text(name: str, value: Any) -> str:
 
 def together(**given: Numbers) -> None:
     """Raise unless these broadcast against each other; the message has their shapes."""
-    arrays = [
-        value
-        for value in given.values()
-        if type(value) is not float and isinstance(value, np.ndarray)
-    ]
-    if len(arrays) < 2 or all(value.shape == arrays[0].shape for value in arrays):
-        return
     shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
+    if len(shapes) < 2:
+        return
     try:
         np.broadcast_shapes(*shapes.values())
     except ValueError:
@@ -227,9 +176,7 @@ def together(**given: Numbers) -> None:
 
 
 def keep(record: Any, **checked: Numbers) -> None:
-    """Store what the checks returned, not what was given; raise where one array does not go with
-    another.
-    """
+    """Store what the checks returned, not what was given; raise unless it broadcasts."""
     together(**checked)
     for name, value in checked.items():
         if getattr(record, name) is not value:
@@ -237,32 +184,22 @@ def keep(record: Any, **checked: Numbers) -> None:
 
 
 def wholes(**given: ArrayLike) -> tuple[Numbers, ...]:
-    """`whole` for each argument by its name; raise also where they do not broadcast against each
-    other.
-    """
+    """`whole` for each argument by its name; raise also where they do not broadcast."""
     found = {name: whole(name, values) for name, values in given.items()}
     together(**found)
     return tuple(found.values())
 
 
 def nearest(key: Any, keys: Iterable[str]) -> str:
-    """The key that was probably meant; empty where none is near.
-
-    Examples
-    --------
-    >>> nearest("TBs", ("TB/s", "Tb/s")), nearest("kg", ("TB/s",))
-    ('TB/s', '')
-    """
+    """The key that was probably meant; empty where none is near."""
     said, keys = key if isinstance(key, str) else shown(key), list(keys)
-    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
     lowered = {valid.lower(): valid for valid in keys}
     longer = [valid for valid in keys if said and valid.lower().startswith(said.lower())]
-    near = get_close_matches(said, longer, n=1, cutoff=0) or get_close_matches(
-        said, keys, n=1, cutoff=0.6
-    )
-    near = near or [
-        lowered[match] for match in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)
-    ]
+    # In the case given first: 'TBs' is nearer to 'TB/s' than to 'Tb/s'.
+    near = get_close_matches(said, longer, n=1, cutoff=0)
+    near = near or get_close_matches(said, keys, n=1, cutoff=0.6)
+    if not near:
+        near = [lowered[one] for one in get_close_matches(said.lower(), lowered, n=1, cutoff=0.4)]
     return near[0] if near else ""
 
 
@@ -278,10 +215,9 @@ def known(name: str, key: Any, allowed: Iterable[str], more: str = "") -> str:
     """
     if type(allowed) in (dict, tuple) and isinstance(key, str) and key in allowed:
         return key
-    keys = list(allowed)
+    keys = sorted(allowed)
     if isinstance(key, str) and key in keys:
         return key
-    keys.sort()
     near = nearest(key, keys)
     listed = ", ".join(keys) if len(keys) <= _LISTED else f"{', '.join(keys[:_LISTED])}, …"
     remedy = f": did you mean {near!r}?" if near else f": choose one of {listed}"

@@ -1,6 +1,7 @@
 """How wide each number format is. A format not listed here is an error, never a guess."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from course_lib.core.checks import CourseError, known
 
@@ -65,10 +66,6 @@ def itemsize(dtype: str, argument: str = "") -> float:
         16-bit scale, ``"awq/64"`` what `SCALED` has in groups of 64.
     argument : what the caller called it, for the message.
 
-    Returns
-    -------
-    byte. Half a byte for 4-bit formats.
-
     Examples
     --------
     >>> itemsize("bf16"), itemsize("int4")
@@ -76,12 +73,7 @@ def itemsize(dtype: str, argument: str = "") -> float:
     >>> 8 * itemsize("int4/32"), 8 * itemsize("mxfp4"), 8 * itemsize("awq")
     (4.5, 4.25, 4.15625)
     """
-    element(dtype, argument)
-    return bytes_of(dtype)
-
-
-def bytes_of(dtype: str) -> float:
-    """`itemsize`, unchecked, as pages evaluate it."""
+    _require_format(dtype, argument)
     parts = dtype.split("/")
     bare, group, shared = parts[0], 0, 1.0 * SCALE_BITS
     if bare in SCALED:
@@ -92,12 +84,6 @@ def bytes_of(dtype: str) -> float:
     return (BITS[bare] + (shared / group if group > 0 else 0)) / 8
 
 
-def bare_of(dtype: str) -> str:
-    """`element`, unchecked, as pages evaluate it."""
-    name = dtype.split("/")[0]
-    return SCALED[name][0] if name in SCALED else name
-
-
 def element(dtype: str, argument: str = "") -> str:
     """The format of the elements alone, without the group that shares a scale.
 
@@ -106,28 +92,31 @@ def element(dtype: str, argument: str = "") -> str:
     >>> element("int4/32"), element("bf16"), element("nvfp4")
     ('int4', 'bf16', 'fp4')
     """
+    _require_format(dtype, argument)
+    name = dtype.split("/")[0]
+    return SCALED[name][0] if name in SCALED else name
+
+
+def _require_format(dtype: Any, argument: str) -> None:
     if isinstance(dtype, str) and dtype in BITS:
-        return dtype
+        return
     name, slash, group = dtype.partition("/") if isinstance(dtype, str) else (dtype, "", "")
     if slash and not (group.isdecimal() and len(group) < 16 and int(group)):
         what = f"{argument or 'dtype'} {dtype!r}"
         raise CourseError(
             f"{what} must name its group as in 'int4/32': a positive whole number of elements"
         )
-    return bare_of(known("dtype", name, (*BITS, *SCALED), argument and f"argument {argument}"))
+    known("dtype", name, (*BITS, *SCALED), argument and f"argument {argument}")
 
 
 def widest(*dtypes: str) -> str:
-    """The format in which operands of these formats are multiplied when nothing else is said.
-
-    The widest one; two different formats of one width have no natural choice and raise.
+    """The format in which operands of these formats are multiplied when nothing else is said: the
+    widest one. Two different formats of one width have no natural choice and raise.
 
     Examples
     --------
-    >>> widest("int8", "bf16")
-    'bf16'
-    >>> widest("int4/32", "fp16")
-    'fp16'
+    >>> widest("int8", "bf16"), widest("int4/32", "fp16")
+    ('bf16', 'fp16')
     """
     elements = {element(dtype) for dtype in dtypes}
     bits = max(BITS[dtype] for dtype in elements)

@@ -42,10 +42,8 @@ class Link:
     name: str = ""
 
     def __post_init__(self) -> None:
-        checked = {
-            "per_direction": positive("per_direction", self.per_direction),
-            "latency": nonnegative("latency", self.latency),
-        }
+        checked = {"per_direction": positive("per_direction", self.per_direction)}
+        checked["latency"] = nonnegative("latency", self.latency)
         if self.count is not None:
             checked["count"] = whole_as_given(self.count, whole("count", self.count))
         keep(self, **checked)
@@ -66,13 +64,7 @@ LinkLike: TypeAlias = "ArrayLike | Link"
 
 
 def as_link(link: LinkLike, name: str = "link") -> Link:
-    """A link as it is, or one of this bandwidth; `name` is what the caller called it.
-
-    Examples
-    --------
-    >>> as_link(50e9).total_per_direction
-    50000000000.0
-    """
+    """A link as it is, or one of this bandwidth; `name` is what the caller called it."""
     if isinstance(link, Link):
         return link
     if isinstance(link, str | None):

@@ -3,8 +3,6 @@
 from course_lib.ops.access import SECTOR, WARP, sectors
 from course_lib.ops.attention_kernels import attention, attention_standard, attention_tiled, kv_read
 from course_lib.ops.blocks import KERNELS, Blocked, blocked
-from course_lib.ops.conventions import CONVENTIONS, Convention
-from course_lib.ops.fusion import Pass, fuse
 from course_lib.ops.products import (
     dot,
     grouped_matmul,
@@ -14,10 +12,14 @@ from course_lib.ops.products import (
     tiled_matmul,
 )
 from course_lib.ops.vector import (
+    CONVENTIONS,
+    Convention,
+    Pass,
     bias,
     dropout,
     elementwise,
     embedding,
+    fuse,
     gelu,
     norm,
     quantize,

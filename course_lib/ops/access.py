@@ -13,22 +13,9 @@ WARP = 32
 
 
 def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:
-    """Sectors that one load of a warp touches, each thread reading one element.
-
-    Parameters
-    ----------
-    stride : elements from one thread's to the next one's; 1 where they stand side by side.
-    start : the first thread's element, counted from the start of a sector.
-    x : format of an element.
-    threads : that load together.
-
-    Returns
-    -------
-    Sectors of `SECTOR` bytes; what is asked for is `threads` elements.
-
-    References
-    ----------
-    [nvidia-cuda-practices] section Coalesced Access to Global Memory.
+    """Sectors of `SECTOR` bytes that one load of a warp touches, each thread reading one element of
+    format `x`, the first one so many elements behind the `start` of a sector, and each `stride`
+    behind the one before.
 
     Examples
     --------
@@ -37,6 +24,7 @@ def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int 
     >>> sectors(1, start=1), sectors(1, x="bf16")
     (5.0, 2.0)
     """
+    # Source: [nvidia-cuda-practices] section Coalesced Access to Global Memory.
     size, many = itemsize(x, "x"), count("threads", threads)
     apart = whole("stride", stride) * size
     end = count("start", start, 0) * size % SECTOR + (many - 1) * apart

@@ -1,7 +1,10 @@
 """FLOPs and bytes of attention, with and without its scores in main memory. Knows no hardware.
 
-Sequences and tokens broadcast. A size that is not a positive whole number, heads of keys and values
-that do not divide those of queries, and a format that is not known, is a `CourseError`.
+Sequences and tokens broadcast: `batch` sequences, `q_len` new tokens in each, whose queries are
+computed, and `kv_len` tokens that they may look at, the new ones included; `heads` of queries and
+`kv_heads` of keys and values, each of `head_dim`. A size that is not a positive whole number, heads
+of keys and values that do not divide those of queries, and a format that is not known, is a
+`CourseError`.
 """
 
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Work, formulas
+from course_lib.core import Work
 from course_lib.core.checks import (
     EXACT,
     CourseError,
@@ -31,16 +34,53 @@ STATISTICS = "fp32"
 """Format of the running maximum and sum that a tiled kernel keeps for each row."""
 
 
+def pairs(new: Any, seen: Any, causal: Any) -> Any:
+    """Pairs of a new token and one that it looks at: all `seen`, or those before it and itself."""
+    return new * seen - causal * (new * (new - 1) / 2)
+
+
+def pairs_in_window(new: Any, seen: Any, window: Any) -> Any:
+    """`pairs` where each looks at the last `window` tokens only, itself included."""
+    past = np.maximum(seen - window, 0)
+    cut = np.minimum(new, past)
+    return pairs(new, seen, True) - (cut * past - cut * (cut - 1) / 2)
+
+
+def attention_work(
+    shape: tuple[Any, ...],
+    width: Any,
+    token: Any,
+    paired: Any,
+    x: Any,
+    kv: Any,
+    dtype: str,
+    times: Any = 1,
+) -> Work:
+    """So many kernels of attention, sizes unchecked: pages ask it too.
+
+    Parameters
+    ----------
+    shape : sequences, new tokens in each, tokens looked at, heads, and heads of keys and values.
+    width, token : elements of a query and a result of a head, and of a token's keys and values.
+    x, kv : bytes of an element of what passes through, and of the cache; `None` where none is.
+    """
+    batch, new, seen, heads = shape[0], shape[1], shape[2], shape[3]
+    # The new keys and values come from the projections as activations and go to the cache: old ones
+    # are read from it.
+    keys = seen * x if kv is None else (seen - new) * kv + new * (x + kv)
+    # A score and a value for each pair, two FLOP for each of their multiply-accumulates; scores
+    # never leave the chip: [dao2022], [austin2025] chapter 4.
+    flops = times * (2 * batch * heads * width * paired)
+    moved = times * (batch * (new * (heads * width) * x + token * keys))
+    return Work(flops, moved, dtype, "matrix", times, shape, "attention")
+
+
 def _heads(heads: int, kv_heads: int) -> tuple[int, int]:
     """Heads of queries, and of keys and values, which divide them."""
     many, shared = count("heads", heads), count("kv_heads", kv_heads)
     if many % shared:
         raise CourseError(f"kv_heads must divide heads {many} (got {shared})")
     return many, shared
-
-
-def _one_kernel(flops: Numbers, moved: Numbers, dtype: str, shape: tuple[Any, ...]) -> Work:
-    return Work(flops, moved, dtype, shape=shape, kind="attention")
 
 
 def attention(
@@ -58,36 +98,23 @@ def attention(
     values_in_keys: bool = False,
     compute: str | None = None,
 ) -> Work:
-    """Attention in one kernel: scores never leave the chip, and each key and value is read once.
+    """Attention in one kernel: scores never leave the chip, and each key and value is read once:
+    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens [austin2025, chapter 4].
 
     The softmax is left out: its few operations per score run on the vector unit, beside the matrix
-    unit.
+    unit. For one new token the intensity against the cache tends to heads / kv_heads FLOP/byte of
+    2-byte keys and values, whatever the length.
 
     Parameters
     ----------
-    batch, q_len, kv_len : sequences, new tokens in each, whose queries are computed, and tokens
-        that they may look at, the new ones included.
-    heads, kv_heads, head_dim : of queries, of keys and values, and the size of a query and a key.
     causal : whether a token looks at itself and what is before it only. Counted exactly: a kernel
         that computes the whole square and masks half of it does more.
     x : format of queries, new keys and values, and the result.
     kv : format of the cache: tokens before the new ones are read from it and the new ones written
         to it. `None` where there is no cache: all keys and values are read as activations.
-    value_dim : size of a value; `head_dim` when not given.
-    values_in_keys : whether values are a part of the keys, so that reading keys is enough (latent
-        attention).
-    compute : format of the arithmetic; that of the wider of `x` and `kv`, `x` where they are as
-        wide.
-
-    Returns
-    -------
-    2 * heads * (head_dim + value_dim) FLOP for each pair of tokens. For one new token its intensity
-    against the cache tends to heads / kv_heads FLOP/byte of 2-byte keys and values, whatever the
-    length.
-
-    References
-    ----------
-    [austin2025] chapter 4.
+    value_dim, values_in_keys : size of a value, `head_dim` when not given; and whether values are a
+        part of the keys, so that reading keys is enough (latent attention).
+    compute : format of the arithmetic; of the wider of `x` and `kv`, of `x` where both are as wide.
 
     Examples
     --------
@@ -104,24 +131,14 @@ def attention(
     key, value = wholes(head_dim=head_dim, value_dim=head_dim if value_dim is None else value_dim)
     width = key + value
     together(batch=b, q_len=q, kv_len=t, head_dim=width)
-    pairs = formulas.pairs(q, t, flag("causal", causal))
+    paired = pairs(q, t, flag("causal", causal))
     token = shared * (key if flag("values_in_keys", values_in_keys) else width)
-    # The new keys and values come from the projections as activations and go to the cache: t - q
-    # are read from it, q written.
-    size, kept = itemsize(x, "x"), 0.0 if kv is None else itemsize(kv, "kv")
-    moved = formulas.attention_bytes(b, q, t, many * width, token, size, kept, kv is not None)
-    dtype = (
-        _wider(x, x if kv is None else kv)
-        if compute is None
-        else known("dtype", compute, BITS, "argument compute")
-    )
-    return _one_kernel(
-        formulas.attention_flops(b, many, width, pairs), moved, dtype, (b, q, t, many, shared)
-    )
-
-
-def _wider(x: str, kv: str) -> str:
-    return max(element(x), element(kv), key=BITS.__getitem__)
+    size, kept = itemsize(x, "x"), None if kv is None else itemsize(kv, "kv")
+    if compute is None:
+        dtype = max(element(x), element(x if kv is None else kv), key=BITS.__getitem__)
+    else:
+        dtype = known("dtype", compute, BITS, "argument compute")
+    return attention_work((b, q, t, many, shared), width, token, paired, size, kept, dtype)
 
 
 def attention_standard(
@@ -135,25 +152,10 @@ def attention_standard(
     x: str = "bf16",
 ) -> dict[str, Work]:
     """Attention as three kernels: the scores are written, read and written by the softmax, and read
-    once more.
+    once more, in the format `x` as all else.
 
     No mask: the whole square is computed and stored, and a causal mask throws half of it away
     afterwards.
-
-    Parameters
-    ----------
-    batch, q_len, kv_len : sequences, new tokens in each, and tokens they look at.
-    heads, kv_heads, head_dim : of queries, of keys and values, and their size.
-    x : format of everything that passes through memory, scores included.
-
-    Returns
-    -------
-    Work by kernel: ``"scores"`` and ``"values"`` on the matrix unit, ``"softmax"`` on the vector
-    unit.
-
-    References
-    ----------
-    [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
 
     Examples
     --------
@@ -161,6 +163,7 @@ def attention_standard(
     >>> sum(part.bytes for part in parts.values()) == 2 * (4 * 4096 * 64 + 4 * 4096**2)
     True
     """
+    # Source: [dao2022] algorithm 0 and theorem 2: of the order of N d + N^2 elements for each head.
     many, shared = _heads(heads, kv_heads)
     b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
     size, rows = itemsize(x, "x"), b * many * q
@@ -189,49 +192,29 @@ def attention_tiled(
     """Attention in one kernel whose blocks fit into on-chip memory, with nothing kept between
     blocks.
 
-    A block of R rows stays on the chip while everything of the other side passes by: the loop
-    outside reads its blocks once, the loop inside passes everything by for each of them, so traffic
-    falls as 1 / R until one block holds all; from there it is that of `attention`. With memory for
-    M elements, of which queries, keys, values and results get equal parts, R is M / 4d; later
-    kernels stream small tiles and choose R freely. A cache shared by several blocks brings traffic
-    down further. No mask: blocks that a causal mask would skip are counted.
+    A block of R rows stays on the chip while everything of the other side passes by, so traffic
+    falls as 1 / R until one block holds all; from there it is that of `attention`. With blocks of
+    queries, and far more tokens than R, the intensity against 2-byte arrays tends to R FLOP/byte.
+    Queries of heads that share a head of keys and values are blocks of one matrix. A cache shared
+    by several blocks brings traffic down further. No mask: blocks that one would skip are counted.
 
     Parameters
     ----------
-    batch, q_len, kv_len, heads, kv_heads, head_dim : as in `attention_standard`. Queries of heads
-        that share a head of keys and values are blocks of one matrix, so that they share what is
-        read.
-    sram : byte of on-chip memory that one block may use, four parts of it alike.
-    rows : rows of a block, where they do not follow from `sram`.
+    sram : byte of on-chip memory that one block may use, of which queries, keys, values and results
+        get equal parts: R is M / 4d where it holds M elements.
+    rows : rows of a block, where they do not follow from `sram`: later kernels stream small tiles
+        and choose R freely.
     outer : ``"queries"``, results written once [dao2023], or ``"keys"``, results and the statistics
         of their rows read and written again for each block of keys [dao2022].
-    x : format.
-
-    Returns
-    -------
-    With blocks of queries, and far more tokens than R, its intensity against 2-byte arrays tends to
-    R FLOP/byte.
-
-    Raises
-    ------
-    CourseError
-        If the memory does not hold four rows, or not one of `sram` and `rows` is given.
-
-    References
-    ----------
-    [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each head, which
-    no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and 3.3: R is 64 or
-    128.
 
     Examples
     --------
-    >>> standard = sum(part.bytes for part in attention_standard(1, 4096, 4096, 16, 16,
-    ...     64).values())
-    >>> round(standard / attention_tiled(1, 4096, 4096, 16, 16, 64, sram=100e3).bytes, 1)
-    5.7
     >>> round(attention_tiled(1, 65536, 65536, 1, 1, 128, rows=128).intensity)
     128
     """
+    # Source: [dao2022] algorithm 1 and theorem 2: of the order of N^2 d^2 / M elements for each
+    # head, which no exact algorithm betters for all M (proposition 3). [dao2023] sections 3.1 and
+    # 3.3: R is 64 or 128.
     known("outer", outer, ("queries", "keys"))
     many, shared = _heads(heads, kv_heads)
     b, q, t, d = wholes(batch=batch, q_len=q_len, kv_len=kv_len, head_dim=head_dim)
@@ -261,7 +244,7 @@ def attention_tiled(
         results = length * d * size + 2 * length * itemsize(STATISTICS)
         moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
     flops, shape = 4 * b * many * q * t * d, (b, q, t, many, shared)
-    return _one_kernel(flops, plain(b * shared * moved), widest(x), shape)
+    return Work(flops, plain(b * shared * moved), widest(x), shape=shape, kind="attention")
 
 
 def kv_read(
@@ -273,23 +256,9 @@ def kv_read(
     *,
     kv: str = "bf16",
 ) -> Work:
-    """What decode's attention cannot do without: each key and value of the cache read once, for one
-    new token.
-
-    Parameters
-    ----------
-    batch, context : sequences and tokens in the cache of each.
-    heads, kv_heads, head_dim : of queries, of keys and values, and their size.
-    kv : format of the cache.
-
-    Returns
-    -------
-    With 2-byte keys and values its intensity is heads / kv_heads FLOP/byte at any batch and any
-    length.
-
-    References
-    ----------
-    [austin2025] chapter 4.
+    """What decode's attention cannot do without: each key and value of the cache, of `context`
+    tokens in the format `kv`, read once for one new token. With 2-byte keys and values its
+    intensity is heads / kv_heads FLOP/byte at any batch and any length [austin2025, chapter 4].
 
     Examples
     --------
@@ -304,4 +273,4 @@ def kv_read(
     # they are widened to.
     compute = "bf16" if size < 2 else widest(kv)
     moved, shape = 2 * shared * each * size, (b, 1.0, t, many, shared)
-    return _one_kernel(4 * many * each, moved, compute, shape)
+    return Work(4 * many * each, moved, compute, shape=shape, kind="attention")

@@ -7,25 +7,12 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-import numpy as np
-
 from course_lib.core import Work
-from course_lib.core.checks import (
-    MADE,
-    CourseError,
-    Numbers,
-    count,
-    flag,
-    known,
-    nonnegative,
-    shown,
-)
-from course_lib.core.checks import keep as keep_checked
+from course_lib.core.checks import CourseError, Numbers, count, flag, known, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.attention_kernels import attention, attention_tiled
-from course_lib.ops.fusion import fuse
 from course_lib.ops.products import matmul, tiled_matmul
-from course_lib.ops.vector import bias, dropout, elementwise, gelu, softmax
+from course_lib.ops.vector import bias, dropout, elementwise, fuse, gelu, softmax
 
 KERNELS = {
     "add": (("n",), ("n",), "fp32"),
@@ -39,22 +26,12 @@ KERNELS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked(Work):
-    """Work whose bytes are told apart.
-
-    Attributes
-    ----------
-    loaded, stored : byte that all programs together load and store; what a cache serves counts too.
+    """Work whose bytes are told apart: those that all programs together load and store; what a
+    cache serves counts too.
     """
 
     loaded: Numbers = 0.0
     stored: Numbers = 0.0
-
-    def __post_init__(self) -> None:
-        Work.__post_init__(self)
-        parts = {
-            name: nonnegative(name, getattr(self, name), MADE) for name in ("loaded", "stored")
-        }
-        keep_checked(self, **parts, bytes=self.bytes)
 
 
 def blocked(
@@ -63,31 +40,20 @@ def blocked(
     """A kernel of lab 04, with nothing kept between its programs.
 
     Lanes that a mask leaves out move nothing, so blocks at the edge count what is there. Softmax
-    passes twice over each row, as one of any length must. Of a causal attention, blocks of keys
-    that no query of a program may see are not loaded.
+    passes twice over each row, as one of any length must. Of a causal attention, whose queries see
+    keys up to their own position, blocks of keys that no query of a program may see are not loaded.
 
     Parameters
     ----------
-    kernel : ``"add"``, ``"fused"`` (bias, GELU and dropout), ``"softmax"``, ``"matmul"`` or
-        ``"attention"`` (of one head).
-    sizes : as `KERNELS` names them.
-    block : likewise; where it is not given each array is read once, however large, and the result
-        written: what memory must move at least.
-    causal : whether a query sees keys up to its own position only.
-
-    Raises
-    ------
-    CourseError
-        If a size is not a positive whole number, there are too few or too many, or a causal
-        attention has not as many keys as queries.
+    kernel, sizes : of `KERNELS`: fused are bias, GELU and dropout, and attention is of one head.
+    block : as `KERNELS` names it; where it is not given each array is read once, however large, and
+        the result written: what memory must move at least.
 
     Examples
     --------
     >>> tiled = blocked("matmul", (8192, 8192, 8192), (128, 128, 64))
     >>> tiled.loaded / blocked("matmul", (8192, 8192, 8192)).loaded
     64.0
-    >>> blocked("softmax", (1024, 65536), (1024,)).loaded / blocked("softmax", (1024, 65536)).loaded
-    2.0
     """
     names, cut, x = KERNELS[known("kernel", kernel, KERNELS)]
     size = _counts("sizes", sizes, names)
@@ -99,51 +65,48 @@ def blocked(
     once, out = _once(kernel, size, x, causal=causal)
     loaded = float(once.bytes) - out
     if part is not None:
-        loaded = _loaded(kernel, size, part, x, causal=causal)
-    return Blocked(
-        once.flops,
-        loaded + out,
-        once.dtype,
-        unit=once.unit,
-        shape=once.shape,
-        kind=once.kind,
-        loaded=loaded,
-        stored=out,
-    )
+        loaded = _loaded(kernel, size, part, x, loaded, out, causal=causal)
+    how: Any = {"unit": once.unit, "shape": once.shape, "kind": once.kind}
+    return Blocked(once.flops, loaded + out, once.dtype, **how, loaded=loaded, stored=out)
 
 
 def _counts(name: str, given: Any, names: Sequence[str]) -> tuple[int, ...]:
-    if (
-        isinstance(given, str | np.ndarray)
-        or not isinstance(given, Sequence)
-        or len(given) != len(names)
-    ):
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    if not several or len(given) != len(names):
         raise CourseError(f"{name} must be ({', '.join(names)}) (got {shown(given)})")
     return tuple(count(f"{name}[{i}]", one) for i, one in enumerate(given))
 
 
 def _once(kernel: str, size: tuple[int, ...], x: str, *, causal: bool) -> tuple[Work, float]:
     """The work with each array read once, and the bytes of its result."""
-    each = itemsize(x)
-    if kernel == "add":
-        return elementwise(size, flops=1, dtype=x, reads=2), each * prod(size)
-    if kernel == "fused":
-        return fuse([bias(*size, x=x), gelu(size, x=x), dropout(size, x=x)]), each * prod(size)
-    if kernel == "softmax":
-        return softmax(*size, x=x), each * prod(size)
     if kernel == "matmul":
         M, N, K = size
-        return matmul(M, K, N, x=x, w=x), each * M * N
-    queries, keys, dim = size
-    return attention(1, queries, keys, 1, 1, dim, causal=causal, x=x), each * queries * dim
+        return matmul(M, K, N, x=x, w=x), itemsize(x) * M * N
+    if kernel == "attention":
+        queries, keys, dim = size
+        work: Work = attention(1, queries, keys, 1, 1, dim, causal=causal, x=x)
+        return work, itemsize(x) * queries * dim
+    if kernel == "add":
+        work = elementwise(size, flops=1, dtype=x, reads=2)
+    elif kernel == "softmax":
+        work = softmax(*size, x=x)
+    else:
+        work = fuse([bias(*size, x=x), gelu(size, x=x), dropout(size, x=x)])
+    return work, itemsize(x) * prod(size)
 
 
 def _loaded(
-    kernel: str, size: tuple[int, ...], part: tuple[int, ...], x: str, *, causal: bool
+    kernel: str,
+    size: tuple[int, ...],
+    part: tuple[int, ...],
+    x: str,
+    loaded: float,
+    out: float,
+    *,
+    causal: bool,
 ) -> float:
-    """Bytes that the programs load, each for itself."""
-    once, out = _once(kernel, size, x, causal=causal)
-    loaded, each = float(once.bytes) - out, itemsize(x)
+    """Bytes that the programs load, each for itself; `loaded` are those of each array once."""
+    each = itemsize(x)
     if kernel == "fused":  # the bias again for each further row of blocks
         return loaded + each * size[1] * (ceil(size[0] / part[0]) - 1)
     if kernel == "softmax":

@@ -7,14 +7,15 @@ chips.
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate, Work, formulas, roofline
+from course_lib.core import Estimate, Work
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer
@@ -186,35 +187,33 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
 
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
-    missing peak stays an error, on whichever unit.
-    """
-    suited = suited_to(work, chip)
-    if peak_met(chip.peaks, suited.unit, suited.dtype) is None:
-        try:
-            return roofline(suited, chip, comms=comms)  # which says what is missing
-        except CourseError as error:
-            raise CourseError(
-                f"{error}; compute=, or --compute, takes one of these for the arithmetic"
-            ) from None
-    return met(work, chip, nonnegative("comms", comms))
-
-
-def met(work: Any, chip: Any, comms: Any) -> Estimate:
-    """`bounded`, unchecked, for arithmetic that the chip has a peak for: pages bound operators by
-    it, translated to JavaScript.
+    missing peak stays an error, on whichever unit. Pages bound operators by it too, translated to
+    JavaScript.
     """
     suited = suited_to(work, chip)
     peak = peak_met(chip.peaks, suited.unit, suited.dtype)
+    if peak is None:
+        _require_peak(suited, chip)
     return Estimate(
-        formulas.seconds(suited.flops, peak),
-        formulas.seconds(suited.bytes, chip.bandwidth),
-        comms,
+        suited.flops / peak,
+        suited.bytes / chip.bandwidth,
+        nonnegative("comms", comms),
         suited.flops,
         suited.bytes,
         suited.kernels,
         work=suited,
         chip=chip,
     )
+
+
+def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
+    try:
+        chip.peak(work.dtype, work.unit)  # which says what is missing
+    except CourseError as error:
+        raise CourseError(
+            f"{error}; compute=, or --compute, takes one of these for the arithmetic"
+        ) from None
+    raise AssertionError
 
 
 def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
@@ -238,16 +237,7 @@ def suited_to(work: Any, chip: Any) -> Any:
     """A product as work of the vector unit, where a chip has no other and publishes its rate."""
     if work.unit != "matrix" or _has_matrix(chip.peaks) or "vector." + work.dtype not in chip.peaks:
         return work
-    return Work(
-        flops=work.flops,
-        bytes=work.bytes,
-        dtype=work.dtype,
-        unit="vector",
-        kernels=work.kernels,
-        shape=work.shape,
-        kind=work.kind,
-        fuses_with=work.fuses_with,
-    )
+    return replace(work, unit="vector")
 
 
 def _has_matrix(peaks: Any) -> bool:

@@ -13,7 +13,6 @@ from course_lib import ops
 from course_lib.core import Estimate, Unit, Work, total
 from course_lib.core.checks import CourseError, flag, shown
 from course_lib.core.dtypes import itemsize
-from course_lib.ops import Pass
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, transformer
 from course_lib.workloads.transformer import passed
@@ -26,14 +25,11 @@ class OperatorLine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    name, unit, dtype : what it is, where it runs, and the format of its arithmetic.
-    kernels : launches.
+    name, unit, dtype, kernels : what it is, where it runs, the format of its arithmetic, launches.
     bytes, flops, intensity : byte, FLOP, FLOP/byte.
     ridge : FLOP/byte from which its unit of the chip is busy, in its format; `None` where no such
         peak is published.
-    seconds : lower bound, s.
-    share : of the block's lower bound.
-    bound : which ceiling sets it.
+    seconds, share, bound : lower bound, s, its share of the block's, and which ceiling sets it.
     """
 
     name: str
@@ -61,14 +57,15 @@ def operators(
     dropout: bool = False,
     rotary: bool | None = None,
 ) -> dict[str, Work]:
-    """The forward pass of one block, in the order in which it runs.
+    """The forward pass of one block, in the order in which it runs: work by operator; those that
+    became one kernel are joined by a plus.
 
     Parameters
     ----------
-    model : a transformer or its key.
-    batch, new : sequences and new tokens in each: the prompt in prefill, one in decode. Broadcast.
-    context : tokens that they look at, with themselves; the new ones alone if not given.
-        Broadcasts.
+    model : a transformer or its key, without experts, latent attention and norms of queries and
+        keys, whose blocks have other operators.
+    batch, new, context : sequences, new tokens in each, and tokens that they look at with
+        themselves; the new ones alone if not given. Broadcast.
     w, x : formats of the weights, and of the activations and the cache. Writing new keys and values
         to a cache is left out, fused or not, so that both count the same arrays.
     fused : ``False``, every operator is a kernel of its own and attention stores its scores: eager
@@ -78,29 +75,12 @@ def operators(
     rotary : whether positions are rotary; if not given, where the MLP is gated, as in the Llama
         family.
 
-    Returns
-    -------
-    Work by operator; those that became one kernel are joined by a plus.
-
-    Raises
-    ------
-    CourseError
-        If the model has experts, latent attention or norms of queries and keys, whose blocks have
-        other operators, or a size is not valid.
-
-    References
-    ----------
-    [vaswani2017], [ivanov2021] table 1.
-
     Examples
     --------
     >>> list(operators("gpt2-xl", fused=True))[:4]
     ['norm 1', 'qkv', 'qkv bias', 'attention']
-    >>> plain, fused = (sum(work.bytes for work in operators("gpt2-xl",
-    ...     fused=fused).values()) for fused in (False, True))
-    >>> plain > 2 * fused
-    True
     """
+    # Source: [vaswani2017], [ivanov2021] table 1.
     one = transformer(model)
     if one.experts or one.latent or one.qk_norm:
         raise CourseError(
@@ -111,140 +91,90 @@ def operators(
     fused, dropout = flag("fused", fused), flag("dropout", dropout)
     turned = one.gated if rotary is None else flag("rotary", rotary)
     sequences, each, seen = passed(batch, new, new if context is None else context)
-    tokens = sequences * each
     itemsize(x, "x"), itemsize(w, "w")
-    d, ffn = one.width, one.ffn
-    q, kv = one.heads * one.head_dim, one.kv_heads * one.head_dim
+    tokens, d, ffn, q = sequences * each, one.width, one.ffn, one.heads * one.head_dim
     norm = ops.norm(tokens, d, kind=one.norm, x=x)
-    halves = 2 if one.gated else 1
+    sizes = (sequences, each, seen, one.heads, one.kv_heads, one.head_dim)
 
-    def product(
-        name: str, inner: int, outer: int, biased: str
-    ) -> tuple[dict[str, Work], dict[str, Pass]]:
+    def product(name: str, inner: int, outer: int, biased: str) -> tuple[Any, Any]:
         after = {f"{name} bias": ops.bias(tokens, outer, x=x)} if biased in one.biases else {}
         return {name: ops.matmul(tokens, inner, outer, x=x, w=w)}, after
 
-    def summed(after: dict[str, Pass], number: int) -> dict[str, Pass]:
+    def summed(after: dict[str, Work], number: int) -> dict[str, Work]:
         drop = {f"dropout {number}": ops.dropout((tokens, d), x=x, mask=True)} if dropout else {}
         return {**after, **drop, f"residual {number}": ops.residual((tokens, d), x=x)}
 
-    qkv, qkv_bias = product("qkv", d, q + 2 * kv, "qkv")
+    qkv, qkv_bias = product("qkv", d, q + 2 * one.kv_heads * one.head_dim, "qkv")
     out, out_bias = product("out", q, d, "out")
-    up, up_bias = product("gate and up" if one.gated else "up", d, halves * ffn, "mlp")
     down, down_bias = product("down", ffn, d, "mlp")
-    turn = (
-        {"rotary": ops.rotary(tokens, one.heads + one.kv_heads, one.head_dim, x=x)}
-        if turned
-        else {}
-    )
-    active = (
-        {"swiglu": ops.swiglu((tokens, ffn), x=x)}
-        if one.gated
-        else {"gelu": ops.gelu((tokens, ffn), x=x)}
-    )
+    turn: dict[str, Work] = {}
+    if turned:
+        turn["rotary"] = ops.rotary(tokens, one.heads + one.kv_heads, one.head_dim, x=x)
     # A gated activation reads both halves of what the bias writes, so those two are not one array
     # passed on.
-    bend = [up_bias, active] if one.gated else [{**up_bias, **active}]
-    groups: list[dict[str, Any]] = [
-        {"norm 1": norm},
-        qkv,
-        qkv_bias,
-        turn,
-        *_attention(one, sequences, each, seen, x, fused),
-        out,
-        {**summed(out_bias, 1), "norm 2": norm},
-        up,
-        *bend,
-        down,
-        summed(down_bias, 2),
-    ]
+    if one.gated:
+        up, up_bias = product("gate and up", d, 2 * ffn, "mlp")
+        bend: list[dict[str, Work]] = [up_bias, {"swiglu": ops.swiglu((tokens, ffn), x=x)}]
+    else:
+        up, up_bias = product("up", d, ffn, "mlp")
+        bend = [{**up_bias, "gelu": ops.gelu((tokens, ffn), x=x)}]
+    if fused:
+        causal = one.kind == "decoder"
+        attention = [{"attention": ops.attention(*sizes, causal=causal, x=x)}]
+    else:
+        attention = [{name: part} for name, part in ops.attention_standard(*sizes, x=x).items()]
+    before: list[dict[str, Work]] = [{"norm 1": norm}, qkv, qkv_bias, turn, *attention, out]
+    groups = [*before, {**summed(out_bias, 1), "norm 2": norm}, up, *bend, down]
     found: dict[str, Work] = {}
-    for group in filter(None, groups):
+    for group in filter(None, [*groups, summed(down_bias, 2)]):
         found |= {"+".join(group): _one_kernel(group)} if fused and len(group) > 1 else group
     return found
 
 
-def _one_kernel(group: Mapping[str, Any]) -> Pass:
+def _one_kernel(group: Mapping[str, Any]) -> Work:
     """A chain as one kernel; a sum in front of a norm is wanted again behind the MLP."""
-    return ops.fuse(
-        list(group.values()),
-        keep=[i for i, name in enumerate(list(group)[:-1]) if name.startswith("residual")],
-    )
-
-
-def _attention(
-    one: Transformer, batch: Any, new: Any, context: Any, x: str, fused: bool
-) -> list[dict[str, Work]]:
-    sizes = (batch, new, context, one.heads, one.kv_heads, one.head_dim)
-    if not fused:
-        return [{name: part} for name, part in ops.attention_standard(*sizes, x=x).items()]
-    return [{"attention": ops.attention(*sizes, causal=one.kind == "decoder", x=x)}]
+    keep = [i for i, name in enumerate(list(group)[:-1]) if name.startswith("residual")]
+    return ops.fuse(list(group.values()), keep=keep)
 
 
 def estimate(works: Mapping[str, Work], chip: Accelerator | str) -> Estimate:
-    """The operators one after another on a chip.
-
-    Parameters
-    ----------
-    works : by name, from `operators`.
-    chip : an accelerator or its key.
-
-    Returns
-    -------
-    With the operators as its parts. On a chip that publishes no vector peak, operators of the
-    vector unit have memory time only.
+    """The operators of a block one after another on a chip or its key, as parts of one estimate.
+    On a chip that publishes no vector peak, operators of the vector unit have memory time only.
 
     Examples
     --------
     >>> estimate(operators("llama-3-8b", new=1, context=1024), "h100-sxm").bound
     'memory-bound'
     """
-    found = accelerator(chip)
-    return total(**{name: bounded(work, found) for name, work in _named(works).items()})
-
-
-def _named(works: Any) -> Mapping[str, Work]:
-    if (
-        not isinstance(works, Mapping)
-        or not works
-        or not all(isinstance(work, Work) for work in works.values())
-    ):
+    found, given = accelerator(chip), isinstance(works, Mapping) and works
+    if not given or not all(isinstance(work, Work) for work in works.values()):
         raise CourseError(
             f"works must be operators by name, from operators(model) (got {shown(works)})"
         )
-    return works
+    return total(**{name: bounded(work, found) for name, work in works.items()})
 
 
 def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLine]:
-    """The table of a block on a chip, a line for each operator.
-
-    Parameters
-    ----------
-    works : by name, from `operators`; of single sizes.
-    chip : an accelerator or its key.
-
-    Returns
-    -------
-    In the order of the operators; the shares add up to 1.
+    """The table of a block on a chip or its key, a line for each of its operators, which are of
+    single sizes, in their order; the shares add up to 1.
 
     Examples
     --------
-    >>> for line in lines(operators("llama-3-8b", new=2048), "h100-sxm")[:3]:
+    >>> for line in lines(operators("llama-3-8b", new=2048), "h100-sxm")[:2]:
     ...     print(line.name, line.unit, round(line.intensity), line.bound)
     norm 1 vector 1 memory-bound
     qkv matrix 1117 compute-bound
-    rotary vector 1 memory-bound
     """
     found = accelerator(chip)
     whole_block = estimate(works, found)
-    if many := [
-        name for name, work in works.items() if isinstance(work.bytes + work.flops, np.ndarray)
-    ]:
+    if many := [name for name, work in works.items() if np.ndim(work.bytes + work.flops)]:
         raise CourseError(
             f"works must be of single sizes (got an array in {many[0]!r}): call once for each"
         )
-    return [
-        OperatorLine(
+
+    def line(name: str, work: Work, part: Estimate) -> OperatorLine:
+        known = f"{work.unit}.{work.dtype}" in found.peaks
+        return OperatorLine(
             name=name,
             unit=work.unit,
             dtype=work.dtype,
@@ -252,41 +182,26 @@ def lines(works: Mapping[str, Work], chip: Accelerator | str) -> list[OperatorLi
             bytes=float(work.bytes),
             flops=float(work.flops),
             intensity=float(work.intensity),
-            ridge=_ridge(work, found),
+            ridge=found.ridge(work.dtype, work.unit) if known else None,
             seconds=float(part.lower),
             share=float(part.lower / whole_block.lower),
             bound=str(part.bound),
         )
-        for (name, work), part in zip(works.items(), whole_block.parts.values(), strict=True)
-    ]
 
-
-def _ridge(work: Work, chip: Accelerator) -> float | None:
-    return chip.ridge(work.dtype, work.unit) if f"{work.unit}.{work.dtype}" in chip.peaks else None
+    return [line(name, works[name], part) for name, part in whole_block.parts.items()]
 
 
 def ridge_share(
     work: Work, chip: Accelerator | str, *, dtype: str | None = None, unit: Unit | None = None
 ) -> float:
     """What part of a unit's peak the intensity of `work` allows: intensity over the ridge, at most
-    1.
-
-    Parameters
-    ----------
-    work : an operator.
-    chip : an accelerator or its key.
-    dtype, unit : another format or unit than the work's own, to show what a wrong comparison gives.
-
-    Returns
-    -------
-    Between 0 and 1.
+    1. Another `dtype` or `unit` than the work's own shows what a wrong comparison gives.
 
     Examples
     --------
     >>> gelu = ops.gelu((32, 2048, 4096), x="fp16")
-    >>> round(ridge_share(gelu, "h100-sxm"), 3), round(ridge_share(gelu, "h100-sxm", dtype="fp16",
-    ...     unit="matrix"), 4)
-    (0.125, 0.0085)
+    >>> round(ridge_share(gelu, "h100-sxm"), 3)
+    0.125
     """
     found = accelerator(chip)
     if not isinstance(work, Work) or not isinstance(work.intensity, float):

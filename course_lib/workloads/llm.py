@@ -1,42 +1,64 @@
-"""Inference of transformers: prefill, decode, claims checked; `footprint` has its memory,
-`crossover` the batch at which decode turns compute-bound, `affine` a step as numbers.
+"""Inference of transformers: prefill and decode, their memory, the batch at which decode turns
+compute-bound, or why it never does, a step as one perfect program and published speeds held against
+it, and a decode step as numbers.
 
 One model for all of them: `course_lib.workloads.transformer` says what a step does, operator by
-operator, and every function here sets that against a chip.
+operator, and every function here sets that against a chip. `first_batch`, `least_of` and what they
+call keep to what `course_press.outputs.translate` can say in JavaScript.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from course_lib import network
-from course_lib.core import Estimate, summed
-from course_lib.core.checks import EXACT, CourseError, Numbers, count, shown, wholes
+from course_lib.core import BOUNDS, Estimate, Unit, Work, formulas, summed
+from course_lib.core.checks import (
+    EXACT,
+    CourseError,
+    Numbers,
+    count,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    single,
+    together,
+    whole,
+    wholes,
+)
+from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
-from course_lib.workloads.affine import StepTerm, StepTerms, coefficients
-from course_lib.workloads.crossover import Crossover, first_compute_bound_batch
-from course_lib.workloads.footprint import Memory, MemoryFit, fits, memory
-from course_lib.workloads.perfect import (
-    Claim,
-    attention_least,
-    check_claim,
-    crossed_once,
-    least_of,
-    moved_once,
+from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
+from course_lib.workloads.transformer import (
+    MATRIX_PARTS,
+    attention_of,
+    exchanged,
+    mixed_operators,
+    operators,
+    shared_sums,
+    works_of,
 )
-from course_lib.workloads.precision import Formats, formats, of_model
-from course_lib.workloads.transformer import exchanged, mixed_operators, operators, shared_sums
 from course_lib.workloads.weights import (
-    busiest,
+    activation_bytes,
+    active_copies,
     cache_bytes,
+    cached_tokens,
     distinct,
     layout,
-    released,
+    matrices,
+    max_expert_load,
+    norm_parameters,
+    product_of,
+    read_bytes,
+    require_context,
+    require_divisible,
     streamed_bytes,
     weight_bytes,
 )
@@ -50,7 +72,6 @@ __all__ = [
     "MemoryFit",
     "StepTerm",
     "StepTerms",
-    "busiest",
     "cache_bytes",
     "check_claim",
     "coefficients",
@@ -59,6 +80,7 @@ __all__ = [
     "first_compute_bound_batch",
     "fits",
     "formats",
+    "max_expert_load",
     "memory",
     "mixed",
     "prefill",
@@ -67,20 +89,67 @@ __all__ = [
 ]
 
 
+class Options(FormatOptions, total=False):
+    """How a step is laid out: what `decode`, `prefill` and `mixed` take by name.
+
+    Attributes
+    ----------
+    w, x, kv, compute : formats of weights, activations, cache and products, as in `formats`.
+    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
+        of them.
+    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
+        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
+        rest of the model and have their part of the sequences. The busiest chip decides.
+    skew : as in `max_expert_load`.
+    link : what joins the chips: the name of one of the chip's links; ``"host"`` for its link to the
+        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
+        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
+    """
+
+    tp: int
+    ep: int
+    skew: float
+    link: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A model on a chip, laid out as `Options` say, its formats filled in."""
+
+    model: Transformer
+    chip: Accelerator
+    fm: Formats
+    tp: int
+    ep: int
+    skew: float
+    link: Any
+
+    @property
+    def split(self) -> dict[str, int]:
+        """Over how many chips the model and its experts go, by name."""
+        return {"tp": self.tp, "ep": self.ep}
+
+
+def _deployed(
+    model: Transformer,
+    chip: Accelerator | str,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    skew: float = 1.0,
+    link: Any = None,
+    **given: Any,
+) -> Deployment:
+    on = accelerator(chip)
+    return Deployment(model, on, of_model(model, on, **given), tp, ep, skew, link)
+
+
 def decode(
     model: Transformer | str,
     chip: Accelerator | str,
     batch: ArrayLike,
     context: ArrayLike,
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound one decode step: one new token for each sequence of the batch.
 
@@ -98,17 +167,7 @@ def decode(
     ----------
     model, chip : a transformer that decodes and an accelerator, or their keys.
     batch, context : sequences, and tokens in the cache of each, the new one included. Broadcast.
-    w, x, kv, compute : formats of weights, activations, cache and products, as in
-        `formats`; those that are not given are as the model's own file declares, or bf16.
-    tp : chips that share the model by tensor parallelism: times, FLOPs and bytes are those of one
-        of them.
-    ep : chips over which routed experts are spread, each as a whole, rather than each shared by
-        `tp`: a multiple of it. The step is that of all `ep` chips; every `tp` of them share the
-        rest of the model and have their part of the sequences. The busiest chip decides.
-    skew : as in `busiest`.
-    link : what joins them: the name of one of the chip's links; ``"host"`` for its link to the
-        host, as cards without others have; ``"nodes"`` for several machines, an all-reduce of which
-        shares their ports; or what `course_lib.network` takes, byte/s in one direction say.
+    **options : formats w, x, kv and compute, chips tp and ep, skew and link, as `Options` says.
 
     Returns
     -------
@@ -125,27 +184,19 @@ def decode(
         than the model's, the chip lacks a peak for the arithmetic, `tp` does not divide the model,
         or `ep` its experts, or `link` is missing or joins one chip.
 
-    References
-    ----------
-    [austin2025] chapter 7.
-
     Examples
     --------
     >>> step = decode("llama-3-8b", "h100-sxm", 1, 1024)
-    >>> step.bound, list(step.parts)
-    ('memory-bound', ['embedding', 'norms', 'projections', 'attention', 'mlp', 'head'])
-    >>> round(1e3 * step.lower, 2)
-    4.52
+    >>> step.bound, round(1e3 * step.lower, 2)
+    ('memory-bound', 4.52)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    # Source: [austin2025] chapter 7.
+    one = _deployed(decoder(model, windows=True), chip, **options)
     sequences, length = wholes(batch=batch, context=context)
-    released(one, "context", length)
-    chips = _chips(tp, ep, link)
+    require_context(one.model, "context", length)
     asked = sequences, 1.0, length
-    works = partial(operators, one, *asked, fm)
-    inside = _room(one, on, sequences, length, sequences, fm, chips)
-    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
+    works = partial(operators, one.model, *asked, one.fm)
+    return _estimate(one, works, asked, _room(one, sequences, length, sequences))
 
 
 def prefill(
@@ -154,56 +205,35 @@ def prefill(
     batch: ArrayLike,
     prompt: ArrayLike,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
     causal: bool | None = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound the pass over whole prompts that ends in the first token. For an encoder, its only
-    pass.
-
-    What is counted and what is not, `decode` says. The head sees the last token of each prompt
-    only.
+    pass. The head sees the last token of each prompt only; what else is counted, `decode` says.
 
     Parameters
     ----------
     model, chip : a transformer and an accelerator, or their keys.
     batch, prompt : sequences, and tokens in each. Broadcast.
-    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
     causal : whether a token attends to itself and those before it only; by default as the model's
         kind. ``False`` counts the whole square for a decoder too, as many tools do.
-
-    Returns
-    -------
-    Parts as in `decode`.
-
-    References
-    ----------
-    [austin2025] chapter 7.
+    **options : as in `decode`.
 
     Examples
     --------
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one, on = transformer(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    one = _deployed(transformer(model, windows=True), chip, **options)
     sequences, length = wholes(batch=batch, prompt=prompt)
-    released(one, "prompt", length)
+    require_context(one.model, "prompt", length)
     if np.any((tokens := sequences * length) >= EXACT):
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
-    chips = _chips(tp, ep, link)
     asked = sequences, length, length
-    works = partial(operators, one, *asked, fm, decoding=False, causal=causal)
-    inside = _room(one, on, sequences, length, length, fm, chips)
-    return _estimate(one, on, works, asked, fm, chips, skew, link, inside)
+    works = partial(operators, one.model, *asked, one.fm, decoding=False, causal=causal)
+    return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
 def mixed(
@@ -211,15 +241,7 @@ def mixed(
     chip: Accelerator | str,
     new: ArrayLike,
     context: ArrayLike,
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
+    **options: Unpack[Options],
 ) -> Estimate:
     """Bound a step whose sequences differ, as servers run it: some decode, others are at a part of
     their prompt.
@@ -232,93 +254,69 @@ def mixed(
     model, chip : a transformer that decodes and an accelerator, or their keys.
     new, context : new tokens of each sequence, and tokens in its cache with them: lists of one
         length, or one number for all.
-    w, x, kv, compute, tp, ep, skew, link : as in `decode`.
+    **options : as in `decode`.
 
     Examples
     --------
-    >>> many = [1] * 63
-    >>> step = mixed("llama-3-8b", "h100-sxm", [*many, 512], [1024] * 64)
-    >>> alone = decode("llama-3-8b", "h100-sxm", 63, 1024)
-    >>> 1 < step.lower / alone.lower < 2
+    >>> step = mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 64)
+    >>> 1 < step.lower / decode("llama-3-8b", "h100-sxm", 63, 1024).lower < 2
     True
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    one = _deployed(decoder(model, windows=True), chip, **options)
     each, length = wholes(new=new, context=context)
-    released(one, "context", length)
-    chips = _chips(tp, ep, link)
+    require_context(one.model, "context", length)
     many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
-    works = partial(mixed_operators, one, each, length, fm)
-    asked = 1.0, many, seen
-    return _estimate(one, on, works, asked, fm, chips, skew, link, None, apart=True)
+    works = partial(mixed_operators, one.model, each, length, one.fm)
+    return _estimate(one, works, (1.0, many, seen), None, apart=True)
 
 
-def _chips(tp: Any, ep: Any, link: Any) -> dict[str, Any]:
-    chips = {"tp": count("tp", tp), "ep": count("ep", ep)}
-    if link is not None and max(chips.values()) == 1:
-        raise CourseError(
-            f"link joins several chips, and tp is 1 (got link={shown(link)}): pass tp=2 "
-            f"or more, or no link"
-        )
-    return chips
-
-
-def _room(
-    model: Transformer,
-    chip: Accelerator,
-    batch: Numbers,
-    length: Numbers,
-    tokens: Numbers,
-    fm: Formats,
-    chips: dict[str, int],
-) -> Any:
+def _room(one: Deployment, batch: Any, length: Any, tokens: Any) -> Callable[[], Any] | None:
     """Whether a step has room, once somebody asks, with as many `tokens` in flight: a batch in
     decode, one prompt in prefill.
     """
-    how = {"w": fm, **chips, "tokens": tokens}
-    return None if chip.memory is None else partial(_inside, model, chip, batch, length, **how)
-
-
-def _inside(*what: Any, **how: Any) -> Any:
-    return fits(*what, **how).fits
+    if one.chip.memory is None:
+        return None
+    given = {"w": one.fm, **one.split, "tokens": tokens}
+    return lambda: fits(one.model, one.chip, batch, length, **given).fits
 
 
 def _estimate(
-    model: Transformer,
-    chip: Accelerator,
-    count: Callable[..., dict[str, Any]],
+    one: Deployment,
+    works: Callable[..., dict[str, Any]],
     asked: tuple[Any, Any, Any],
-    fm: Formats,
-    chips: dict[str, int],
-    skew: float,
-    link: Any,
-    inside: Any,
+    room: Any,
     apart: bool = False,
 ) -> Estimate:
-    """What `count` finds, on a chip; `asked` are sequences, new tokens and all of each, one by one
+    """What `works` gives, on a chip; `asked` are sequences, new tokens and all of each, one by one
     where they stand `apart`.
     """
-    parts = _parts(count(**chips, skew=skew), chip)
-    tp, ep, groups = layout(model, **chips)
-    many = max(tp, ep)
-    alone = parts if many == 1 else _parts(count(), chip)
+    model, chip, fm = one.model, one.chip, one.fm
+    many = max(count("tp", one.tp), count("ep", one.ep))
+    if one.link is not None and many == 1:
+        raise CourseError(
+            f"link joins several chips, and tp is 1 (got link={shown(one.link)}): pass tp=2 "
+            f"or more, or no link"
+        )
+    parts = _parts(works(**one.split, skew=one.skew), chip)
+    tp, ep, groups = layout(model, **one.split)
+    alone = parts if many == 1 else _parts(works(), chip)
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
     if apart:
-        attention = [float(np.sum(one)) for one in attention]
+        attention = [float(np.sum(each)) for each in attention]
         batch = float(np.size(new))
-        new, seen = (float(np.sum(one)) / batch for one in (new, seen))
+        new, seen = float(np.sum(new)) / batch, float(np.sum(seen)) / batch
     tokens = batch * new
     crossing = 0.0
     if tp > 1:
         # Two sums a layer, after attention and after the MLP: over the link, and through each
         # chip's own memory once.
         sums: Any = shared_sums(model, tokens / groups, fm, tp)
-        took = network.all_reduce(sums.shape[0], _joined(chip, link, "tp", tp), tp)
+        took = network.all_reduce(sums.shape[0], _joined(one, "tp", tp), tp)
         parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
         crossing = crossed_once(parts["all_reduce"].t_network, tp)
     if ep > tp:
-        joins = _joined(chip, link, "ep", ep)
+        joins = _joined(one, "ep", ep)
         sent: Any = exchanged(model, tokens, fm, tp, ep)
         # Over machines there is one way; elsewhere a switch is the fastest.
         way = None if isinstance(joins, network.Nodes) else "switched"
@@ -326,7 +324,7 @@ def _estimate(
         parts["all_to_all"] = bounded(sent, chip, comms=sent.kernels * took)
     moved = moved_once(model, batch, new, seen, fm, tp, many)
     least = least_of(alone, attention, moved, chip, many, crossing)
-    return replace(summed(parts, inside), least=least)
+    return replace(summed(parts, room), least=least)
 
 
 def _parts(works: dict[str, Any], chip: Accelerator) -> dict[str, Estimate]:
@@ -336,10 +334,541 @@ def _parts(works: dict[str, Any], chip: Accelerator) -> dict[str, Estimate]:
     }
 
 
-def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
-    if link is None:
+def _joined(one: Deployment, name: str, chips: int) -> Any:
+    if one.link is None:
         raise CourseError(
             f"link must be given for {name} {chips}: byte/s in one direction, or a link of "
-            f"{chip.key} by its name"
+            f"{one.chip.key} by its name"
         )
-    return network.joining(chip, link, chips, name=name) if isinstance(link, str) else link
+    if isinstance(one.link, str):
+        return network.joining(one.chip, one.link, chips, name=name)
+    return one.link
+
+
+def least_of(
+    parts: Any, attention: Any, moved: Any, chip: Any, chips: Any, network: Any
+) -> Estimate:
+    """A step as one perfect program, on each of its `chips`: the FLOPs of its products and of
+    `attention`, and each byte once that must move, from `moved_once`. All else costs nothing.
+    `parts` are estimates on a single chip, and `network` the s that what chips exchange takes.
+    """
+    t_math, flops = attention[0], attention[1]
+    for name in MATRIX_PARTS:
+        if name in parts and name != "attention":
+            t_math = t_math + parts[name].t_math
+            flops = flops + parts[name].flops
+    t_memory = moved / chip.bandwidth
+    return Estimate(t_math / chips, t_memory, network, flops / chips, moved, 1, chip=chip)
+
+
+def attention_least(
+    model: Any, own: Any, chip: Any, batch: Any, fresh: Any, seen: Any, fm: Any
+) -> list[Any]:
+    """Seconds and FLOPs of attention in the form that takes less: `own`, its part of the step, or
+    latent attention on keys and values that are expanded from the whole cache.
+    """
+    if model.latent is None or "keep" in own.parts:
+        return [own.t_math, own.flops]
+    near = attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
+    far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
+    close, wide = bounded(near, chip), bounded(far, chip)
+    t_math, flops = wide.t_math, wide.flops
+    for one in matrices(model, absorbed=False):
+        if one.name == "kv_up":
+            again = bounded(product_of(one, batch * (seen - fresh), 1, fm), chip)
+            t_math, flops = t_math + again.t_math, flops + again.flops
+    return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
+
+
+def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, chips: Any) -> Any:
+    """Bytes of a step on each chip that no program saves: every parameter that tokens must touch,
+    of routed experts and of the embedding what a single one does; the cache, of which the new part
+    is written; and the results, a token's logits for each sequence.
+    """
+    x, tables = itemsize(fm.x), (model.head != "tied") + (model.positions > 0)
+    found = (norm_parameters(model) + model.width * tables) * x
+    found = found / tp
+    for one in matrices(model):
+        found = found + read_bytes(one, 1, fm) / (chips if one.routed else tp)
+    out = fresh * model.width if model.head == "none" else model.vocab
+    kept = cache_bytes(model, fm) * cached_tokens(model, seen) if model.kind == "decoder" else 0
+    return found + batch * (out * x + kept) / chips
+
+
+def crossed_once(ring: Any, chips: Any) -> Any:
+    """Seconds of an all-reduce in which each chip sends its array once and receives the sum, of
+    those of a ring: what a switch that adds up needs, and no fewer will do.
+    """
+    # A ring sends 2 (n - 1) / n of the array (course_lib.network), such a switch all of it once.
+    return ring * chips / (2 * (chips - 1))
+
+
+def cached(step: Estimate) -> Any:
+    """The speed of light of a step that finds its parameters and cache in the last-level cache, s:
+    as after the step before, where so much fits there. `None` where it does not, or nobody knows.
+    """
+    size = getattr(step.chip, "llc", None)
+    if step.least is None or size is None or np.any(np.asarray(step.least.bytes) > size):
+        return None
+    return plain(np.maximum(np.maximum(step.least.t_math, 0.0), step.least.t_network))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What lies in the memory of each chip, byte: parameters, keys and values, and what the tokens
+    in flight leave between operators. Broadcasts.
+    """
+
+    weights: Numbers
+    kv: Numbers
+    activations: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All of them together."""
+        return self.weights + self.kv + self.activations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryFit:
+    """Whether a model, its cache and its activations fit: byte on each chip, `memory` by what they
+    are, and the most sequences of this length that would fit, 0 where not one does. Broadcasts.
+    """
+
+    fits: Any
+    needed: Numbers
+    available: Numbers
+    max_batch: Numbers
+    memory: Memory
+
+
+def memory(
+    model: Transformer | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    tokens: ArrayLike = 0,
+    w: str | Formats | None = None,
+    x: str | None = None,
+    kv: str | None = None,
+) -> Memory:
+    """Bytes that weights, cache and activations take on each chip, with so many sequences and
+    tokens in the cache of each.
+
+    Parameters
+    ----------
+    tp, ep, w, x, kv : as in `decode`.
+    tokens : in flight, whose activations count: the batch in decode, a chunk of the prompt in
+        prefill; 0 leaves activations out. Broadcasts, as `batch` and `context` do.
+
+    Examples
+    --------
+    >>> memory("llama-3-8b", 16, 4096).kv / 2**30
+    8.0
+    """
+    # Nothing is computed here: formats that leave the arithmetic open are as good as others.
+    one, chips = transformer(model, windows=True), count("tp", tp)
+    fm = of_model(one, None, w, x, kv, "fp32")
+    sequences, length = wholes(batch=batch, context=context)
+    in_flight = nonnegative("tokens", tokens)
+    together(batch=sequences, context=length, tokens=in_flight)
+    each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
+    cached = sequences * cached_tokens(one, length) * each
+    _, wide, groups = layout(one, chips, ep)
+    active = in_flight * activation_bytes(one, 1, fm, tp=chips)
+    return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)
+
+
+def fits(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    batch: ArrayLike,
+    context: ArrayLike,
+    *,
+    capacity: ArrayLike | None = None,
+    **given: Any,
+) -> MemoryFit:
+    """Whether a model serves so many sequences of this length from the memory of its chips.
+
+    Parameters
+    ----------
+    model, chip : a transformer and an accelerator, or their keys.
+    capacity : byte on each chip; the spec table's when not given, all of it. Runtimes leave less:
+        say how much. "80 GB" is 80 GiB in the table; a count with 80e9 comes out smaller.
+        Broadcasts.
+    batch, context, **given : as in `memory`.
+
+    Examples
+    --------
+    >>> fits("llama-3-8b", "h100-sxm", 1, 1024, capacity=80e9).max_batch
+    476.0
+    """
+    on = accelerator(chip)
+    if capacity is None and on.memory is None:
+        raise CourseError(
+            f"{on.key} has no published memory capacity: pass capacity= in bytes, or --memory in GB"
+        )
+    available = positive("capacity", on.memory if capacity is None else capacity)
+    needed = memory(model, batch, context, **given)
+    sequences, _ = wholes(batch=batch, context=context)
+    together(batch=needed.kv, tokens=needed.activations, capacity=available)
+    left = np.asarray(available - needed.weights - needed.activations)
+    sequence = np.asarray(needed.kv) / sequences
+    some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
+    most = plain(np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf)))
+    inside: Any = plain(np.asarray(needed.total) <= available)
+    return MemoryFit(inside, needed.total, available, most, needed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A published speed beside what the chip's ceilings allow. Broadcasts.
+
+    Attributes
+    ----------
+    possible, excess, bound : whether it stays below every ceiling, how many times the nearest one
+        it takes, above 1 where it is impossible, and which that is.
+    fastest : tokens/s that the ceilings allow.
+    needed_bandwidth, bandwidth, needed_rate : byte/s of each chip's memory that it takes, and that
+        there are, and FLOP/s of each chip that it takes.
+    """
+
+    possible: Any
+    excess: Numbers
+    bound: Any
+    fastest: Numbers
+    needed_bandwidth: Numbers
+    bandwidth: float
+    needed_rate: Numbers
+
+
+def check_claim(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    tokens_per_second: ArrayLike,
+    batch: ArrayLike = 1,
+    tokens_per_pass: ArrayLike = 1,
+    *,
+    context: ArrayLike = 0,
+    tp: int = 1,
+    **given: Unpack[FormatOptions],
+) -> Claim:
+    """Whether a published decode speed is possible, and by how much it is not.
+
+    Only what nothing can save is charged: each pass reads the streamed weights and the cache once,
+    and multiplies every token by them. Activations, norms and communication are free, so what is
+    impossible here is impossible. Of routed experts each pass reads those that a single token
+    visits, as all may choose the same; several chips divide all of it evenly.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    tokens_per_second, batch : as published, of all sequences that share a pass. Broadcast.
+    tokens_per_pass : that a pass yields for each of them: with speculative decoding more than one,
+        the mean that is accepted. Broadcasts.
+    context : tokens in each cache; 0 charges weights only, which holds at any length. Broadcasts.
+    tp, **given : chips that share the model, and formats w, x, kv and compute, as in `formats`.
+
+    Examples
+    --------
+    >>> claim = check_claim("llama-2-70b", "h200-sxm", 155, w="fp16")
+    >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
+    (False, 21.3, 4.44)
+    """
+    one, on = decoder(model, windows=True), accelerator(chip)
+    fm = of_model(one, on, **given)
+    speed, sequences = positive("tokens_per_second", tokens_per_second), whole("batch", batch)
+    each, length = positive("tokens_per_pass", tokens_per_pass), nonnegative("context", context)
+    if np.any(np.asarray(length) % 1):
+        raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
+    together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
+    require_context(one, "context", length)
+    passes, shared = speed / (sequences * each), require_divisible(one, tp)
+    kept = sequences * cached_tokens(one, length) * cache_bytes(one, fm)
+    moved = (streamed_bytes(one, 1, fm) + kept) / shared
+    t_math, flops = _token(one, on, fm, length, shared)
+    shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
+    excess: Any = plain(shares.max(axis=0))
+    nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
+    possible = plain(np.asarray(excess) <= 1)
+    return Claim(
+        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
+    )
+
+
+def _token(
+    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
+) -> tuple[Numbers, Numbers]:
+    """Seconds of arithmetic and FLOPs of one token on the matrix unit; without attention where the
+    length is 0.
+    """
+    seen = np.maximum(length, 1)
+    works = operators(model, 1, 1, seen, fm)
+    parts = {
+        part: summed({name: bounded(work, chip) for name, work in works[part].items()})
+        for part in MATRIX_PARTS
+        if part in works
+    }
+    charged = np.asarray(length) > 0
+    attention = attention_least(model, parts["attention"], chip, 1.0, 1.0, seen, fm)
+    found = least_of(parts, [charged * one for one in attention], 1.0, chip, tp, 0.0)
+    return found.t_math, found.flops
+
+
+_FAR = 2**40
+"""Tokens of context beyond which attention is all there is."""
+_LARGE = 2**16
+"""Sequences that touch every expert, few enough for sums that are exact in floating point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """The first batch at which decode is compute-bound, and what decides it.
+
+    Attributes
+    ----------
+    batch, reason : the smallest whole batch, or `None` where no batch is ever enough; and why.
+    limit_intensity, ridge : FLOP/byte of what each further sequence adds, to which the intensity
+        tends in large batches; and that it must exceed, of the chip for the arithmetic's formats.
+    weights_only_batch : the batch if weights were all that is read: the rule of thumb.
+    max_context : the longest context at which some batch is compute-bound: 0 if there is none,
+        `inf` if all are.
+    max_batch_fit : how many sequences of this context fit into the chip's memory beside the
+        weights; `None` without a context or a published capacity.
+    """
+
+    batch: int | None
+    reason: str
+    limit_intensity: float
+    ridge: float
+    weights_only_batch: int
+    max_context: float
+    max_batch_fit: int | None
+
+
+def first_compute_bound_batch(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    context: float = 1024,
+    *,
+    tp: int = 1,
+    capacity: float | None = None,
+    **given: Unpack[FormatOptions],
+) -> Crossover:
+    """The first batch at which a decode step computes for longer than it moves bytes.
+
+    Counted are the operators of the matrix unit, those that a ridge speaks of: products with
+    weights, and attention. The embedding and the norms are left out: they belong to the vector unit
+    and are always memory-bound, so that the `bound` of a whole `decode` turns at a larger batch.
+
+    Parameters
+    ----------
+    model, chip : a transformer that decodes and an accelerator, or their keys.
+    context : tokens in the cache, the new one included; one number. 0 leaves attention out.
+    tp : chips that share the model. What their links take is left out, as every other unit than the
+        matrix unit and the memory is.
+    capacity : byte of the chip's memory, as in `fits`.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
+
+    Examples
+    --------
+    >>> found = first_compute_bound_batch("llama-3-8b", "h100-sxm", context=256)
+    >>> found.batch, found.weights_only_batch, found.max_context
+    (1299, 296, 345.0)
+    """
+    one, on = decoder(model, windows=True), accelerator(chip)
+    fm = of_model(one, on, **given)
+    tokens = float(count("context", context, 0))
+    if tokens > _FAR:
+        raise CourseError(
+            f"context must be at most 2**40 tokens, beyond which attention is all there "
+            f"is (got {context})"
+        )
+    room = None if capacity is None else single("capacity", positive("capacity", capacity))
+    chips = require_divisible(one, tp)
+    for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
+        for work in part.values():
+            bounded(work, on)  # which refuses arithmetic that the chip does not have
+    limit = _per_sequence(one, on, fm, tokens, chips)
+    batch = first_batch(one, on, fm, tokens, chips)
+    most = None
+    if tokens and (room or on.memory):
+        most = int(float(fits(one, on, 1, tokens, w=fm, tp=chips, capacity=room).max_batch))
+    ridge = float(limit.flops / limit.t_math / on.bandwidth)
+    intensity = float(limit.flops / limit.bytes)
+
+    def weights_are_read(batch: int) -> bool:
+        step = _step(one, on, fm, 1.0 * batch, 0, chips)
+        return bool(step.t_math >= streamed_bytes(one, batch, fm, tp=chips) / on.bandwidth)
+
+    def never(context: int) -> bool:
+        further = _per_sequence(one, on, fm, 1.0 * context, chips)
+        return bool(further.t_math <= further.t_memory)
+
+    longest = first(never) - 1.0 if never(_FAR) else math.inf
+    why = reason(batch, intensity, ridge, most)
+    return Crossover(batch, why, intensity, ridge, first(weights_are_read), longest, most)
+
+
+class Sums(NamedTuple):
+    """Of all operators of the matrix unit in a step."""
+
+    t_math: Any
+    t_memory: Any
+    flops: Any
+    bytes: Any
+
+
+def first_batch(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> int | None:
+    """The first compute-bound batch; `None` where no batch is enough."""
+    # With W the bytes of weights, f the FLOPs and b the other bytes of one sequence, compute and
+    # memory time meet at W / bandwidth / (f / peak - b / bandwidth); never, where the denominator
+    # is not positive.
+    limit = _per_sequence(model, chip, fm, context, tp)
+    if limit.t_math <= limit.t_memory:
+        return None
+    return first(lambda batch: _lead(_step(model, chip, fm, 1.0 * batch, context, tp)) >= 0)
+
+
+def _lead(step: Any) -> Any:
+    return step.t_math - step.t_memory
+
+
+def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
+    """The matrix unit's operators of one step, as one sum."""
+    works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
+    t_math: Any = 0.0
+    t_memory: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for part in MATRIX_PARTS:
+        if part in works and (context > 0 or part != "attention"):
+            for work in works[part].values():
+                one = bounded(work, chip)
+                t_math, t_memory = t_math + one.t_math, t_memory + one.t_memory
+                flops, moved = flops + one.flops, moved + one.bytes
+    return Sums(t_math, t_memory, flops, moved)
+
+
+def _per_sequence(model: Any, chip: Any, fm: Any, context: Any, tp: int) -> Sums:
+    """What further sequences add to a batch so large that it touches every expert already: no
+    weights.
+    """
+    one = _step(model, chip, fm, _LARGE, context, tp)
+    two = _step(model, chip, fm, 2 * _LARGE, context, tp)
+    t_math, t_memory = two.t_math - one.t_math, two.t_memory - one.t_memory
+    return Sums(t_math, t_memory, two.flops - one.flops, two.bytes - one.bytes)
+
+
+def first(holds: Callable[[int], bool]) -> int:
+    """The smallest whole number for which a condition holds that goes on to hold."""
+    high = 1
+    while not holds(high):
+        high = high * 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def reason(batch: int | None, intensity: float, ridge: float, most: int | None) -> str:
+    """Why there is such a batch, or none, in a sentence."""
+    if batch is None:
+        return (
+            f"each further sequence adds {intensity:.4g} FLOP/B, not above the ridge of "
+            f"{ridge:.4g}: no batch is enough"
+        )
+    fit = f", but only {most} fit" if most is not None and batch > most else ""
+    return f"from batch {batch} on enough sequences share the weights{fit}"
+
+
+MANY = 2**20
+"""Sequences that leave no expert untouched, of which all bytes are still whole numbers."""
+_BATCHES, _CONTEXTS = np.array([1, 2, 1, MANY, 2 * MANY]), np.array([1, 1, 2, 1, 1])
+
+Parts = tuple[float, float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTerm:
+    """An operator of a step over all layers: the part that it belongs to, and what it is called
+    there; where its arithmetic runs, and in which format; FLOPs and bytes as
+    `core.formulas.amount` takes them.
+    """
+
+    part: str
+    name: str
+    unit: Unit
+    dtype: str
+    flops: Parts
+    bytes: Parts
+
+    def peak(self, chip: Accelerator | str) -> float:
+        """FLOP/s that it meets on a chip; `inf` where its arithmetic takes no time there."""
+        on = accelerator(chip)
+        met = bounded(Work(1.0, 1.0, self.dtype, self.unit), on)
+        return on.peak(self.dtype, met.work.unit) if met.work and met.t_math else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class StepTerms:
+    """A decode step of a model: `operators` in the order in which they run, and bytes of `memory`
+    that weights and cache take, as `core.formulas.amount` takes them.
+    """
+
+    operators: tuple[StepTerm, ...]
+    memory: Parts
+
+
+def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> StepTerms:
+    """What `decode` and `fits` sum up for one chip, at every batch and context, as numbers.
+
+    They are found by asking for a few steps, none by counting anew. Contexts that the model was not
+    released for are not refused.
+
+    Parameters
+    ----------
+    model : a transformer that decodes, or its key.
+    **given : formats w, x, kv and compute, as in `course_lib.llm.decode`.
+
+    Examples
+    --------
+    >>> from course_lib.core import formulas
+    >>> step = coefficients("llama-3-8b")
+    >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
+    True
+    """
+    one = decoder(model)
+    fm = of_model(one, None, **given)
+    # The share of the routed experts that one sequence leaves untouched.
+    routed = {each.name: each for each in matrices(one) if each.routed}
+    left = {name: 1 - active_copies(each, 1) / each.copies for name, each in routed.items()}
+    terms = []
+    for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
+        for name, work in works.items():
+            moved = _amounts(work.bytes, left.get(name, 0.0) if part == "experts" else 0.0)
+            terms.append(StepTerm(part, name, work.unit, work.dtype, _amounts(work.flops), moved))
+    return StepTerms(tuple(terms), _amounts(memory(one, _BATCHES, _CONTEXTS, w=fm).total))
+
+
+def _amounts(asked: Any, left: float = 0.0) -> Parts:
+    """The parts of an amount from its values at `_BATCHES` and `_CONTEXTS`; `left` is the share of
+    the routed experts that a sequence leaves untouched, where there are any.
+    """
+    values: NDArray[np.float64] = np.broadcast_to(asked, _BATCHES.shape)
+    one, two, longer, many, twice = values.tolist()
+    token = longer - one
+    if not left:
+        sequence = two - one
+        return one - sequence, sequence - token, token, 0.0, 0.0
+    # A large batch touches all experts: what one sequence lacks of that, it leaves.
+    sequence = (twice - many) / MANY
+    once = many - sequence * MANY
+    experts = (once + sequence - one) / left
+    return once - experts, sequence - token, token, experts, left

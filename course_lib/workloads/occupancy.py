@@ -23,20 +23,15 @@ PARTS = 4
 """Parts of a multiprocessor, each with a quarter of the registers [nvidia-hopper-whitepaper]."""
 GRAIN = 256
 """Registers that a warp is given at a time [nvidia-cuda-practices]."""
+_LIMITS = ("warps", "blocks", "registers", "shared_memory", "block_memory")
 THREADS, REGISTERS = 1024, 255
 """Most threads of a block, and most registers of a thread [nvidia-cuda-guide]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """What of a kernel a multiprocessor keeps at once.
-
-    Attributes
-    ----------
-    blocks, warps : resident together.
-    share : of the warps that the multiprocessor can keep: the occupancy.
-    limits : blocks for which each resource alone would do: ``"warps"``, ``"blocks"``,
-        ``"registers"``, ``"shared_memory"``.
+    """What of a kernel a multiprocessor keeps at once: blocks and warps, their share of the warps
+    that it can keep, the occupancy, and for how many blocks each resource alone would do.
     """
 
     blocks: int
@@ -58,27 +53,16 @@ def resident(
     Parameters
     ----------
     chip : with published limits of a multiprocessor, or its key.
-    threads : of a block.
-    registers : of 32 bits that each thread has.
+    threads, registers : of a block, and of 32 bits that each thread has.
     memory : byte of shared memory that a block asks for. What CUDA keeps for itself comes on top.
-
-    Raises
-    ------
-    CourseError
-        If the chip's limits are not in its file, or not even one block has room.
-
-    References
-    ----------
-    [nvidia-cuda-guide] tables 30 and 31; [nvidia-cuda-practices] section on occupancy.
 
     Examples
     --------
     >>> found = resident("h100-sxm", 256, registers=64)
     >>> found.blocks, found.share, found.scarce
     (4, 0.5, ('registers',))
-    >>> resident("h100-sxm", 128, registers=168, memory=64 * 1024).scarce
-    ('registers', 'shared_memory')
     """
+    # Source: [nvidia-cuda-guide] tables 30 and 31; [nvidia-cuda-practices] section on occupancy.
     on = _limited(accelerator(chip))
     kept = _upto("threads", threads, THREADS)
     held, asked = _upto("registers", registers, REGISTERS), count("memory", memory, 0)
@@ -90,14 +74,12 @@ def resident(
     warps = ceil(kept / WARP)
     each = ceil(held * WARP / GRAIN) * GRAIN
     with_registers = most["registers"] // PARTS // each * PARTS
-    reserved = most["shared_memory"] - most["block_memory"]
+    taken = asked + most["shared_memory"] - most["block_memory"]
     limits = {
         "warps": most["warps"] // warps,
         "blocks": most["blocks"],
         "registers": with_registers // warps,
-        "shared_memory": most["shared_memory"] // (asked + reserved)
-        if asked + reserved
-        else most["blocks"],
+        "shared_memory": most["shared_memory"] // taken if taken else most["blocks"],
     }
     blocks = min(limits.values())
     if blocks < 1:
@@ -105,12 +87,8 @@ def resident(
             f"threads × registers must leave room for one block: {warps} warps of {each} registers "
             f"do not fit into {most['registers']} (got threads={threads}, registers={registers})"
         )
-    return Resident(
-        blocks, blocks * warps, blocks * warps / most["warps"], MappingProxyType(limits)
-    )
-
-
-_LIMITS = ("warps", "blocks", "registers", "shared_memory", "block_memory")
+    share = blocks * warps / most["warps"]
+    return Resident(blocks, blocks * warps, share, MappingProxyType(limits))
 
 
 def _limited(on: Accelerator) -> Accelerator:
@@ -129,23 +107,15 @@ def _upto(name: str, value: int, most: int) -> int:
 
 
 def sustained(chip: Accelerator | str, warps: ArrayLike, load: ArrayLike = 4) -> Numbers:
-    """Bandwidth that loads in flight allow, byte/s: Little's law, and never more than the memory's.
-
-    Parameters
-    ----------
-    chip : with a published latency and number of multiprocessors, or its key.
-    warps : resident on each multiprocessor. Broadcasts.
-    load : byte that each thread has in flight. Broadcasts.
-
-    References
-    ----------
-    [little1961]: what is in flight is the rate times the latency.
+    """Bandwidth that loads in flight allow, byte/s, and never more than the memory's, of so many
+    `warps` resident on each multiprocessor, each thread with a `load` of so many byte. Broadcasts.
 
     Examples
     --------
     >>> round(sustained("h100-sxm", 32) / 3.35e12, 2)
     0.38
     """
+    # Source: [little1961]: what is in flight is the rate times the latency.
     on = accelerator(chip)
     units, latency = _known(on, "multiprocessors"), _known(on, "latency")
     many, each = positive("warps", warps), positive("load", load)
@@ -171,13 +141,11 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of a tile's operands, and what it takes on a multiprocessor with its share of the
-    chip.
+    """A slice of a tile's operands, on a multiprocessor with its share of the chip.
 
     Attributes
     ----------
-    held : byte of shared memory that it occupies.
-    flops : operations that are done with it.
+    held, flops : byte of shared memory that it occupies, and operations that are done with it.
     latency, load, math : s until memory answers, s to hand the slice over, s to multiply it.
     room : slices that fit into the shared memory of one block.
     """
@@ -190,14 +158,7 @@ class Slice:
     room: int
 
     def seconds(self, stages: int) -> float:
-        """Seconds a slice once loads and products run along, with places for so many slices.
-
-        Examples
-        --------
-        >>> one = slice_of("h100-sxm", 128, 128, 64, patch=(11, 12))
-        >>> [round(one.seconds(stages) * 1e9) for stages in (1, 2, 3)]
-        [814, 407, 280]
-        """
+        """Seconds a slice once loads and products run along, with places for so many slices."""
         cycle = self.latency + self.load + self.math
         return max(self.math, self.load, cycle / count("stages", stages))
 
@@ -206,12 +167,6 @@ class Slice:
 
         A load is asked for when memory has handed over the one before and a place is free; a
         product begins when its slice is there and the product before is done.
-
-        Examples
-        --------
-        >>> one = slice_of("h100-sxm", 128, 128, 64, patch=(11, 12))
-        >>> round(one.timeline(1, 2)[-1].done / one.seconds(1), 3)
-        2.0
         """
         places, found = count("stages", stages), list[Turn]()
         for i in range(count("slices", slices)):
@@ -238,16 +193,15 @@ def slice_of(
     ----------
     chip : with a published latency and limits, or its key; every multiprocessor has an equal share
         of its peak and its bandwidth.
-    bm, bn, bk : rows and columns of the tile, and how deep a slice of its operands is.
     patch : rows and columns of tiles that run at once and share what they read, so that memory
         hands each slice of X to a whole row of them once, and each slice of W to a column.
     x : format of both operands.
 
     Examples
     --------
-    >>> one = slice_of("h100-sxm", 128, 128, 64)
-    >>> one.held, one.room, one.load > one.math
-    (32768.0, 7, True)
+    >>> one = slice_of("h100-sxm", 128, 128, 64, patch=(11, 12))
+    >>> one.held, one.room, [round(one.seconds(stages) * 1e9) for stages in (1, 2, 3)]
+    (32768.0, 7, [814, 407, 280])
     """
     on = _limited(accelerator(chip))
     units, latency = _known(on, "multiprocessors"), _known(on, "latency")
@@ -259,11 +213,6 @@ def slice_of(
     high, wide, deep = count("bm", bm), count("bn", bn), count("bk", bk)
     left, right = (side * deep * itemsize(x, "x") for side in (high, wide))
     flops = 2.0 * high * wide * deep
-    return Slice(
-        left + right,
-        flops,
-        latency,
-        (left / columns + right / rows) * units / on.bandwidth,
-        flops * units / on.peak(widest(x)),
-        int(_known(on, "block_memory") // (left + right)),
-    )
+    load = (left / columns + right / rows) * units / on.bandwidth
+    math, room = flops * units / on.peak(widest(x)), _known(on, "block_memory") // (left + right)
+    return Slice(left + right, flops, latency, load, math, int(room))

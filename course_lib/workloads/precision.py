@@ -1,12 +1,14 @@
-"""The formats of a step: of weights, activations and cache, and of the arithmetic."""
+"""The formats of a step: of weights, activations and cache, and of the arithmetic. Pages fill them
+in too, by these functions without their checks.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
 
 from course_lib import ops
 from course_lib.core.checks import CourseError, known, text
-from course_lib.core.dtypes import BITS, bare_of, bytes_of, element
+from course_lib.core.dtypes import BITS, element, itemsize
 
 GROUPS = ("attention", "mlp", "experts", "shared", "router", "head")
 """Matrices that a recipe may name: projections of attention, MLPs, routed and shared experts, what
@@ -20,11 +22,8 @@ class Formats:
 
     Attributes
     ----------
-    w : of every matrix, the output matrix included; ``"int4/32"`` with a scale for each 32
-        elements; or a recipe. Norms, biases and an embedding of its own stay in the format of the
-        activations.
-    x : of the activations.
-    kv : of the cache of keys and values.
+    w, x, kv : of every matrix, the output matrix included, or a recipe; of activations, norms,
+        biases and an embedding of its own; and of the cache of keys and values.
     matmul, attention : of the arithmetic in products with weights, and in attention.
     sizes, products : of what a recipe names, bytes of an element and the format of the arithmetic;
         ``""`` is for all others.
@@ -39,6 +38,17 @@ class Formats:
     products: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
+class FormatOptions(TypedDict, total=False):
+    """Formats of weights, activations, cache and products, as `formats` has them; those that are
+    not given are as the model's own file declares, or bf16.
+    """
+
+    w: str | Formats | None
+    x: str | None
+    kv: str | None
+    compute: str | None
+
+
 def formats(
     w: str | Formats = "bf16",
     x: str | None = None,
@@ -49,8 +59,8 @@ def formats(
 
     Parameters
     ----------
-    w : format of the weights; or a recipe, ``"bf16,experts=mxfp4"``: the format of all, then those
-        of `GROUPS` that have another. Formats that are filled in already stay as they are.
+    w : of the weights; or a recipe, ``"bf16,experts=mxfp4"``: the format of all, then those of
+        `GROUPS` that have another. Formats that are filled in already stay as they are.
     x : of the activations; that of the weights where it has 16 bits or more, ``"bf16"`` otherwise.
     kv : of the cache; that of the activations when not given.
     compute : of the arithmetic, or a recipe of it; in products the wider of `w` and `x` when not
@@ -61,18 +71,49 @@ def formats(
     --------
     >>> formats("int4/32")
     Formats(w='int4/32', x='bf16', kv='bf16', matmul='bf16', attention='bf16')
-    >>> formats("int8", x="bf16", compute="int8").attention
-    'bf16'
     >>> formats("bf16,experts=mxfp4").sizes
     {'': 2.0, 'experts': 0.53125}
     """
     if isinstance(w, Formats):
         return w
-    _check(w, x, kv, compute)
-    return _clear(chosen(w, x, kv, compute))
+    _require_formats(w, x, kv, compute)
+    found = _filled_in(w, x, kv, compute)
+    _require_clear(found)
+    return found
 
 
-def _check(w: Any, x: Any, kv: Any, compute: Any) -> None:
+def of_model(
+    model: Any, chip: Any, w: Any = None, x: Any = None, kv: Any = None, compute: Any = None
+) -> Formats:
+    """`formats` of a model's step: what is not given is as its file declares, or bf16. Where the
+    arithmetic is not given, and `chip` has no rate for what the file declares, products run in the
+    format of the activations.
+    """
+    if isinstance(w, Formats):
+        return w
+    said = getattr(model, "declared", None)
+    if said is None:
+        return formats("bf16" if w is None else w, x, kv, compute)
+    if w is None and said.unread:
+        raise CourseError(
+            f"config's {said.by or 'formats'} has {said.unread}, which is not read here: give the "
+            f"format of the weights, w='int4/128' or --weights int4/128"
+        )
+    _require_formats(said.w if w is None else w, x, kv, compute)
+    if kv is None and said.kv != "":
+        kv = said.kv
+    follows = w is None and compute is None
+    if follows and said.compute != "":
+        compute = said.compute
+    x = said.x if w is None and x is None else x
+    found = _filled_in(said.w if w is None else w, x, kv, compute)
+    if follows and chip is not None:
+        found = _runnable(found, chip.peaks)
+    _require_clear(found)
+    return found
+
+
+def _require_formats(w: Any, x: Any, kv: Any, compute: Any) -> None:
     for dtype in _named("w", w):
         element(dtype, "w")
     for name, given in (("x", x), ("kv", kv)):
@@ -82,11 +123,10 @@ def _check(w: Any, x: Any, kv: Any, compute: Any) -> None:
         known("compute", dtype, BITS)
 
 
-def _clear(found: Formats) -> Formats:
+def _require_clear(found: Formats) -> None:
     for key, product in found.products.items():
         if product == "":
             ops.matmul(1, 1, 1, x=found.x, w=first_of(found.w, key))  # which says what is not clear
-    return found
 
 
 def _named(name: str, given: Any) -> list[str]:
@@ -108,29 +148,21 @@ def _named(name: str, given: Any) -> list[str]:
     return found
 
 
-def chosen(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
-    """`formats`, unchecked, as pages evaluate it; a product is ``""`` where operands of two formats
-    of one width leave it open.
-
-    Examples
-    --------
-    >>> chosen("fp16", "bf16", None, None).matmul
-    ''
-    """
+def _filled_in(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
+    """All formats; a product is ``""`` where operands of two formats of one width leave it open."""
     stored = recipe_of(w)
     base = first_of(w, "")
     if x is None:
-        x = "bf16" if BITS[bare_of(base)] < 16 else base
+        x = "bf16" if BITS[element(base)] < 16 else base
     kv = x if kv is None else kv
     sizes: dict[str, float] = {}
-    for key in stored:
-        sizes[key] = mean_of(stored[key])
     products: dict[str, str] = {}
     for key in stored:
+        sizes[key] = _mean_size(stored[key])
         products[key] = product_in(first_of(w, key), x) if compute is None else ""
-    attention = bare_of(x)
-    if BITS[bare_of(kv)] > BITS[attention]:
-        attention = bare_of(kv)
+    attention = element(x)
+    if BITS[element(kv)] > BITS[attention]:
+        attention = element(kv)
     if compute is not None:
         products = recipe_of(compute)
         if BITS[products[""]] > BITS[attention]:
@@ -139,20 +171,11 @@ def chosen(w: Any, x: Any, kv: Any, compute: Any) -> Formats:
 
 
 def recipe_of(said: str) -> dict[str, str]:
-    """A recipe by what it names; ``""`` is for all others.
-
-    Examples
-    --------
-    >>> recipe_of("bf16,experts=mxfp4")
-    {'': 'bf16', 'experts': 'mxfp4'}
-    """
+    """A recipe by what it names: ``{"": "bf16", "experts": "mxfp4"}``; ``""`` is for all others."""
     found: dict[str, str] = {}
     for part in said.split(","):
         item = part.split("=")
-        if len(item) > 1:
-            found[item[0]] = item[1]
-        else:
-            found[""] = item[0]
+        found[item[0] if len(item) > 1 else ""] = item[-1]
     return found
 
 
@@ -161,29 +184,22 @@ def first_of(said: str, key: str) -> str:
     return recipe_of(said)[key].split("+")[0].split("*")[0]
 
 
-def mean_of(mix: str) -> float:
-    """Bytes of an element where so many layers each have these formats.
-
-    Examples
-    --------
-    >>> mean_of("bf16*2+fp8*2"), mean_of("bf16")
-    (1.5, 2.0)
-    """
-    size = 0.0
-    layers = 0
+def _mean_size(mix: str) -> float:
+    """Bytes of an element where so many layers each have these formats: ``"bf16*2+fp8*2"``."""
+    size, layers = 0.0, 0
     for one in mix.split("+"):
         parts = one.split("*")
         many = int(parts[1]) if len(parts) > 1 else 1
-        size = size + many * bytes_of(parts[0])
+        size = size + many * itemsize(parts[0])
         layers = layers + many
     return size / layers
 
 
 def product_in(w: str, x: str) -> str:
     """The wider of two formats; ``""`` for two others of one width."""
-    one, other = bare_of(w), bare_of(x)
-    if BITS[one] == BITS[other]:
-        return one if one == other else ""
+    one, other = element(w), element(x)
+    if BITS[one] == BITS[other] and one != other:
+        return ""
     return one if BITS[one] > BITS[other] else other
 
 
@@ -192,77 +208,26 @@ def picked(found: Any, part: str, routed: bool, name: str) -> Any:
     group = "attention" if part == "projections" else part
     if part == "experts" and not routed:
         group = "router" if name == "router" else "shared"
-    own = group + "." + name
-    if own in found:
-        return found[own]
-    return found[group] if group in found else found[""]
+    for key in [group + "." + name, group]:
+        if key in found:
+            return found[key]
+    return found[""]
 
 
-def of_model(model: Any, chip: Any, w: Any, x: Any, kv: Any, compute: Any) -> Formats:
-    """`formats` of a model's step: what is not given is as its file declares, or bf16.
-
-    Parameters
-    ----------
-    model : a transformer.
-    chip : an accelerator, or `None`. Where the arithmetic is not given, and it has no rate for what
-        the file declares, the products run in the format of the activations.
-
-    Raises
-    ------
-    CourseError
-        As `formats`, and if the file's formats are not known and none is given for the weights.
-
-    Examples
-    --------
-    >>> from course_lib.specs import model
-    >>> of_model(model("llama-3-8b"), None, None, None, None, None).w
-    'bf16'
-    """
-    said = getattr(model, "declared", None)
-    if isinstance(w, Formats) or said is None:
-        return formats("bf16" if w is None else w, x, kv, compute)
-    if w is None and said.unread:
-        raise CourseError(
-            f"config's {said.by or 'formats'} has {said.unread}, which is not read here: give the "
-            f"format of the weights, w='int4/128' or --weights int4/128"
-        )
-    _check(said.w if w is None else w, x, kv, compute)
-    return _clear(stated(said, None if chip is None else chip.peaks, w, x, kv, compute))
-
-
-def stated(said: Any, peaks: Any, w: Any, x: Any, kv: Any, compute: Any) -> Formats:
-    """`of_model`, unchecked, as pages evaluate it."""
-    if kv is None and said is not None and said.kv != "":
-        kv = said.kv
-    if w is not None or said is None:
-        return chosen("bf16" if w is None else w, x, kv, compute)
-    follows = compute is None
-    if follows and said.compute != "":
-        compute = said.compute
-    found = chosen(said.w, said.x if x is None else x, kv, compute)
-    return runnable(found, peaks) if follows and peaks is not None else found
-
-
-def runnable(fm: Any, peaks: Any) -> Formats:
+def _runnable(fm: Formats, peaks: Any) -> Formats:
     """Formats whose arithmetic a chip of these peaks has a rate for, where it has one at all."""
     if len([name for name in peaks if name.startswith("matrix.")]) == 0:
-        return Formats(fm.w, fm.x, fm.kv, fm.matmul, fm.attention, fm.sizes, fm.products)
+        return fm
     products: dict[str, str] = {}
     for key in fm.products:
         products[key] = rated(fm.products[key], fm.x, peaks)
     attention = rated(fm.attention, fm.x, peaks)
-    return Formats(fm.w, fm.x, fm.kv, products[""], attention, fm.sizes, products)
+    return replace(fm, matmul=products[""], attention=attention, products=products)
 
 
 def rated(dtype: str, x: str, peaks: Any) -> str:
-    """A format, or the one in which a chip without a rate for it multiplies instead.
-
-    Examples
-    --------
-    >>> rated("fp8", "bf16", {"matrix.bf16": 1.0}), rated("fp32", "fp32", {"matrix.tf32": 1.0})
-    ('bf16', 'tf32')
-    """
-    for one in [dtype, "tf32" if dtype == "fp32" else bare_of(x), "bf16", "fp16"]:
+    """A format, or the one in which a chip without a rate for it multiplies instead."""
+    for one in [dtype, "tf32" if dtype == "fp32" else element(x), "bf16", "fp16"]:
         if "matrix." + one in peaks:
             return one
     return dtype

@@ -58,20 +58,11 @@ class ConvLayer:
     adds: bool = False
 
     def elements(self, counted: Counted) -> int:
-        """Activation elements of one image that move between chip and memory.
-
-        Examples
-        --------
-        >>> stem = layers("resnet-50")[0]
-        >>> stem.elements("operands") == 3 * 224 * 224 + 64 * 112 * 112
-        True
-        """
+        """Activation elements of one image that move between chip and memory."""
         level = BYTES.index(known("counted", counted, BYTES))
         if level < (2 if self.pool else 1):
             return 0
-        extra = (self.adds if level >= 2 else 0) + (
-            2 * self.norm + 2 * self.relu + 2 * self.adds if level >= 3 else 0
-        )
+        extra = self.adds * (level >= 2) + 2 * (self.norm + self.relu + self.adds) * (level >= 3)
         return self.inputs + self.outputs + extra * self.outputs
 
     def work(
@@ -84,47 +75,29 @@ class ConvLayer:
     ) -> Work:
         """The layer's work for a batch of images."""
         images, size = whole("batch", batch), itemsize(w, "w")
-        moved = self.parameters * size + images * self.elements(counted) * (
-            size if x is None else itemsize(x, "x")
-        )
+        each = size if x is None else itemsize(x, "x")
+        moved = self.parameters * size + images * self.elements(counted) * each
         kernels = 1 + (self.norm + self.relu + self.adds) * (counted == "eager")
-        dtype = _arithmetic(w, w if x is None else x)
+        try:
+            dtype = widest(w if x is None else x, w)
+        except CourseError:
+            raise CourseError(
+                f"w and x must be one format, or one the wider (got {w!r} and {x!r})"
+            ) from None
         kind: Kind = "convolution" if self.norm else "other"
         return Work(images * self.flops, moved, dtype, kernels=kernels, kind=kind)
 
 
-def _arithmetic(w: str, x: str) -> str:
-    try:
-        return widest(x, w)
-    except CourseError:
-        raise CourseError(
-            f"w and x must be one format, or one the wider (got {w!r} and {x!r})"
-        ) from None
-
-
 def layers(net: ConvNet | str) -> tuple[ConvLayer, ...]:
-    """The layers of a residual network of bottleneck blocks.
-
-    Parameters
-    ----------
-    net : a convnet or its key.
-
-    Returns
-    -------
-    The stem, the max pooling, each block's convolutions and its shortcut's, the average pooling,
-    the classifier.
-
-    References
-    ----------
-    [he2016] table 1.
+    """The layers of a residual network of bottleneck blocks, or of its key: the stem, the max
+    pooling, each block's convolutions and its shortcut's, the average pooling, the classifier.
 
     Examples
     --------
     >>> sum(layer.flops for layer in layers("resnet-50")) / 1e9
     8.178368512
-    >>> sum(layer.parameters for layer in layers("resnet-50"))
-    25557032
     """
+    # Source: [he2016] table 1.
     found: Any = model_of(net) if isinstance(net, str) else net
     if not isinstance(found, ConvNet):
         said = shown(getattr(found, "key", found))
@@ -143,42 +116,27 @@ def _layers(net: ConvNet) -> Iterator[ConvLayer]:
     side, channels = side // 2, net.stem
     for stage, (blocks, width) in enumerate(zip(net.blocks, net.widths, strict=True), 2):
         for block in range(1, blocks + 1):
+            name, out = f"{stage}.{block}", width * net.expansion
             after = side // 2 if block == 1 and stage > 2 else side
-            yield from _block(net, f"{stage}.{block}", channels, width, side, after, block == 1)
-            side, channels = after, width * net.expansion
+            middle = side if net.stride_in == "3x3" else after
+            yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
+            yield _convolution(f"{name}.conv2", 3, width, width, middle, after)
+            if block == 1:
+                yield _convolution(f"{name}.shortcut", 1, channels, out, side, after, relu=False)
+            yield _convolution(f"{name}.conv3", 1, width, out, after, after, adds=True)
+            side, channels = after, out
     yield ConvLayer("average_pool", 0, 0, channels * side**2, channels, pool=True)
-    classes = net.classes
-    flops, parameters = MACS_ARE * channels * classes, (channels + 1) * classes
-    yield ConvLayer("classifier", flops, parameters, channels, classes)
-
-
-def _block(
-    net: ConvNet, name: str, channels: int, width: int, side: int, after: int, first: bool
-) -> Iterator[ConvLayer]:
-    out = width * net.expansion
-    middle = side if net.stride_in == "3x3" else after
-    yield _convolution(f"{name}.conv1", 1, channels, width, side, middle)
-    yield _convolution(f"{name}.conv2", 3, width, width, middle, after)
-    if first:
-        yield _convolution(f"{name}.shortcut", 1, channels, out, side, after, relu=False)
-    yield _convolution(f"{name}.conv3", 1, width, out, after, after, adds=True)
+    flops, parameters = MACS_ARE * channels * net.classes, (channels + 1) * net.classes
+    yield ConvLayer("classifier", flops, parameters, channels, net.classes)
 
 
 def _convolution(
-    name: str,
-    kernel: int,
-    channels: int,
-    out: int,
-    side: int,
-    after: int,
-    *,
-    relu: bool = True,
-    adds: bool = False,
+    name: str, kernel: int, channels: int, out: int, side: int, after: int, **follows: bool
 ) -> ConvLayer:
     weights = kernel**2 * channels * out
     sizes = (weights + 2 * out, channels * side**2, out * after**2)
     flops = MACS_ARE * weights * after**2
-    return ConvLayer(name, flops, *sizes, norm=True, relu=relu, adds=adds)
+    return ConvLayer(name, flops, *sizes, norm=True, **{"relu": True, **follows})
 
 
 def work(
@@ -190,15 +148,12 @@ def work(
     counted: Counted = "operands",
 ) -> Work:
     """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip
-    is chosen.
-
-    A roofline of the sum lets the layers overlap, one's arithmetic with another's traffic;
-    `forward` does not.
+    is chosen. A roofline of the sum lets the layers overlap, one's arithmetic with another's
+    traffic; `forward` does not.
 
     Parameters
     ----------
-    net : a convnet or its key.
-    batch : images. Broadcasts.
+    net, batch : a convnet or its key, and images. Broadcasts.
     w, x : formats of weights and activations; `x` defaults to `w`.
     counted : which bytes, as `BYTES` says.
 
@@ -222,17 +177,8 @@ def forward(
     x: str | None = None,
     counted: Counted = "operands",
 ) -> Estimate:
-    """Bound a forward pass: the layers one after another, each under its own roof.
-
-    Parameters
-    ----------
-    net, chip : a convnet and an accelerator, or their keys.
-    batch, w, x, counted : as in `work`.
-
-    Returns
-    -------
-    Its parts are the layers; `lower` is the sum of their lower bounds. Launches are in no
-    bound: `kernels` counts them.
+    """Bound a forward pass on a chip: the layers, its parts, one after another, each under its own
+    roof. Launches are in no bound: `kernels` counts them. The rest is as in `work`.
 
     Examples
     --------

@@ -3,7 +3,7 @@ library has and no formula is typed twice: ``python -m course_press.outputs.tran
 
 What is translated is a part of Python: scalars, the operators, `if` and loops, lists, dictionaries,
 records, and a few functions of NumPy. `ROOTS` names what pages call; what these call comes with
-them, whatever module it stands in.
+them, whatever module it stands in. Checks of arguments stay behind: a page has checked its form.
 """
 
 import ast
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
-from course_lib.core import dtypes, formulas
+from course_lib.core import attainable, checks, formulas, ridge
 from course_tools.counting.quantization import begins
 from course_book.explore import averages, page
 from course_press.source.files import swap_in
@@ -29,18 +29,18 @@ STEPS = ASSETS / "steps.html"
 """The file for pages that count whole steps."""
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
-        *(getattr(formulas, name) for name in formulas.__all__),
+        *(formulas.amount, formulas.total_seconds, formulas.step, formulas.largest, formulas.most),
+        *(formulas.throughput, formulas.dollars, formulas.between, formulas.loaded),
+        *(formulas.ceiling, ridge, attainable),
         *(averages.crowd, averages.load, averages.fleet),
     ),
     "courseSteps": page.EVALUATED,
 }
 """What pages call, by the name of what has it there."""
 _TOLD = {
-    "coursePhysics": "course_lib.core.formulas and averages of a loaded engine",
+    "coursePhysics": "course_lib.core's formulas, and averages of a loaded engine",
     "courseSteps": "course_lib's steps",
 }
-UNCHECKED = {dtypes.itemsize: dtypes.bytes_of}
-"""What is translated in place of a function that checks what it is given."""
 WRITTEN = {
     begins: """function begins(pattern, name) {
   try { return new RegExp("^(?:" + pattern + ")").test(name); } catch (error) { return false; }
@@ -70,6 +70,8 @@ _NUMPY = {
     "nan": "NaN",
 }
 """What stands for NumPy's functions of one number; others are those of `Math`."""
+_SAME = (bool, float, tuple)
+"""What only changes a value's type."""
 _RESERVED = {"new": "added"}
 """Names that JavaScript keeps to itself."""
 
@@ -114,7 +116,6 @@ class _Translated:
 
     def function(self, one: Callable[..., Any]) -> str:
         """What a function is called in the script, where it is put if it is not there."""
-        one = UNCHECKED.get(one, one)
         if one in WRITTEN:
             self.written[one.__name__] = WRITTEN[one]
             return one.__name__
@@ -176,12 +177,36 @@ class _Plain(ast.NodeTransformer):
         self.into, self.module, self.local = into, module, local
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        node.returns = None
-        for one in node.args.args:
+        node.returns, given = None, node.args
+        # JavaScript knows arguments by their place only.
+        given.args, given.kwonlyargs = given.args + given.kwonlyargs, []
+        given.defaults += [one for one in given.kw_defaults if one]
+        given.kw_defaults = []
+        for one in given.args:
             one.annotation = None
             one.arg = _RESERVED.get(one.arg, one.arg)
-        node.body = [self.visit(one) for one in node.body]
+        node.body = [kept for one in node.body if (kept := self.visit(one)) is not None]
         return node
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """What is named for what it requires only refuses."""
+        called = self._called(node.value.func) if isinstance(node.value, ast.Call) else None
+        name = getattr(called, "__name__", "").lstrip("_")
+        if name.startswith("require") or getattr(called, "__module__", "") == checks.__name__:
+            return None
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Nor is there anything but a refusal here, or what a page never gives: a record."""
+        test, refuses = node.test, isinstance(node.body[0], ast.Raise)
+        if isinstance(test, ast.Call) and ast.unparse(test.func) == "isinstance":
+            refuses = refuses or dataclasses.is_dataclass(self._global(test.args[1]))
+        return None if refuses and not node.orelse else self.visit_For(node)
+
+    def visit_For(self, node: Any) -> Any:
+        """A block that only checked is left out with its checks."""
+        node = self.generic_visit(node)
+        return node if node.body or node.orelse else None
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         assert node.value is not None
@@ -217,8 +242,17 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         called = self._called(node.func)
-        if called is bool:
+        if called in _SAME:
             return self.visit(node.args[0])
+        if getattr(called, "__module__", "") == checks.__name__:
+            # What a check gives back is what it was given, behind its name.
+            given = self._all([*node.args[:2][-1:], *(one.value for one in node.keywords)])
+            return given[0] if node.args else ast.List(given, ast.Load())
+        if called is dataclasses.replace:
+            names: list[ast.expr | None] = [ast.Constant(one.arg) for one in node.keywords]
+            fields = ast.Dict(names, self._all([one.value for one in node.keywords]))
+            copied = [ast.Dict([], []), *self._all(node.args), fields]
+            return ast.Call(ast.Attribute(ast.Name("Object"), "assign"), copied, [])
         if inspect.isclass(called) and _fields(called):
             kept = list(_fields(called))
             arguments = _in_order(node, kept)
@@ -237,7 +271,8 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = self._global(node.value)
             return getattr(owner, node.attr, None) if isinstance(owner, ModuleType) else None
-        return bool if isinstance(node, ast.Name) and node.id == "bool" else self._global(node)
+        name = node.id if isinstance(node, ast.Name) else ""
+        return next((one for one in _SAME if one.__name__ == name), None) or self._global(node)
 
     def _global(self, node: ast.expr) -> Any:
         """What a name of the module stands for; `None` for what the function calls its own."""

@@ -9,9 +9,8 @@ from course_lib.core.checks import CourseError, count, flag, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Declared, Transformer
 from course_lib.specs.catalog import accelerator
-from course_lib.workloads import block, llm, perfect
-from course_lib.workloads.crossover import Crossover
-from course_lib.workloads.footprint import MemoryFit
+from course_lib.workloads import block, llm
+from course_lib.workloads.llm import Crossover, MemoryFit
 from course_lib.workloads.precision import Formats, of_model, recipe_of
 from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, passes, quantization
@@ -106,7 +105,7 @@ class Costs:
         """The step's speed of light without parameters and cache, s, where the last-level cache of
         the chip holds them from one call to the next; `None` where it does not.
         """
-        found: float | None = perfect.cached(self.step)
+        found: float | None = llm.cached(self.step)
         return found
 
 

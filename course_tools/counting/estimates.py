@@ -11,8 +11,7 @@ from course_lib.core import Estimate, Work, summed
 from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator, bounded
-from course_lib.workloads.crossover import Crossover, first, reason
-from course_lib.workloads.footprint import Memory, MemoryFit
+from course_lib.workloads.llm import Crossover, Memory, MemoryFit, first, reason
 from course_lib.workloads.precision import Formats, first_of, formats, picked, product_in, rated
 from course_lib.workloads.weights import distinct
 from course_tools.counting import building, passes, quantization

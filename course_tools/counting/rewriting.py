@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from course_lib.core import formulas
 from course_tools.counting.records import STEPS, Access, Operation, Trace
 from course_tools.counting.rules import GATHERED, MOVES, SCATTERED, pairs
 
@@ -153,7 +152,7 @@ def _absorbed(
         return replace(
             expands,
             name=name,
-            flops=formulas.product_flops(rows, inner, outer),
+            flops=2 * rows * inner * outer,
             reads=(replace(weights, elements=float(heads * inner * outer)), read),
             writes=(write,),
             shape=(rows, float(inner), float(outer), float(heads)),
@@ -164,7 +163,7 @@ def _absorbed(
         product("absorb_k", nope, rank, replace(asked, elements=rows * nope), inside),
         replace(
             done,
-            flops=formulas.attention_flops(batch, heads, 2 * rank + rope, met),
+            flops=2 * batch * heads * (2 * rank + rope) * met,
             reads=(inside, replace(asked, elements=rows * rope), *latents),
             writes=(result,),
             shape=(*done.shape[:4], 1.0) if done.shape else None,

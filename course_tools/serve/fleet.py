@@ -12,7 +12,7 @@ import numpy as np
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
-from course_lib.workloads.footprint import memory
+from course_lib.workloads.llm import memory
 from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 from course_tools.serve.batching import Replica

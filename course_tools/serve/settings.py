@@ -47,7 +47,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
         and whether the experts of a model are spread over the chips of all, so that these work as
         one: as many sequences and tokens as above for each. Else they are replicas.
     skew : how many times its share of the tokens the busiest of these chips gets, as in
-        `llm.busiest`: 1 leaves it to chance.
+        `llm.max_expert_load`: 1 leaves it to chance.
     num_speculative_tokens, acceptance : tokens that a draft guesses in each step, and the share of
         guesses that the model agrees with.
     """

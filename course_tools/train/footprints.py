@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.workloads.shares import undivided
+from course_lib.workloads.weights import not_divisible
 from course_tools.train.passes import ELEMENT, LayerSizes, blocks
 from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
 from course_tools.train.splits import Layout, Stages, columns, flying, stages
@@ -137,7 +137,7 @@ def require(model: Transformer, one: Layout, sequence: int) -> None:
 
 def refused(model: Transformer, one: Layout, sequence: int) -> str:
     """Why a layout does not divide a model; empty where it does."""
-    if size := undivided(model, one.tp):
+    if size := not_divisible(model, one.tp):
         return f"tp must divide {size[0]} {size[1]} (got {one.tp}): take another number of chips"
     if sequence % one.cp:
         return f"cp must divide sequence {sequence} (got {one.cp})"

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from course_lib.core.checks import Numbers, known, plain, whole
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
-from course_lib.workloads.shares import Matrix
-from course_lib.workloads.weights import matrices
+from course_lib.workloads.weights import Matrix, cache_width, matrices
 from course_tools.train.counts import PASSES, Recompute
 
 ELEMENT = 2
@@ -128,11 +127,7 @@ def blocks(model: Transformer) -> LayerSizes:
     head = float(model.vocab * model.width) if model.head == "own" else 0.0
     layers = (model.parameters - table - head) / model.layers
     spread = model.experts.active if model.experts is not None else 0
-    keys = (
-        model.latent.kv_rank + model.latent.rope
-        if model.latent is not None
-        else 2 * model.kv_heads * model.head_dim
-    )
+    keys = cache_width(model)
     return LayerSizes(
         layers=model.layers,
         width=model.width,

@@ -44,8 +44,8 @@ def test_its_sums_are_those_of_decode_and_fits(key, w):
             room = llm.fits(key, on, batch, context, w=how["w"], x=how.get("x"), capacity=ROOM)
             at = (batch, context)
             assert formulas.step(flops, moved, peaks, bandwidths, *at) == near(step.lower)
-            t_math = formulas.alone(flops, peaks, *at)
-            t_memory = formulas.alone(moved, bandwidths, *at)
+            t_math = formulas.total_seconds(flops, peaks, *at)
+            t_memory = formulas.total_seconds(moved, bandwidths, *at)
             assert (t_math, t_memory) == (near(step.t_math), near(step.t_memory))
             longest = "compute-bound" if t_math >= t_memory else "memory-bound"
             assert longest == step.bound or t_math == near(t_memory)

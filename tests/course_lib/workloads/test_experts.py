@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from course_lib import CourseError, chip, llm, model, network
 from course_lib.workloads.transformer import exchanged, operators
-from course_lib.workloads.weights import busiest
+from course_lib.workloads.weights import max_expert_load
 from course_tools import calibrate
 
 MODELS = ("mixtral-8x7b", "deepseek-v3")
@@ -26,7 +26,7 @@ def routed(tokens, experts, active, chips, times=400):
 @pytest.mark.parametrize("experts", [(8, 2, 2), (8, 2, 8), (64, 6, 8), (16, 1, 4)])
 @pytest.mark.parametrize("tokens", [1, 2, 8, 64])
 def test_the_busiest_chip_is_that_of_thrown_dice(experts, tokens):
-    found, counted = busiest(tokens, *experts), routed(tokens, *experts)
+    found, counted = max_expert_load(tokens, *experts), routed(tokens, *experts)
     for one, other in zip(found, counted, strict=True):
         assert one == pytest.approx(other, rel=0.12 if tokens < 8 else 0.06)
 
@@ -37,11 +37,11 @@ CHOICES = st.sampled_from([(8, 2), (64, 6), (256, 8), (16, 1), (4, 4)])
 @given(st.integers(1, 4000), CHOICES, st.sampled_from([1, 2, 4]), st.floats(1, 3))
 def test_the_busiest_has_its_share_at_least_and_no_more_than_there_is(tokens, sizes, chips, skew):
     experts, active = sizes
-    pairs, met = busiest(tokens, experts, active, chips)
+    pairs, met = max_expert_load(tokens, experts, active, chips)
     assert tokens * active / chips <= pairs <= tokens * min(active, experts // chips)
     assert llm.distinct(tokens, experts, active) / chips * (1 - 1e-12) <= met
     assert met <= min(pairs, experts / chips)
-    more, same = busiest(tokens, experts, active, chips, skew)
+    more, same = max_expert_load(tokens, experts, active, chips, skew)
     assert more >= pairs
     assert same >= met
     if chips == 1:
@@ -58,7 +58,7 @@ def test_one_chip_has_what_there_was_and_all_have_it_together(key):
         assert same["experts"][name].bytes == work.bytes
         if name in ("gate", "up", "down"):
             rows = spread["experts"][name].shape[0]
-            assert rows == busiest(64, one.experts.count, one.experts.active, 8)[0]
+            assert rows == max_expert_load(64, one.experts.count, one.experts.active, 8)[0]
             assert work.shape[0] / 8 <= rows < work.shape[0]  # pairs of all chips are all pairs
         else:
             assert spread["experts"][name].flops == pytest.approx(work.flops / 8)

@@ -10,7 +10,7 @@ import pytest
 
 from course_lib import CourseError, chip, resnet
 from course_lib.specs import models
-from course_lib.workloads.perfect import cached
+from course_lib.workloads.llm import cached
 from course_tools.counting import ask, building, count, named
 from tests.course_tools.counting.configs import CASES
 from tests.course_tools.counting.reduced import reduced
