@@ -1,9 +1,10 @@
 """Training: memory, layouts, what a step takes and what a run costs."""
 
-from course_tools.train.clock import PARTS, Exchange
 from course_tools.train.counts import (
     PASSES,
+    Backward,
     Recompute,
+    backward,
     flops,
     hfu,
     mfu,
@@ -12,8 +13,8 @@ from course_tools.train.counts import (
 )
 from course_tools.train.evidence import Check, Runs, check, published_runs, shapes
 from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
-from course_tools.train.machines import Cluster, cluster
-from course_tools.train.passes import Backward, backward
+from course_tools.train.machines import Cluster, TrainingConstants, cluster, constants, frameworks
+from course_tools.train.parallelism import SCHEDULES, Layout, bubble, layout
 from course_tools.train.reliability import (
     SAVE_FIXED,
     TrainingRun,
@@ -22,9 +23,7 @@ from course_tools.train.reliability import (
     run,
     save_time,
 )
-from course_tools.train.software import TrainingConstants, constants, frameworks
-from course_tools.train.splits import SCHEDULES, Layout, bubble, layout
-from course_tools.train.steps import RankedLayout, TrainingStep, layouts, step
+from course_tools.train.steps import PARTS, Exchange, RankedLayout, TrainingStep, layouts, step
 
 __all__ = [
     "MEMORIES",

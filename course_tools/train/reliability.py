@@ -1,6 +1,7 @@
 """What a whole run takes: failures and checkpoints, days and dollars."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,14 +20,12 @@ from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.specs.rental import quotes
 from course_tools.train.footprints import OPTIMIZERS, WEIGHT
-from course_tools.train.machines import Cluster, cluster
-from course_tools.train.software import FRAMEWORK, TrainingConstants
-from course_tools.train.splits import Layout
+from course_tools.train.machines import FRAMEWORK, Cluster, TrainingConstants, cluster
+from course_tools.train.parallelism import Layout
 from course_tools.train.steps import TrainingStep, step
 
 DAY, HOUR = 86400.0, 3600.0
-SAVE_FIXED = 5.0
-"""S that any save of a checkpoint takes, however little it writes: an assumption."""
+SAVE_FIXED = 5.0  # s that any save of a checkpoint takes, however little it writes: an assumption
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +58,12 @@ class TrainingRun:
 
 
 def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED) -> Numbers:
-    """S that a checkpoint stops the run.
+    """S that a checkpoint stops the run. Broadcasts.
 
     Parameters
     ----------
-    size : bytes of the checkpoint. Broadcasts.
-    rate : byte/s at which all machines together write it. Broadcasts.
+    size : bytes of the checkpoint.
+    rate : byte/s at which all machines together write it.
     fixed : s that any save takes, for the barrier, the copy to the host and the metadata; assumed.
 
     Examples
@@ -78,6 +77,14 @@ def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED
     return plain(np.asarray(least) + np.asarray(given["size"]) / given["rate"])
 
 
+def _stops(checkpoint: ArrayLike, between_failures: ArrayLike, **more: Any) -> tuple[Any, Any]:
+    """S of a checkpoint and between failures, checked, with what else broadcasts with them."""
+    stops = positive("checkpoint", checkpoint)
+    apart = positive("between_failures", between_failures)
+    together(checkpoint=stops, between_failures=apart, **more)
+    return np.asarray(stops), np.asarray(apart)
+
+
 def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> Numbers:
     """S of work after which a checkpoint is worth its time: Young's rule, as Daly derived it.
 
@@ -86,22 +93,15 @@ def checkpoint_interval(checkpoint: ArrayLike, between_failures: ArrayLike) -> N
     checkpoint : s that a checkpoint stops the run. Broadcasts.
     between_failures : s from failure to failure, of the whole machine. Broadcasts.
 
-    Returns
-    -------
-    ``sqrt(2 * checkpoint * between_failures)``: half an interval is lost at each failure, and a
-    checkpoint in each interval; there the two are equal.
-
     Examples
     --------
     >>> checkpoint_interval(30, 6 * 3600) / 60
     18.973665961010276
     """
-    stops, apart = (
-        positive("checkpoint", checkpoint),
-        positive("between_failures", between_failures),
-    )
-    together(checkpoint=stops, between_failures=apart)
-    return plain(np.sqrt(2 * np.asarray(stops) * apart))
+    stops, apart = _stops(checkpoint, between_failures)
+    # Half an interval is lost at each failure, and a checkpoint in each interval; there the two are
+    # equal [young1974, daly2006].
+    return plain(np.sqrt(2 * stops * apart))
 
 
 def goodput(
@@ -111,7 +111,7 @@ def goodput(
     restart: ArrayLike = 0.0,
     interval: ArrayLike | None = None,
 ) -> Numbers:
-    """The share of a run's time in which steps are made that last.
+    """The share of a run's time in which steps are made that last; 0 where failures leave no time.
 
     Parameters
     ----------
@@ -119,27 +119,17 @@ def goodput(
     restart : s from a failure until the run goes on. Broadcasts.
     interval : s of work between checkpoints; the best if not given. Broadcasts.
 
-    Returns
-    -------
-    A fraction, 0 where failures leave no time: of an interval and its checkpoint, what is not the
-    checkpoint; less, for each failure, the restart and half an interval.
-
     Examples
     --------
     >>> round(goodput(30, 6 * 3600, restart=600), 3)
     0.921
     """
-    stops, apart = (
-        positive("checkpoint", checkpoint),
-        positive("between_failures", between_failures),
-    )
+    best = checkpoint_interval(checkpoint, between_failures)
     down = nonnegative("restart", restart)
-    every = (
-        checkpoint_interval(checkpoint, between_failures)
-        if interval is None
-        else positive("interval", interval)
-    )
-    together(checkpoint=stops, between_failures=apart, restart=down, interval=every)
+    every = best if interval is None else positive("interval", interval)
+    stops, apart = _stops(checkpoint, between_failures, restart=down, interval=every)
+    # Of an interval and its checkpoint, what is not the checkpoint; less, for each failure, the
+    # restart and half an interval.
     whole = np.asarray(every) + stops
     lost = (down + whole / 2) / apart
     return plain(np.maximum(np.asarray(every) / whole * (1 - lost), 0.0))
@@ -195,7 +185,11 @@ def run(
         )
     steps = wanted / each.tokens
     days = steps * each.expected_s / good / DAY
-    price = _price(on) if usd_per_hour is None else _one("usd_per_hour", usd_per_hour)
+    recorded = quotes(on.chip.key) if usd_per_hour is None else ()
+    if usd_per_hour is None:
+        price = recorded[0].usd_per_hour if recorded else float("nan")
+    else:
+        price = _one("usd_per_hour", usd_per_hour)
     return TrainingRun(
         step=each,
         tokens=wanted,
@@ -213,8 +207,3 @@ def run(
 
 def _one(name: str, given: float) -> float:
     return single(name, positive(name, given))
-
-
-def _price(on: Cluster) -> float:
-    known = quotes(on.chip.key)
-    return known[0].usd_per_hour if known else float("nan")

@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 from course_lib import CourseError, network
 from course_lib.specs import model
 from course_tools import train
-from course_tools.train import footprints, passes, splits, steps
+from course_tools.train import counts, footprints, parallelism
 
 LLAMA = model("llama-3-8b")
 ON = "64xh100-sxm"
 POWERS = st.sampled_from([1, 2, 4, 8])
+
+
+def pipeline_of(one, layout):
+    """What the stages of a layout hold."""
+    at = parallelism.columns([train.layout(layout)])
+    return next(footprints.by_pipeline(counts.layer_sizes(one), at))[1]
 
 
 def test_a_layout_says_its_chips_and_sequences_and_is_read_back():
@@ -109,7 +115,7 @@ def test_the_first_stage_keeps_as_many_microbatches_as_there_are_stages():
     every = train.memory(LLAMA, "pp=4,acc=8,schedule=afab", 4096).activations
     assert one == pytest.approx(4 * few)
     assert every == pytest.approx(8 * few)
-    piecewise = splits.flying(4, np.array([8.0]), 2, np.array([0.0]))
+    piecewise = parallelism.in_flight_microbatches(4, np.array([8.0]), 2, np.array([0.0]))
     assert piecewise[0, 0] == pytest.approx((2 * 3 + 4 + 1) / 2)
 
 
@@ -179,7 +185,7 @@ def test_a_pipeline_of_equal_stages_waits_as_long_as_its_bubble_says():
     equal = dataclasses.replace(
         train.step(LLAMA, "8xh100-sxm", "pp=8,acc=8", 4096).layout, interleave=1
     )
-    found = footprints.dealt(passes.blocks(LLAMA), 8, 1)
+    found = pipeline_of(LLAMA, "pp=8")
     assert found.layers.sum() == LLAMA.layers
     step = train.step(LLAMA, "8xh100-sxm", equal, 4096)
     moving = sum(
@@ -190,9 +196,9 @@ def test_a_pipeline_of_equal_stages_waits_as_long_as_its_bubble_says():
 
 def test_stages_get_blocks_by_their_arithmetic_and_none_may_be_empty():
     small = train.shapes()["1B"]
-    assert footprints.dealt(passes.blocks(small), 2, 1).layers.tolist() == [11, 5]
-    assert not footprints.dealt(passes.blocks(small), 8, 1).empty
-    assert footprints.dealt(passes.blocks(small), 16, 1).empty
+    assert pipeline_of(small, "pp=2").layers.tolist() == [11, 5]
+    assert not pipeline_of(small, "pp=8").empty
+    assert pipeline_of(small, "pp=16").empty
     step = train.step(small, "16xh100-sxm", "pp=16,acc=16", 4096)
     assert not step.fits
     assert "more stages" in step.why_not
@@ -277,6 +283,8 @@ def test_a_save_takes_its_fixed_time_however_many_nodes_write():
 
 
 def test_refused_layouts_say_why():
-    assert steps.refused(LLAMA, train.Layout(tp=5), 4096).startswith("tp must divide")
-    assert steps.refused(LLAMA, train.Layout(cp=3, dp=3), 4096).startswith("cp must divide")
-    assert steps.refused(LLAMA, train.Layout(), 4096) == ""
+    assert footprints.refuse_layout(LLAMA, train.Layout(tp=5), 4096).startswith("tp must divide")
+    assert footprints.refuse_layout(LLAMA, train.Layout(cp=3, dp=3), 4096).startswith(
+        "cp must divide"
+    )
+    assert footprints.refuse_layout(LLAMA, train.Layout(), 4096) == ""

@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown, wholes
 from course_tools.train.counts import PASSES
 
-SCHEDULES = ("1f1b", "afab")
-"""One forward, one backward; or all forward passes before all backward ones."""
+SCHEDULES = ("1f1b", "afab")  # one forward, one backward; or all forward passes first
+NUMBERS = ("dp", "tp", "pp", "cp", "ep", "zero", "mbs", "acc", "interleave")  # what a layout counts
 Array = NDArray[np.float64]
-_MOST_ZERO = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Layout:
             object.__setattr__(self, name, count(name, getattr(self, name), int(name != "zero")))
         known("recompute", self.recompute, PASSES)
         known("schedule", self.schedule, SCHEDULES)
-        if self.zero > _MOST_ZERO:
+        if self.zero > 3:
             raise CourseError(f"zero must be 0, 1, 2 or 3 (got {self.zero})")
         if (self.dp * self.cp) % self.ep:
             raise CourseError(
@@ -86,22 +85,13 @@ class Layout:
         return self.dp * self.mbs * self.acc
 
     def __str__(self) -> str:
-        said = {field.name: getattr(self, field.name) for field in fields(self)}
-        ones = {field.name: field.default for field in fields(self)}
         always = ("dp", "tp", "pp", "zero", "mbs", "acc")
-        return ",".join(f"{k}={v}" for k, v in said.items() if k in always or v != ones[k])
-
-
-NUMBERS = ("dp", "tp", "pp", "cp", "ep", "zero", "mbs", "acc", "interleave")
-"""What a layout counts."""
+        said = [(one.name, getattr(self, one.name), one.default) for one in fields(self)]
+        return ",".join(f"{k}={v}" for k, v, usual in said if k in always or v != usual)
 
 
 def layout(text: str | Layout) -> Layout:
-    """A layout as text has it.
-
-    Parameters
-    ----------
-    text : names and values of `Layout`, as ``dp=8,tp=8,zero=1``; a layout is returned as it is.
+    """A layout as text has it: names and values of `Layout`, as ``dp=8,tp=8,zero=1``.
 
     Raises
     ------
@@ -136,101 +126,72 @@ def layout(text: str | Layout) -> Layout:
 
 
 def columns(layouts: Iterable[Layout]) -> dict[str, Array]:
-    """Layouts as arrays of one length, by what each counts; recomputation and schedule by their
-    place among what is known.
-
-    Examples
-    --------
-    >>> columns([Layout(dp=2), Layout(pp=4, recompute="full")])["pp"].tolist()
-    [1.0, 4.0]
+    """Layouts as arrays of one length, by what each counts; recomputation by its place in `PASSES`,
+    and `afab` is 1 where the schedule is.
     """
     every = tuple(layouts)
     found = {name: np.array([float(getattr(one, name)) for one in every]) for name in NUMBERS}
-    policies = tuple(PASSES)
-    found["recompute"] = np.array([float(policies.index(one.recompute)) for one in every])
+    found["recompute"] = np.array([float(list(PASSES).index(one.recompute)) for one in every])
     found["afab"] = np.array([float(one.schedule == "afab") for one in every])
     return found
 
 
 class Stages(NamedTuple):
-    """What the stages of a pipeline hold, an array by stage.
+    """What the stages of a pipeline hold, an array by stage."""
 
-    Attributes
-    ----------
-    layers : of the model's.
-    embedding, head, logits : 1 where the stage has them; the logits' cast and the loss count as
-        logits.
-    empty : whether a stage got no block at all.
-    """
-
-    layers: Array
-    embedding: Array
-    head: Array
-    logits: Array
-    empty: bool
+    layers: Array  # of the model's
+    embedding: Array  # 1 where the stage has it
+    head: Array  # likewise
+    logits: Array  # likewise: the logits' cast and the loss count as logits
+    empty: bool  # whether a stage got no block at all
 
 
 @cache
-def stages(layers: int, head: float, pp: int, interleave: int = 1) -> Stages:
-    """LayerSizes dealt out in order, so that each stage gets about as much arithmetic.
-
-    A stage takes blocks until the arithmetic so far exceeds its share. The blocks are the
-    embedding, the layers, the last norm, the head, the logits in single precision, and the loss;
-    all but layers and head count as no arithmetic. Interleaved, a stage has every `pp`-th piece.
-
-    Parameters
-    ----------
-    layers : of the model.
-    head : arithmetic of the head over that of a layer; 0 without one.
-    pp, interleave : stages, and pieces that each holds.
-
-    Examples
-    --------
-    >>> stages(32, 2.2, 4).layers.tolist()
-    [9.0, 9.0, 8.0, 6.0]
+def assign_stages(layers: int, head: float, pp: int, interleave: int = 1) -> Stages:
+    """Blocks given to stages in order, so that each gets about as much arithmetic; `head` is the
+    head's over a layer's, 0 without one. Interleaved, a stage has every `pp`-th piece.
     """
+    # As nanotron does: a stage takes blocks until the arithmetic so far exceeds its share. All but
+    # layers and head count as no arithmetic.
     pieces = pp * interleave
     costs = [0.0, *[1.0] * layers, 0.0, head, 0.0, 0.0]
     kinds = ["embedding", *["layers"] * layers, "norm", "head", "logits", "logits"]
-    held = {kind: np.zeros(pieces) for kind in ("embedding", "layers", "norm", "head", "logits")}
+    held = {kind: np.zeros(pieces) for kind in kinds}
     at, done, whole = 0, 0.0, float(np.sum(costs))
     for kind, cost in zip(kinds, costs, strict=True):
         done += cost
-        held[kind][at] = held[kind][at] + 1
+        held[kind][at] += 1
         # The last blocks, of no arithmetic, may have a stage to themselves.
         if done > whole * (at + 1) / pieces * (1 + 1e-12) and at < pieces - 1:
             at += 1
     empty = bool(np.any(sum(held.values()) == 0))
     by_stage = {kind: many.reshape(interleave, pp).sum(0) for kind, many in held.items()}
     logits = np.minimum(by_stage["head"] + by_stage["logits"], 1.0)
-    return Stages(
-        by_stage["layers"], np.minimum(by_stage["embedding"], 1.0), by_stage["head"], logits, empty
-    )
+    embedding = np.minimum(by_stage["embedding"], 1.0)
+    return Stages(by_stage["layers"], embedding, by_stage["head"], logits, empty)
 
 
-def flying(pp: int, acc: Array, interleave: int, afab: Array) -> Array:
+def in_flight_microbatches(pp: int, acc: Array, interleave: int, afab: Array) -> Array:
     """Microbatches whose activations each stage keeps at most: an array by layout and stage."""
     stage = np.arange(pp)
-    if interleave == 1:
-        some = np.minimum(acc[:, None], pp - stage)
-    else:
-        pieces = 2 * (pp - stage - 1) + (interleave - 1) * pp + 1
-        some = np.minimum(acc[:, None], pieces / interleave)
+    some: Any = pp - stage
+    if interleave > 1:
+        # Warm-up of the interleaved schedule, in pieces of a stage [narayanan2021].
+        some = (2 * (pp - stage - 1) + (interleave - 1) * pp + 1) / interleave
+    some = np.minimum(acc[:, None], some)
     return np.asarray(np.where(afab[:, None] > 0, acc[:, None], some))
 
 
 def bubble(pp: ArrayLike, acc: ArrayLike, interleave: ArrayLike = 1) -> Numbers:
     """The share of a step in which a stage of a pipeline of equal stages waits.
 
+    The first microbatch passes ``(pp - 1) / interleave`` stages before the last one has work, and
+    as much is lost at the end.
+
     Parameters
     ----------
     pp, acc, interleave : stages, microbatches of a step, and pieces that each stage holds.
         Broadcast.
-
-    Returns
-    -------
-    A fraction: the first microbatch passes ``(pp - 1) / interleave`` stages before the last one
-    has work, and as much is lost at the end.
 
     Examples
     --------
