@@ -20,26 +20,23 @@ from course_tools.calibrate.constants import FOLDER, TYPICAL, Calibration, Calib
 from course_tools.calibrate.evidence import (
     DTYPE,
     MODEL,
+    NODES,
     NORMAL,
     PAIRED,
+    PER_MACHINE,
     REFERENCE,
     SWITCHES,
     MeasuredStep,
     Messages,
     Products,
-    between_chips,
     centre,
     halved,
     held_out,
     laboratories,
     messages,
-    misalignment,
-    node_messages,
-    nvlink_messages,
     one_product,
     products,
     steps,
-    streams,
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
@@ -48,32 +45,60 @@ from course_tools.calibrate.robust import least_absolute
 from course_tools.calibrate.timing import COMPUTE, MEMORY
 from course_tools.measured.published import CHIPS, best_published, table
 
-TENTH = 0.1
-"""A range leaves out as much on either side."""
+TENTH = 0.1  # a range leaves out as much on either side
 START = {"compute": 0.75, "bandwidth": 0.8, "overhead": 4e-6, "overlap": 4.0, "reload": 12.0}
+# Engines of which steps of the fitted model are published, and where.
 ENGINES = {"gpt-fast": "decode_gptfast_bs1", "lmdeploy": "decode_lmdeploy_a100_static"}
-"""Engines of which steps of the fitted model are published, and where."""
+# Chips whose streams are those of an H100 PCIe card, of their generation or the one before, for of
+# theirs none are published.
 AFTER_AMPERE = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm", "gb200")
-"""Chips whose streams are those of an H100 PCIe card, of their generation or the one before, for of
-theirs none are published.
-"""
 MOST = {"compute": 1.0, "bandwidth": 1.0}
+
+
+def nvlink_messages() -> Messages:
+    """Half of all that went over NVLink alone: the half that is fitted."""
+    halves = [halved(messages(node, n, n))[0] for node, n in NODES]
+    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
+
+
+def node_messages() -> Messages:
+    """All that went between two machines, whatever part of their chips took part."""
+    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in PER_MACHINE]
+    return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
+
+
+def misalignment() -> float:
+    """How much longer products with misaligned rows take: one hidden size of a gated MLP against
+    its neighbors.
+    """
+    rates = {
+        int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
+    }
+    aligned = [rate for size, rate in rates.items() if size % 8 == 0]
+    return float(np.median(aligned) / min(rates.values()))
+
+
+def streams() -> float:
+    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
+    reaches.
+    """
+    rows = table("stream_h100pcie")
+    return float(np.median([float(row["GBps"]) / float(row["spec_GBps"]) for row in rows]))
+
+
+def between_chips() -> float:
+    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80
+    % range on either side.
+    """
+    best = best_published("bf16")
+    shares = [best[key].rate / chip(key).peak("bf16") for key in best]
+    return float(NORMAL * np.std(np.log(shares), ddof=1))
 
 
 def fit_products(
     measured: Products, on: Accelerator, others: Constants, dtype: str = DTYPE
 ) -> Constants:
-    """The constants of matrix products, the others as given.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> on = chip(REFERENCE)
-    >>> before = calibration(on, DTYPE).constants
-    >>> # another laboratory
-    >>> fit_products(products("matmul_a100_m_sweep"), on, before).compute > before.compute
-    True
-    """
+    """The constants of matrix products, the others as given."""
     bound = measured.bound(on, dtype)
     kernel = Kernel(bound, bound.work)
 
@@ -86,16 +111,7 @@ def fit_products(
 
 
 def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
-    """Expected times of steps, s.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> some = steps("prefill")
-    >>> expected = predict_steps(some, calibration(chip(REFERENCE), DTYPE))
-    >>> all(time > step.bound.lower for time, step in zip(expected, some, strict=True))
-    True
-    """
+    """Expected times of steps, s."""
     return np.array(
         [float(predict(step.bound, step.run.chip, constants=given).expected) for step in some]
     )
@@ -120,13 +136,6 @@ def _fit_engine(
 def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) -> Calibration:
     """The constants that only whole steps show, from those of one model: all engines together, or
     the gap of one by the name of its table.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> found = fit_engine(calibration(chip(REFERENCE), DTYPE)).engine
-    >>> found.gap < found.launch
-    True
     """
     decode = [step for step in steps("decode") if step.run.model == model]
     wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
@@ -141,13 +150,7 @@ def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) ->
 
 
 def fit_links(some: Messages) -> LinkConstants:
-    """Latency, hops and share of the bandwidth of all-reduces over a chip's links.
-
-    Examples
-    --------
-    >>> 0.5 < fit_links(nvlink_messages()).bandwidth < 1
-    True
-    """
+    """Latency, hops and share of the bandwidth of all-reduces over a chip's links."""
     sure = Range(1.0, 1.0)
 
     def times(c: dict[str, Any]) -> NDArray[Any]:
@@ -170,13 +173,6 @@ def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
     The only machines measured reached a small part of their ports, and no two groups of chips the
     same. So ports are expected to reach what links inside do, and the range reaches from there to
     what was measured.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate.evidence import node_messages
-    >>> inside = fit_links(nvlink_messages())
-    >>> fit_nodes(node_messages(), inside).range.high > 2 * inside.range.high
-    True
     """
     large = some.size > LARGE_MESSAGE
     between = msgspec.structs.replace(inside, hop=0.0, in_switch=None)
@@ -203,15 +199,7 @@ def _range(ratios: NDArray[Any]) -> Range:
 
 
 def product_ranges(measured: Products, bound: Estimate, expected: NDArray[Any]) -> dict[str, Range]:
-    """The ranges of products by the side of the ridge, from what was fitted.
-
-    Examples
-    --------
-    >>> some = products("matmul_a100_m_sweep")
-    >>> bound = some.bound(chip(REFERENCE))
-    >>> product_ranges(some, bound, some.seconds)["compute"]  # as if every one were predicted right
-    Range(low=1.0, high=1.0)
-    """
+    """The ranges of products by the side of the ridge, from what was fitted."""
     side = np.asarray(bound.t_math / bound.t_memory)
     sides = {
         "memory": side < MEMORY,
@@ -259,7 +247,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
             ranges={**sides, "step": Range(1.0, 1.0)},
             links=links,
             engine=EngineConstants(gap=2e-6, launch=1e-5, unpack=0.05, source=""),
-            widen=0.0,
+            log_sigma=0.0,
             source="",
         )
     )
@@ -347,7 +335,7 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
         points=len(sources),
         held_out=0,
         held_out_error=None,
-        widen=float(np.hypot(fitted.labs, NORMAL * memory)),
+        log_sigma=float(np.hypot(fitted.labs, NORMAL * memory)),
         constants=found,
         links=_switched(fitted.links, key),
     )
@@ -390,24 +378,7 @@ def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConsta
 
 
 def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
-    """Fit everything and write its files.
-
-    Parameters
-    ----------
-    folder : where to.
-    date : of the fit, ISO 8601; today when not given.
-
-    Returns
-    -------
-    The files.
-
-    Examples
-    --------
-    >>> fit_and_write(Path("nowhere"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: folder 'nowhere' does not exist: make it first, for a fit takes a while
-    """
+    """Fit everything and write its files, under a date (ISO 8601), today's if not given."""
     if not folder.is_dir():
         raise CourseError(
             f"folder {str(folder)!r} does not exist: make it first, for a fit takes a while"

@@ -1,6 +1,5 @@
 """What work is likely to take, beside the bound."""
 
-from course_tools.calibrate.collectives import collective
 from course_tools.calibrate.constants import (
     Calibration,
     CalibrationFile,
@@ -17,6 +16,7 @@ from course_tools.calibrate.prediction import (
     Prediction,
     achieved,
     breakdown,
+    collective,
     coverage,
     mean_error,
     predict,

@@ -19,28 +19,16 @@ from course_tools.calibrate.prediction import predict
 from course_tools.measured import published
 from course_tools.measured.published import best_published, table
 
-REFERENCE = "a100-sxm-80"
-DTYPE = "fp16"
-SEED = 0
-HELD_OUT = 0.25
-MODEL = "llama-2-7b"
-"""The model whose steps are fitted; all others are held out."""
+REFERENCE, DTYPE = "a100-sxm-80", "fp16"
+SEED, HELD_OUT = 0, 0.25
+MODEL = "llama-2-7b"  # the model whose steps are fitted; all others are held out
+# Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair.
 NODES = (("a100_dgx", 2), ("a100_dgx", 4), ("a100_dgx", 8), ("a100_pairwise_nvlink", 2))
-"""Where all-reduces went over NVLink alone: whole nodes with their chips, and a bridged pair."""
-
-
+# Where all-reduces crossed the PCIe links between two bridged pairs.
 PAIRED = ("a100_pairwise_nvlink", 4, 4)
-"""Where all-reduces crossed the PCIe links between two bridged pairs."""
-
-
-PER_MACHINE = (1, 2, 4, 8)
-"""Chips of each of two machines between which all-reduces were measured."""
-
-
-NORMAL = 1.2816
-"""Standard deviations of a normal distribution that an 80 % range reaches on either side."""
-
-
+PER_MACHINE = (1, 2, 4, 8)  # chips of each of two machines between which they were measured
+NORMAL = 1.2816  # standard deviations of a normal distribution that an 80 % range reaches
+# The node whose published all-reduces say what a chip's links and switch reach.
 SWITCHES = {
     "h100-sxm": "8xH200 HGX",
     "h200-sxm": "8xH200 HGX",
@@ -48,7 +36,6 @@ SWITCHES = {
     "b300-sxm": "8xB200 p6-b200",
     "gb200": "8xB200 p6-b200",
 }
-"""The node whose published all-reduces say what a chip's links and switch reach."""
 
 
 class Products(NamedTuple):
@@ -69,11 +56,6 @@ class Products(NamedTuple):
 def products(name: str) -> Products:
     """The matrix products of a table of M, N, K and ms; one measured several times gives the
     median.
-
-    Examples
-    --------
-    >>> len(products("matmul_a100_m_sweep").seconds)
-    20
     """
     found: dict[tuple[int, ...], list[float]] = {}
     for row in table(name):
@@ -83,13 +65,7 @@ def products(name: str) -> Products:
 
 
 def held_out(count: int, share: float = HELD_OUT, seed: int = SEED) -> NDArray[np.bool_]:
-    """Which of so many are held out, by a fixed draw.
-
-    Examples
-    --------
-    >>> int(held_out(100).sum())
-    25
-    """
+    """Which of so many are held out, by a fixed draw."""
     marks = np.zeros(count, dtype=bool)
     marks[np.random.default_rng(seed).permutation(count)[: int(share * count)]] = True
     return marks
@@ -107,33 +83,18 @@ class MeasuredStep(NamedTuple):
 def steps(kind: str, tables: tuple[str, ...] = published.TABLES) -> tuple[MeasuredStep, ...]:
     """Published steps of `tables` by kind: ``"decode"`` for tokens after the first, ``"prefill"``
     for first tokens.
-
-    Examples
-    --------
-    >>> sorted({step.run.model for step in steps("prefill")})
-    ['llama-2-70b', 'llama-2-7b']
     """
     found = []
-    for name in tables:
-        for run in published.runs(name):
-            more: dict[str, Any] = {
-                "w": run.w,
-                "tp": run.tp,
-                "link": "nvlink" if run.tp > 1 else None,
-            }
-            if kind == "decode" and run.token:
-                bound = llm.decode(
-                    run.model, run.chip, run.batch, run.prompt + run.output // 2, **more
-                )
-                found.append(MeasuredStep(run, bound, run.token))
-            elif kind == "prefill" and run.first and run.table.startswith("prefill"):
-                found.append(
-                    MeasuredStep(
-                        run,
-                        llm.prefill(run.model, run.chip, run.batch, run.prompt, **more),
-                        run.first,
-                    )
-                )
+    for run in (run for name in tables for run in published.runs(name)):
+        link = "nvlink" if run.tp > 1 else None
+        given: dict[str, Any] = {"w": run.w, "tp": run.tp, "link": link}
+        at = run.model, run.chip, run.batch
+        if kind == "decode" and run.token:
+            bound = llm.decode(*at, run.prompt + run.output // 2, **given)
+            found.append(MeasuredStep(run, bound, run.token))
+        elif kind == "prefill" and run.first and run.table.startswith("prefill"):
+            bound = llm.prefill(*at, run.prompt, **given)
+            found.append(MeasuredStep(run, bound, run.first))
     return tuple(found)
 
 
@@ -149,12 +110,6 @@ class Messages(NamedTuple):
 def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Messages:
     """The all-reduces of one kind of node, against the reference chip's NVLink, its link to the
     ``"host"``, or the ports of its ``"nodes"``.
-
-    Examples
-    --------
-    >>> some = messages("a100_dgx", 8, 8)
-    >>> bool((some.seconds > some.bound).all())
-    True
     """
     rows = [
         row
@@ -171,90 +126,13 @@ def messages(node: str, workers: int, per_node: int, over: str = "nvlink") -> Me
     return Messages(size, np.full(size.size, workers), times, bound)
 
 
-def nvlink_messages() -> Messages:
-    """Half of all that went over NVLink alone: the half that is fitted.
-
-    Examples
-    --------
-    >>> sorted({int(n) for n in nvlink_messages().chips})
-    [2, 4, 8]
-    """
-    halves = [halved(messages(node, n, n))[0] for node, n in NODES]
-    return Messages(*(np.concatenate(part) for part in zip(*halves, strict=True)))
-
-
-def node_messages() -> Messages:
-    """All that went between two machines, whatever part of their chips took part.
-
-    Examples
-    --------
-    >>> some = node_messages()
-    >>> sorted({int(n) for n in some.chips})
-    [2, 4, 8, 16]
-    >>> bool((some.seconds > some.bound).all())
-    True
-    """
-    every = [messages(NODES[0][0], 2 * each, each, over="nodes") for each in PER_MACHINE]
-    return Messages(*(np.concatenate(part) for part in zip(*every, strict=True)))
-
-
 def halved(some: Messages) -> tuple[Messages, Messages]:
-    """The messages in two halves by a fixed random draw: one to fit, the other to test.
-
-    Examples
-    --------
-    >>> fitted, unseen = halved(messages("a100_dgx", 8, 8))
-    >>> fitted.size.size, unseen.size.size
-    (26, 26)
-    """
+    """The messages in two halves by a fixed random draw: one to fit, the other to test."""
     out = held_out(some.size.size, 0.5)
     fitted, unseen = (
         Messages(*(np.asarray(part)[which] for part in some)) for which in (~out, out)
     )
     return fitted, unseen
-
-
-def misalignment() -> float:
-    """How much longer products with misaligned rows take: one hidden size of a gated MLP against
-    its neighbors.
-
-    Examples
-    --------
-    >>> round(misalignment(), 2)
-    1.45
-    """
-    rates = {
-        int(row["d_ff"]): float(row["tflops"]) for row in table("matmul_swiglu_alignment_h100")
-    }
-    aligned = [rate for size, rate in rates.items() if size % 8 == 0]
-    return float(np.median(aligned) / min(rates.values()))
-
-
-def streams() -> float:
-    """The fraction of its datasheet's bandwidth that the median streaming kernel of a Hopper card
-    reaches.
-
-    Examples
-    --------
-    >>> round(streams(), 2)
-    0.87
-    """
-    rows = table("stream_h100pcie")
-    return float(np.median([float(row["GBps"]) / float(row["spec_GBps"]) for row in rows]))
-
-
-def between_chips() -> float:
-    """How far chips' best published fractions of the peak lie apart: a logarithm, as wide as an 80
-    % range on either side.
-
-    Examples
-    --------
-    >>> 0.1 < between_chips() < 0.4
-    True
-    """
-    best = best_published("bf16")
-    shares = [best[key].rate / chip(key).peak("bf16") for key in best]
-    return float(NORMAL * np.std(np.log(shares), ddof=1))
 
 
 def laboratories(sustained: Calibration) -> dict[str, float]:
@@ -263,13 +141,6 @@ def laboratories(sustained: Calibration) -> dict[str, float]:
 
     The table that was fitted is one of them. A search for the best shape and a single product on
     random data are two more.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> found = laboratories(calibration(chip(REFERENCE), DTYPE))
-    >>> min(found.values()) > 0.9, max(found.values()) < 1.3
-    (True, True)
     """
     on, found = chip(REFERENCE), {}
     best = best_published("bf16")[REFERENCE]
@@ -291,39 +162,20 @@ def laboratories(sustained: Calibration) -> dict[str, float]:
 
 
 def one_product(b: float, d: float, f: float, rate: float) -> Products:
-    """A product that ran at so many FLOP/s.
-
-    Examples
-    --------
-    >>> float(one_product(10, 10, 10, 2e3).seconds[0])
-    1.0
-    """
+    """A product that ran at so many FLOP/s."""
     return Products(np.array([[b, d, f]]), np.array([2 * b * d * f / rate]))
 
 
 def centre(ratios: Iterable[float]) -> tuple[float, float]:
     """The middle of several laboratories, and how far one lies from it: a logarithm, as wide as an
     80 % range on either side.
-
-    Examples
-    --------
-    >>> middle, apart = centre([1.0, 1.2, 1.2])
-    >>> round(middle, 2), round(apart, 2)
-    (1.13, 0.13)
     """
     logs = np.log(list(ratios))
     return float(np.exp(logs.mean())), float(NORMAL * logs.std(ddof=1))
 
 
 def from_others(ratios: Mapping[str, float]) -> dict[str, float]:
-    """How far the centre of the other laboratories misses each: above zero, too fast.
-
-    Examples
-    --------
-    >>> missed = from_others({"one": 1.0, "two": 1.2, "three": 1.2})
-    >>> round(missed["one"], 3)
-    0.2
-    """
+    """How far the centre of the other laboratories misses each: above zero, too fast."""
     return {
         name: centre(other for of, other in ratios.items() if of != name)[0] / ratio - 1
         for name, ratio in ratios.items()

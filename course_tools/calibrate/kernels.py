@@ -15,20 +15,16 @@ from course_lib.core import Estimate, Work
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
 
+# Rows and columns of the result that one multiprocessor works on: what libraries of products choose
+# from.
 TILES = ((256, 128), (128, 256), (128, 128), (64, 64), (16, 256))
-"""Rows and columns of the result that one multiprocessor works on: what libraries of products
-choose from.
-"""
+# In how many parts the contraction is cut, so that more multiprocessors have work where the result
+# has few tiles.
 SPLITS = (1, 2, 4)
-"""In how many parts the contraction is cut, so that more multiprocessors have work where the result
-has few tiles.
-"""
-ALIGNMENT = 16
-"""Bytes that a row of an operand must be a multiple of to be loaded at full width."""
+ALIGNMENT = 16  # bytes that a row of an operand must be a multiple of to be loaded at full width
+# Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
+# published.
 CORES = 16
-"""Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
-published.
-"""
 
 
 class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,16 +59,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     reload: float
     misaligned: float
 
-    def alone(self) -> "Constants":
-        """The constants of a kernel that is timed alone.
-
-        Examples
-        --------
-        >>> from course_tools.calibrate import calibration
-        >>> sustained = calibration("a100-sxm-80", "bf16").constants
-        >>> sustained.alone().compute > sustained.compute
-        True
-        """
+    def isolated(self) -> "Constants":
+        """The constants of a kernel that is timed alone."""
         return msgspec.structs.replace(
             self, compute=min(self.compute * self.burst, 1.0), bandwidth=self.stream, burst=1.0
         )
@@ -228,15 +216,7 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
 
 
 def overlapped(one: Any, other: Any, order: Any) -> Any:
-    """Two times of which the shorter hides behind the longer: a norm of this order.
-
-    Examples
-    --------
-    >>> float(overlapped(3.0, 4.0, 1)), float(overlapped(3.0, 4.0, 2))
-    (7.0, 5.0)
-    >>> float(overlapped(3.0, 4.0, np.inf))
-    4.0
-    """
+    """Two times of which the shorter hides behind the longer: a norm of this order."""
     longer = np.maximum(one, other)
     return longer * (1 + (np.minimum(one, other) / longer) ** order) ** (1 / order)
 
@@ -246,13 +226,6 @@ def tiled(
 ) -> Any:
     """Factor on a product's arithmetic: what tiles at the edge and the last wave leave idle, and
     what small tiles reload.
-
-    Examples
-    --------
-    >>> # the last tile has a wave of its own
-    >>> sizes = Product(256, 4096, 128 * 109, 1)
-    >>> float(tiled(sizes, (256, 128), 1, 108, reload=0).round(2))
-    1.98
     """
     rows, columns = tile
     units = multiprocessors or 1
@@ -268,8 +241,8 @@ def _intensity(tile: tuple[int, int]) -> float:
 
 def _aligned(sizes: Any, work: Any, constants: Any) -> Any:
     step = ALIGNMENT / min(itemsize(work.dtype), ALIGNMENT)
-    crooked = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
-    return np.where(crooked, constants.misaligned, 1.0)
+    misaligned = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
+    return np.where(misaligned, constants.misaligned, 1.0)
 
 
 def _unpacking(sizes: Any, kernel: Any, chip: Any, unpack: float) -> Any:

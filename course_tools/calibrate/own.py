@@ -16,10 +16,8 @@ from course_tools.calibrate.constants import Calibration, CalibrationFile, calib
 from course_tools.calibrate.kernels import Constants, Kernel, seconds
 from course_tools.calibrate.robust import least_absolute
 
+# Weight of what is known of the chip beside one measurement: it decides only what the rows cannot.
 PRIOR = 0.05
-"""Weight of what is known of the chip beside one measurement: it decides only what the
-rows cannot.
-"""
 FITTED = ("compute", "bandwidth", "overhead")
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 
@@ -33,16 +31,10 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
 
     Parameters
     ----------
-    rows : of `course_lib.bench.results.read`. Cold ones on random data count, of which the device
-    has a
-        published peak.
+    rows : of `course_lib.bench.results.read`, of one device. Cold ones on random data count, of
+        which the device has a published peak.
     chip : an accelerator or its key; by the device's name when not given. A CPU that the spec table
         does not have is set against the peak that its rows name, and the fastest of its copies.
-
-    Returns
-    -------
-    CalibrationFile
-        For `to_toml`, and then for ``predict(..., constants=path)``.
 
     Raises
     ------
@@ -52,10 +44,8 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
 
     Examples
     --------
-    >>> from course_lib import chip
     >>> from course_tools import measured
-    >>> rows = [row for row in measured.lab("00") if row.device == "AMD EPYC"]
-    >>> fit(rows).points
+    >>> fit(row for row in measured.lab("00") if row.device == "AMD EPYC").points
     7
     """
     good = [
@@ -73,8 +63,15 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
             f"{', '.join(devices) or 'none'})"
         )
     on = _chip(devices[0], chip, good)
-    moved = [_moved(row, on) for row in good if row.op in ("copy", "triad") and row.bytes]
-    products = {row.dtype for row in good if row.op == "matmul" and _has_peak(on, row.dtype)}
+    unit = "matrix" if any(name.startswith("matrix.") for name in on.peaks) else "vector"
+    moved = [
+        _timed(Work(row.flops or 0.0, row.bytes, row.dtype, "vector"), row, on)
+        for row in good
+        if row.op in ("copy", "triad") and row.bytes
+    ]
+    products = {
+        row.dtype for row in good if row.op == "matmul" and f"{unit}.{row.dtype}" in on.peaks
+    }
     if not moved or not products:
         missing = (
             "no copy or triad"
@@ -87,11 +84,12 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         )
     fitted: dict[str, Constants] = {}
     missed: list[float] = []
-    known = calibration(on, min(products))
     for dtype in sorted(products):
         known = calibration(on, dtype)
         every = moved + [
-            _product(row, on) for row in good if row.op == "matmul" and row.dtype == dtype
+            _timed(ops.matmul(*row.sizes, x=dtype, w=dtype), row, on)
+            for row in good
+            if row.op == "matmul" and row.dtype == dtype
         ]
         fitted[dtype], residuals = _fit(every, on, known)
         missed += list(np.abs(residuals))
@@ -100,7 +98,7 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         source=f"own measurements of {devices[0]}",
         points=len(missed),
         held_out=0,
-        widen=float(np.quantile(missed, 0.8)),
+        log_sigma=float(np.quantile(missed, 0.8)),
         chips=known.chips,
         constants=fitted,
         ranges=known.ranges,
@@ -137,19 +135,8 @@ def _chip(device: str, chip: Accelerator | str | None, rows: list[Row]) -> Accel
     return found
 
 
-def _has_peak(chip: Accelerator, dtype: str) -> bool:
-    unit = "matrix" if any(name.startswith("matrix.") for name in chip.peaks) else "vector"
-    return f"{unit}.{dtype}" in chip.peaks
-
-
-def _product(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
-    b, d, f = row.sizes
-    bound = bounded(ops.matmul(b, d, f, x=row.dtype, w=row.dtype), chip)
-    return Kernel(bound, bound.work), row.seconds_median or 0.0
-
-
-def _moved(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
-    bound = bounded(Work(row.flops or 0.0, row.bytes or 0.0, row.dtype, "vector"), chip)
+def _timed(work: Work, row: Row, chip: Accelerator) -> tuple[Kernel, float]:
+    bound = bounded(work, chip)
     return Kernel(bound, bound.work), row.seconds_median or 0.0
 
 
@@ -157,7 +144,7 @@ def _fit(
     every: list[tuple[Kernel, float]], chip: Accelerator, known: Calibration
 ) -> tuple[Constants, Any]:
     measured = np.array([time for _, time in every])
-    alone = known.constants.alone()  # the lab times each kernel by itself
+    alone = known.constants.isolated()  # the lab times each kernel by itself
     before = {name: getattr(alone, name) for name in FITTED}
 
     def missed(given: dict[str, float]) -> Any:

@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEPS = 80
-ENOUGH = 1e-5
-"""A step that lowers the sum by a smaller part than this is the last."""
+ENOUGH = 1e-5  # a step that lowers the sum by a smaller part than this is the last
+# Log-residual below which more precision gains nothing; it keeps the weights finite.
 SMALLEST = 0.01
-"""Log-residual below which more precision gains nothing; it keeps the weights finite."""
-LONGEST = 0.3
-"""Longest step of a logarithm: a constant changes by a third at most at once."""
+LONGEST = 0.3  # longest step of a logarithm: a constant changes by a third at most at once
 
 
 def least_absolute(
@@ -20,27 +18,10 @@ def least_absolute(
     start: Mapping[str, float],
     most: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Positive constants that minimise the sum of absolute residuals, by damped, reweighted least
-    squares on their logarithms.
-
-    Parameters
-    ----------
-    residuals : logarithms of predicted over measured, for given constants.
-    start : where to begin; its names are the constants.
-    most : largest values allowed, of those that have one.
-
-    Returns
-    -------
-    The constants by name.
-
-    Examples
-    --------
-    >>> sizes = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> found = least_absolute(lambda c: np.log((c["a"] + c["b"] * sizes) / (3 + 2 * sizes)),
-    ...     {"a": 1, "b": 1})
-    >>> round(found["a"], 3), round(found["b"], 3)
-    (3.0, 2.0)
+    """Positive constants by name that minimise the sum of absolute residuals: logarithms of
+    predicted over measured. `start` is where to begin, `most` the largest values allowed.
     """
+    # Reweighted least squares on the constants' logarithms, damped as by Levenberg and Marquardt.
     names = list(start)
     ceiling = np.log([(most or {}).get(name, np.inf) for name in names])
     at = np.minimum(np.log([start[name] for name in names]), ceiling)

@@ -24,6 +24,7 @@ from course_tools.calibrate.kernels import Kernel, seconds
 from course_tools.calibrate.robust import least_absolute
 from course_tools.measured import table
 from tools import fit_chips as calibrate_fit
+from tools.calibrate import as_text
 
 A100 = chip("a100-sxm-80")
 CONSTANTS = calibrate.calibration(A100, "bf16").constants
@@ -106,7 +107,7 @@ def test_the_centre_of_laboratories_and_their_doubt_are_what_the_tables_say():
 def test_streams_of_hopper_are_the_cards_and_no_step_is_promised_them():
     for key in calibrate_fit.AFTER_AMPERE:
         found = calibrate.calibration(key, "bf16").constants
-        assert found.stream == pytest.approx(evidence.streams(), rel=1e-3)
+        assert found.stream == pytest.approx(calibrate_fit.streams(), rel=1e-3)
         assert found.bandwidth == calibrate.calibration(A100, "bf16").constants.bandwidth
 
 
@@ -202,8 +203,8 @@ def test_every_target_is_met_and_printed():
     assert len(asked) >= 6
     missed = {line.key for line in asked if not line.met}
     # Laboratories lie further apart, and decode is less near, than was asked: the chapter says so.
-    assert missed == {"labs", "decode"}, calibrate_report.as_text(asked)
-    text = calibrate_report.as_text(report)
+    assert missed == {"labs", "decode"}, as_text(asked)
+    text = as_text(report)
     assert all(line.what in text for line in report)
 
 
@@ -266,7 +267,7 @@ TRUE = msgspec.structs.replace(CONSTANTS, compute=0.62, bandwidth=0.88, overhead
 def test_own_measurements_give_own_constants():
     found = calibrate_own.fit(rows(TRUE))
     for name in calibrate_own.FITTED:
-        assert getattr(found.constants["bf16"].alone(), name) == pytest.approx(
+        assert getattr(found.constants["bf16"].isolated(), name) == pytest.approx(
             getattr(TRUE, name), rel=0.02
         ), name
     assert found.date == "2026-05-01"
@@ -275,7 +276,7 @@ def test_own_measurements_give_own_constants():
 
 def test_noise_widens_the_range():
     quiet, noisy = (calibrate_own.fit(rows(TRUE, noise=noise)) for noise in (0.0, 0.1))
-    assert quiet.widen < 0.02 < noisy.widen < 0.25
+    assert quiet.log_sigma < 0.02 < noisy.log_sigma < 0.25
 
 
 def test_the_readers_range_holds_four_in_five_of_the_rows(tmp_path):
@@ -294,7 +295,7 @@ def test_the_readers_range_holds_four_in_five_of_the_rows(tmp_path):
     away = np.abs(
         np.log([time / row.seconds_median for time, row in zip(expected, measured, strict=True)])
     )
-    assert np.mean(away <= found.widen) == pytest.approx(0.8, abs=1 / len(measured))
+    assert np.mean(away <= found.log_sigma) == pytest.approx(0.8, abs=1 / len(measured))
 
 
 def test_own_constants_are_used(tmp_path):
@@ -308,7 +309,7 @@ def test_own_constants_are_used(tmp_path):
 
 def test_what_rows_leave_open_stays_as_published():
     few = [row for row in rows(TRUE) if row.shape in ("8192x8192x8192", str(2**30))]
-    found = calibrate_own.fit(few).constants["bf16"].alone()
+    found = calibrate_own.fit(few).constants["bf16"].isolated()
     assert found.compute == pytest.approx(TRUE.compute, rel=0.03)
     assert found.overhead == pytest.approx(CONSTANTS.overhead, rel=0.2)
 

@@ -475,7 +475,7 @@ def test_a_product_alone_runs_faster_than_in_a_step_and_laboratories_are_its_dou
     assert burst.high / burst.expected > sustained.high / sustained.expected
     assert (burst.state, sustained.state) == calibrate.STATES
     whole = calibrate.predict(total(one=step), A100)
-    assert (whole.state, whole.engine, whole.lender) == ("sustained", "typical", "a100-sxm-80")
+    assert (whole.state, whole.engine, whole.source_chip) == ("sustained", "typical", "a100-sxm-80")
     with pytest.raises(CourseError, match="unknown state 'warm'"):
         calibrate.predict(step, A100, state="warm")
 
@@ -590,10 +590,10 @@ def test_whose_constants(tmp_path):
 @pytest.mark.parametrize("key", calibrate.calibrations())
 def test_a_format_that_lends_its_constants_is_surer_than_the_one_that_takes_them(key):
     measured = tomllib.loads((FOLDER / f"{key}.toml").read_text())["constants"]
-    own = {calibrate.calibration(key, dtype).widen for dtype in measured}
+    own = {calibrate.calibration(key, dtype).log_sigma for dtype in measured}
     lent = [calibrate.calibration(key, dtype) for dtype in BITS if dtype not in measured]
     assert lent
-    assert min(one.widen for one in lent) > 1.1 * max(own)
+    assert min(one.log_sigma for one in lent) > 1.1 * max(own)
     assert all("wider range" in one.source for one in lent)
 
 
