@@ -12,14 +12,12 @@ from collections import deque
 from math import inf
 
 from course_lib.core.checks import CourseError
-from course_tools.serve.blocks import Blocks
-from course_tools.serve.clock import Pace
+from course_tools.serve.blocks import DECODING, DONE, PROMPT, WAITING, Blocks, Sequence
+from course_tools.serve.clock import StepTimeModel
 from course_tools.serve.outcome import LoggedStep
-from course_tools.serve.sequence import DECODING, DONE, PROMPT, WAITING, Sequence
 from course_tools.serve.settings import EngineSettings
 
-_MANY = 4
-"""Steps from which it pays to reckon them together."""
+_MANY = 4  # steps from which it pays to reckon them together
 
 Chunks = list[tuple[Sequence, int]]
 
@@ -30,9 +28,13 @@ class Replica:
     """
 
     def __init__(
-        self, pace: Pace, engine: EngineSettings, blocks: int, draft: Pace | None = None
+        self,
+        taken: StepTimeModel,
+        engine: EngineSettings,
+        blocks: int,
+        draft: StepTimeModel | None = None,
     ) -> None:
-        self.pace, self.engine, self._draft = pace, engine, draft
+        self.taken, self.engine, self._draft = taken, engine, draft
         self.cache = Blocks(blocks, engine.block_size, engine.enable_prefix_caching)
         self.now = self._planned = 0.0  # s, the end of its last step, and when that was planned
         self.steps = self.preemptions = 0
@@ -85,10 +87,11 @@ class Replica:
         # Whoever waits may be admitted next: by blocks that came back, or by having come.
         came_back = late or self.preemptions > preempted
         soon = self.waiting and (came_back or self.waiting[0].arrived > known)
-        start, alone = self.now, self.log is not None
-        steps = 1 if alone or chunks or gained != 1 or soon else self._alike()
+        start = self.now
+        one_by_one = self.log is not None or chunks or gained != 1 or soon
+        steps = 1 if one_by_one else self._alike()
         if steps > _MANY:
-            times = self.pace.decoding(self._decoding, self._seen + self._decoding, steps).cumsum()
+            times = self.taken.decoding(self._decoding, self._seen + self._decoding, steps).cumsum()
             steps = min(steps, int(times.searchsorted(until - self.now)) + 1)
             self._planned += float(times[steps - 2]) if steps > 1 else 0.0
             self.now += float(times[steps - 1])
@@ -128,7 +131,7 @@ class Replica:
         for one, chunk in chunks:
             new, looked = new + chunk, looked + one.cached
             pairs += chunk * (one.cached - chunk) + chunk * (chunk + 1) / 2
-        time = self.pace.seconds(new, tried + len(chunks), pairs, new, looked)
+        time = self.taken.seconds(new, tried + len(chunks), pairs, new, looked)
         if self._draft is not None and (many := self._decoding):
             time += guesses * self._draft.seconds(many, many, seen, many, seen)
         return time

@@ -16,21 +16,18 @@ from course_lib.workloads.footprint import memory
 from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 from course_tools.serve.batching import Replica
-from course_tools.serve.clock import Pace, pace
+from course_tools.serve.blocks import DONE, Sequence
+from course_tools.serve.clock import StepTimeModel, step_times
 from course_tools.serve.outcome import LoggedStep, Served
 from course_tools.serve.requests import Requests
-from course_tools.serve.sequence import DONE, Sequence
 from course_tools.serve.settings import EngineSettings, engine, spread
 
-MOST = 10_000
-"""Engines of one simulation: each request that comes looks at all of them."""
-OFTEN = 100
-"""Requests that come between two words on how many there were."""
+MOST = 10_000  # engines of one simulation: each request that comes looks at all of them
+OFTEN = 100  # requests that come between two words on how many there were
+# S that requests may come for: from here on a float holds no microsecond beside the time.
 LONGEST = 1e10
-"""S that requests may come for: from here on a float holds no microsecond beside the time."""
-
+# In turn; to whoever has fewest requests; or to the replica of the prompt's beginning.
 ROUTERS = ("round-robin", "least-loaded", "prefix")
-"""In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +39,8 @@ class Service:
     model: Transformer
     engine: EngineSettings
     formats: Formats
-    steps: Pace
-    draft: Pace | None
+    steps: StepTimeModel
+    draft: StepTimeModel | None
     blocks: int
     replicas: int
     prefill_replicas: int
@@ -59,25 +56,24 @@ class Service:
         """Serve requests, and see when each got its tokens; a log gets the steps of one replica,
         and `say` is told from time to time how many requests have come.
         """
-        _inside(self.model, self.engine, requests)
+        _check_lengths(self.model, self.engine, requests)
         if log is not None and self.replicas + self.prefill_replicas > 1:
             raise CourseError("log must be of one replica: make the service with replicas=1")
+        pool, fleet = (
+            [Replica(self.steps, self.engine, self.blocks, self.draft) for _ in range(many)]
+            for many in (self.prefill_replicas, self.replicas)
+        )
         line = _line(requests)
-        pool = [self._replica() for _ in range(self.prefill_replicas)]
         if pool:
             first = _line(requests)
             for one in first:
                 one.output = 1
             _serve(first, pool, self.router, say)
             token = float(cache_bytes(self.model, self.formats)) / self.transfer
-            line = _carried(line, first, token)
-        fleet = [self._replica() for _ in range(self.replicas)]
+            line = _carry_caches(line, first, token)
         fleet[0].log = log
         placed = _serve(line, fleet, self.router, say)
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
-
-    def _replica(self) -> Replica:
-        return Replica(self.steps, self.engine, self.blocks, self.draft)
 
 
 def service(
@@ -138,17 +134,19 @@ def service(
         raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
     blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
 
-    def paced(model: Transformer) -> Pace:
+    def steps_of(model: Transformer) -> StepTimeModel:
         own = formats_of(model, on, how, w, x, kv, compute)
-        return pace(model, on, all_, calibrated=calibrated, w=own, link=link)
+        return step_times(model, on, all_, calibrated=calibrated, w=own, link=link)
 
     return Service(
         model=one,
         engine=all_,
         formats=fm,
         blocks=blocks,
-        steps=paced(one),
-        draft=paced(decoder(draft)) if draft is not None and how.num_speculative_tokens else None,
+        steps=steps_of(one),
+        draft=steps_of(decoder(draft))
+        if draft is not None and how.num_speculative_tokens
+        else None,
         replicas=_few(count("replicas", replicas) * (how.data_parallel_size // how.groups)),
         prefill_replicas=_few(apart, "prefill_replicas"),
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
@@ -159,12 +157,8 @@ def service(
 def simulate(
     model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
 ) -> Served:
-    """Serve requests once, and see when each got its tokens.
-
-    Parameters
-    ----------
-    model, chip, how : as in `service`.
-    requests : from `drawn` or `read_requests`.
+    """Serve requests, from `synthetic_workload` or `read_requests`, and see when each got its
+    tokens; model, chip and how as in `service`.
 
     Raises
     ------
@@ -173,8 +167,9 @@ def simulate(
 
     Examples
     --------
-    >>> from course_tools.serve import drawn
-    >>> done = simulate("llama-3-8b", "h100-sxm", drawn(4.0, 200, 512, 128))
+    >>> from course_tools.serve import synthetic_workload
+    >>> requests = synthetic_workload(4.0, 200, 512, 128)
+    >>> done = simulate("llama-3-8b", "h100-sxm", requests)
     >>> done.percentiles("tpot")["p50"] < 0.02 < done.percentiles("e2e")["p50"]
     True
     """
@@ -182,22 +177,16 @@ def simulate(
 
 
 def on_one_replica(
-    requests: Requests, steps: Pace, engine_of: EngineSettings | str = "vllm"
+    requests: Requests, steps: StepTimeModel, engine_of: EngineSettings | str = "vllm"
 ) -> Served:
-    """Serve requests on one replica with steps of one's own and as much cache as they need.
-
-    Parameters
-    ----------
-    requests : from `drawn` or `read_requests`.
-    steps : from `linear_pace` or `pace`.
-    engine_of : an engine, or the name of one.
+    """Serve requests on one replica with steps of one's own, from `linear_step_times` or
+    `step_times`, and as much cache as they need.
 
     Examples
     --------
-    >>> from course_tools.serve.clock import linear_pace
-    >>> from course_tools.serve.requests import drawn
-    >>> steps = linear_pace(2e-3, 1e-4, 1e-6, 2048)
-    >>> done = on_one_replica(drawn(4.0, 20, 100, 10), steps)
+    >>> from course_tools.serve import linear_step_times, synthetic_workload
+    >>> steps = linear_step_times(2e-3, 1e-4, 1e-6, 2048)
+    >>> done = on_one_replica(synthetic_workload(4.0, 20, 100, 10), steps)
     >>> round(done.percentiles("ttft")["p50"], 3)
     0.012
     """
@@ -226,7 +215,7 @@ def cache_blocks(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    found = room(one, on, how, formats_of(one, on, how, w, x, kv, None))
+    found = free_blocks(one, on, how, formats_of(one, on, how, w, x, kv, None))
     if found < 1:
         raise CourseError(
             f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
@@ -236,8 +225,8 @@ def cache_blocks(
     return found
 
 
-def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
-    """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
+def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
+    """Blocks of a cache as `cache_blocks` has them: none or fewer where weights leave no room."""
     size, tp, given = how.memory or on.memory, how.tensor_parallel_size, how.num_gpu_blocks
     if size is None:
         if given is not None:
@@ -270,7 +259,7 @@ def formats_of(
     return of_model(one, on, w, own if x is None else x, kv or cache, compute)
 
 
-def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
+def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) -> None:
     """Raise where a request is longer than the model or the engine takes, or comes too late."""
     if (last := float(requests.arrived[-1])) > LONGEST:
         raise CourseError(
@@ -332,7 +321,7 @@ def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
     return lambda _: next(turn) % len(pool)
 
 
-def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
+def _carry_caches(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
     """The requests as they come to those that decode, with their caches, after the first token."""
     for one, done in zip(line, first, strict=True):
         one.scheduled, one.first, one.made, one.brought = done.scheduled, done.first, 1, one.prompt
@@ -347,7 +336,7 @@ def _outcome(
     line: Many[Sequence],
     placed: dict[int, int],
     fleet: list[Replica],
-    steps: Pace,
+    steps: StepTimeModel,
 ) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
     names = ("scheduled", "first", "last", "preempted")

@@ -10,28 +10,19 @@ from numpy.typing import NDArray
 from course_lib.core.checks import CourseError, known, positive
 
 Times = NDArray[np.float64]
+# Time to the first token, per output token after it, and from end to end.
 LATENCIES = ("ttft", "tpot", "e2e")
-"""Time to the first token, per output token after it, and from end to end."""
-SHARES = (50, 95, 99)
-"""Percentiles that are reported."""
+SHARES = (50, 95, 99)  # percentiles that are reported
 
 
 class LoggedStep(NamedTuple):
-    """A step that a replica took.
-
-    Attributes
-    ----------
-    start, end : s.
-    chunks : by request, the tokens of its prompt that the step computed.
-    decoding : requests that it gave their next token.
-    cached : by request, its tokens in the cache at the end.
-    """
+    """A step that a replica took, from start to end, s."""
 
     start: float
     end: float
-    chunks: Mapping[int, int]
-    decoding: tuple[int, ...]
-    cached: Mapping[int, int]
+    chunks: Mapping[int, int]  # by request, the tokens of its prompt that the step computed
+    decoding: tuple[int, ...]  # requests that it gave their next token
+    cached: Mapping[int, int]  # by request, its tokens in the cache at the end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,13 +102,5 @@ class Served:
         return kept
 
     def goodput(self, slo: Mapping[str, float]) -> float:
-        """Requests a second that stay within their limits.
-
-        Examples
-        --------
-        >>> from course_tools import serve
-        >>> done = serve.simulate("llama-3-8b", "h100-sxm", serve.drawn(2.0, 50, 512, 64))
-        >>> done.goodput({"tpot": 1.0}) == 50 / done.makespan
-        True
-        """
+        """Requests a second that stay within their limits."""
         return float(np.sum(self.meets(slo))) / self.makespan

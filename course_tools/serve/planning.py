@@ -10,19 +10,17 @@ import numpy as np
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
-from course_tools.serve.fleet import Service, formats_of, room, service
+from course_tools.serve.fleet import Service, formats_of, free_blocks, service
 from course_tools.serve.outcome import LATENCIES, Served
 from course_tools.serve.queues import usd_per_mtoken
 from course_tools.serve.requests import Requests
 from course_tools.serve.settings import EngineSettings, engine, spread
 
-PERCENTILE = "p99"
-"""Of each latency, what must stay within its limit."""
+PERCENTILE = "p99"  # of each latency, what must stay within its limit
+# Requests a second between which a replica's rate is sought, and in how many steps.
 SLOWEST, FASTEST, HALVINGS = 1 / 256, 1024.0, 14
-"""Requests a second between which a replica's rate is sought, and in how many steps."""
-
+# Requests at a rate, always the same ones: `lambda rate: synthetic_workload(rate, 1000, 512, 128)`.
 Workload = Callable[[float], Requests]
-"""Requests at a rate, always the same ones: ``lambda rate: drawn(rate, 1000, 512, 128)``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +65,8 @@ def plan(
     link: Any = None,
     **how: Any,
 ) -> list[ServingLayout]:
-    """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first.
+    """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first:
+    none where no layout keeps it even for one request at a time.
 
     A replica is filled until it just keeps the limits, by simulation of its share of the requests;
     then as many replicas are taken as the rate needs. So a higher rate, or a tighter limit, never
@@ -75,7 +74,7 @@ def plan(
 
     Parameters
     ----------
-    model, chip : a transformer that decodes and an accelerator, or their keys.
+    model, chip, engine_of, link, how : as in `service`; more than one chip needs a link.
     workload : requests at a rate, always the same ones.
     rate : requests a second of the whole service.
     slo : limits on `ttft`, `tpot` and `e2e`, s.
@@ -83,17 +82,12 @@ def plan(
     tps : counts of chips that may share a replica.
     ep : chips over which its experts are spread, as in `service`: `tps` that do not divide it are
         left out.
-    engine_of, link, how : as in `service`; a link is needed for more than one chip.
-
-    Returns
-    -------
-    Empty where no layout keeps the limits even for one request at a time.
 
     Examples
     --------
-    >>> from course_tools.serve import drawn
+    >>> from course_tools.serve import synthetic_workload
     >>> def chat(rate):
-    ...     return drawn(rate, 200, 512, 128)
+    ...     return synthetic_workload(rate, 200, 512, 128)
     >>> slo = {"ttft": 0.5, "tpot": 0.05}
     >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
     ...     for rate in (5.0, 500.0))
@@ -118,7 +112,7 @@ def plan(
         settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
         asked = (how.get(name) for name in ("w", "x", "kv", "compute"))
         fm = formats_of(decoder(model), on, settings, *asked)
-        if room(decoder(model), on, settings, fm) * settings.block_size < longest:
+        if free_blocks(decoder(model), on, settings, fm) * settings.block_size < longest:
             continue
         one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)
 
@@ -126,9 +120,13 @@ def plan(
             done = one.run(workload(share))
             return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
 
-        share = _most(kept)
-        if not share:
+        if not kept(SLOWEST):
             continue
+        # The highest rate that keeps the limits, of steps that no rate or limit moves.
+        share, high = SLOWEST, FASTEST
+        for _ in range(HALVINGS):
+            middle = sqrt(share * high)
+            share, high = (middle, high) if kept(middle) else (share, middle)
         replicas, done = ceil(wanted / share), one.run(workload(share))
         made, cost = wanted * float(done.output.mean()), replicas * chips * price
         usd = float(usd_per_mtoken(cost, made))
@@ -136,24 +134,9 @@ def plan(
     return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
 
 
-def _most(kept: Callable[[float], bool]) -> float:
-    """The highest rate that keeps the limits, of steps that no rate or limit moves; 0 for none."""
-    low, high = SLOWEST, FASTEST
-    if not kept(low):
-        return 0.0
-    for _ in range(HALVINGS):
-        middle = sqrt(low * high)
-        low, high = (middle, high) if kept(middle) else (low, middle)
-    return low
-
-
 def sensitivity(cost: Callable[..., float], **inputs: float) -> dict[str, float]:
-    """By how many per cent a cost rises where an input does by one.
-
-    Parameters
-    ----------
-    cost : of the inputs, by their names.
-    inputs : where to ask: each is raised and lowered by a tenth.
+    """By how many per cent a cost, of inputs by their names, rises where one of them does by one:
+    each is raised and lowered by a tenth.
 
     Examples
     --------

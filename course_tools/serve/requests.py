@@ -22,12 +22,10 @@ from course_lib.core.checks import (
 )
 
 Numbers = NDArray[np.float64]
+# Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
+# percentile of so many moves for more.
 MOST = 1_000_000
-"""Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
-percentile of so many moves for more.
-"""
-
-
+# Public logs by their names for the time, the prompt and the answer, and what the time is in.
 LOGS = {
     # Azure's LLM inference traces of 2023 and 2024, of the repository Azure/AzurePublicDataset.
     ("TIMESTAMP", "ContextTokens", "GeneratedTokens"): "date",
@@ -36,7 +34,6 @@ LOGS = {
     # Mooncake's, of the repository kvcache-ai/Mooncake: hash_ids name blocks of 512 tokens.
     ("timestamp", "input_length", "output_length"): "ms",
 }
-"""Public logs by their names for the time, the prompt and the answer, and what the time is in."""
 _BLOCK = 512
 
 
@@ -68,17 +65,11 @@ class Requests:
         return (len(self) - 1) / span if span else float("inf")
 
     def take(self, chosen: Any) -> "Requests":
-        """Some of them, at the times at which they come.
-
-        Examples
-        --------
-        >>> len(drawn(2.0, 10, 100, 10).take(slice(3)))
-        3
-        """
+        """Some of them, at the times at which they come."""
         return Requests(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def drawn(
+def synthetic_workload(
     rate: float,
     requests: int,
     prompt: ArrayLike,
@@ -104,15 +95,13 @@ def drawn(
 
     Examples
     --------
-    >>> slow, fast = (drawn(rate, 1000, 512, 128) for rate in (1.0, 2.0))
+    >>> slow, fast = (synthetic_workload(rate, 1000, 512, 128) for rate in (1.0, 2.0))
     >>> bool(np.allclose(slow.arrived, 2 * fast.arrived)), round(slow.rate, 1)
     (True, 1.0)
     """
     often = single("rate", positive("rate", rate))
-    many, dice = (
-        _few("requests", count("requests", requests)),
-        np.random.default_rng(count("seed", seed, 0)),
-    )
+    many = _few("requests", count("requests", requests))
+    dice = np.random.default_rng(count("seed", seed, 0))
     between = _gamma(dice, many, single("burst", positive("burst", burst)))
     arrived = np.cumsum(between) / often
     given = [np.atleast_1d(whole("prompt", prompt)), np.atleast_1d(whole("output", output))]

@@ -587,7 +587,7 @@ CALLS = [
         },
     ),
     Call(
-        serve.drawn,
+        serve.synthetic_workload,
         {
             "rate": 2.0,
             "requests": 5,
