@@ -21,35 +21,25 @@ TYPICAL = "typical"  # the engine whose constants are fitted to all of them toge
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Constants for one chip and format, and where they come from.
+    """Constants for one chip and format, and where they come from."""
 
-    Attributes
-    ----------
-    constants : what the chip achieves.
-    links : what its links achieve, by their name.
-    engine, engine_name : what the engine adds, and which that is.
-    source_chip : key of the chip whose constants these are.
-    region : what was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and
-        ``"context"`` of steps.
-    ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
-        ``"step"`` for totals.
-    log_sigma : how much wider the ranges are, as a logarithm: 0 where the chip was measured.
-    labs : how far laboratories lie apart on a product timed alone, as a logarithm.
-    chips : how far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
-    source : what it was fitted to, or whose it is.
-    """
-
-    constants: Constants
+    constants: Constants  # what the chip achieves
+    # By ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
+    # ``"step"`` for totals.
     ranges: dict[str, Range]
-    links: dict[str, LinkConstants]
+    links: dict[str, LinkConstants]  # what its links achieve, by their name
+    # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
-    source_chip: str = ""
+    source_chip: str = ""  # key of the chip whose constants these are
+    # What was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and ``"context"`` of
+    # steps.
     region: dict[str, tuple[float, float]] = {}
-    log_sigma: float
-    labs: float = 0.0
+    log_sigma: float  # how much wider the ranges are, as a logarithm: 0 where the chip was measured
+    labs: float = 0.0  # how far laboratories lie apart on a product timed alone, as a logarithm
+    # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
-    source: str
+    source: str  # what it was fitted to, or whose it is
 
 
 class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

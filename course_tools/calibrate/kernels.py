@@ -32,31 +32,25 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     A chip has two states. Inside a step it is *sustained*: hot, and near its power limit. A kernel
     timed alone runs in a *burst*, before either sets in.
-
-    Attributes
-    ----------
-    compute : fraction of the peak that a product of whole waves of the largest tiles reaches in a
-        step: clock under load, and instructions that do not multiply.
-    burst : factor on `compute` where a product is timed alone.
-    bandwidth : fraction of the memory bandwidth that the kernels of a step reach: refresh, turning
-        round, page misses.
-    stream : fraction of the memory bandwidth that a long kernel alone reaches.
-    overhead : s that a kernel takes beside its work: launch, the first bytes' way, the last tile's
-        way back.
-    overlap : how well arithmetic hides traffic: the times are added as a norm of this order; 1 adds
-        them, a large one takes the longer.
-    reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken
-        by loading it.
-    misaligned : factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
     """
 
+    # Fraction of the peak that a product of whole waves of the largest tiles reaches in a step:
+    # clock under load, and instructions that do not multiply.
     compute: float
-    burst: float
+    burst: float  # factor on `compute` where a product is timed alone
+    # Fraction of the memory bandwidth that the kernels of a step reach: refresh, turning round,
+    # page misses.
     bandwidth: float
-    stream: float
+    stream: float  # fraction of the memory bandwidth that a long kernel alone reaches
+    # S that a kernel takes beside its work: launch, the first bytes' way, the last tile's way back.
     overhead: float
+    # How well arithmetic hides traffic: the times are added as a norm of this order; 1 adds them, a
+    # large one takes the longer.
     overlap: float
+    # FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken by
+    # loading it.
     reload: float
+    # Factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
     misaligned: float
 
     def isolated(self) -> "Constants":
@@ -67,24 +61,18 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a serving engine adds to the work of its kernels, whatever chip it runs on.
+    """What a serving engine adds to the work of its kernels, whatever chip it runs on."""
 
-    Attributes
-    ----------
-    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the
-        bound takes as fused.
-    launch : s between kernels that the host launches one by one, as prompts of any length need: the
-        greater part of the time before a first token where the prompt is short.
-    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer
-        work, whose units grow with the count of multiprocessors, not with the peak of the vector
-        unit.
-    source : what it was fitted to.
-    """
-
+    # S between kernels of a step that is replayed as a whole, with the small kernels that the bound
+    # takes as fused.
     gap: float
+    # S between kernels that the host launches one by one, as prompts of any length need: the
+    # greater part of the time before a first token where the prompt is short.
     launch: float
+    # Clocks of a multiprocessor that widening one element of a narrow weight takes: integer work,
+    # whose units grow with the count of multiprocessors, not with the peak of the vector unit.
     unpack: float
-    source: str
+    source: str  # what it was fitted to
 
 
 @dataclass(frozen=True, slots=True, eq=False)

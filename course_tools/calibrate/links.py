@@ -44,20 +44,15 @@ class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a chip's links achieve in a collective, which takes (sqrt(latency) + sqrt(time of the
     bytes))**2. The latency is that of the call and of its hops.
-
-    Attributes
-    ----------
-    latency : s of a call.
-    hop : s of each hop more.
-    bandwidth : fraction of the links' bandwidth in one direction that a large message reaches.
-    in_switch : what the switch reaches where it adds up; `None` where it does not.
-    range, small : of measurements of more than `LARGE_MESSAGE`, and of smaller messages.
     """
 
-    latency: float
-    hop: float
+    latency: float  # s of a call
+    hop: float  # s of each hop more
+    # Fraction of the links' bandwidth in one direction that a large message reaches.
     bandwidth: float
+    # What the switch reaches where it adds up; `None` where it does not.
     in_switch: InSwitch | None = None
+    # range, small: of measurements of more than `LARGE_MESSAGE`, and of smaller messages
     range: Range
     small: Range
 

@@ -31,31 +31,24 @@ MOST = 2**20  # tokens of a step: its time is tabulated for each count, which ta
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTimeModel:
-    """The time of an engine's steps.
+    """The time of an engine's steps."""
 
-    Attributes
-    ----------
-    tokens, heads : s that all but attention and the head take by count of tokens, and that the head
-        takes by count of sequences; from 0.
-    launches : s that attention's kernels take beside their work.
-    math, memory : s of a FLOP and of a byte of attention.
-    order : how well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
-    flops : FLOP of attention for each pair of a token and one that it looks at.
-    sequence, token : byte of attention that each new token moves, and each token in a cache.
-    step : s that the engine adds to each step.
-    calibrated, source : whether these are likely times, else lower bounds; whose constants.
-    """
-
+    # tokens, heads: s that all but attention and the head take by count of tokens, and that the
+    # head takes by count of sequences; from 0
     tokens: NDArray[np.float64]
     heads: NDArray[np.float64]
-    launches: float = 0.0
+    launches: float = 0.0  # s that attention's kernels take beside their work
+    # math, memory: s of a FLOP and of a byte of attention
     math: float = 0.0
     memory: float
+    # How well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
     order: float = inf
-    flops: float = 0.0
+    flops: float = 0.0  # FLOP of attention for each pair of a token and one that it looks at
+    # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
-    step: float = 0.0
+    step: float = 0.0  # s that the engine adds to each step
+    # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool = True
     source: str
 

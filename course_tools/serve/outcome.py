@@ -27,28 +27,24 @@ class LoggedStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """Requests as they were served.
+    """Requests as they were served."""
 
-    Attributes
-    ----------
-    arrived, scheduled, first, last : s, when each came, was first planned, and got its first and
-        its last token.
-    prompt, output, replica, preempted : tokens of each, which replica served it, and how often it
-        lost its place in the cache.
-    steps, cache_used : of all replicas, and the largest share of its cache that any held at once.
-    calibrated, source : whether these are likely times, else lower bounds; whose constants.
-    """
-
+    # arrived, scheduled, first, last: s, when each came, was first planned, and got its first and
+    # its last token
     arrived: Times
     scheduled: Times
     first: Times
     last: Times
+    # prompt, output, replica, preempted: tokens of each, which replica served it, and how often it
+    # lost its place in the cache
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
     replica: NDArray[np.int64]
     preempted: NDArray[np.int64]
+    # steps, cache_used: of all replicas, and the largest share of its cache that any held at once
     steps: int
     cache_used: float
+    # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool
     source: str
 

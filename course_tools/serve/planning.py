@@ -25,21 +25,17 @@ Workload = Callable[[float], Requests]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServingLayout:
-    """A way to serve.
+    """A way to serve."""
 
-    Attributes
-    ----------
-    tp, ep, replicas : chips that share a replica, those that its experts are spread over, and how
-        many replicas.
-    rate, outcome : requests a second that a replica serves within the limits at most, and how.
-    tokens_per_s, usd_per_hour, usd_per_mtoken : tokens for all users, what all chips cost, and a
-        million tokens made.
-    """
-
+    # tp, ep, replicas: chips that share a replica, those that its experts are spread over, and how
+    # many replicas
     tp: int
     ep: int
     replicas: int
+    # rate, outcome: requests a second that a replica serves within the limits at most, and how
     rate: float
+    # tokens_per_s, usd_per_hour, usd_per_mtoken: tokens for all users, what all chips cost, and a
+    # million tokens made
     tokens_per_s: float
     usd_per_hour: float
     usd_per_mtoken: float

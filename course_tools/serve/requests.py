@@ -39,21 +39,15 @@ _BLOCK = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """Requests in the order in which they come.
+    """Requests in the order in which they come."""
 
-    Attributes
-    ----------
-    arrived : s from the first.
-    prompt, output : tokens.
-    group : which beginning of a prompt a request shares with others; -1 where none.
-    shared : tokens of that beginning.
-    """
-
-    arrived: Numbers
+    arrived: Numbers  # s from the first
+    # prompt, output: tokens
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
+    # Which beginning of a prompt a request shares with others; -1 where none.
     group: NDArray[np.int64]
-    shared: NDArray[np.int64]
+    shared: NDArray[np.int64]  # tokens of that beginning
 
     def __len__(self) -> int:
         return int(self.arrived.size)

@@ -84,20 +84,14 @@ def shapes() -> Mapping[str, Transformer]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Published runs of one model, each an element of every array.
+    """Published runs of one model, each an element of every array."""
 
-    Attributes
-    ----------
-    model : its name in the table.
-    layouts, machines : of each run; machines have eight chips.
-    ran : whether it did; a run that crashed and ran under the same name did.
-    tokens_per_s, mfu, memory : of a chip, a fraction, byte; NaN where it crashed.
-    """
-
-    model: str
+    model: str  # its name in the table
+    # layouts, machines: of each run; machines have eight chips
     layouts: tuple[Layout, ...]
     machines: Array
-    ran: Marks
+    ran: Marks  # whether it did; a run that crashed and ran under the same name did
+    # tokens_per_s, mfu, memory: of a chip, a fraction, byte; NaN where it crashed
     tokens_per_s: Array
     mfu: Array
     memory: Array
@@ -159,23 +153,16 @@ def _speed(row: Mapping[str, str]) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """Predictions beside published runs of one model, each an element of every array.
+    """Predictions beside published runs of one model, each an element of every array."""
 
-    Attributes
-    ----------
-    runs : what was measured.
-    memory, step, bound, tokens_per_s : byte, s, s, and of a chip: predicted.
-    fits : whether the run was expected to work.
-    score : what crashes are ranked by: memory, or infinity where it was refused.
-    """
-
-    runs: Runs
+    runs: Runs  # what was measured
+    # memory, step, bound, tokens_per_s: byte, s, s, and of a chip: predicted
     memory: Array
     step: Array
     bound: Array
     tokens_per_s: Array
-    fits: Marks
-    score: Array
+    fits: Marks  # whether the run was expected to work
+    score: Array  # what crashes are ranked by: memory, or infinity where it was refused
 
     @property
     def fast(self) -> Marks:

@@ -56,26 +56,21 @@ _UPDATE = 24.0
 
 
 class Exchange(NamedTuple):
-    """What chips exchange in a step.
+    """What chips exchange in a step."""
 
-    Attributes
-    ----------
-    name, collective, link : the part of a step, what is done, over what.
-    n, bytes, messages : chips of a group, byte of each message as collectives count them, and how
-        many a step.
-    seconds, exposed : s of all at what links reach, and s of them that nothing hides.
-    bound : s at what the links are sold for.
-    """
-
+    # name, collective, link: the part of a step, what is done, over what
     name: str
     collective: str
     link: str
+    # n, bytes, messages: chips of a group, byte of each message as collectives count them, and how
+    # many a step
     n: Any
     bytes: Any
     messages: Any
+    # seconds, exposed: s of all at what links reach, and s of them that nothing hides
     seconds: Any
     exposed: Any
-    bound: Any
+    bound: Any  # s at what the links are sold for
 
     @property
     def hidden(self) -> Any:
@@ -432,18 +427,13 @@ def _steps_of(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedLayout:
-    """A layout among others.
+    """A layout among others."""
 
-    Attributes
-    ----------
-    layout, step : which, and what it takes.
-    behind : how much longer it takes than the first, a fraction.
-    why : of a layout that loses, the part that costs it most against the first; empty for that.
-    """
-
+    # layout, step: which, and what it takes
     layout: Layout
     step: TrainingStep
-    behind: float
+    behind: float  # how much longer it takes than the first, a fraction
+    # Of a layout that loses, the part that costs it most against the first; empty for that.
     why: str
 
 
