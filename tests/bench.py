@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
-from course_tools.calibrate.report import calibrate_report
+from course_tools.calibrate.evidence import calibrate_report
 from tests.bench_pages import budgets
 from tools.calibrate import as_text
 

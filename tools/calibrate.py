@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from course_tools.calibrate.report import Result, calibrate_report
+from course_tools.calibrate.evidence import Result, calibrate_report
 from tools.fit_chips import fit_and_write
 
 

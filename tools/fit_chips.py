@@ -40,8 +40,8 @@ from course_tools.calibrate.evidence import (
 )
 from course_tools.calibrate.kernels import Constants, EngineConstants, Kernel, seconds
 from course_tools.calibrate.links import LARGE_MESSAGE, InSwitch, LinkConstants, Range
+from course_tools.calibrate.own import least_absolute
 from course_tools.calibrate.prediction import mean_error, predict
-from course_tools.calibrate.robust import least_absolute
 from course_tools.calibrate.timing import COMPUTE, MEMORY
 from course_tools.measured.published import CHIPS, best_published, table
 

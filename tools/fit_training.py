@@ -19,7 +19,7 @@ from course_tools.train.evidence import (
     published_runs,
     shapes,
 )
-from course_tools.train.machines import FOLDER, FRAMEWORK, TrainingConstants, cluster
+from course_tools.train.parallelism import FOLDER, FRAMEWORK, TrainingConstants, cluster
 
 SPLITS = (("8B",), ("1B",), ("1B", "8B"))  # which models are fitted; the others are predicted
 # Where the fit starts. What it leaves as it is: `logits`, of which the logits, their exponentials

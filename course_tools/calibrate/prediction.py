@@ -290,20 +290,6 @@ def _format(every: Iterable[Kernel], dtype: str | None) -> str:
     return max(products, key=lambda work: float(np.max(work.flops))).dtype
 
 
-def achieved(chip: Accelerator | str, dtype: str = "bf16") -> tuple[float, float, float]:
-    """The three constants by which a reader judges a chip: fractions of the peak and of the
-    bandwidth, seconds per kernel.
-
-    Examples
-    --------
-    >>> compute, bandwidth, overhead = achieved("a100-sxm-80")
-    >>> 0.6 < compute < 1, 0.6 < bandwidth < 1, 1e-6 < overhead < 1e-5
-    (True, True, True)
-    """
-    found = calibration(accelerator(chip), dtype).constants
-    return found.compute, found.bandwidth, found.overhead
-
-
 def collective(
     kind: str,
     bytes: ArrayLike,

@@ -3,27 +3,32 @@
 from course_tools.serve.clock import StepTimeModel, linear_step_times, step_times
 from course_tools.serve.fleet import (
     ROUTERS,
-    Service,
+    ServingLayout,
     cache_blocks,
     on_one_replica,
+    plan,
+    sensitivity,
     service,
     simulate,
 )
-from course_tools.serve.outcome import LATENCIES, SHARES, Served
-from course_tools.serve.planning import PERCENTILE, ServingLayout, plan, sensitivity
 from course_tools.serve.queues import in_system, speculated, speedup, usd_per_mtoken, wait
-from course_tools.serve.requests import Requests, read_requests, synthetic_workload
+from course_tools.serve.requests import (
+    LATENCIES,
+    SHARES,
+    Requests,
+    Served,
+    read_requests,
+    synthetic_workload,
+)
 from course_tools.serve.settings import EngineSettings, engine, engines
 
 __all__ = [
     "LATENCIES",
-    "PERCENTILE",
     "ROUTERS",
     "SHARES",
     "EngineSettings",
     "Requests",
     "Served",
-    "Service",
     "ServingLayout",
     "StepTimeModel",
     "cache_blocks",

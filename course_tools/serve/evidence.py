@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from course_tools.files import DATA
 from course_tools.serve.fleet import simulate
-from course_tools.serve.outcome import SHARES, Served
-from course_tools.serve.requests import Requests, read_requests
+from course_tools.serve.requests import SHARES, Requests, Served, read_requests
 from course_tools.serve.settings import engine
 
 # 300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it.

@@ -2,8 +2,6 @@
 
 from course_tools.train.counts import (
     PASSES,
-    Backward,
-    Recompute,
     backward,
     flops,
     hfu,
@@ -11,19 +9,30 @@ from course_tools.train.counts import (
     tokens_per_second,
     utilisation,
 )
-from course_tools.train.evidence import Check, Runs, check, published_runs, shapes
+from course_tools.train.evidence import check, published_runs, shapes
 from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
-from course_tools.train.machines import Cluster, TrainingConstants, cluster, constants, frameworks
-from course_tools.train.parallelism import SCHEDULES, Layout, bubble, layout
-from course_tools.train.reliability import (
+from course_tools.train.parallelism import (
+    SCHEDULES,
+    Cluster,
+    Layout,
+    TrainingConstants,
+    bubble,
+    cluster,
+    constants,
+    layout,
+)
+from course_tools.train.steps import (
+    PARTS,
     SAVE_FIXED,
     TrainingRun,
+    TrainingStep,
     checkpoint_interval,
     goodput,
+    layouts,
     run,
     save_time,
+    step,
 )
-from course_tools.train.steps import PARTS, Exchange, RankedLayout, TrainingStep, layouts, step
 
 __all__ = [
     "MEMORIES",
@@ -32,14 +41,8 @@ __all__ = [
     "PASSES",
     "SAVE_FIXED",
     "SCHEDULES",
-    "Backward",
-    "Check",
     "Cluster",
-    "Exchange",
     "Layout",
-    "RankedLayout",
-    "Recompute",
-    "Runs",
     "TrainingConstants",
     "TrainingMemory",
     "TrainingRun",
@@ -51,7 +54,6 @@ __all__ = [
     "cluster",
     "constants",
     "flops",
-    "frameworks",
     "goodput",
     "hfu",
     "layout",

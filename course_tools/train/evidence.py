@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from course_lib.core.checks import known
 from course_lib.specs import Transformer, model
 from course_tools.measured.published import table
-from course_tools.train.machines import (
+from course_tools.train.parallelism import (
     FRAMEWORK,
     Cluster,
+    Layout,
     TrainingConstants,
     cluster,
+    columns,
     constants,
     read_constants,
 )
-from course_tools.train.parallelism import Layout, columns
 from course_tools.train.steps import expected_to_work, times
 
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096

@@ -12,12 +12,14 @@ from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.workloads.shares import undivided
 from course_tools.train.counts import ELEMENT, LayerSizes, layer_sizes
-from course_tools.train.machines import FRAMEWORK, TrainingConstants, constants
 from course_tools.train.parallelism import (
+    FRAMEWORK,
     Layout,
     Stages,
+    TrainingConstants,
     assign_stages,
     columns,
+    constants,
     in_flight_microbatches,
 )
 from course_tools.train.parallelism import layout as layout_from

@@ -18,10 +18,9 @@ from course_lib.specs import load_toml
 from course_tools import calibrate
 from course_tools.calibrate import evidence
 from course_tools.calibrate import own as calibrate_own
-from course_tools.calibrate import report as calibrate_report
 from course_tools.calibrate.constants import FOLDER, from_file, to_toml
-from course_tools.calibrate.kernels import Kernel, seconds
-from course_tools.calibrate.robust import least_absolute
+from course_tools.calibrate.kernels import EngineConstants, Kernel, seconds
+from course_tools.calibrate.own import least_absolute
 from course_tools.measured import table
 from tools import fit_chips as calibrate_fit
 from tools.calibrate import as_text
@@ -174,7 +173,7 @@ def test_misalignment_is_what_the_table_shows():
 def test_files_are_written_and_read_again(tmp_path):
     paths = calibrate_fit.fit_and_write(tmp_path, date="2026-01-01")
     assert sorted(path.stem for path in paths) == sorted([*calibrate.calibrations(), "engines"])
-    engines = load_toml(tmp_path / "engines.toml", dict[str, calibrate.EngineConstants])
+    engines = load_toml(tmp_path / "engines.toml", dict[str, EngineConstants])
     for name, engine in calibrate.engines().items():
         for constant in ("gap", "launch", "unpack"):
             assert getattr(engines[name], constant) == pytest.approx(
@@ -192,13 +191,14 @@ def test_files_are_written_and_read_again(tmp_path):
 
 def test_scaled_chips_keep_the_order_of_the_published_bests():
     best = {
-        key: calibrate.achieved(key)[0] for key in ("a100-sxm-80", "h100-sxm", "b200-sxm", "mi300x")
+        key: calibrate.calibration(key, "bf16").constants.compute
+        for key in ("a100-sxm-80", "h100-sxm", "b200-sxm", "mi300x")
     }
     assert list(best) == sorted(best, key=best.__getitem__, reverse=True)
 
 
 def test_every_target_is_met_and_printed():
-    report = calibrate_report.calibrate_report()
+    report = evidence.calibrate_report()
     asked = [line for line in report if line.target is not None]
     assert len(asked) >= 6
     missed = {line.key for line in asked if not line.met}
@@ -209,11 +209,11 @@ def test_every_target_is_met_and_printed():
 
 
 def test_a_broken_bound_would_be_counted(monkeypatch):
-    honest = calibrate_report.bounds()
+    honest = evidence.bounds()
     assert all(np.all(one.seconds >= one.lower) for one in honest)
-    impossible = calibrate_report.Bounded(*map(np.array, ([1e-9], [1.0], [100.0], ["h100-sxm"])))
-    monkeypatch.setattr(calibrate_report, "bounds", lambda: [*honest, impossible])
-    broken = calibrate_report._bound_lines()[0]
+    impossible = evidence.Bounded(*map(np.array, ([1e-9], [1.0], [100.0], ["h100-sxm"])))
+    monkeypatch.setattr(evidence, "bounds", lambda: [*honest, impossible])
+    broken = evidence._bound_lines()[0]
     assert (broken.value, broken.met) == (1, False)
 
 
@@ -336,8 +336,8 @@ def test_rows_that_do_not_do_are_refused(change, said):
 
 
 def test_results_are_found_by_key_and_judged_by_a_target_that_is_data():
-    report = {line.key: line for line in calibrate_report.calibrate_report()}
-    assert len(report) == len(calibrate_report.calibrate_report())
+    report = {line.key: line for line in evidence.calibrate_report()}
+    assert len(report) == len(evidence.calibrate_report())
     assert all(re.fullmatch(r"[a-z0-9_-]+", key) for key in report)
     for target, value, met in (
         (None, 0.5, None),
@@ -349,7 +349,7 @@ def test_results_are_found_by_key_and_judged_by_a_target_that_is_data():
         (0, 0, True),
         (0, 1, False),
     ):
-        line = calibrate_report.Result(key="k", what="w", points=1, value=value, target=target)
+        line = evidence.Result(key="k", what="w", points=1, value=value, target=target)
         assert line.met is met, (target, value)
 
 

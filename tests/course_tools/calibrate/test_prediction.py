@@ -19,11 +19,11 @@ from course_lib.core import BITS, itemsize
 from course_lib.network import all_reduce
 from course_lib.specs import DATA, Accelerator, model
 from course_tools import calibrate
-from course_tools.calibrate import CalibrationFile
+from course_tools.calibrate import evidence
 from course_tools.calibrate import kernels as achieved
-from course_tools.calibrate import report as calibrate_report
-from course_tools.calibrate.constants import FOLDER, nearest, to_toml
+from course_tools.calibrate.constants import FOLDER, CalibrationFile, nearest, to_toml
 from course_tools.calibrate.kernels import count_of, kernels_of
+from course_tools.calibrate.links import LinkConstants, Range
 from course_tools.measured import published
 
 A100 = chip("a100-sxm-80")
@@ -80,7 +80,7 @@ def test_the_bound_does_not_know_of_calibration():
 def test_with_perfect_constants_the_expected_time_is_the_bound():
     perfect = msgspec.structs.replace(
         calibrate.calibration(A100, "bf16"),
-        constants=calibrate.Constants(
+        constants=achieved.Constants(
             compute=1.0,
             burst=1.0,
             bandwidth=1.0,
@@ -430,8 +430,8 @@ def test_pieces_of_the_best_number_give_the_time_of_a_collective():
     counts = np.arange(1, 10_000)
     # The second hop starts when the first piece has arrived, so there is one turn more than pieces.
     by_pieces = (latency + bytes_time / counts) * (counts + 1)
-    sure = calibrate.Range(1.0, 1.0)
-    link = calibrate.LinkConstants(latency=latency, hop=0.0, bandwidth=1.0, range=sure, small=sure)
+    sure = Range(1.0, 1.0)
+    link = LinkConstants(latency=latency, hop=0.0, bandwidth=1.0, range=sure, small=sure)
     found = float(link.seconds("all-reduce", bytes_time, 8))
     assert found == pytest.approx(by_pieces.min(), rel=2e-3)
 
@@ -637,7 +637,7 @@ def test_files_are_what_they_say(key):
 
 
 def test_ranges_widen_as_independent_doubts_add():
-    low, high = calibrate.Range(0.9, 1.2).factors(math.log(1.3))
+    low, high = Range(0.9, 1.2).factors(math.log(1.3))
     assert math.log(high) == pytest.approx(math.hypot(math.log(1.2), math.log(1.3)))
     assert low < 0.9
 
@@ -698,7 +698,7 @@ def test_a_decode_step_is_its_bytes_at_what_a_stream_reaches_and_its_gaps(key, c
 
 
 def test_every_measurement_names_its_chip():
-    every = calibrate_report.bounds()
+    every = evidence.bounds()
     for one in every:
         assert one.chips.shape == one.seconds.shape
         assert {str(key) for key in one.chips} <= set(chips())

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_tools import serve
 from course_tools.serve import batching
-from course_tools.serve.batching import Replica
-from course_tools.serve.blocks import DECODING, DONE, PROMPT, Sequence
+from course_tools.serve.batching import DECODING, DONE, PROMPT, Replica, Sequence
 
 STEPS = serve.step_times(
     "llama-3-8b", "rtx-4090", serve.engine("vllm", max_num_batched_tokens=512), calibrated=False

@@ -194,6 +194,15 @@ def test_a_pipeline_of_equal_stages_waits_as_long_as_its_bubble_says():
     assert step.parts["bubble"] / moving == pytest.approx(train.bubble(8, 8))
 
 
+def test_pieces_of_a_pipeline_shorten_its_bubble():
+    for pieces in (1, 2, 4):
+        step = train.step(LLAMA, "4xh100-sxm", f"pp=4,acc=8,interleave={pieces}", 4096)
+        filled = step.parts["bubble"] + 8 / (3 / pieces) * step.parts["bubble"]
+        assert step.parts["bubble"] / filled == pytest.approx(train.bubble(4, 8, pieces))
+        moving = ("products", "attention", "traffic", "launches", "bubble")
+        assert filled == pytest.approx(sum(step.parts[name] for name in moving))
+
+
 def test_stages_get_blocks_by_their_arithmetic_and_none_may_be_empty():
     small = train.shapes()["1B"]
     assert pipeline_of(small, "pp=2").layers.tolist() == [11, 5]
@@ -230,6 +239,40 @@ def test_experts_are_spread_and_sent_to():
     spread = train.step(mixtral, ON, "dp=16,tp=4,ep=8,zero=1", 4096)
     assert spread.memory.weights < alone.memory.weights / 2
     assert spread.parts["experts"] > 0 == alone.parts["experts"]
+
+
+def test_memory_of_a_mixture_by_hand():
+    """With ZeRO everything is cut over all 64 chips, experts by whichever axis: by `ep` first."""
+    mixtral = model("mixtral-8x7b")
+    for ep in (1, 2, 8):
+        found = train.memory(mixtral, f"dp=16,tp=4,ep={ep},zero=3", 4096)
+        assert found.weights == pytest.approx(2 * mixtral.parameters / 64)
+        assert found.gradients == pytest.approx(4 * mixtral.parameters / 64)
+        assert found.optimizer == pytest.approx(12 * mixtral.parameters / 64)
+    routed = 32 * 8 * 3 * 4096 * 14336
+    whole = train.memory(mixtral, "dp=16,tp=4,ep=8", 4096)
+    assert whole.weights == pytest.approx(2 * ((mixtral.parameters - routed) / 4 + routed / 32))
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_buffers_of_tensor_parallelism_by_hand(tp):
+    """Each layer gathers two inputs, of which a chip has its own part already."""
+    how, tokens = train.constants(), 2048
+    found = train.memory(LLAMA, f"tp={tp}", tokens)
+    array = 2 * tokens * LLAMA.width
+    gathered = LLAMA.layers * 2 * array * (tp - 1) / tp
+    by_hand = how.runtime + how.gathered * gathered + how.passing * array
+    assert found.buffers == pytest.approx(by_hand)
+
+
+def test_experts_messages_by_hand():
+    """Tokens go to their experts and come back, in the forward pass and in the backward one."""
+    mixtral = model("mixtral-8x7b")
+    step = train.step(mixtral, ON, "dp=16,tp=4,ep=8,zero=1,mbs=2,acc=3", 4096)
+    (sent,) = [one for one in step.exchanges if one.name == "experts"]
+    assert (sent.n, sent.messages) == (8, 3 * mixtral.layers * 2 * 2)
+    # Two experts of each token, in bf16, of a quarter of the tokens of two sequences.
+    assert sent.bytes == pytest.approx(2 * 4096 * 2 * mixtral.width * 2 / 4)
 
 
 def test_layouts_fit_are_ranked_and_say_what_the_others_lose_by():
