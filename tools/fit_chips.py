@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from course_lib.core import Estimate
@@ -103,11 +103,9 @@ def fit_products(
     kernel = Kernel(bound, bound.work)
 
     def residuals(given: dict[str, float]) -> Any:
-        return np.log(
-            seconds(kernel, on, msgspec.structs.replace(others, **given)) / measured.seconds
-        )
+        return np.log(seconds(kernel, on, structs.replace(others, **given)) / measured.seconds)
 
-    return msgspec.structs.replace(others, **least_absolute(residuals, START, MOST))
+    return structs.replace(others, **least_absolute(residuals, START, MOST))
 
 
 def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[Any]:
@@ -117,54 +115,56 @@ def predict_steps(some: Iterable[MeasuredStep], given: Calibration) -> NDArray[A
     )
 
 
-def _fit_engine(
-    given: Calibration, name: str, some: list[MeasuredStep], start: float
-) -> Calibration:
-    measured = np.array([step.measured for step in some])
-
-    def with_(value: float) -> Calibration:
-        return msgspec.structs.replace(
-            given, engine=msgspec.structs.replace(given.engine, **{name: value})
-        )
-
-    found = least_absolute(
-        lambda c: np.log(predict_steps(some, with_(c["value"])) / measured), {"value": start}
-    )
-    return with_(found["value"])
-
-
 def fit_engine(given: Calibration, model: str = MODEL, of: str | None = None) -> Calibration:
     """The constants that only whole steps show, from those of one model: all engines together, or
     the gap of one by the name of its table.
     """
-    decode = [step for step in steps("decode") if step.run.model == model]
-    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
-    if of is not None:
-        return _fit_engine(given, "gap", [step for step in wide if step.run.table == of], 2e-6)
-    narrow = [step for step in decode if step.run.w not in ("bf16", "fp16")]
-    found = _fit_engine(given, "gap", wide, 2e-6)
-    found = _fit_engine(
-        found, "launch", [step for step in steps("prefill") if step.run.model == model], 1e-5
+    decode, prefill = (
+        [step for step in steps(kind) if step.run.model == model] for kind in ("decode", "prefill")
     )
-    return _fit_engine(found, "unpack", narrow, 0.05)
+    wide = [step for step in decode if step.run.w in ("bf16", "fp16")]
+    narrow = [step for step in decode if step not in wide]
+    parts = [("gap", wide, 2e-6), ("launch", prefill, 1e-5), ("unpack", narrow, 0.05)]
+    if of is not None:
+        parts = [("gap", [step for step in wide if step.run.table == of], 2e-6)]
+    for name, some, start in parts:
+
+        def put(c: dict[str, float], before: Calibration = given) -> Calibration:
+            return structs.replace(before, engine=structs.replace(before.engine, **c))
+
+        def residuals(c: dict[str, float], some: Any = some, put: Any = put) -> Any:
+            return np.log(predict_steps(some, put(c)) / [step.measured for step in some])
+
+        given = put(least_absolute(residuals, {name: start}))
+    return given
+
+
+def _fit_link(
+    link: LinkConstants,
+    some: Messages,
+    which: NDArray[np.bool_],
+    start: dict[str, float],
+    most: dict[str, float] | None = None,
+) -> tuple[LinkConstants, NDArray[Any]]:
+    """A link with constants fitted to some of these all-reduces, and how many times as long as
+    expected each took.
+    """
+
+    def times(c: dict[str, float]) -> NDArray[Any]:
+        one = structs.replace(link, **c)
+        return np.asarray(one.seconds("all-reduce", some.bound, some.chips))
+
+    found = least_absolute(lambda c: np.log(times(c)[which] / some.seconds[which]), start, most)
+    return structs.replace(link, **found), some.seconds / times(found)
 
 
 def fit_links(some: Messages) -> LinkConstants:
     """Latency, hops and share of the bandwidth of all-reduces over a chip's links."""
-    sure = Range(1.0, 1.0)
-
-    def times(c: dict[str, Any]) -> NDArray[Any]:
-        link = LinkConstants(**c, range=sure, small=sure)
-        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
-
-    start = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}
+    start, sure = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}, Range(1.0, 1.0)
     large = some.size > LARGE_MESSAGE
-    found = least_absolute(
-        lambda c: np.log(times(c)[large] / some.seconds[large]), start, {"bandwidth": 1.0}
-    )
-    ratios = some.seconds / times(found)
-    constants: dict[str, Any] = dict(found)
-    return LinkConstants(**constants, range=_range(ratios[large]), small=_range(ratios[~large]))
+    link = LinkConstants(**start, range=sure, small=sure)
+    found, ratios = _fit_link(link, some, large, start, {"bandwidth": 1.0})
+    return structs.replace(found, range=_range(ratios[large]), small=_range(ratios[~large]))
 
 
 def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
@@ -175,22 +175,10 @@ def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
     what was measured.
     """
     large = some.size > LARGE_MESSAGE
-    between = msgspec.structs.replace(inside, hop=0.0, in_switch=None)
-
-    def times(latency: Any) -> NDArray[Any]:
-        link = msgspec.structs.replace(between, latency=latency)
-        return np.asarray(link.seconds("all-reduce", some.bound, some.chips))
-
-    found = least_absolute(
-        lambda c: np.log(times(c["latency"])[~large] / some.seconds[~large]), {"latency": 5e-5}
-    )
-    ratios = some.seconds / times(found["latency"])
-    return msgspec.structs.replace(
-        between,
-        latency=found["latency"],
-        range=Range(inside.range.low, _range(ratios[large]).high),
-        small=_range(ratios[~large]),
-    )
+    between = structs.replace(inside, hop=0.0, in_switch=None)
+    found, ratios = _fit_link(between, some, ~large, {"latency": 5e-5})
+    wide = Range(inside.range.low, _range(ratios[large]).high)
+    return structs.replace(found, range=wide, small=_range(ratios[~large]))
 
 
 def _range(ratios: NDArray[Any]) -> Range:
@@ -217,10 +205,8 @@ def _step_range(given: Calibration) -> Range:
     for model in sorted({step.run.model for step in every}):
         others = [step for step in every if step.run.model != model]
         refitted = fit_engine(given, model)
-        ratios += list(
-            np.array([step.measured for step in others]) / predict_steps(others, refitted)
-        )
-    return _range(np.array(ratios))
+        ratios.append([step.measured for step in others] / predict_steps(others, refitted))
+    return _range(np.concatenate(ratios))
 
 
 def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
@@ -233,7 +219,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     fitted, test = every.some(~unseen), every.some(unseen)
     start = Constants(**START, misaligned=misalignment(), burst=1.0, stream=START["bandwidth"])
     constants, bound = fit_products(fitted, on, start), fitted.bound(on)
-    constants = msgspec.structs.replace(constants, stream=constants.bandwidth)
+    constants = structs.replace(constants, stream=constants.bandwidth)
     sides = product_ranges(fitted, bound, seconds(Kernel(bound, bound.work), on, constants))
     nvlink = fit_links(nvlink_messages())
     links = {
@@ -252,7 +238,7 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
         )
     )
     burst, labs = centre(laboratories(one).values())
-    constants = msgspec.structs.replace(constants, burst=burst)
+    constants = structs.replace(constants, burst=burst)
     repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
     expected = predict(test.bound(on), on, constants=one, state="sustained").expected
     file = CalibrationFile(
@@ -268,7 +254,12 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
         ranges={**sides, "step": _step_range(one)},
         links=links,
     )
-    return file, _engines(one)
+    together = "TensorRT-LLM, LMDeploy and gpt-fast together"
+    engines = {TYPICAL: structs.replace(one.engine, source=together)}
+    for name, of in ENGINES.items():
+        source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
+        engines[name] = structs.replace(fit_engine(one, of=of).engine, source=source)
+    return file, engines
 
 
 def _region(fitted: Products) -> dict[str, tuple[float, float]]:
@@ -281,20 +272,6 @@ def _region(fitted: Products) -> dict[str, tuple[float, float]]:
         "batch": (float(min(batches)), float(max(batches))),
         "context": (1.0, float(max(contexts))),
     }
-
-
-def _engines(typical: Calibration) -> dict[str, EngineConstants]:
-    """Engines by name: the typical one, and those of which the gaps are known by themselves."""
-    engines = {
-        TYPICAL: msgspec.structs.replace(
-            typical.engine, source="TensorRT-LLM, LMDeploy and gpt-fast together"
-        )
-    }
-    for name, of in ENGINES.items():
-        source = f"{table(of)[0]['source']}; launch and unpack are the typical engine's"
-        found = fit_engine(typical, of=of).engine
-        engines[name] = msgspec.structs.replace(found, source=source)
-    return engines
 
 
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
@@ -315,7 +292,7 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
         if best is None or f"matrix.{dtype}" not in chip(key).peaks:
             continue
         share = _reached(dtype, alike, ours) / of_reference
-        found[dtype] = msgspec.structs.replace(ours, compute=min(ours.compute * share, 1.0))
+        found[dtype] = structs.replace(ours, compute=min(ours.compute * share, 1.0))
         sources.append(f"{dtype} {best.rate / 1e12:g} TFLOP/s")
     if "bf16" in found and "matrix.fp16" in chip(key).peaks:
         found["fp16"] = found["bf16"]
@@ -323,13 +300,13 @@ def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     reached = streams()
     memory = np.log(reached / ours.bandwidth)  # how far two generations' memories lie apart
     if key in AFTER_AMPERE:
-        found = {name: msgspec.structs.replace(one, stream=reached) for name, one in found.items()}
+        found = {name: structs.replace(one, stream=reached) for name, one in found.items()}
         lent = f"streams of {table('stream_h100pcie')[0]['gpu']}, all else"
     source = (
         f"best published products ({', '.join(sources)}; {table('matmul_mamf')[0]['source']}) "
         f"against {REFERENCE}'s, {lent} {REFERENCE}'s"
     )
-    return msgspec.structs.replace(
+    return structs.replace(
         fitted,
         source=source,
         points=len(sources),
@@ -369,7 +346,7 @@ def _switched(links: dict[str, LinkConstants], key: str) -> dict[str, LinkConsta
         for row in added
     ]
     least = min(int(float(row["n_gpus"])) for row in added)
-    nvlink = msgspec.structs.replace(
+    nvlink = structs.replace(
         links["nvlink"],
         bandwidth=float(np.median(rings)),
         in_switch=InSwitch(bandwidth=float(np.median(rates)), chips=least),
@@ -385,11 +362,8 @@ def fit_and_write(folder: Path = FOLDER, date: str | None = None) -> list[Path]:
         )
     fitted, engines = _reference(date or datetime.now(tz=UTC).date().isoformat())
     scaled = {key: _scaled(fitted, key) for key in sorted({*CHIPS.values()} - {REFERENCE})}
-    written = {f"{key}.toml": file for key, file in {REFERENCE: fitted, **scaled}.items()}
-    contents: dict[str, CalibrationFile | dict[str, EngineConstants]] = {
-        **written,
-        ENGINES_FILE: engines,
-    }
+    contents: dict[str, Any] = {ENGINES_FILE: engines, f"{REFERENCE}.toml": fitted}
+    contents |= {f"{key}.toml": file for key, file in scaled.items()}
     for name, content in contents.items():
         text = f"# Written by make calibrate: see tools/fit_chips.py.\n{to_toml(content)}"
         (folder / name).write_text(text, encoding="utf-8")

@@ -82,11 +82,6 @@ class Kernel:
     bound: Estimate
     work: Work | None
 
-    @property
-    def count(self) -> Any:
-        """How many of it there are."""
-        return count_of(self)
-
 
 def count_of(kernel: Any) -> Any:
     """How many kernels of a kind there are."""

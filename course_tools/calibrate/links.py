@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from course_lib.core.checks import nonnegative
 from course_lib.network.costs import cost, reduces
 
 LARGE_MESSAGE = 2**20  # bytes: what smaller messages take, published sweeps do not agree on
@@ -59,7 +57,7 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def seconds(
         self,
         kind: str,
-        bound: ArrayLike,
+        bound: Any,
         chips: Any,
         algorithm: str | None = None,
         *,
@@ -68,27 +66,15 @@ class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """Expected s of a collective whose bytes take `bound` s at the links' full bandwidth.
         `in_switch` is whether the switch adds up an all-reduce: if not given, as libraries choose,
         with chips enough, where that is faster.
-
-        Examples
-        --------
-        >>> sure = Range(1.0, 1.0)
-        >>> link = LinkConstants(latency=1e-6, hop=0.0, bandwidth=1.0, range=sure, small=sure)
-        >>> float(link.seconds("all-reduce", 4e-6, 8))
-        9e-06
         """
-        takes, lasts = cost(kind, chips, algorithm), np.asarray(nonnegative("bound", bound))
         way = self.in_switch
         if kind != "all-reduce" or way is None or in_switch is False:
-            return _pieces(self, lasts / self.bandwidth, takes.hops)
-        adds = cost(kind, chips, "in-switch")
+            return _pieces(self, bound / self.bandwidth, cost(kind, chips, algorithm).hops)
+        many = np.asarray(chips)
+        ring, adds = reduces(many, False), reduces(many, True)
         if in_switch:
-            return _switched(self, lasts, takes, adds)
-        return _reduced(self, lasts, takes, adds, np.asarray(chips))
-
-    def factors(self, bytes: ArrayLike, log_sigma: float = 0.0) -> tuple[Any, Any]:
-        """The range of messages of so many bytes, as factors on the expected time."""
-        low, high = message_factors(self, np.asarray(nonnegative("bytes", bytes)), log_sigma)
-        return low, high
+            return _switched(self, bound, ring, adds)
+        return _reduced(self, bound, ring, adds, many)
 
 
 def factors_of(one: Any, log_sigma: Any) -> list[Any]:

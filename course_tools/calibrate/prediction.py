@@ -46,6 +46,7 @@ from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file
 from course_tools.calibrate.kernels import Constants, Kernel, kernels_of
+from course_tools.calibrate.links import message_factors
 from course_tools.calibrate.timing import Likely, likely, sums
 
 STATES = ("burst", "sustained")  # a kernel that is timed alone, and one inside a step
@@ -139,18 +140,6 @@ def predict(
     >>> 1.2 < predict(step, "a100-sxm-80").expected / step.lower < 1.7
     True
     """
-    return _predict(estimate, chip, dtype, constants, state, engine)[0]
-
-
-def _predict(
-    estimate: Estimate,
-    chip: Accelerator | str,
-    dtype: str | None,
-    constants: Calibration | Path | str | None,
-    state: str | None,
-    engine: str,
-) -> tuple[Prediction, list[Kernel], Accelerator, Calibration]:
-    """`predict`, and the kernels, chip and constants that it comes from."""
     if not isinstance(estimate, Estimate):
         raise CourseError(
             f"estimate must be an Estimate (got {shown(estimate)}): pass roofline(work, "
@@ -170,16 +159,9 @@ def _predict(
     step = bool(estimate.parts)
     usual = "sustained" if step else "burst"
     in_state = usual if state is None else known("state", state, STATES)
-    seen = not found.log_sigma
-    if in_state == "burst":
-        # Of kernels alone, laboratories are one more doubt.
-        found = msgspec.structs.replace(
-            found,
-            constants=found.constants.isolated(),
-            log_sigma=math.hypot(found.log_sigma, found.labs),
-        )
-    one = likely(every, on, found, step, seen, estimate.lower)
-    prediction = Prediction(
+    given = _in_state(found, in_state)
+    one = likely(every, on, given, step, not found.log_sigma, estimate.lower)
+    return Prediction(
         plain(one.expected),
         plain(one.low),
         plain(one.high),
@@ -188,7 +170,14 @@ def _predict(
         engine=found.engine_name if step else "",
         source_chip=found.source_chip,
     )
-    return prediction, every, on, found
+
+
+def _in_state(found: Calibration, state: str) -> Calibration:
+    """The constants of a state: of kernels alone, laboratories are one more doubt."""
+    if state == "sustained":
+        return found
+    log_sigma, alone = math.hypot(found.log_sigma, found.labs), found.constants.isolated()
+    return msgspec.structs.replace(found, constants=alone, log_sigma=log_sigma)
 
 
 def _allowance(one: Likely) -> str:
@@ -241,7 +230,9 @@ def breakdown(
     >>> spent["unpack"] > spent["bandwidth"]
     True
     """
-    whole, every, on, found = _predict(estimate, chip, dtype, constants, None, engine)
+    whole = predict(estimate, chip, dtype=dtype, constants=constants, engine=engine)
+    on, every = accelerator(chip), kernels_of(estimate)
+    found = _in_state(constants_of(on, _format(every, dtype), constants, engine), whole.state)
     real = found.constants
     spent: dict[str, Any] = {"bound": estimate.lower}
     before: Any = estimate.lower
@@ -356,7 +347,7 @@ def collective(
         bound = np.where(expected < ring, np.minimum(bound, by_switch), bound)
     expected = np.where(bound > 0, expected, 0.0)
     log_sigma = math.hypot(found.log_sigma, 0.0 if kind in RINGS else found.chips)
-    least, most = at.factors(size, log_sigma)
+    least, most = message_factors(at, np.asarray(size), log_sigma)
     low, high = least * expected, most * expected
     return Prediction(
         expected=plain(expected),

@@ -114,11 +114,6 @@ def service(
         or bf16.
     link : what joins the chips of a replica, as in `llm.decode`.
 
-    Raises
-    ------
-    CourseError
-        If the model does not fit, or an argument is not valid.
-
     Examples
     --------
     >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
@@ -160,11 +155,6 @@ def simulate(
 ) -> Served:
     """Serve requests, from `synthetic_workload` or `read_requests`, and see when each got its
     tokens; model, chip and how as in `service`.
-
-    Raises
-    ------
-    CourseError
-        As `service`, and if a request is longer than the model or the cache allows.
 
     Examples
     --------

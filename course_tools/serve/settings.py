@@ -127,11 +127,6 @@ def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSetting
         that vLLM's benchmarks keep beside their logs.
     settings : of `EngineSettings`, that replace those found.
 
-    Raises
-    ------
-    CourseError
-        If the name, a setting or its value is not known, or the file cannot be read.
-
     Examples
     --------
     >>> engine("vllm", max_num_seqs=64).max_num_seqs

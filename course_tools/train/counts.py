@@ -104,16 +104,8 @@ def mfu(
     ...     for half in (False, True)]
     [0.526, 0.49]
     """
-    return hfu(
-        model,
-        chip,
-        tokens_per_second,
-        sequence,
-        recompute="none",
-        causal=causal,
-        dtype=dtype,
-        parameters=parameters,
-    )
+    work = flops(model, sequence, causal=causal, parameters=parameters)
+    return _share_of_peak(work, tokens_per_second, chip, dtype)
 
 
 def hfu(
@@ -136,6 +128,12 @@ def hfu(
     1.333...
     """
     work = flops(model, sequence, causal=causal, recompute=recompute, parameters=parameters)
+    return _share_of_peak(work, tokens_per_second, chip, dtype)
+
+
+def _share_of_peak(
+    work: Numbers, tokens_per_second: ArrayLike, chip: Accelerator | str, dtype: str
+) -> Numbers:
     speed = positive("tokens_per_second", tokens_per_second)
     together(sequence=work, tokens_per_second=speed)
     return plain(np.asarray(work * speed) / accelerator(chip).peak(dtype))

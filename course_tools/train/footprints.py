@@ -1,7 +1,7 @@
 """What training keeps in a chip's memory, by layout."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -31,16 +31,6 @@ OPTIMIZERS = {"adamw": 12.0, "adamw-8bit": 6.0, "sgd": 8.0}
 # Byte of a weight in bf16, of its sum of gradients, of its place in the buckets that copies
 # exchange, and of a logit.
 WEIGHT, GRADIENT, BUCKET, SINGLE = 2.0, 4.0, 2.0, 4.0
-# What lies in a chip's memory.
-MEMORIES = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "activations",
-    "logits",
-    "buffers",
-    "fragmentation",
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +66,9 @@ class TrainingMemory:
         return {name: getattr(self, name) for name in MEMORIES}
 
 
+MEMORIES = tuple(field.name for field in fields(TrainingMemory))
+
+
 def memory(
     model: Transformer | str,
     layout: Layout | str | list[Layout],
@@ -94,11 +87,6 @@ def memory(
     sequence : tokens of each sequence.
     optimizer : one of `OPTIMIZERS`.
     framework : whose constants.
-
-    Raises
-    ------
-    CourseError
-        If a layout does not divide the model.
 
     Examples
     --------

@@ -76,11 +76,6 @@ class Cluster:
 def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cluster:
     """Chips that train together: ``"64xh100-sxm"``, or a chip or its key with their number.
 
-    Raises
-    ------
-    CourseError
-        If the text has no number, the chip is unknown, or nothing joins several of it.
-
     Examples
     --------
     >>> cluster("64xh100-sxm").machines, cluster("tpu-v5p", 64).machines
@@ -250,11 +245,6 @@ class Layout:
 
 def layout(text: str | Layout) -> Layout:
     """A layout as text has it: names and values of `Layout`, as ``dp=8,tp=8,zero=1``.
-
-    Raises
-    ------
-    CourseError
-        If a name is unknown or stands twice, or a value is none that it can have.
 
     Examples
     --------

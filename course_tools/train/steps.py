@@ -351,11 +351,6 @@ def step(
     sequence : tokens of each sequence.
     framework : whose constants: what software adds to physics.
 
-    Raises
-    ------
-    CourseError
-        If the layout does not divide the model, or needs another number of chips.
-
     Examples
     --------
     >>> one = step("llama-3-8b", "64xh100-sxm", "dp=8,tp=8,zero=1,mbs=2,acc=4", 4096)
