@@ -160,7 +160,8 @@ def _fit_link(
 
 def fit_links(some: Messages) -> LinkConstants:
     """Latency, hops and share of the bandwidth of all-reduces over a chip's links."""
-    start, sure = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}, Range(1.0, 1.0)
+    start: dict[str, Any] = {"latency": 1e-5, "hop": 1e-6, "bandwidth": 0.7}
+    sure = Range(1.0, 1.0)
     large = some.size > LARGE_MESSAGE
     link = LinkConstants(**start, range=sure, small=sure)
     found, ratios = _fit_link(link, some, large, start, {"bandwidth": 1.0})

@@ -14,7 +14,6 @@ from course_lib.specs import Transformer, model
 from course_tools.measured.published import table
 from course_tools.train.parallelism import (
     FRAMEWORK,
-    Cluster,
     Layout,
     TrainingConstants,
     cluster,
@@ -96,13 +95,6 @@ class Runs:
     tokens_per_s: Array
     mfu: Array
     memory: Array
-
-    def clusters(self) -> list[tuple[Cluster, Marks]]:
-        """Each size of machine, and which runs used it."""
-        return [
-            (cluster(CHIP, int(8 * many)), self.machines == many)
-            for many in np.unique(self.machines)
-        ]
 
 
 def published_runs(name: str) -> Runs:
@@ -238,7 +230,8 @@ def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
     size = len(runs.layouts)
     found = {name: np.zeros(size) for name in ("memory", "step", "bound", "tokens_per_s", "score")}
     fits = np.zeros(size, dtype=bool)
-    for on, some in runs.clusters():
+    for many in np.unique(runs.machines):
+        on, some = cluster(CHIP, int(8 * many)), runs.machines == many
         here = {name: values[some] for name, values in at.items()}
         done = times(one, on, here, SEQUENCE, how)
         memory = done.memory["total"]
