@@ -439,3 +439,11 @@ class TestPublishedLog:
         older = serve.engine(evidence.LOG.with_suffix(".json"), bandwidth=1.0)
         done = serve.simulate("llama-3-8b", "rtx-4090", log.requests, engine_of=older)
         assert done.makespan > 1.03 * log.makespan
+
+
+def test_the_same_simulation_is_kept_and_cannot_be_changed():
+    asked = [serve.service("llama-3-8b", "h100-sxm").run(serve.synthetic_workload(4.0, 20, 100, 9))
+             for _ in range(2)]  # fmt: skip
+    assert asked[0] is asked[1]
+    with pytest.raises(ValueError, match="read-only"):
+        asked[0].last[0] = 0.0
