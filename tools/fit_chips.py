@@ -169,12 +169,10 @@ def fit_links(some: Messages) -> LinkConstants:
 
 
 def fit_nodes(some: Messages, inside: LinkConstants) -> LinkConstants:
-    """The latency of a call between machines, and how much longer than their ports allow it took.
-
-    The only machines measured reached a small part of their ports, and no two groups of chips the
-    same. So ports are expected to reach what links inside do, and the range reaches from there to
-    what was measured.
-    """
+    """The latency of a call between machines, and how much longer than ports allow it took."""
+    # The only machines measured reached a small part of their ports, and no two groups of chips the
+    # same. So ports are expected to reach what links inside do, and the range reaches from there to
+    # what was measured.
     large = some.size > LARGE_MESSAGE
     between = structs.replace(inside, hop=0.0, in_switch=None)
     found, ratios = _fit_link(between, some, ~large, {"latency": 5e-5})
@@ -242,6 +240,9 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     constants = structs.replace(constants, burst=burst)
     repository = table("matmul_a100_transformer_gemms")[0]["source"].partition(":data")[0]
     expected = predict(test.bound(on), on, constants=one, state="sustained").expected
+    flops = 2 * fitted.sizes.astype(float).prod(axis=1)
+    runs = [step.run for step in (*steps("decode"), *steps("prefill"))]
+    batches, contexts = ([run.batch for run in runs], [run.prompt + run.output for run in runs])
     file = CalibrationFile(
         date=date,
         source=f"matrix products of {repository}, steps of TensorRT-LLM, LMDeploy and gpt-fast",
@@ -250,7 +251,11 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
         held_out_error=mean_error(expected, test.seconds),
         labs=labs,
         chips=between_chips(),
-        region=_region(fitted),
+        region={
+            "product": (float(flops.min()), float(flops.max())),
+            "batch": (float(min(batches)), float(max(batches))),
+            "context": (1.0, float(max(contexts))),
+        },
         constants={"bf16": constants, "fp16": constants},
         ranges={**sides, "step": _step_range(one)},
         links=links,
@@ -263,26 +268,13 @@ def _reference(date: str) -> tuple[CalibrationFile, dict[str, EngineConstants]]:
     return file, engines
 
 
-def _region(fitted: Products) -> dict[str, tuple[float, float]]:
-    """What was fitted, from least to most: products in FLOP, steps by batch and context."""
-    flops = 2 * fitted.sizes.astype(float).prod(axis=1)
-    runs = [step.run for step in (*steps("decode"), *steps("prefill"))]
-    batches, contexts = ([run.batch for run in runs], [run.prompt + run.output for run in runs])
-    return {
-        "product": (float(flops.min()), float(flops.max())),
-        "batch": (float(min(batches)), float(max(batches))),
-        "context": (1.0, float(max(contexts))),
-    }
-
-
 def _scaled(fitted: CalibrationFile, key: str) -> CalibrationFile:
     """Constants of a chip of which one product is published: the reference's, with the fraction of
     the peak in proportion.
-
-    The best that somebody reached on either chip, beside what is expected of its shape, says how
-    much more of its peak one gives; streams are those of the chip's generation, links those of its
-    switch, and all else is taken over.
     """
+    # The best that somebody reached on either chip, beside what is expected of its shape, says how
+    # much more of its peak one gives; streams are those of the chip's generation, links those of
+    # its switch, and all else is taken over.
     found, sources = {}, []
     ours = fitted.constants["bf16"]
     of_reference = _reached("bf16", REFERENCE, ours)

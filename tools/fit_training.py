@@ -76,13 +76,11 @@ Residuals = Callable[[TrainingConstants], NDArray[np.float64]]
 
 
 def fit(models: Sequence[str]) -> TrainingConstants:
-    """The constants of the published runs of ``"1B"``, ``"8B"`` or both.
-
-    Memory's are fitted to the memory of all runs that worked, then the clock's to their steps: by
-    least squares on logarithms, in which runs far off count ever less. `usable` leaves at most one
-    in a hundred runs of each model that worked above it, and is 1 at least; `low` and `high` leave
-    one in ten of these fast runs below and above.
-    """
+    """The constants of the published runs of ``"1B"``, ``"8B"`` or both."""
+    # Memory's are fitted to the memory of all runs that worked, then the clock's to their steps: by
+    # least squares on logarithms, in which runs far off count ever less. `usable` leaves at most
+    # one in a hundred runs of each model that worked above it, and is 1 at least; `low` and `high`
+    # leave one in ten of these fast runs below and above.
     runs = [published_runs(name) for name in models]
     ran = np.concatenate([one.ran for one in runs])
     capacity = cluster("1xh100-sxm").chip.memory or np.inf

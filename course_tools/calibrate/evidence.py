@@ -142,14 +142,12 @@ def halved(some: Messages) -> tuple[Messages, Messages]:
 def laboratories(sustained: Calibration) -> dict[str, float]:
     """How many times as fast as the sustained constants say laboratories saw the reference chip's
     products, by their tables: the medians of products that take far longer than their overhead.
-
-    The table that was fitted is one of them. A search for the best shape and a single product on
-    random data are two more.
     """
     on, found = chip(REFERENCE), {}
     best = best_published("bf16")[REFERENCE]
     noise = next(row for row in table("matmul_data_dependence_a100") if row["input"] == "randn")
     cube = 8192.0
+    # The table that was fitted, another one, a search for the best shape, and a single product.
     some = {
         "matmul_a100_transformer_gemms": products("matmul_a100_transformer_gemms"),
         "matmul_a100_m_sweep": products("matmul_a100_m_sweep"),

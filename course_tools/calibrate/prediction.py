@@ -68,35 +68,21 @@ RINGS = ("all-reduce", "all-gather", "reduce-scatter")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """A likely time. Broadcasts.
+    """A likely time. Broadcasts."""
 
-    Attributes
-    ----------
-    expected : s.
-    low, high : s, an 80 % range: one in ten measurements is expected below it and one in ten above.
-    source : what the constants were fitted to, or whose they are.
-    state : one of `STATES`: ``"burst"`` where a kernel is timed alone.
-    engine : whose gaps and launches a step has.
-    source_chip : key of the chip whose constants these are, or the file they are from.
-    """
-
-    expected: Numbers
+    expected: Numbers  # s
+    # low, high: s, an 80 % range: one in ten measurements is expected below it and one in ten above
     low: Numbers
     high: Numbers
-    source: str
-    state: str = ""
-    engine: str = ""
-    source_chip: str = ""
+    source: str  # what the constants were fitted to, or whose they are
+    state: str = ""  # one of `STATES`: ``"burst"`` where a kernel is timed alone
+    engine: str = ""  # whose gaps and launches a step has
+    source_chip: str = ""  # key of the chip whose constants these are, or the file they are from
 
     def __post_init__(self) -> None:
         text("source", self.source)
-        keep(
-            self,
-            **{
-                name: nonnegative(name, getattr(self, name), MADE)
-                for name in ("expected", "low", "high")
-            },
-        )
+        times = ("expected", "low", "high")
+        keep(self, **{name: nonnegative(name, getattr(self, name), MADE) for name in times})
 
 
 def predict(

@@ -182,22 +182,16 @@ def tokens_per_second(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
-    """FLOPs of training on a token, pass by pass. Broadcasts.
+    """FLOPs of training on a token, pass by pass. Broadcasts."""
 
-    Attributes
-    ----------
-    forward, backward, recomputed : of the products and attention of each pass: every product
-        Y = X W has two in the backward pass, X' = Y' W^T and W' = X^T Y'. Layers are computed
-        again, and the head is not.
-    rule : what 6ND counts: six for each parameter that a token meets.
-    parts : of the forward pass, by part.
-    """
-
+    # forward, backward, recomputed: of the products and attention of each pass: every product Y = X
+    # W has two in the backward pass, X' = Y' W^T and W' = X^T Y'. Layers are computed again, and
+    # the head is not
     forward: Numbers
     backward: Numbers
     recomputed: Numbers
-    rule: Numbers
-    parts: dict[str, Numbers]
+    rule: Numbers  # what 6ND counts: six for each parameter that a token meets
+    parts: dict[str, Numbers]  # of the forward pass, by part
 
     @property
     def total(self) -> Numbers:

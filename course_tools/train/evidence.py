@@ -51,17 +51,16 @@ Marks = NDArray[np.bool_]
 def shapes() -> Mapping[str, Transformer]:
     """The models of the table, whose shapes stand nowhere in it.
 
-    Tokens per second and MFU are tied by the FLOPs of a token, 6 for each parameter and 12 for each
-    layer, position and width: 59.6 GFLOP for the larger model. Llama 3's sizes with as many heads
-    of keys as of queries and 131,072 tokens give that, and its own sizes 8 % less. Of the smaller
-    model pipelines count 1.6 GFLOP more than single stages: that is one table of 131,072 tokens of
-    width 2,048, which they hold twice, so that the head is tied to it.
-
     Examples
     --------
     >>> [round(one.parameters / 1e9, 2) for one in shapes().values()]
     [1.34, 8.86]
     """
+    # Tokens per second and MFU are tied by the FLOPs of a token, 6 for each parameter and 12 for
+    # each layer, position and width: 59.6 GFLOP for the larger model. Llama 3's sizes with as many
+    # heads of keys as of queries and 131,072 tokens give that, and its own sizes 8 % less. Of the
+    # smaller model pipelines count 1.6 GFLOP more than single stages: that is one table of 131,072
+    # tokens of width 2,048, which they hold twice, so that the head is tied to it.
     llama = model("llama-3-8b")
     assert isinstance(llama, Transformer)
     large = msgspec.structs.replace(
@@ -98,10 +97,8 @@ class Runs:
 
 
 def published_runs(name: str) -> Runs:
-    """The runs of ``"1B"`` or ``"8B"``.
-
-    Left out are runs whose layout does not make the batch of 256 sequences that their row claims,
-    and crashes of layouts that ran another time.
+    """The runs of ``"1B"`` or ``"8B"``, but those whose layout does not make the batch of 256
+    sequences that their row claims, and crashes of layouts that ran another time.
 
     Examples
     --------

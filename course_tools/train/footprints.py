@@ -35,24 +35,16 @@ WEIGHT, GRADIENT, BUCKET, SINGLE = 2.0, 4.0, 2.0, 4.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingMemory:
-    """What lies in the memory of the fullest chip, byte. Broadcasts over layouts.
+    """What lies in the memory of the fullest chip, byte. Broadcasts over layouts."""
 
-    Attributes
-    ----------
-    weights, gradients, optimizer : by parameter.
-    activations : kept for the backward pass.
-    logits : in single precision, with their gradient.
-    buffers : buckets of gradients, gathered tokens and weights, and what libraries take.
-    fragmentation : what the allocator loses.
-    """
-
+    # weights, gradients, optimizer: by parameter
     weights: Numbers
     gradients: Numbers
     optimizer: Numbers
-    activations: Numbers
-    logits: Numbers
-    buffers: Numbers
-    fragmentation: Numbers
+    activations: Numbers  # kept for the backward pass
+    logits: Numbers  # in single precision, with their gradient
+    buffers: Numbers  # buckets of gradients, gathered tokens and weights, and what libraries take
+    fragmentation: Numbers  # what the allocator loses
 
     @property
     def total(self) -> Numbers:

@@ -175,21 +175,6 @@ Array = NDArray[np.float64]
 class Layout:
     """How chips share a training step.
 
-    Attributes
-    ----------
-    dp : copies of the model, each with sequences of its own.
-    tp : chips that share every matrix; between them the activations are cut by tokens.
-    pp : stages of the pipeline.
-    cp : chips that share the tokens of each sequence.
-    ep : chips that share the experts of a mixture: a divisor of ``dp * cp``.
-    zero : what copies shard instead of repeating it: 1 the optimizer's states, 2 the gradients
-        too, 3 the weights too.
-    mbs, acc : sequences of a microbatch, and microbatches of a step, of each copy.
-    interleave : pieces of the pipeline that each stage holds.
-    recompute : activations that the backward pass makes again: ``"none"``; ``"selective"`` what
-        neither a product nor attention made; ``"full"`` all but the input of each layer.
-    schedule : one of `SCHEDULES`.
-
     Examples
     --------
     >>> one = Layout(dp=8, tp=8, mbs=2, acc=4)
@@ -197,17 +182,22 @@ class Layout:
     (64, 64)
     """
 
-    dp: int = 1
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-    ep: int = 1
+    dp: int = 1  # copies of the model, each with sequences of its own
+    tp: int = 1  # chips that share every matrix; between them the activations are cut by tokens
+    pp: int = 1  # stages of the pipeline
+    cp: int = 1  # chips that share the tokens of each sequence
+    ep: int = 1  # chips that share the experts of a mixture: a divisor of ``dp * cp``
+    # What copies shard instead of repeating it: 1 the optimizer's states, 2 the gradients too, 3
+    # the weights too.
     zero: int = 0
+    # mbs, acc: sequences of a microbatch, and microbatches of a step, of each copy
     mbs: int = 1
     acc: int = 1
-    interleave: int = 1
+    interleave: int = 1  # pieces of the pipeline that each stage holds
+    # Activations that the backward pass makes again: ``"none"``; ``"selective"`` what neither a
+    # product nor attention made; ``"full"`` all but the input of each layer.
     recompute: str = "none"
-    schedule: str = "1f1b"
+    schedule: str = "1f1b"  # one of `SCHEDULES`
 
     def __post_init__(self) -> None:
         for name in NUMBERS:

@@ -131,16 +131,18 @@ def times(
     moved = (1 + again / PASSES["none"]) * tokens * kept * ELEMENT / tp
     head = 2 * PASSES["none"] * tokens * found.vocab * found.width / tp * (found.head > 0)
     logits = tokens * found.vocab * 4 / tp
-    most = _slowest_stage(found, at, products / peak, head / peak)
+    layers, heads, deepest, parameters, empty = _slowest_stage(
+        found, at, products / peak, head / peak
+    )
     device = {
-        "products": (most.layers * products + most.heads * head) / (peak * reached.compute),
-        "attention": most.layers * pairs / (peak * how.attention),
+        "products": (layers * products + heads * head) / (peak * reached.compute),
+        "attention": layers * pairs / (peak * how.attention),
         "traffic": how.traffic
-        * (most.layers * moved + most.heads * logits)
+        * (layers * moved + heads * logits)
         / (chip.bandwidth * reached.bandwidth),
     }
     sent = tokens * found.width * ELEMENT
-    many, full = acc * most.deepest, policy == POLICIES.index("full")
+    many, full = acc * deepest, policy == POLICIES.index("full")
     send = partial(_exchange, on, how)
     keys, routed = tokens * found.keys * ELEMENT / tp * cp, tokens * found.sent * ELEMENT / 2 / tp
     inner = [
@@ -154,7 +156,7 @@ def times(
     ]
     device |= {one.name: one.seconds / acc for one in inner}
     busy = np.asarray(sum(device.values()))
-    host = _host(on, at, most.deepest, how)
+    host = _host(on, at, deepest, how)
     slower = (busy**_SHARP + host**_SHARP) ** (1 / _SHARP)
     # Interleaved pieces fill the pipeline so many times sooner [narayanan2021].
     fill = (pp - 1) / at["interleave"]
@@ -169,7 +171,7 @@ def times(
         seconds=crossing.seconds + late,
         exposed=crossing.seconds * np.minimum((pp - 1) / acc, 1.0) + late,
     )
-    each = most.parameters / tp
+    each = parameters / tp
     ports = how.gradients / (how.far_ports if far else 1.0)
     # Gradients are summed over copies once a step, with ZeRO 2 after each microbatch. Copies of one
     # expert are fewer than those of the rest, on as many chips: the same bytes.
@@ -206,38 +208,30 @@ def times(
     parts["bubble"] = parts["bubble"] + np.maximum(bound - expected, 0.0)
     expected = np.maximum(expected, bound)
     parts = {name: parts[name] for name in PARTS}
-    return TrainingTimes(bound, expected, parts, exchanges, memory, most.empty)
+    return TrainingTimes(bound, expected, parts, exchanges, memory, empty)
 
 
-class _Slowest(NamedTuple):
+def _slowest_stage(
+    found: LayerSizes, at: dict[str, Array], layer: Array, head: Array
+) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
     """Of each layout, its slowest stage's layers and heads; the most layers and parameters of a
     stage; and whether one is empty.
     """
-
-    layers: Array
-    heads: Array
-    deepest: Array
-    parameters: Array
-    empty: NDArray[np.bool_]
-
-
-def _slowest_stage(found: LayerSizes, at: dict[str, Array], layer: Array, head: Array) -> _Slowest:
     size = len(at["pp"])
     layers, heads, deepest, parameters = (np.zeros(size) for _ in range(4))
-    most = _Slowest(layers, heads, deepest, parameters, np.zeros(size, dtype=bool))
+    empty = np.zeros(size, dtype=bool)
     for some, held in by_pipeline(found, at):
         slowest = np.argmax(held.layers * layer[some, None] + held.head * head[some, None], axis=1)
-        most.layers[some], most.heads[some] = held.layers[slowest], held.head[slowest]
-        most.deepest[some] = np.max(held.layers)
+        layers[some], heads[some] = held.layers[slowest], held.head[slowest]
         twice = 0.0 if found.tied and len(held.layers) == 1 else 1.0
-        experts = found.routed / at["ep"][some, None]
         owned = (
-            held.layers * (found.shared + experts)
+            held.layers * (found.shared + found.routed / at["ep"][some, None])
             + held.embedding * found.table
             + twice * held.head * found.head
         )
-        most.parameters[some], most.empty[some] = np.max(owned, axis=1), held.empty
-    return most
+        deepest[some], parameters[some] = np.max(held.layers), np.max(owned, axis=1)
+        empty[some] = held.empty
+    return layers, heads, deepest, parameters, empty
 
 
 def _in_order(found: LayerSizes, at: dict[str, Array], layer: Array, head: Array) -> Array:
@@ -292,35 +286,28 @@ def _host(on: Cluster, at: dict[str, Array], layers: Array, how: TrainingConstan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingStep:
-    """A training step of a model on chips, by a layout.
+    """A training step of a model on chips, by a layout."""
 
-    Attributes
-    ----------
-    layout, chips, sequence : what was asked.
-    bound_s : s, with every peak and link at what it is sold for and all that can overlap hidden.
-    expected_s, low_s, high_s : s, likely, and an 80 % range.
-    tokens_per_s_per_chip, mfu, hfu : at the expected time; attention counted as the whole square.
-    memory : byte of the fullest chip.
-    fits, why_not : whether the run is expected to work; why it is not, empty where it is.
-    parts : what `expected_s` is made of, s, by name.
-    exchanges : what chips exchange, over which link, hidden and exposed.
-    """
-
+    # layout, chips, sequence: what was asked
     layout: Layout
     chips: Cluster
     sequence: int
+    # S, with every peak and link at what it is sold for and all that can overlap hidden.
     bound_s: float
+    # expected_s, low_s, high_s: s, likely, and an 80 % range
     expected_s: float
     low_s: float
     high_s: float
+    # tokens_per_s_per_chip, mfu, hfu: at the expected time; attention counted as the whole square
     tokens_per_s_per_chip: float
     mfu: float
     hfu: float
-    memory: TrainingMemory
+    memory: TrainingMemory  # byte of the fullest chip
+    # fits, why_not: whether the run is expected to work; why it is not, empty where it is
     fits: bool
     why_not: str
-    parts: Mapping[str, float]
-    exchanges: tuple[Exchange, ...]
+    parts: Mapping[str, float]  # what `expected_s` is made of, s, by name
+    exchanges: tuple[Exchange, ...]  # what chips exchange, over which link, hidden and exposed
 
     @property
     def tokens(self) -> int:
@@ -545,31 +532,21 @@ SAVE_FIXED = 5.0  # s that any save of a checkpoint takes, however little it wri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingRun:
-    """A whole training run.
+    """A whole training run."""
 
-    Attributes
-    ----------
-    step : each of its steps.
-    tokens, steps : in all.
-    goodput : share of the time in which steps are made that last.
-    days, low_days, high_days : likely, and at the ends of the step's 80 % range.
-    bound_days : with every step at its bound and no failure.
-    usd : rent of all chips for the likely days; NaN where no price is recorded.
-    failures : expected.
-    interval : s between checkpoints.
-    """
-
-    step: TrainingStep
+    step: TrainingStep  # each of its steps
+    # tokens, steps: in all
     tokens: float
     steps: float
-    goodput: float
+    goodput: float  # share of the time in which steps are made that last
+    # days, low_days, high_days: likely, and at the ends of the step's 80 % range
     days: float
     low_days: float
     high_days: float
-    bound_days: float
-    usd: float
-    failures: float
-    interval: float
+    bound_days: float  # with every step at its bound and no failure
+    usd: float  # rent of all chips for the likely days; NaN where no price is recorded
+    failures: float  # expected
+    interval: float  # s between checkpoints
 
 
 def save_time(size: ArrayLike, rate: ArrayLike, *, fixed: ArrayLike = SAVE_FIXED) -> Numbers:
