@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ AMPERE = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 COPIES = {"HtoD": "Memcpy HtoD (Pageable -> Device)", "DtoH": "Memcpy DtoH (Device -> Pageable)"}
 
 
+Span, Grid = tuple[float, float], Sequence[int]  # start and how long, µs; sizes
+
+
 class SyntheticTrace:
     """A trace that is being written: what the host does moves its clock, `now` (µs), and what it
     launches queues up on a stream; `seed` is of the scatter of all times.
@@ -54,12 +58,7 @@ class SyntheticTrace:
         return float(value * self.random.uniform(1 - part, 1 + part))
 
     def product(
-        self,
-        rows: int,
-        depth: int,
-        columns: int,
-        seconds: float | None = None,
-        grid: Sequence[int] | None = None,
+        self, rows: int, depth: int, columns: int, seconds: float = 0.0, grid: Grid | None = None
     ) -> None:
         """A matrix product that runs as fast as its bound allows."""
         flops = 2.0 * rows * depth * columns
@@ -86,19 +85,14 @@ class SyntheticTrace:
         )
 
     def _operator(
-        self,
-        name: str,
-        kernel: str,
-        shapes: Sequence[Sequence[int]],
-        seconds: float,
-        grid: Sequence[int],
+        self, name: str, kernel: str, shapes: Sequence[Grid], seconds: float, grid: Grid
     ) -> None:
         """An operator of the host and the kernel that it launches."""
         here, inside = self.new_id(), self.about(3.0)
         strides = [[prod(dims[i + 1 :]) for i in range(len(dims))] for dims in shapes]
         types = [TYPE] * len(shapes)
-        self._op(name, self.now, inside + LAUNCH + 1.0, here, shapes, types, strides)
-        self.call("cudaLaunchKernel", self.now + inside, LAUNCH, here)
+        self._op(name, (self.now, inside + LAUNCH + 1.0), here, shapes, types, strides)
+        self.call("cudaLaunchKernel", (self.now + inside, LAUNCH), here)
         start = max(self.now + inside + LATENCY, self.free.get(MAIN, 0.0))
         properties: dict[str, Any] = {
             "blocks per SM": prod(grid) / (self.chip.multiprocessors or 1),
@@ -106,7 +100,7 @@ class SyntheticTrace:
             "block": [128, 1, 1],
         }
         lasted = self.about(seconds * 1e6 + 1.5)
-        self.on_device("kernel", kernel, start, lasted, MAIN, here, properties)
+        self.on_device("kernel", kernel, (start, lasted), MAIN, here, properties)
         self.now += inside + LAUNCH + self.about(2.0)
 
     def copy(self, way: str, moved: float, *, rate: float) -> None:
@@ -116,11 +110,11 @@ class SyntheticTrace:
         lasted = self.about(moved / rate * 1e6 + 1.5)
         until, begin = start + lasted, self.now + 2.0 + LAUNCH
         spent = until - self.now + 4.0
-        self._op("aten::copy_", self.now, spent, here, [[int(moved) // 4]], ["float"])
-        self.call("cudaMemcpyAsync", self.now + 2.0, LAUNCH, here)
+        self._op("aten::copy_", (self.now, spent), here, [[int(moved) // 4]], ["float"])
+        self.call("cudaMemcpyAsync", (self.now + 2.0, LAUNCH), here)
         rates = {"bytes": int(moved), "memory bandwidth (GB/s)": moved / lasted / 1e3}
-        self.on_device("gpu_memcpy", COPIES[way], start, lasted, MAIN, here, rates)
-        self.call("cudaStreamSynchronize", begin, max(until - begin, 1.0), here)
+        self.on_device("gpu_memcpy", COPIES[way], (start, lasted), MAIN, here, rates)
+        self.call("cudaStreamSynchronize", (begin, max(until - begin, 1.0)), here)
         self.now = until + 5.0
 
     def item(self) -> None:
@@ -129,19 +123,19 @@ class SyntheticTrace:
         ready = max(self.now + 8.0, self.free.get(MAIN, 0.0))
         until = ready + 6.0
         waited = until - self.now
-        self._op("aten::item", self.now, waited + 3.0, asked, [[]], ["float"])
+        self._op("aten::item", (self.now, waited + 3.0), asked, [[]], ["float"])
         name = "aten::_local_scalar_dense"
-        self._op(name, self.now + 1, waited + 1.0, here, [[]], ["float"])
-        self.call("cudaMemcpyAsync", self.now + 2.0, 5.0, here)
+        self._op(name, (self.now + 1, waited + 1.0), here, [[]], ["float"])
+        self.call("cudaMemcpyAsync", (self.now + 2.0, 5.0), here)
         rates = {"bytes": 4, "memory bandwidth (GB/s)": 0.003}
-        self.on_device("gpu_memcpy", COPIES["DtoH"], ready, 1.2, MAIN, here, rates)
-        self.call("cudaStreamSynchronize", self.now + 7.5, max(waited - 7.5, 1.0), here)
+        self.on_device("gpu_memcpy", COPIES["DtoH"], (ready, 1.2), MAIN, here, rates)
+        self.call("cudaStreamSynchronize", (self.now + 7.5, max(waited - 7.5, 1.0)), here)
         self.now = until + 4.0
 
     def wait(self) -> None:
         """The host waits for the device."""
         until = max(self.now + 2.0, *self.free.values(), 0.0) + 2.0
-        self.call("cudaDeviceSynchronize", self.now, until - self.now, 0)
+        self.call("cudaDeviceSynchronize", (self.now, until - self.now), 0)
         self.now = until + 1.0
 
     def busy(self, micros: float) -> None:
@@ -154,8 +148,8 @@ class SyntheticTrace:
         """
         here, inside = self.new_id(), self.about(6.0)
         spent = inside + LAUNCH + 3
-        self._op("c10d::allreduce_", self.now, spent, here, [[elements]], [TYPE])
-        self.call("cudaLaunchKernelExC", self.now + inside, LAUNCH, here)
+        self._op("c10d::allreduce_", (self.now, spent), here, [[elements]], [TYPE])
+        self.call("cudaLaunchKernelExC", (self.now + inside, LAUNCH), here)
         free = (self.free.get(stream, 0.0) for stream in (COMMUNICATION, MAIN))
         args = {
             "grid": [24, 1, 1],
@@ -168,7 +162,7 @@ class SyntheticTrace:
         }
         name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
         start = max(self.now + inside + LATENCY, *free)
-        self.on_device("kernel", name, start, micros, COMMUNICATION, here, args)
+        self.on_device("kernel", name, (start, micros), COMMUNICATION, here, args)
         self.now += inside + LAUNCH + 4
         self.free[MAIN] = max(self.free.get(MAIN, 0.0), self.free[COMMUNICATION])
 
@@ -178,43 +172,29 @@ class SyntheticTrace:
         return self._last
 
     def on_device(
-        self,
-        category: str,
-        name: str,
-        start: float,
-        lasted: float,
-        stream: int,
-        here: int,
-        more: dict[str, Any],
+        self, category: str, name: str, span: Span, stream: int, here: int, more: dict[str, Any]
     ) -> None:
         """A row of the device; the stream is free when it ends."""
         args = {"External id": here, "device": self.device, "context": 1, "stream": stream}
         args |= {"correlation": here, **more}
-        self._row(category, name, start, lasted, self.device, stream, args)
-        self.free[stream] = start + lasted + 1.0
+        self._row(category, name, span, self.device, stream, args)
+        self.free[stream] = sum(span) + 1.0
 
-    def call(self, name: str, start: float, lasted: float, here: int) -> None:
+    def call(self, name: str, span: Span, here: int) -> None:
         """A call of CUDA's runtime."""
         args = {"External id": here, "cbid": 211, "correlation": here}
-        self._row("cuda_runtime", name, start, lasted, self.pid, self.pid, args)
+        self._row("cuda_runtime", name, span, self.pid, self.pid, args)
 
     def _op(
-        self,
-        name: str,
-        start: float,
-        lasted: float,
-        here: int,
-        dims: Any,
-        types: list[str],
-        strides: Any = None,
+        self, name: str, span: Span, here: int, dims: Any, types: list[str], strides: Any = None
     ) -> None:
         args = {"External id": here, "Input Dims": dims, "Input type": types}
         args |= {"Input Strides": strides} if strides is not None else {}
-        self._row("cpu_op", name, start, lasted, self.pid, self.pid, args)
+        self._row("cpu_op", name, span, self.pid, self.pid, args)
 
-    def _row(self, category: str, name: str, start: float, lasted: float, *of: Any) -> None:
-        row = {"ph": "X", "cat": category, "name": name, "pid": of[0], "tid": of[1]}
-        row |= {"ts": round(start, 3), "dur": round(lasted, 3), "args": of[2]}
+    def _row(self, category: str, name: str, span: Span, pid: int, tid: int, args: Any) -> None:
+        row = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+        row |= {"ts": round(span[0], 3), "dur": round(span[1], 3), "args": args}
         self.events.append(row)
 
 
@@ -328,9 +308,9 @@ def unknown() -> dict[str, Any]:
     scene = SyntheticTrace("h100-sxm", 12)
     for _ in range(40):
         start, here = max(scene.now + 8.0, scene.free.get(MAIN, 0.0)), scene.new_id()
-        scene.call("cudaGraphLaunch", scene.now, 9.0, here)
+        scene.call("cudaGraphLaunch", (scene.now, 9.0), here)
         lasted = scene.about(2400.0)
-        scene.on_device("kernel", "CUDA graph 1", start, lasted, MAIN, here, {})
+        scene.on_device("kernel", "CUDA graph 1", (start, lasted), MAIN, here, {})
         scene.now += 40.0
         if scene.free[MAIN] - scene.now > 5000:
             scene.busy(2400.0)
@@ -338,86 +318,42 @@ def unknown() -> dict[str, Any]:
     return whole(scene)
 
 
-def host_bound() -> dict[str, Any]:
-    """A loop that loads each batch with the interpreter before it multiplies."""
+def _recorded() -> dict[str, Callable[[], Any]]:
+    """Steps that show a cause on a CPU."""
     import torch
 
-    weights, lines = torch.randn(512, 512), ["3,1,4,1,5,9,2,6" * 40] * 512
+    x, square = torch.randn(2048, 4096), torch.randn(512, 512)
+    lines = ["3,1,4,1,5,9,2,6" * 40] * 512
+    narrow, wide = torch.randn(4096, 64), torch.randn(1024, 1024)
+    doubles = torch.randn(1024, 512, dtype=torch.float64)
 
     def load() -> Any:
         rows = [[float(one) for one in line.split(",")[:64]] for line in lines]
         return torch.tensor(rows).repeat(1, 8)
 
-    def step() -> None:
-        for _ in range(6):
-            torch.relu(load() @ weights) @ weights
+    def gelu(x: Any) -> Any:
+        return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
-    return record_step(step)
-
-
-def unfused_elementwise() -> dict[str, Any]:
-    """GELU as its formula is written, an operator for each sign."""
-    import torch
-
-    x = torch.randn(1024, 4096)
-
-    def step() -> None:
-        for _ in range(4):
-            0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-    return record_step(step)
+    return {
+        # A loop that loads each batch with the interpreter before it multiplies.
+        "host-bound": lambda: [torch.relu(load() @ square) @ square for _ in range(6)],
+        # GELU as its formula is written, an operator for each sign.
+        "unfused-elementwise": lambda: [gelu(x[:1024]) for _ in range(4)],
+        # Arrays that are transposed to be laid out by feature, and back.
+        "strided": lambda: [
+            torch.relu(x.t().contiguous()).t().contiguous() @ narrow for _ in range(4)
+        ],
+        # Activations in 32 bits that are multiplied in 64, to be safe.
+        "wrong-format": lambda: [torch.relu((wide.double() @ doubles).float()) for _ in range(4)],
+    }
 
 
-def strided() -> dict[str, Any]:
-    """Arrays that are transposed to be laid out by feature, and back."""
-    import torch
-
-    x, weights = torch.randn(2048, 4096), torch.randn(4096, 64)
-
-    def step() -> None:
-        for _ in range(4):
-            torch.relu(x.t().contiguous()).t().contiguous() @ weights
-
-    return record_step(step)
-
-
-def wrong_format() -> dict[str, Any]:
-    """Activations in 32 bits that are multiplied in 64, to be safe."""
-    import torch
-
-    x, weights = torch.randn(1024, 1024), torch.randn(1024, 512, dtype=torch.float64)
-
-    def step() -> None:
-        for _ in range(4):
-            torch.relu((x.double() @ weights).float())
-
-    return record_step(step)
-
-
-MAKERS = (
-    launch_bound,
-    host_bound,
-    synchronisation,
-    copies,
-    unfused_elementwise,
-    strided,
-    wrong_format,
-    ragged_waves,
-    exposed_collectives,
-    load_imbalance,
-    at_roof,
-    unknown,
-)
-MADE: dict[str, Callable[[], dict[str, Any]]] = {
-    one.__name__.replace("_", "-"): one for one in MAKERS
-}
-
-
-def record_step(step: Callable[[], None]) -> dict[str, Any]:
+def record_step(cause: str) -> dict[str, Any]:
     """A trace of torch.profiler on this computer's CPU, one thread, without the machine's name."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
+    step = _recorded()[cause]
     torch.set_num_threads(1)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -432,6 +368,22 @@ def record_step(step: Callable[[], None]) -> dict[str, Any]:
         found.pop(key, None)
     note = "Recorded by torch.profiler on one core of a CPU, without the machine's name."
     return {"constructed": False, "note": note, **found}
+
+
+MADE: dict[str, Callable[[], dict[str, Any]]] = {
+    "launch-bound": launch_bound,
+    "host-bound": partial(record_step, "host-bound"),
+    "synchronisation": synchronisation,
+    "copies": copies,
+    "unfused-elementwise": partial(record_step, "unfused-elementwise"),
+    "strided": partial(record_step, "strided"),
+    "wrong-format": partial(record_step, "wrong-format"),
+    "ragged-waves": ragged_waves,
+    "exposed-collectives": exposed_collectives,
+    "load-imbalance": load_imbalance,
+    "at-roof": at_roof,
+    "unknown": unknown,
+}
 
 
 def write(folder: Path, causes: list[str]) -> None:
