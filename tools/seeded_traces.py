@@ -38,7 +38,8 @@ AMPERE = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 COPIES = {"HtoD": "Memcpy HtoD (Pageable -> Device)", "DtoH": "Memcpy DtoH (Device -> Pageable)"}
 
 
-Span, Grid = tuple[float, float], Sequence[int]  # start and how long, µs; sizes
+Span = tuple[float, float]  # start and how long, µs
+Grid = Sequence[int]
 
 
 class SyntheticTrace:

@@ -284,7 +284,7 @@ def _error(
     return Result(key=key, what=what, points=points, value=error, target=target)
 
 
-def _share(key: str, what: str, inside: ArrayLike, target: Any = None) -> Result:
+def _share(key: str, what: str, inside: Any, target: Any = None) -> Result:
     """What part of measurements is within its range."""
     value = float(np.mean(inside))
     return Result(key=key, what=what, points=np.size(inside), value=value, target=target)

@@ -125,12 +125,8 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
 def _fused(parts: list[Estimate]) -> Kernel | None:
     """One product of several that multiply the same rows, or `None` where they are not that."""
     work, first = parts[0].work, product(parts[0].work)
-    t_math: Any = 0
-    t_memory: Any = 0
-    t_network: Any = 0
-    flops: Any = 0
-    moved: Any = 0
-    columns: Any = 0
+    none: Any = 0
+    t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none
     for part in parts:
         one = product(part.work)
         if one is None or first is None or not _same_rows(one, first):

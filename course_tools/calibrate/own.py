@@ -73,31 +73,13 @@ MOST = {"compute": 1.0, "bandwidth": 1.0}
 
 
 def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> CalibrationFile:
-    """The three constants of each format from rows of results.csv, one device's.
-
-    Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
-    either the overhead. What the rows leave open stays as the library has it of the chip, or of the
-    nearest one. The range widens by what the constants miss.
-
-    Parameters
-    ----------
-    rows : of `course_lib.bench.results.read`, of one device. Cold ones on random data count, of
-        which the device has a published peak.
-    chip : an accelerator or its key; by the device's name when not given. A CPU that the spec table
-        does not have is set against the peak that its rows name, and the fastest of its copies.
-
-    Raises
-    ------
-    CourseError
-        If there is no product, or no copy or triad, if the rows are of several devices, or the chip
-        is not in the spec table.
-
-    Examples
-    --------
-    >>> from course_tools import measured
-    >>> fit(row for row in measured.lab("00") if row.device == "AMD EPYC").points
-    7
+    """The three constants of each format from rows of results.csv, of one device: of `chip`, or of
+    the one by the device's name. A CPU that the spec table does not have is set against the peak
+    that its rows name, and the fastest of its copies.
     """
+    # Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
+    # either the overhead. What the rows leave open stays as the library has it of the chip, or of
+    # the nearest one. The range widens by what the constants miss.
     good = [
         row
         for row in rows

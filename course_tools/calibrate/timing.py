@@ -74,9 +74,7 @@ def sums(
     every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
 ) -> list[Any]:
     """Expected time of all kernels, and the ends of their range."""
-    expected: Any = 0.0
-    low: Any = 0.0
-    high: Any = 0.0
+    expected, low, high = 0.0, 0.0, 0.0
     for kernel in every:
         time = _with_gap(kernel, chip, found, apart, found.engine.unpack)
         least, most = _range(kernel, chip, found, step)
@@ -230,8 +228,7 @@ def engine_differences(
     # chip where no steps were measured, an engine may read keys and values again for each head that
     # shares them.
     expected, low, high = likely
-    hidden: Any = 0.0
-    repeated: Any = 0.0
+    hidden, repeated = 0.0, 0.0
     for kernel in every:
         hidden = hidden + _with_gap(kernel, chip, found, apart, 0.0)
         repeated = repeated + _with_gap(_again(kernel), chip, found, apart, found.engine.unpack)
