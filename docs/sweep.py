@@ -16,7 +16,9 @@ from course_tools import serve
 
 def point(rate, model, chip, requests=10_000, seed=0):
     """What users of a service feel at a rate, as `course serve --json` has it."""
-    done = serve.simulate(model, chip, serve.drawn(rate, requests, 512, 128, spread=0.5, seed=seed))
+    done = serve.simulate(
+        model, chip, serve.synthetic_workload(rate, requests, 512, 128, spread=0.5, seed=seed)
+    )
     felt = {f"{name}_s": done.percentiles(name) for name in serve.LATENCIES}
     return {
         "rate": rate,

@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib import chip, ops, roofline
-from course_tools.calibrate.report import as_text, calibrate_report
+from course_tools.calibrate.evidence import calibrate_report
 from tests.bench_pages import budgets
+from tools.calibrate import as_text
 
 ROOT = Path(__file__).parent.parent
 

@@ -33,7 +33,7 @@ class StepCounts(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """An engine's steps, as `serve.Pace` has them, in so few numbers that a page can hold them.
+    """A `serve.StepTimeModel` in so few numbers that a page can hold them.
 
     Attributes
     ----------

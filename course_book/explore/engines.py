@@ -74,12 +74,12 @@ class EngineExplorer(Endless):
 
 
 @cache
-def _pace(name: str, key: str, gpus: int) -> tuple[serve.Pace, int]:
+def _pace(name: str, key: str, gpus: int) -> tuple[serve.StepTimeModel, int]:
     """Steps of a model on chips that share it, and the tokens that their cache has room for."""
     on = chip(key)
     how = serve.engine(ENGINE, tensor_parallel_size=gpus)
     longest = serve.engine(how, max_num_batched_tokens=max(STEPS.tokens + LOADS.tokens))
-    pace = serve.pace(name, on, longest, link=link_of(on, gpus, "") or None)
+    pace = serve.step_times(name, on, longest, link=link_of(on, gpus, "") or None)
     try:
         return pace, serve.cache_blocks(name, on, how) * how.block_size
     except CourseError:  # the weights leave no room

@@ -128,7 +128,7 @@ def _chip(key: str, held: _Held) -> dict[str, Any]:
 def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
     """What is expected of a chip in a format, and whose constants these are."""
     found = calibration(on, dtype)
-    whose = "lent" if found.lender != on.key else "part" if found.widen else "own"
+    whose = "lent" if found.source_chip != on.key else "part" if found.log_sigma else "own"
     law = {
         "ranges": {name: _range(one) for name, one in found.ranges.items()},
         "links": {
@@ -146,10 +146,10 @@ def _constants(on: Accelerator, dtype: str, held: _Held) -> dict[str, Any]:
     return {
         "law": _once(held.laws, law),
         "constants": msgspec.to_builtins(found.constants),
-        "widen": found.widen,
+        "log_sigma": found.log_sigma,
         "chips": found.chips,
         "whose": whose,
-        "lender": chip(found.lender).short,
+        "lender": chip(found.source_chip).short,
     }
 
 

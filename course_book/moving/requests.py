@@ -10,7 +10,7 @@ import numpy as np
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator
 from course_tools.serve import Requests, engine, service
-from course_tools.serve.outcome import LoggedStep
+from course_tools.serve.requests import LoggedStep
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 

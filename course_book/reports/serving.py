@@ -164,7 +164,9 @@ def simulated(run: Replayed, found: StepFit) -> serve.Served:
         enable_prefix_caching=False,
         async_scheduling=False,
     )
-    steps_ = serve.linear_pace(found.step, found.token, found.seen, run.tokens, "measured steps")
+    steps_ = serve.linear_step_times(
+        found.step, found.token, found.seen, run.tokens, "measured steps"
+    )
     return serve.on_one_replica(requests, steps_, how)
 
 
@@ -173,8 +175,8 @@ def felt(done: serve.Served) -> dict[str, float]:
 
     Examples
     --------
-    >>> steps_ = serve.linear_pace(2e-3, 1e-4, 1e-6, 2048)
-    >>> done = serve.on_one_replica(serve.drawn(4.0, 20, 100, 10), steps_)
+    >>> steps_ = serve.linear_step_times(2e-3, 1e-4, 1e-6, 2048)
+    >>> done = serve.on_one_replica(serve.synthetic_workload(4.0, 20, 100, 10), steps_)
     >>> list(felt(done)) == list(FELT)
     True
     """

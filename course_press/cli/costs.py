@@ -106,8 +106,13 @@ def _by_unit(step: Estimate) -> dict[str, float]:
 
 def _likely(found: calibrate.Prediction) -> dict[str, Any]:
     times = {name: float(getattr(found, name)) for name in ("expected", "low", "high")}
-    said = {name: getattr(found, name) for name in ("state", "engine", "lender", "source")}
-    return {**{f"{name}_s": time for name, time in times.items()}, **said}
+    return {
+        **{f"{name}_s": time for name, time in times.items()},
+        "state": found.state,
+        "engine": found.engine,
+        "lender": found.source_chip,
+        "source": found.source,
+    }
 
 
 def _memory(answer: Costs) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def predict(
 def _show_likely(found: calibrate.Prediction) -> None:
     times = {name: n(getattr(found, name), "s") for name in ("expected", "low", "high")}
     tell(told("likely", **times))
-    tell(told("constants", state=found.state, engine=found.engine, lender=found.lender))
+    tell(told("constants", state=found.state, engine=found.engine, lender=found.source_chip))
     tell(retold(found.source), style="dim")
 
 
@@ -175,7 +175,7 @@ def calibrate_command(
     found = calibrate_own.fit(rows, chip)
     table = columns("format", "of the peak", "of the bandwidth", "a kernel's overhead")
     for dtype, sustained in found.constants.items():
-        constants = sustained.alone()  # as the lab measured them
+        constants = sustained.isolated()  # as the lab measured them
         table.add_row(
             dtype,
             n(constants.compute, "%"),

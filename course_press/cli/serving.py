@@ -105,7 +105,9 @@ def serve_command(
 
     def drawn(at: float, prompt: float = prompt, output: float = output) -> serve.Requests:
         lengths = round(prompt), round(output)
-        return serve.drawn(at, requests, *lengths, burst=burst, spread=spread, seed=seed)
+        return serve.synthetic_workload(
+            at, requests, *lengths, burst=burst, spread=spread, seed=seed
+        )
 
     if (arrivals is None) == (rate is None):
         raise CourseError("give the requests by --arrivals FILE or by --rate, one of them")

@@ -1,22 +1,11 @@
 """What work is likely to take, beside the bound."""
 
-from course_tools.calibrate.collectives import collective
-from course_tools.calibrate.constants import (
-    Calibration,
-    CalibrationFile,
-    calibration,
-    calibrations,
-    engines,
-    from_file,
-    to_toml,
-)
-from course_tools.calibrate.kernels import Constants, EngineConstants
-from course_tools.calibrate.links import InSwitch, LinkConstants, Range
+from course_tools.calibrate.constants import Calibration, calibration, calibrations, engines
 from course_tools.calibrate.prediction import (
     STATES,
     Prediction,
-    achieved,
     breakdown,
+    collective,
     coverage,
     mean_error,
     predict,
@@ -28,22 +17,13 @@ __all__ = [
     "MEMORY",
     "STATES",
     "Calibration",
-    "CalibrationFile",
-    "Constants",
-    "EngineConstants",
-    "InSwitch",
-    "LinkConstants",
     "Prediction",
-    "Range",
-    "achieved",
     "breakdown",
     "calibration",
     "calibrations",
     "collective",
     "coverage",
     "engines",
-    "from_file",
     "mean_error",
     "predict",
-    "to_toml",
 ]

@@ -17,51 +17,34 @@ from course_tools.files import DATA
 
 FOLDER = DATA / "calibration"
 NEAREST, ENGINES = "nearest.toml", "engines.toml"
-TYPICAL = "typical"
-"""The engine whose constants are fitted to all of them together."""
-_COOLING = 1 / 3
-"""Exponent of the power in the clock that it buys: power grows with clock and voltage squared, and
-voltage with the clock.
-"""
+TYPICAL = "typical"  # the engine whose constants are fitted to all of them together
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Constants for one chip and format, and where they come from.
+    """Constants for one chip and format, and where they come from."""
 
-    Attributes
-    ----------
-    constants : what the chip achieves.
-    links : what its links achieve, by their name.
-    engine : what the engine adds, and `engine_name` which that is.
-    lender : key of the chip whose constants these are.
-    region : what was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and
-        ``"context"`` of steps.
-    ranges : by ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
-        ``"step"`` for totals.
-    widen : how much wider the ranges are, as a logarithm: 0 where the chip was measured.
-    labs : how far laboratories lie apart on a product timed alone, as a logarithm.
-    chips : how far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
-    source : what it was fitted to, or whose it is.
-    """
-
-    constants: Constants
+    constants: Constants  # what the chip achieves
+    # By ``"memory"``, ``"ridge"`` and ``"compute"`` for products on that side of the ridge,
+    # ``"step"`` for totals.
     ranges: dict[str, Range]
-    links: dict[str, LinkConstants]
+    links: dict[str, LinkConstants]  # what its links achieve, by their name
+    # engine, engine_name: what the engine adds, and which that is
     engine: EngineConstants
     engine_name: str = TYPICAL
-    lender: str = ""
+    source_chip: str = ""  # key of the chip whose constants these are
+    # What was fitted, from least to most: ``"product"`` in FLOP, ``"batch"`` and ``"context"`` of
+    # steps.
     region: dict[str, tuple[float, float]] = {}
-    widen: float
-    labs: float = 0.0
+    log_sigma: float  # how much wider the ranges are, as a logarithm: 0 where the chip was measured
+    labs: float = 0.0  # how far laboratories lie apart on a product timed alone, as a logarithm
+    # How far chips lie apart, as a logarithm: what anything unlike the evidence is in doubt.
     chips: float = 0.0
-    source: str
+    source: str  # what it was fitted to, or whose it is
 
 
 class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One file of `data/calibration`.
-
-    `points` and `held_out_error` are of matrix products. A format of `like` is another format or
-    chip that lent what was not measured; then `widen` says how much is in doubt.
+    """One file of `data/calibration`; `points` and `held_out_error` are of matrix products. The
+    file calls `log_sigma` `widen`.
     """
 
     date: str
@@ -69,7 +52,7 @@ class CalibrationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     points: int
     held_out: int
     held_out_error: float | None = None
-    widen: float = 0.0
+    log_sigma: float = msgspec.field(default=0.0, name="widen")
     labs: float = 0.0
     chips: float = 0.0
     region: dict[str, tuple[float, float]] = {}
@@ -101,8 +84,7 @@ def engines() -> dict[str, EngineConstants]:
 
     Examples
     --------
-    >>> found = engines()
-    >>> found["gpt-fast"].gap < found["lmdeploy"].gap
+    >>> engines()["gpt-fast"].gap < engines()["lmdeploy"].gap
     True
     """
     return load_toml(FOLDER / ENGINES, dict[str, EngineConstants])
@@ -125,82 +107,56 @@ def calibration(
     >>> calibration(chip_of("l40s"), "bf16").source
     "a100-sxm-80's constants, since no one measured l40s..."
     """
-    chip = _chip(chip, dtype)
-    if chip.key in calibrations():
-        return _of(_read(FOLDER / f"{chip.key}.toml"), dtype, chip.key, engine)
-    like, why = nearest(chip)
-    other = chip_of(like)
-    lent = _of(_read(FOLDER / f"{like}.toml"), dtype, like, engine)
-    compute = min(lent.constants.compute * cooling(chip, other), 1.0)
-    # Kernels of another vendor are other programs: one more doubt of the same size.
-    doubt = lent.chips * (1 if chip.vendor == other.vendor else math.sqrt(2))
-    said = (
-        f"{like}'s constants, since no one measured {chip.key}: {why}; wider range. {lent.source}"
-    )
-    constants = msgspec.structs.replace(lent.constants, compute=compute)
-    return msgspec.structs.replace(
-        lent, constants=constants, widen=math.hypot(lent.widen, doubt), source=said
-    )
-
-
-def _chip(chip: Any, dtype: str | None = None) -> Accelerator:
     if dtype is not None:
         known("dtype", dtype, BITS)
-    found = chip_of(chip) if isinstance(chip, str) else chip
-    if not isinstance(found, Accelerator):
+    on = chip_of(chip) if isinstance(chip, str) else chip
+    if not isinstance(on, Accelerator):
         raise CourseError(f"chip must be an accelerator or its key (got {shown(chip)})")
-    return found
+    if on.key in calibrations():
+        return _of_file(_read(on.key), dtype, on.key, engine)
+    like, why = nearest(on)
+    other = chip_of(like)
+    lent = _of_file(_read(like), dtype, like, engine)
+    compute = min(lent.constants.compute * cooling(on, other), 1.0)
+    # Kernels of another vendor are other programs: one more doubt of the same size.
+    doubt = lent.chips * (1 if on.vendor == other.vendor else math.sqrt(2))
+    return msgspec.structs.replace(
+        lent,
+        constants=msgspec.structs.replace(lent.constants, compute=compute),
+        log_sigma=math.hypot(lent.log_sigma, doubt),
+        source=f"{like}'s constants, since no one measured {on.key}: {why}; wider range. "
+        f"{lent.source}",
+    )
 
 
 def nearest(chip: Accelerator) -> tuple[str, str]:
-    """The measured chip whose constants stand for another's, and why.
-
-    Examples
-    --------
-    >>> nearest(chip_of("a100-sxm-40"))[0]
-    'a100-sxm-80'
-    """
-    chip = _chip(chip)
+    """The measured chip whose constants stand for another's, and why."""
     listed = load_toml(FOLDER / NEAREST, dict[str, _Like])
     if chip.key in listed:
         return listed[chip.key].like, listed[chip.key].why
     measured = [chip_of(key) for key in calibrations() if key in chips()]
     if same := [one for one in measured if one.vendor == chip.vendor]:
-        return min(
-            same, key=lambda one: (abs(one.year - chip.year), one.key)
-        ).key, f"of {chip.vendor}'s the nearest in years"
-    return max(
-        measured, key=lambda one: _read(FOLDER / f"{one.key}.toml").points
-    ).key, "the one measured most"
+        near = min(same, key=lambda one: (abs(one.year - chip.year), one.key))
+        return near.key, f"of {chip.vendor}'s the nearest in years"
+    return max(measured, key=lambda one: _read(one.key).points).key, "the one measured most"
 
 
 def cooling(chip: Accelerator, like: Accelerator) -> float:
     """Factor on the fraction of the peak for another power per FLOP/s than where it was measured:
     with less the clock falls, with more it holds.
-
-    Examples
-    --------
-    >>> h100 = chip_of("h100-sxm")
-    >>> cooling(chip_of("h100-pcie"), h100) < 1 < cooling(h100, chip_of("h100-pcie"))
-    True
     """
-    powers = [_watts(_chip(one)) for one in (chip, like)]
-    return 1.0 if None in powers else (powers[0] / powers[1]) ** _COOLING  # type: ignore[operator]
-
-
-def _watts(chip: Accelerator) -> float | None:
-    peak = chip.peaks.get("matrix.bf16") or chip.peaks.get("matrix.fp16")
-    return chip.power / peak if chip.power and peak else None
+    powers = []
+    for one in (chip, like):
+        peak = one.peaks.get("matrix.bf16") or one.peaks.get("matrix.fp16")
+        if not one.power or not peak:
+            return 1.0
+        powers.append(one.power / peak)
+    # Power grows with the clock and the voltage squared, and the voltage with the clock: P ~ f^3.
+    return float((powers[0] / powers[1]) ** (1 / 3))
 
 
 def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Calibration:
-    """Constants that `course calibrate` wrote.
-
-    Examples
-    --------
-    >>> from_file(FOLDER / "a100-sxm-80.toml", "fp16").widen
-    0.0
-    """
+    """Constants that `course calibrate` wrote."""
     if dtype is not None:
         known("dtype", dtype, BITS)
     if not isinstance(path, str | Path):
@@ -210,7 +166,7 @@ def from_file(path: Path, dtype: str | None = None, engine: str = TYPICAL) -> Ca
         _check(file)
     except CourseError as error:
         raise CourseError(f"{Path(path).name}: {error}") from None
-    return _of(file, dtype, Path(path).name, engine)
+    return _of_file(file, dtype, Path(path).name, engine)
 
 
 def _check(file: CalibrationFile) -> None:
@@ -236,44 +192,34 @@ def _check(file: CalibrationFile) -> None:
             raise CourseError(
                 f"ranges.{name} must be from low to high (got {range_.low:g}, {range_.high:g})"
             )
-    nonnegative("widen", file.widen)
+    nonnegative("widen", file.log_sigma)
 
 
-def _of(
-    file: CalibrationFile, dtype: str | None, lender: str, engine: str = TYPICAL
-) -> Calibration:
+def _of_file(file: CalibrationFile, dtype: str | None, chip: str, engine: str) -> Calibration:
     formats = file.constants
     if not formats:
         raise CourseError(
             "constants must hold one format at least: run course calibrate on results "
             "with matrix products"
         )
-    taken = (
-        dtype
-        if dtype in formats
-        else min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
-    )
-    error = (
-        f", held-out error {100 * file.held_out_error:.1f} %"
-        if file.held_out_error is not None
-        else ""
-    )
+    missed = file.held_out_error
+    error = "" if missed is None else f", held-out error {100 * missed:.1f} %"
     said = f"{file.source} ({file.points} points{error}, {file.date})"
-    widen = file.widen
-    if dtype is not None and dtype not in formats:
-        said, widen = (
-            f"{taken}'s constants, since no one measured {dtype}: wider range. {said}",
-            math.hypot(widen, file.chips),
-        )
+    taken, log_sigma = dtype, file.log_sigma
+    if taken not in formats:
+        taken = min(formats, key=lambda one: abs(BITS[one] - BITS[dtype or one]))
+    if dtype is not None and dtype != taken:
+        said = f"{taken}'s constants, since no one measured {dtype}: wider range. {said}"
+        log_sigma = math.hypot(log_sigma, file.chips)
     return Calibration(
         constants=formats[taken],
         ranges=file.ranges,
         links=file.links,
         engine=engines()[known("engine", engine, engines())],
         engine_name=engine,
-        lender=lender,
+        source_chip=chip,
         region=file.region,
-        widen=widen,
+        log_sigma=log_sigma,
         labs=file.labs,
         chips=file.chips,
         source=said,
@@ -281,18 +227,12 @@ def _of(
 
 
 @cache
-def _read(path: Path) -> CalibrationFile:
-    return load_toml(path, CalibrationFile)
+def _read(key: str) -> CalibrationFile:
+    return load_toml(FOLDER / f"{key}.toml", CalibrationFile)
 
 
-def to_toml(file: CalibrationFile | dict[str, EngineConstants]) -> str:
-    """A file of constants as text, to four digits. Needs tomli-w.
-
-    Examples
-    --------
-    >>> to_toml(_read(FOLDER / "a100-sxm-80.toml")) in (FOLDER / "a100-sxm-80.toml").read_text()
-    True
-    """
+def to_toml(file: CalibrationFile | dict[str, Any]) -> str:
+    """A file of constants as text, to four digits. Needs tomli-w."""
     try:
         return msgspec.toml.encode(_rounded(msgspec.to_builtins(file))).decode()
     except ImportError:

@@ -15,20 +15,16 @@ from course_lib.core import Estimate, Work
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator
 
+# Rows and columns of the result that one multiprocessor works on: what libraries of products choose
+# from.
 TILES = ((256, 128), (128, 256), (128, 128), (64, 64), (16, 256))
-"""Rows and columns of the result that one multiprocessor works on: what libraries of products
-choose from.
-"""
+# In how many parts the contraction is cut, so that more multiprocessors have work where the result
+# has few tiles.
 SPLITS = (1, 2, 4)
-"""In how many parts the contraction is cut, so that more multiprocessors have work where the result
-has few tiles.
-"""
-ALIGNMENT = 16
-"""Bytes that a row of an operand must be a multiple of to be loaded at full width."""
+ALIGNMENT = 16  # bytes that a row of an operand must be a multiple of to be loaded at full width
+# Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
+# published.
 CORES = 16
-"""Fewer multiprocessors than this are cores of another kind: what widening takes there, nobody
-published.
-"""
 
 
 class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,67 +32,47 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     A chip has two states. Inside a step it is *sustained*: hot, and near its power limit. A kernel
     timed alone runs in a *burst*, before either sets in.
-
-    Attributes
-    ----------
-    compute : fraction of the peak that a product of whole waves of the largest tiles reaches in a
-        step: clock under load, and instructions that do not multiply.
-    burst : factor on `compute` where a product is timed alone.
-    bandwidth : fraction of the memory bandwidth that the kernels of a step reach: refresh, turning
-        round, page misses.
-    stream : fraction of the memory bandwidth that a long kernel alone reaches.
-    overhead : s that a kernel takes beside its work: launch, the first bytes' way, the last tile's
-        way back.
-    overlap : how well arithmetic hides traffic: the times are added as a norm of this order; 1 adds
-        them, a large one takes the longer.
-    reload : FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken
-        by loading it.
-    misaligned : factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
     """
 
+    # Fraction of the peak that a product of whole waves of the largest tiles reaches in a step:
+    # clock under load, and instructions that do not multiply.
     compute: float
-    burst: float
+    burst: float  # factor on `compute` where a product is timed alone
+    # Fraction of the memory bandwidth that the kernels of a step reach: refresh, turning round,
+    # page misses.
     bandwidth: float
-    stream: float
+    stream: float  # fraction of the memory bandwidth that a long kernel alone reaches
+    # S that a kernel takes beside its work: launch, the first bytes' way, the last tile's way back.
     overhead: float
+    # How well arithmetic hides traffic: the times are added as a norm of this order; 1 adds them, a
+    # large one takes the longer.
     overlap: float
+    # FLOP/byte. A tile whose intensity is this has half of its multiprocessor's time taken by
+    # loading it.
     reload: float
+    # Factor on the arithmetic of a product with a row that is no multiple of 16 bytes.
     misaligned: float
 
-    def alone(self) -> "Constants":
-        """The constants of a kernel that is timed alone.
-
-        Examples
-        --------
-        >>> from course_tools.calibrate import calibration
-        >>> sustained = calibration("a100-sxm-80", "bf16").constants
-        >>> sustained.alone().compute > sustained.compute
-        True
-        """
+    def isolated(self) -> "Constants":
+        """The constants of a kernel that is timed alone."""
         return msgspec.structs.replace(
             self, compute=min(self.compute * self.burst, 1.0), bandwidth=self.stream, burst=1.0
         )
 
 
 class EngineConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a serving engine adds to the work of its kernels, whatever chip it runs on.
+    """What a serving engine adds to the work of its kernels, whatever chip it runs on."""
 
-    Attributes
-    ----------
-    gap : s between kernels of a step that is replayed as a whole, with the small kernels that the
-        bound takes as fused.
-    launch : s between kernels that the host launches one by one, as prompts of any length need: the
-        greater part of the time before a first token where the prompt is short.
-    unpack : clocks of a multiprocessor that widening one element of a narrow weight takes: integer
-        work, whose units grow with the count of multiprocessors, not with the peak of the vector
-        unit.
-    source : what it was fitted to.
-    """
-
+    # S between kernels of a step that is replayed as a whole, with the small kernels that the bound
+    # takes as fused.
     gap: float
+    # S between kernels that the host launches one by one, as prompts of any length need: the
+    # greater part of the time before a first token where the prompt is short.
     launch: float
+    # Clocks of a multiprocessor that widening one element of a narrow weight takes: integer work,
+    # whose units grow with the count of multiprocessors, not with the peak of the vector unit.
     unpack: float
-    source: str
+    source: str  # what it was fitted to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,11 +81,6 @@ class Kernel:
 
     bound: Estimate
     work: Work | None
-
-    @property
-    def count(self) -> Any:
-        """How many of it there are."""
-        return count_of(self)
 
 
 def count_of(kernel: Any) -> Any:
@@ -154,12 +125,8 @@ def kernels_of(estimate: Estimate) -> list[Kernel]:
 def _fused(parts: list[Estimate]) -> Kernel | None:
     """One product of several that multiply the same rows, or `None` where they are not that."""
     work, first = parts[0].work, product(parts[0].work)
-    t_math: Any = 0
-    t_memory: Any = 0
-    t_network: Any = 0
-    flops: Any = 0
-    moved: Any = 0
-    columns: Any = 0
+    none: Any = 0
+    t_math, t_memory, t_network, flops, moved, columns = none, none, none, none, none, none
     for part in parts:
         one = product(part.work)
         if one is None or first is None or not _same_rows(one, first):
@@ -228,15 +195,7 @@ def seconds(kernel: Kernel, chip: Accelerator, constants: Constants, unpack: flo
 
 
 def overlapped(one: Any, other: Any, order: Any) -> Any:
-    """Two times of which the shorter hides behind the longer: a norm of this order.
-
-    Examples
-    --------
-    >>> float(overlapped(3.0, 4.0, 1)), float(overlapped(3.0, 4.0, 2))
-    (7.0, 5.0)
-    >>> float(overlapped(3.0, 4.0, np.inf))
-    4.0
-    """
+    """Two times of which the shorter hides behind the longer: a norm of this order."""
     longer = np.maximum(one, other)
     return longer * (1 + (np.minimum(one, other) / longer) ** order) ** (1 / order)
 
@@ -246,13 +205,6 @@ def tiled(
 ) -> Any:
     """Factor on a product's arithmetic: what tiles at the edge and the last wave leave idle, and
     what small tiles reload.
-
-    Examples
-    --------
-    >>> # the last tile has a wave of its own
-    >>> sizes = Product(256, 4096, 128 * 109, 1)
-    >>> float(tiled(sizes, (256, 128), 1, 108, reload=0).round(2))
-    1.98
     """
     rows, columns = tile
     units = multiprocessors or 1
@@ -268,8 +220,8 @@ def _intensity(tile: tuple[int, int]) -> float:
 
 def _aligned(sizes: Any, work: Any, constants: Any) -> Any:
     step = ALIGNMENT / min(itemsize(work.dtype), ALIGNMENT)
-    crooked = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
-    return np.where(crooked, constants.misaligned, 1.0)
+    misaligned = (np.mod(sizes.D, step) != 0) | (np.mod(sizes.F, step) != 0)
+    return np.where(misaligned, constants.misaligned, 1.0)
 
 
 def _unpacking(sizes: Any, kernel: Any, chip: Any, unpack: float) -> Any:

@@ -5,15 +5,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from course_lib.core.checks import nonnegative
 from course_lib.network.costs import cost, reduces
 
-LARGE_MESSAGE = 2**20
-"""Bytes: what smaller messages take, published sweeps do not agree on."""
-SOME = 1e-9
-"""Less than any share of a message that a chip can have to pass on."""
+LARGE_MESSAGE = 2**20  # bytes: what smaller messages take, published sweeps do not agree on
+SOME = 1e-9  # less than any share of a message that a chip can have to pass on
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -24,115 +20,73 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     low: float
     high: float
 
-    def factors(self, widen: float = 0.0) -> tuple[float, float]:
-        """The two factors, with an independent doubt of `widen` (a logarithm) added.
+    def factors(self, log_sigma: float = 0.0) -> tuple[float, float]:
+        """The two factors, with an independent doubt (a logarithm) added.
 
         Examples
         --------
-        >>> Range(0.5, 2.0).factors()
-        (0.5, 2.0)
         >>> Range(1.0, 1.0).factors(math.log(1.25))
         (0.8, 1.25)
         """
-        low, high = factors_of(self, widen)
+        low, high = factors_of(self, log_sigma)
         return low, high
 
 
 class InSwitch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all-reduces reach that the switch adds up.
+    """What all-reduces reach that the switch adds up."""
 
-    Attributes
-    ----------
-    bandwidth : fraction of the links' bandwidth in one direction.
-    chips : how many must take part before the library lets the switch do it.
-    """
-
-    bandwidth: float
-    chips: int
+    bandwidth: float  # fraction of the links' bandwidth in one direction
+    chips: int  # how many must take part before the library lets the switch do it
 
 
 class LinkConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a chip's links achieve in a collective.
-
-    A message travels in pieces: each pays the latency, and the next hop idles until the first has
-    arrived. With as many pieces as cost least over two hops, the time is (sqrt(latency) + sqrt(time
-    of the bytes))**2. The latency is that of the call and of its hops.
-
-    Attributes
-    ----------
-    latency : s of a call.
-    hop : s of each hop more.
-    bandwidth : fraction of the links' bandwidth in one direction that a large message reaches.
-    in_switch : what the switch reaches where it adds up; `None` where it does not.
-    range, small : of measurements of more than `LARGE_MESSAGE`, and of smaller messages.
+    """What a chip's links achieve in a collective, which takes (sqrt(latency) + sqrt(time of the
+    bytes))**2. The latency is that of the call and of its hops.
     """
 
-    latency: float
-    hop: float
+    latency: float  # s of a call
+    hop: float  # s of each hop more
+    # Fraction of the links' bandwidth in one direction that a large message reaches.
     bandwidth: float
+    # What the switch reaches where it adds up; `None` where it does not.
     in_switch: InSwitch | None = None
+    # range, small: of measurements of more than `LARGE_MESSAGE`, and of smaller messages
     range: Range
     small: Range
 
     def seconds(
         self,
         kind: str,
-        bound: ArrayLike,
+        bound: Any,
         chips: Any,
         algorithm: str | None = None,
         *,
         in_switch: bool | None = None,
     ) -> Any:
-        """Expected time of a collective, s.
-
-        Parameters
-        ----------
-        kind, algorithm : as in `course_lib.network.cost`.
-        bound : s that its bytes take at the links' full bandwidth, by this algorithm.
-        chips : that take part.
-        in_switch : whether the switch adds up an all-reduce; if not given, as libraries choose:
-            with chips enough, where that is faster.
-
-        Examples
-        --------
-        >>> sure = Range(1.0, 1.0)
-        >>> link = LinkConstants(latency=1e-6, hop=0.0, bandwidth=1.0, range=sure, small=sure)
-        >>> float(link.seconds("all-reduce", 4e-6, 8))
-        9e-06
+        """Expected s of a collective whose bytes take `bound` s at the links' full bandwidth.
+        `in_switch` is whether the switch adds up an all-reduce: if not given, as libraries choose,
+        with chips enough, where that is faster.
         """
-        takes, lasts = cost(kind, chips, algorithm), np.asarray(nonnegative("bound", bound))
         way = self.in_switch
         if kind != "all-reduce" or way is None or in_switch is False:
-            return _pieces(self, lasts / self.bandwidth, takes.hops)
-        adds = cost(kind, chips, "in-switch")
+            return _pieces(self, bound / self.bandwidth, cost(kind, chips, algorithm).hops)
+        many = np.asarray(chips)
+        ring, adds = reduces(many, False), reduces(many, True)
         if in_switch:
-            return _switched(self, lasts, takes, adds)
-        return _reduced(self, lasts, takes, adds, np.asarray(chips))
-
-    def factors(self, bytes: ArrayLike, widen: float = 0.0) -> tuple[Any, Any]:
-        """The range of messages of so many bytes, as factors on the expected time.
-
-        Examples
-        --------
-        >>> sure, wide = Range(1.0, 1.0), Range(0.5, 4.0)
-        >>> link = LinkConstants(latency=1e-6, hop=0.0, bandwidth=1.0, range=sure, small=wide)
-        >>> low, high = link.factors([1e3, 1e9])
-        >>> low.tolist(), high.tolist()
-        ([0.5, 1.0], [4.0, 1.0])
-        """
-        low, high = message_factors(self, np.asarray(nonnegative("bytes", bytes)), widen)
-        return low, high
+            return _switched(self, bound, ring, adds)
+        return _reduced(self, bound, ring, adds, many)
 
 
-def factors_of(one: Any, widen: Any) -> list[Any]:
+def factors_of(one: Any, log_sigma: Any) -> list[Any]:
     """`Range.factors`, as pages evaluate it."""
-    low, high = math.hypot(math.log(one.low), widen), math.hypot(math.log(one.high), widen)
+    low = math.hypot(math.log(one.low), log_sigma)
+    high = math.hypot(math.log(one.high), log_sigma)
     return [math.exp(-low), math.exp(high)]
 
 
-def message_factors(link: Any, size: Any, widen: Any) -> list[Any]:
+def message_factors(link: Any, size: Any, log_sigma: Any) -> list[Any]:
     """`LinkConstants.factors`, as pages evaluate it."""
-    small, large = factors_of(link.small, widen), factors_of(link.range, widen)
+    small, large = factors_of(link.small, log_sigma), factors_of(link.range, log_sigma)
     is_large = size > LARGE_MESSAGE
     return [np.where(is_large, large[0], small[0]), np.where(is_large, large[1], small[1])]
 
@@ -166,4 +120,6 @@ def _switched(link: Any, lasts: Any, ring: Any, adds: Any) -> Any:
 
 
 def _pieces(link: Any, bytes_take: Any, hops: Any) -> Any:
+    # A message travels in pieces: each pays the latency, and the next hop idles until the first has
+    # arrived. With as many pieces as cost least over two hops, the time is this square.
     return (np.sqrt(link.latency + link.hop * hops) + np.sqrt(bytes_take)) ** 2

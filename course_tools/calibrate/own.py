@@ -1,63 +1,85 @@
-"""Constants of the reader's own machine, from what lab 0 measured."""
+"""Constants of the reader's own machine, from what lab 0 measured, and the robust fit that finds
+them: least absolute relative errors.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from course_lib import ops
-from course_lib.bench.results import Row
+from course_lib.bench.rows import Row
 from course_lib.core import Work
 from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator, chip_of_device
 from course_lib.specs.catalog import accelerator, bounded
 from course_tools.calibrate.constants import Calibration, CalibrationFile, calibration
 from course_tools.calibrate.kernels import Constants, Kernel, seconds
-from course_tools.calibrate.robust import least_absolute
 
+STEPS = 80
+ENOUGH = 1e-5  # a step that lowers the sum by a smaller part than this is the last
+# Log-residual below which more precision gains nothing; it keeps the weights finite.
+SMALLEST = 0.01
+LONGEST = 0.3  # longest step of a logarithm: a constant changes by a third at most at once
+
+
+def least_absolute(
+    residuals: Callable[[dict[str, float]], NDArray[Any]],
+    start: Mapping[str, float],
+    most: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Positive constants by name that minimise the sum of absolute residuals: logarithms of
+    predicted over measured. `start` is where to begin, `most` the largest values allowed.
+    """
+    # Reweighted least squares on the constants' logarithms, damped as by Levenberg and Marquardt.
+    names = list(start)
+    ceiling = np.log([(most or {}).get(name, np.inf) for name in names])
+    at = np.minimum(np.log([start[name] for name in names]), ceiling)
+
+    def of(logs: NDArray[Any]) -> NDArray[Any]:
+        return np.ravel(residuals(dict(zip(names, np.exp(logs).tolist(), strict=True))))
+
+    now, damping = of(at), 1e-2
+    for _ in range(STEPS):
+        slopes = np.stack(
+            [(of(at + h) - of(at - h)) / 2e-3 for h in 1e-3 * np.eye(len(names))], axis=1
+        )
+        weighted = slopes / np.maximum(np.abs(now), SMALLEST)[:, None]
+        curvature = weighted.T @ slopes
+        for _ in range(10):
+            step = np.linalg.solve(
+                curvature + damping * np.diag(np.diag(curvature) + 1e-9), -weighted.T @ now
+            )
+            tried = np.minimum(at + np.clip(step, -LONGEST, LONGEST), ceiling)
+            then = of(tried)
+            if np.abs(then).sum() < np.abs(now).sum():
+                break
+            damping *= 4
+        else:
+            break
+        settled = np.abs(then).sum() > (1 - ENOUGH) * np.abs(now).sum()
+        at, now, damping = tried, then, max(damping / 3, 1e-6)
+        if settled:
+            break
+    return dict(zip(names, np.exp(at).tolist(), strict=True))
+
+
+# Weight of what is known of the chip beside one measurement: it decides only what the rows cannot.
 PRIOR = 0.05
-"""Weight of what is known of the chip beside one measurement: it decides only what the
-rows cannot.
-"""
 FITTED = ("compute", "bandwidth", "overhead")
 MOST = {"compute": 1.0, "bandwidth": 1.0}
 
 
 def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> CalibrationFile:
-    """The three constants of each format from rows of results.csv, one device's.
-
-    Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
-    either the overhead. What the rows leave open stays as the library has it of the chip, or of the
-    nearest one. The range widens by what the constants miss.
-
-    Parameters
-    ----------
-    rows : of `course_lib.bench.results.read`. Cold ones on random data count, of which the device
-    has a
-        published peak.
-    chip : an accelerator or its key; by the device's name when not given. A CPU that the spec table
-        does not have is set against the peak that its rows name, and the fastest of its copies.
-
-    Returns
-    -------
-    CalibrationFile
-        For `to_toml`, and then for ``predict(..., constants=path)``.
-
-    Raises
-    ------
-    CourseError
-        If there is no product, or no copy or triad, if the rows are of several devices, or the chip
-        is not in the spec table.
-
-    Examples
-    --------
-    >>> from course_lib import chip
-    >>> from course_tools import measured
-    >>> rows = [row for row in measured.lab("00") if row.device == "AMD EPYC"]
-    >>> fit(rows).points
-    7
+    """The three constants of each format from rows of results.csv, of one device: of `chip`, or of
+    the one by the device's name. A CPU that the spec table does not have is set against the peak
+    that its rows name, and the fastest of its copies.
     """
+    # Products give the fraction of the peak, copies and triads that of the bandwidth, small ones of
+    # either the overhead. What the rows leave open stays as the library has it of the chip, or of
+    # the nearest one. The range widens by what the constants miss.
     good = [
         row
         for row in rows
@@ -73,8 +95,15 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
             f"{', '.join(devices) or 'none'})"
         )
     on = _chip(devices[0], chip, good)
-    moved = [_moved(row, on) for row in good if row.op in ("copy", "triad") and row.bytes]
-    products = {row.dtype for row in good if row.op == "matmul" and _has_peak(on, row.dtype)}
+    unit = "matrix" if any(name.startswith("matrix.") for name in on.peaks) else "vector"
+    moved = [
+        _timed(Work(row.flops or 0.0, row.bytes, row.dtype, "vector"), row, on)
+        for row in good
+        if row.op in ("copy", "triad") and row.bytes
+    ]
+    products = {
+        row.dtype for row in good if row.op == "matmul" and f"{unit}.{row.dtype}" in on.peaks
+    }
     if not moved or not products:
         missing = (
             "no copy or triad"
@@ -87,11 +116,12 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         )
     fitted: dict[str, Constants] = {}
     missed: list[float] = []
-    known = calibration(on, min(products))
     for dtype in sorted(products):
         known = calibration(on, dtype)
         every = moved + [
-            _product(row, on) for row in good if row.op == "matmul" and row.dtype == dtype
+            _timed(ops.matmul(*row.sizes, x=dtype, w=dtype), row, on)
+            for row in good
+            if row.op == "matmul" and row.dtype == dtype
         ]
         fitted[dtype], residuals = _fit(every, on, known)
         missed += list(np.abs(residuals))
@@ -100,7 +130,7 @@ def fit(rows: Iterable[Row], chip: Accelerator | str | None = None) -> Calibrati
         source=f"own measurements of {devices[0]}",
         points=len(missed),
         held_out=0,
-        widen=float(np.quantile(missed, 0.8)),
+        log_sigma=float(np.quantile(missed, 0.8)),
         chips=known.chips,
         constants=fitted,
         ranges=known.ranges,
@@ -137,19 +167,8 @@ def _chip(device: str, chip: Accelerator | str | None, rows: list[Row]) -> Accel
     return found
 
 
-def _has_peak(chip: Accelerator, dtype: str) -> bool:
-    unit = "matrix" if any(name.startswith("matrix.") for name in chip.peaks) else "vector"
-    return f"{unit}.{dtype}" in chip.peaks
-
-
-def _product(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
-    b, d, f = row.sizes
-    bound = bounded(ops.matmul(b, d, f, x=row.dtype, w=row.dtype), chip)
-    return Kernel(bound, bound.work), row.seconds_median or 0.0
-
-
-def _moved(row: Row, chip: Accelerator) -> tuple[Kernel, float]:
-    bound = bounded(Work(row.flops or 0.0, row.bytes or 0.0, row.dtype, "vector"), chip)
+def _timed(work: Work, row: Row, chip: Accelerator) -> tuple[Kernel, float]:
+    bound = bounded(work, chip)
     return Kernel(bound, bound.work), row.seconds_median or 0.0
 
 
@@ -157,7 +176,7 @@ def _fit(
     every: list[tuple[Kernel, float]], chip: Accelerator, known: Calibration
 ) -> tuple[Constants, Any]:
     measured = np.array([time for _, time in every])
-    alone = known.constants.alone()  # the lab times each kernel by itself
+    alone = known.constants.isolated()  # the lab times each kernel by itself
     before = {name: getattr(alone, name) for name in FITTED}
 
     def missed(given: dict[str, float]) -> Any:

@@ -21,15 +21,14 @@ from course_tools.calibrate.links import (
     reduce_seconds,
 )
 
+# Compute over memory time of the bound: below the first a product is far on memory's side, above
+# the second on the other.
 MEMORY, COMPUTE = 0.5, 8.0
-"""Compute over memory time of the bound: below the first a product is far on memory's side, above
-the second on the other.
-"""
 
 
 class Likely(NamedTuple):
-    """An expected time, the ends of its range, and what the range allows for: see `unfamiliar` and
-    `otherwise`.
+    """An expected time, the ends of its range, and what the range allows for: see `extrapolation`
+    and `engine_differences`.
     """
 
     expected: Any
@@ -41,12 +40,12 @@ class Likely(NamedTuple):
     again: bool
 
 
-class Doubts(NamedTuple):
+class Extrapolation(NamedTuple):
     """How far work lies from what constants were fitted to, as a logarithm; which sizes are
     `outside` of what was fitted, and what it is `unlike`.
     """
 
-    by: Any
+    log_sigma: Any
     outside: list[str]
     unlike: list[str]
 
@@ -56,54 +55,26 @@ def likely(
 ) -> Likely:
     """What a step or a single kernel is likely to take; `seen` is whether steps of this chip were
     measured, `lower` the bound.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> from course_tools.calibrate import calibration
-    >>> from course_tools.calibrate.kernels import kernels_of
-    >>> from course_lib.specs import chip
-    >>> a100 = chip("a100-sxm-80")
-    >>> step = llm.decode("gpt2-xl", a100, 1, 9)
-    >>> found = likely(
-    ...     kernels_of(step), a100, calibration(a100, "bf16"), True, True, step.lower)
-    >>> bool(step.lower < found.low < found.expected < found.high)
-    True
     """
-    between = apart(every, found.engine) if step else 0.0
+    between = launch_gap(every, found.engine) if step else 0.0
     expected, low, high = sums(every, chip, found, between, step)
-    doubts = unfamiliar(every, found, step)
-    if len(doubts.outside) + len(doubts.unlike) > 0:
-        low, high = doubted(expected, low, doubts.by), doubted(expected, high, doubts.by)
-    low, high, narrow, again = otherwise(every, chip, found, between, [expected, low, high], seen)
+    far = extrapolation(every, found, step)
+    if len(far.outside) + len(far.unlike) > 0:
+        low = widen_end(expected, low, far.log_sigma)
+        high = widen_end(expected, high, far.log_sigma)
+    ends = [expected, low, high]
+    low, high, narrow, again = engine_differences(every, chip, found, between, ends, seen)
     expected = np.maximum(expected, lower)
     low = np.minimum(np.maximum(low, lower), expected)
-    return Likely(
-        expected, low, np.maximum(high, expected), doubts.outside, doubts.unlike, narrow, again
-    )
+    high = np.maximum(high, expected)
+    return Likely(expected, low, high, far.outside, far.unlike, narrow, again)
 
 
 def sums(
     every: list[Kernel], chip: Accelerator, found: Calibration, apart: Any, step: bool
 ) -> list[Any]:
-    """Expected time of all kernels, and the ends of their range.
-
-    Examples
-    --------
-    >>> from course_lib import llm
-    >>> from course_tools.calibrate import calibration
-    >>> from course_tools.calibrate.kernels import kernels_of
-    >>> from course_lib.specs import chip
-    >>> a100 = chip("a100-sxm-80")
-    >>> known = calibration(a100, "bf16")
-    >>> every = kernels_of(llm.decode("gpt2-xl", a100, 1, 9))
-    >>> expected, low, high = sums(every, a100, known, 0.0, True)
-    >>> bool(low < expected < high)
-    True
-    """
-    expected: Any = 0.0
-    low: Any = 0.0
-    high: Any = 0.0
+    """Expected time of all kernels, and the ends of their range."""
+    expected, low, high = 0.0, 0.0, 0.0
     for kernel in every:
         time = _with_gap(kernel, chip, found, apart, found.engine.unpack)
         least, most = _range(kernel, chip, found, step)
@@ -124,15 +95,8 @@ def _attends(work: Any) -> Any:
     return work.kind == "attention" and work.unit == "matrix"
 
 
-def apart(every: list[Kernel], engine: EngineConstants) -> Any:
-    """Time between kernels: the host launches one by one what has more than one new token.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import engines
-    >>> apart([], engines()["typical"]) == engines()["typical"].gap
-    True
-    """
+def launch_gap(every: list[Kernel], engine: EngineConstants) -> Any:
+    """Time between kernels: the host launches one by one what has more than one new token."""
     waits: Any = engine.gap
     for kernel in every:
         work = kernel.work
@@ -143,16 +107,16 @@ def apart(every: list[Kernel], engine: EngineConstants) -> Any:
 
 def _seconds(kernel: Any, chip: Any, found: Any, unpack: float) -> Any:
     network = np.asarray(kernel.bound.t_network)
-    alone = seconds(kernel, chip, found.constants, unpack)
+    work_takes = seconds(kernel, chip, found.constants, unpack)
     if not np.any(network > 0):
-        return alone
+        return work_takes
     count, message = count_of(kernel), _message(kernel)
     link = found.links[_carrier(kernel, chip, found)]
     if _exchanges(kernel):
         carried = count * exchange_seconds(link, network / count)
     else:
         carried = count * reduce_seconds(link, network / count, np.asarray(message[1]))
-    return np.where(network > 0, np.maximum(alone, carried), alone)
+    return np.where(network > 0, np.maximum(work_takes, carried), work_takes)
 
 
 def _message(kernel: Any) -> Any:
@@ -188,14 +152,14 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
     """
     size = _message(kernel)[0]
     if size is not None and _carrier(kernel, chip, found) == "nodes":
-        return message_factors(found.links["nodes"], size, found.widen)
+        return message_factors(found.links["nodes"], size, found.log_sigma)
     if step:
-        return factors_of(found.ranges["step"], found.widen)
-    memory = factors_of(found.ranges["memory"], found.widen)
+        return factors_of(found.ranges["step"], found.log_sigma)
+    memory = factors_of(found.ranges["memory"], found.log_sigma)
     if product(kernel.work) is None:
         return memory
-    ridge = factors_of(found.ranges["ridge"], found.widen)
-    compute = factors_of(found.ranges["compute"], found.widen)
+    ridge = factors_of(found.ranges["ridge"], found.log_sigma)
+    compute = factors_of(found.ranges["compute"], found.log_sigma)
     ratio = np.asarray(kernel.bound.t_math / kernel.bound.t_memory)
     return [
         np.where(ratio < MEMORY, memory[i], np.where(ratio < COMPUTE, ridge[i], compute[i]))
@@ -203,18 +167,10 @@ def _range(kernel: Any, chip: Any, found: Any, step: bool) -> list[Any]:
     ]
 
 
-def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
-    """How far work lies from what constants were fitted to, and in what.
-
-    A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
-    so are experts, and attention whose heads share one cache, of which no step was measured.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> float(unfamiliar([], calibration("a100-sxm-80", "bf16"), step=True).by)
-    0.0
-    """
+def extrapolation(every: list[Kernel], found: Calibration, step: bool) -> Extrapolation:
+    """How far work lies from what constants were fitted to, and in what."""
+    # A decade outside the fitted products, batches or contexts is as much in doubt as another chip;
+    # so are experts, and attention whose heads share one cache, of which no step was measured.
     decades: dict[str, Any] = {}
     experts: Any = 0.0
     shared_cache: Any = 0.0
@@ -244,8 +200,8 @@ def unfamiliar(every: list[Kernel], found: Calibration, step: bool) -> Doubts:
         unlike.append("experts")
     if np.any(shared_cache > 0):
         unlike.append("one cache for all heads")
-    doubt = np.hypot(found.chips * total, found.chips * np.maximum(experts, shared_cache))
-    return Doubts(doubt, outside, unlike)
+    log_sigma = np.hypot(found.chips * total, found.chips * np.maximum(experts, shared_cache))
+    return Extrapolation(log_sigma, outside, unlike)
 
 
 def _out(value: Any, name: str, found: Any) -> Any:
@@ -257,7 +213,7 @@ def _out(value: Any, name: str, found: Any) -> Any:
     return np.maximum(0.0, np.maximum(least - at, at - most))
 
 
-def otherwise(
+def engine_differences(
     every: list[Kernel],
     chip: Accelerator,
     found: Calibration,
@@ -267,43 +223,27 @@ def otherwise(
 ) -> list[Any]:
     """The range's ends with what engines are known to do otherwise, each as one more independent
     doubt; and which of these apply. `seen` is whether steps of this chip were measured.
-
-    Narrow weights were measured in one engine's kernels; others may hide their widening. On a chip
-    where no steps were measured, an engine may read keys and values again for each head that shares
-    them.
-
-    Examples
-    --------
-    >>> from course_tools.calibrate import calibration
-    >>> from course_lib.specs import chip
-    >>> a100 = chip("a100-sxm-80")
-    >>> otherwise([], a100, calibration(a100, "bf16"), 0.0, [0.0, 0.0, 0.0], seen=True)
-    [0.0, 0.0, False, False]
     """
+    # Narrow weights were measured in one engine's kernels; others may hide their widening. On a
+    # chip where no steps were measured, an engine may read keys and values again for each head that
+    # shares them.
     expected, low, high = likely
-    hidden: Any = 0.0
-    repeated: Any = 0.0
+    hidden, repeated = 0.0, 0.0
     for kernel in every:
         hidden = hidden + _with_gap(kernel, chip, found, apart, 0.0)
         repeated = repeated + _with_gap(_again(kernel), chip, found, apart, found.engine.unpack)
     narrow = bool(np.any(hidden < expected))
     again = not seen and bool(np.any(repeated > expected))
     if narrow:
-        low = doubted(expected, low, np.log(hidden / expected))
+        low = widen_end(expected, low, np.log(hidden / expected))
     if again:
-        high = doubted(expected, high, np.log(repeated / expected))
+        high = widen_end(expected, high, np.log(repeated / expected))
     return [low, high, narrow, again]
 
 
-def doubted(expected: Any, end: Any, doubt: Any) -> Any:
-    """An end of a range, further out by an independent doubt: the logarithms' squares add.
-
-    Examples
-    --------
-    >>> float(doubted(1.0, 2.0, 0.0))
-    2.0
-    """
-    out = np.hypot(np.log(end / expected), doubt)
+def widen_end(expected: Any, end: Any, log_sigma: Any) -> Any:
+    """An end of a range, further out by an independent doubt: the logarithms' squares add."""
+    out = np.hypot(np.log(end / expected), log_sigma)
     return expected * np.exp(np.where(np.asarray(end) < expected, -out, out))
 
 

@@ -26,48 +26,35 @@ from course_tools.calibrate.kernels import kernels_of, overlapped
 from course_tools.calibrate.timing import sums
 from course_tools.serve.settings import EngineSettings
 
-MOST = 2**20
-"""Tokens of a step: its time is tabulated for each count of them, which takes ten seconds here."""
+MOST = 2**20  # tokens of a step: its time is tabulated for each count, which takes ten seconds here
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Pace:
-    """The time of an engine's steps.
+class StepTimeModel:
+    """The time of an engine's steps."""
 
-    Attributes
-    ----------
-    tokens, heads : s that all but attention and the head take by count of tokens, and that the head
-        takes by count of sequences; from 0.
-    launches : s that attention's kernels take beside their work.
-    math, memory : s of a FLOP and of a byte of attention.
-    order : how well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
-    flops : FLOP of attention for each pair of a token and one that it looks at.
-    sequence, token : byte of attention that each new token moves, and each token in a cache.
-    step : s that the engine adds to each step.
-    calibrated, source : whether these are likely times, else lower bounds; whose constants.
-    """
-
+    # tokens, heads: s that all but attention and the head take by count of tokens, and that the
+    # head takes by count of sequences; from 0
     tokens: NDArray[np.float64]
     heads: NDArray[np.float64]
-    launches: float = 0.0
+    launches: float = 0.0  # s that attention's kernels take beside their work
+    # math, memory: s of a FLOP and of a byte of attention
     math: float = 0.0
     memory: float
+    # How well attention's arithmetic hides its traffic, as a norm; infinite in a bound.
     order: float = inf
-    flops: float = 0.0
+    flops: float = 0.0  # FLOP of attention for each pair of a token and one that it looks at
+    # sequence, token: byte of attention that each new token moves, and each token in a cache
     sequence: float = 0.0
     token: float = 1.0
-    step: float = 0.0
+    step: float = 0.0  # s that the engine adds to each step
+    # calibrated, source: whether these are likely times, else lower bounds; whose constants
     calibrated: bool = True
     source: str
 
     def seconds(self, tokens: int, sequences: int, pairs: float, new: float, seen: float) -> float:
-        """A step of so many tokens and sequences.
-
-        Parameters
-        ----------
-        tokens, sequences : new tokens, and sequences that they belong to.
-        pairs : tokens times what each looks at, summed.
-        new, seen : new tokens, and tokens in the caches that attention reads.
+        """S of a step of so many tokens and sequences; `pairs` are tokens times what each looks at,
+        summed, and attention writes `new` tokens and reads `seen` in the caches.
         """
         busy = self.math * self.flops * pairs
         moved = self.memory * (self.sequence * new + self.token * seen)
@@ -87,7 +74,7 @@ class Pace:
         return np.asarray(fixed + overlapped(busy, moved, self.order))
 
 
-def pace(
+def step_times(
     model: Transformer | str,
     chip: Accelerator | str,
     engine: EngineSettings,
@@ -98,7 +85,7 @@ def pace(
     kv: str | None = None,
     compute: str | None = None,
     link: Any = None,
-) -> Pace:
+) -> StepTimeModel:
     """The steps of a model on a chip, or on several that share it.
 
     Latent attention works on the latent vectors in every step.
@@ -114,7 +101,7 @@ def pace(
     Examples
     --------
     >>> from course_tools.serve.settings import engine
-    >>> steps = pace("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
+    >>> steps = step_times("llama-3-8b", "h100-sxm", engine("vllm"), calibrated=False)
     >>> step = llm.mixed("llama-3-8b", "h100-sxm", [1] * 63 + [512], [1024] * 63 + [512])
     >>> pairs = 63 * 1024 + 512 * 513 / 2
     >>> took = steps.seconds(63 + 512, 64, pairs, 63 + 512, 63 * 1024 + 512)
@@ -123,8 +110,11 @@ def pace(
     """
     one, on = decoder(model), accelerator(chip)
     fm = of_model(one, on, w, x, kv, compute)
-    shared: dict[str, Any] = {"tp": engine.tensor_parallel_size, "ep": engine.ep}
-    shared["skew"] = engine.skew
+    shared: dict[str, Any] = {
+        "tp": engine.tensor_parallel_size,
+        "ep": engine.ep,
+        "skew": engine.skew,
+    }
     if (most := engine.most_tokens(one.context)) > MOST:
         raise CourseError(
             f"engine max_num_batched_tokens, max_num_seqs with num_speculative_tokens, or a "
@@ -158,7 +148,7 @@ def pace(
             time = sums(kernels_of(all_), on, found, found.engine.gap, True)[0]
         return np.concatenate([[0.0], np.maximum(time, all_.lower)])
 
-    return Pace(
+    return StepTimeModel(
         tokens=tabled(**parts),
         heads=tabled(head=head),
         launches=launches,
@@ -174,7 +164,9 @@ def pace(
     )
 
 
-def linear_pace(step: float, token: float, seen: float, tokens: int, source: str = "") -> Pace:
+def linear_step_times(
+    step: float, token: float, seen: float, tokens: int, source: str = ""
+) -> StepTimeModel:
     """Steps of three constants, fitted to an engine's own: `seen` for each token that a step reads
     from a cache.
 
@@ -186,7 +178,7 @@ def linear_pace(step: float, token: float, seen: float, tokens: int, source: str
 
     Examples
     --------
-    >>> float(round(linear_pace(2e-3, 1e-4, 1e-6, 64).seconds(10, 2, 0, 10, 1000), 6))
+    >>> float(round(linear_step_times(2e-3, 1e-4, 1e-6, 64).seconds(10, 2, 0, 10, 1000), 6))
     0.004
     """
     fixed, new, read = (
@@ -195,4 +187,4 @@ def linear_pace(step: float, token: float, seen: float, tokens: int, source: str
     )
     many = count("tokens", tokens) + 1
     times = np.concatenate([[0.0], fixed + new * np.arange(1, many)])
-    return Pace(tokens=times, heads=np.zeros(many), memory=read, source=source)
+    return StepTimeModel(tokens=times, heads=np.zeros(many), memory=read, source=source)

@@ -1,10 +1,14 @@
-"""Replicas behind a router: `simulate` runs requests through them, event by event."""
+"""Replicas behind a router: `simulate` runs requests through them, event by event, and `plan` says
+how many a service needs, of how many chips each, and what a million tokens cost.
+"""
 
 import itertools
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from math import ceil, inf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,22 +19,18 @@ from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.llm import memory
 from course_lib.workloads.precision import Formats, of_model
 from course_lib.workloads.weights import cache_bytes
-from course_tools.serve.batching import Replica
-from course_tools.serve.clock import Pace, pace
-from course_tools.serve.outcome import LoggedStep, Served
-from course_tools.serve.requests import Requests
-from course_tools.serve.sequence import DONE, Sequence
+from course_tools.serve.batching import DONE, Replica, Sequence
+from course_tools.serve.clock import StepTimeModel, step_times
+from course_tools.serve.queues import usd_per_mtoken
+from course_tools.serve.requests import LATENCIES, LoggedStep, Requests, Served
 from course_tools.serve.settings import EngineSettings, engine, spread
 
-MOST = 10_000
-"""Engines of one simulation: each request that comes looks at all of them."""
-OFTEN = 100
-"""Requests that come between two words on how many there were."""
+MOST = 10_000  # engines of one simulation: each request that comes looks at all of them
+OFTEN = 100  # requests that come between two words on how many there were
+# S that requests may come for: from here on a float holds no microsecond beside the time.
 LONGEST = 1e10
-"""S that requests may come for: from here on a float holds no microsecond beside the time."""
-
+# In turn; to whoever has fewest requests; or to the replica of the prompt's beginning.
 ROUTERS = ("round-robin", "least-loaded", "prefix")
-"""In turn; to whoever has fewest requests; or to the replica of the prompt's beginning."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +42,8 @@ class Service:
     model: Transformer
     engine: EngineSettings
     formats: Formats
-    steps: Pace
-    draft: Pace | None
+    steps: StepTimeModel
+    draft: StepTimeModel | None
     blocks: int
     replicas: int
     prefill_replicas: int
@@ -54,30 +54,48 @@ class Service:
         self,
         requests: Requests,
         log: list[LoggedStep] | None = None,
-        say: Callable[[int], None] = lambda _: None,
+        say: Callable[[int], None] | None = None,
     ) -> Served:
         """Serve requests, and see when each got its tokens; a log gets the steps of one replica,
         and `say` is told from time to time how many requests have come.
         """
-        _inside(self.model, self.engine, requests)
+        if log is None and say is None:
+            return _run_once(pickle.dumps((self, requests)))
+        return self._simulate(requests, log, say or (lambda _: None))
+
+    def _simulate(
+        self, requests: Requests, log: list[LoggedStep] | None, say: Callable[[int], None]
+    ) -> Served:
+        """`run`, whether or not the same was run before."""
+        _check_lengths(self.model, self.engine, requests)
         if log is not None and self.replicas + self.prefill_replicas > 1:
             raise CourseError("log must be of one replica: make the service with replicas=1")
+        pool, fleet = (
+            [Replica(self.steps, self.engine, self.blocks, self.draft) for _ in range(many)]
+            for many in (self.prefill_replicas, self.replicas)
+        )
         line = _line(requests)
-        pool = [self._replica() for _ in range(self.prefill_replicas)]
         if pool:
             first = _line(requests)
             for one in first:
                 one.output = 1
             _serve(first, pool, self.router, say)
             token = float(cache_bytes(self.model, self.formats)) / self.transfer
-            line = _carried(line, first, token)
-        fleet = [self._replica() for _ in range(self.replicas)]
+            line = _carry_caches(line, first, token)
         fleet[0].log = log
         placed = _serve(line, fleet, self.router, say)
         return _outcome(requests, line, placed, [*fleet, *pool], self.steps)
 
-    def _replica(self) -> Replica:
-        return Replica(self.steps, self.engine, self.blocks, self.draft)
+
+@lru_cache(maxsize=64)
+def _run_once(given: bytes) -> Served:
+    """What a service makes of requests, kept: plans and other languages' pages ask for it again."""
+    one, requests = pickle.loads(given)  # noqa: S301 - written by `Service.run`
+    done: Served = one._simulate(requests, None, lambda _: None)
+    for each in fields(done):
+        if isinstance(array := getattr(done, each.name), np.ndarray):
+            array.flags.writeable = False  # a reader's change would reach whoever asks next
+    return done
 
 
 def service(
@@ -117,11 +135,6 @@ def service(
         or bf16.
     link : what joins the chips of a replica, as in `llm.decode`.
 
-    Raises
-    ------
-    CourseError
-        If the model does not fit, or an argument is not valid.
-
     Examples
     --------
     >>> service("llama-3-70b", "h100-sxm", w="fp8").blocks > 100
@@ -138,17 +151,19 @@ def service(
         raise CourseError(f"draft must be None with ep {how.ep}: where it would run is not modeled")
     blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
 
-    def paced(model: Transformer) -> Pace:
+    def steps_of(model: Transformer) -> StepTimeModel:
         own = formats_of(model, on, how, w, x, kv, compute)
-        return pace(model, on, all_, calibrated=calibrated, w=own, link=link)
+        return step_times(model, on, all_, calibrated=calibrated, w=own, link=link)
 
     return Service(
         model=one,
         engine=all_,
         formats=fm,
         blocks=blocks,
-        steps=paced(one),
-        draft=paced(decoder(draft)) if draft is not None and how.num_speculative_tokens else None,
+        steps=steps_of(one),
+        draft=steps_of(decoder(draft))
+        if draft is not None and how.num_speculative_tokens
+        else None,
         replicas=_few(count("replicas", replicas) * (how.data_parallel_size // how.groups)),
         prefill_replicas=_few(apart, "prefill_replicas"),
         transfer=float(positive("transfer", transfer)) if transfer is not None else inf,
@@ -159,22 +174,14 @@ def service(
 def simulate(
     model: Transformer | str, chip: Accelerator | str, requests: Requests, **how: Any
 ) -> Served:
-    """Serve requests once, and see when each got its tokens.
-
-    Parameters
-    ----------
-    model, chip, how : as in `service`.
-    requests : from `drawn` or `read_requests`.
-
-    Raises
-    ------
-    CourseError
-        As `service`, and if a request is longer than the model or the cache allows.
+    """Serve requests, from `synthetic_workload` or `read_requests`, and see when each got its
+    tokens; model, chip and how as in `service`.
 
     Examples
     --------
-    >>> from course_tools.serve import drawn
-    >>> done = simulate("llama-3-8b", "h100-sxm", drawn(4.0, 200, 512, 128))
+    >>> from course_tools.serve import synthetic_workload
+    >>> requests = synthetic_workload(4.0, 200, 512, 128)
+    >>> done = simulate("llama-3-8b", "h100-sxm", requests)
     >>> done.percentiles("tpot")["p50"] < 0.02 < done.percentiles("e2e")["p50"]
     True
     """
@@ -182,22 +189,16 @@ def simulate(
 
 
 def on_one_replica(
-    requests: Requests, steps: Pace, engine_of: EngineSettings | str = "vllm"
+    requests: Requests, steps: StepTimeModel, engine_of: EngineSettings | str = "vllm"
 ) -> Served:
-    """Serve requests on one replica with steps of one's own and as much cache as they need.
-
-    Parameters
-    ----------
-    requests : from `drawn` or `read_requests`.
-    steps : from `linear_pace` or `pace`.
-    engine_of : an engine, or the name of one.
+    """Serve requests on one replica with steps of one's own, from `linear_step_times` or
+    `step_times`, and as much cache as they need.
 
     Examples
     --------
-    >>> from course_tools.serve.clock import linear_pace
-    >>> from course_tools.serve.requests import drawn
-    >>> steps = linear_pace(2e-3, 1e-4, 1e-6, 2048)
-    >>> done = on_one_replica(drawn(4.0, 20, 100, 10), steps)
+    >>> from course_tools.serve import linear_step_times, synthetic_workload
+    >>> steps = linear_step_times(2e-3, 1e-4, 1e-6, 2048)
+    >>> done = on_one_replica(synthetic_workload(4.0, 20, 100, 10), steps)
     >>> round(done.percentiles("ttft")["p50"], 3)
     0.012
     """
@@ -226,7 +227,7 @@ def cache_blocks(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    found = room(one, on, how, formats_of(one, on, how, w, x, kv, None))
+    found = free_blocks(one, on, how, formats_of(one, on, how, w, x, kv, None))
     if found < 1:
         raise CourseError(
             f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
@@ -236,8 +237,8 @@ def cache_blocks(
     return found
 
 
-def room(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
-    """Blocks of a cache as `cache_blocks` has them; none or fewer where weights leave no room."""
+def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Formats) -> int:
+    """Blocks of a cache as `cache_blocks` has them: none or fewer where weights leave no room."""
     size, tp, given = how.memory or on.memory, how.tensor_parallel_size, how.num_gpu_blocks
     if size is None:
         if given is not None:
@@ -270,7 +271,7 @@ def formats_of(
     return of_model(one, on, w, own if x is None else x, kv or cache, compute)
 
 
-def _inside(model: Transformer, how: EngineSettings, requests: Requests) -> None:
+def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) -> None:
     """Raise where a request is longer than the model or the engine takes, or comes too late."""
     if (last := float(requests.arrived[-1])) > LONGEST:
         raise CourseError(
@@ -332,7 +333,7 @@ def _router(router: str, pool: list[Replica]) -> Callable[[Sequence], int]:
     return lambda _: next(turn) % len(pool)
 
 
-def _carried(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
+def _carry_caches(line: Many[Sequence], first: Many[Sequence], token: float) -> list[Sequence]:
     """The requests as they come to those that decode, with their caches, after the first token."""
     for one, done in zip(line, first, strict=True):
         one.scheduled, one.first, one.made, one.brought = done.scheduled, done.first, 1, one.prompt
@@ -347,7 +348,7 @@ def _outcome(
     line: Many[Sequence],
     placed: dict[int, int],
     fleet: list[Replica],
-    steps: Pace,
+    steps: StepTimeModel,
 ) -> Served:
     ordered = sorted(line, key=lambda one: one.number)
     names = ("scheduled", "first", "last", "preempted")
@@ -362,3 +363,134 @@ def _outcome(
         source=steps.source,
         **{name: np.array([getattr(one, name) for one in ordered]) for name in names},
     )
+
+
+PERCENTILE = "p99"  # of each latency, what must stay within its limit
+# Requests a second between which a replica's rate is sought, and in how many steps.
+SLOWEST, FASTEST, HALVINGS = 1 / 256, 1024.0, 14
+# Requests at a rate, always the same ones: `lambda rate: synthetic_workload(rate, 1000, 512, 128)`.
+Workload = Callable[[float], Requests]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServingLayout:
+    """A way to serve."""
+
+    # tp, ep, replicas: chips that share a replica, those that its experts are spread over, and how
+    # many replicas
+    tp: int
+    ep: int
+    replicas: int
+    # rate, outcome: requests a second that a replica serves within the limits at most, and how
+    rate: float
+    # tokens_per_s, usd_per_hour, usd_per_mtoken: tokens for all users, what all chips cost, and a
+    # million tokens made
+    tokens_per_s: float
+    usd_per_hour: float
+    usd_per_mtoken: float
+    outcome: Served
+
+    @property
+    def chips(self) -> int:
+        """Of all replicas."""
+        return max(self.tp, self.ep) * self.replicas
+
+
+def plan(
+    model: Transformer | str,
+    chip: Accelerator | str,
+    workload: Workload,
+    rate: float,
+    slo: Mapping[str, float],
+    *,
+    usd_per_hour: float,
+    tps: Iterable[int] = (1, 2, 4, 8),
+    ep: int | None = None,
+    engine_of: EngineSettings | str = "vllm",
+    link: Any = None,
+    **how: Any,
+) -> list[ServingLayout]:
+    """Layouts that keep the 99th percentile of each latency within its limit, the cheapest first:
+    none where no layout keeps it even for one request at a time.
+
+    A replica is filled until it just keeps the limits, by simulation of its share of the requests;
+    then as many replicas are taken as the rate needs. So a higher rate, or a tighter limit, never
+    needs fewer.
+
+    Parameters
+    ----------
+    model, chip, engine_of, link, how : as in `service`; more than one chip needs a link.
+    workload : requests at a rate, always the same ones.
+    rate : requests a second of the whole service.
+    slo : limits on `ttft`, `tpot` and `e2e`, s.
+    usd_per_hour : of one chip.
+    tps : counts of chips that may share a replica.
+    ep : chips over which its experts are spread, as in `service`: `tps` that do not divide it are
+        left out.
+
+    Examples
+    --------
+    >>> from course_tools.serve import synthetic_workload
+    >>> def chat(rate):
+    ...     return synthetic_workload(rate, 200, 512, 128)
+    >>> slo = {"ttft": 0.5, "tpot": 0.05}
+    >>> few, many = (plan("llama-3-8b", "h100-sxm", chat, rate, slo, usd_per_hour=2.0, tps=[1])[0]
+    ...     for rate in (5.0, 500.0))
+    >>> few.replicas < many.replicas
+    True
+    """
+    on, wanted = accelerator(chip), float(positive("rate", rate))
+    price = float(positive("usd_per_hour", usd_per_hour))
+    limits = {
+        known("slo", name, LATENCIES): float(positive(f"slo {name}", limit))
+        for name, limit in slo.items()
+    }
+    if not limits:
+        raise CourseError("slo must limit ttft, tpot or e2e: {'ttft': 0.5, 'tpot': 0.05}")
+    few = workload(1.0)
+    longest, found = int(np.max(few.prompt + few.output)), []
+    wide = engine(engine_of).ep if ep is None else count("ep", ep)
+    for tp in tps:
+        chips = max(tp, wide)
+        if (chips > 1 and link is None) or (wide > 1 and wide % tp):
+            continue
+        settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
+        asked = (how.get(name) for name in ("w", "x", "kv", "compute"))
+        fm = formats_of(decoder(model), on, settings, *asked)
+        if free_blocks(decoder(model), on, settings, fm) * settings.block_size < longest:
+            continue
+        one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)
+
+        def kept(share: float, one: Service = one) -> bool:
+            done = one.run(workload(share))
+            return all(done.percentiles(name)[PERCENTILE] <= most for name, most in limits.items())
+
+        if not kept(SLOWEST):
+            continue
+        # The highest rate that keeps the limits, of steps that no rate or limit moves.
+        share, high = SLOWEST, FASTEST
+        for _ in range(HALVINGS):
+            middle = sqrt(share * high)
+            share, high = (middle, high) if kept(middle) else (share, middle)
+        replicas, done = ceil(wanted / share), one.run(workload(share))
+        made, cost = wanted * float(done.output.mean()), replicas * chips * price
+        usd = float(usd_per_mtoken(cost, made))
+        found.append(ServingLayout(tp, wide, replicas, share, made, cost, usd, done))
+    return sorted(found, key=lambda one: (one.usd_per_hour, one.tp))
+
+
+def sensitivity(cost: Callable[..., float], **inputs: float) -> dict[str, float]:
+    """By how many per cent a cost, of inputs by their names, rises where one of them does by one:
+    each is raised and lowered by a tenth.
+
+    Examples
+    --------
+    >>> found = sensitivity(lambda rate, price: price / rate**2, rate=5.0, price=2.0)
+    >>> {name: round(by, 6) for name, by in found.items()}
+    {'rate': -2.0, 'price': 1.0}
+    """
+    found = {}
+    for name, value in inputs.items():
+        up, down = (cost(**inputs | {name: value * by}) for by in (1.1, 1 / 1.1))
+        found[name] = log(up / down) / log(1.21)
+    return found

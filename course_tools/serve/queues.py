@@ -8,16 +8,8 @@ from course_lib.core.checks import CourseError, Numbers, count, nonnegative, pla
 
 
 def in_system(rate: ArrayLike, seconds: ArrayLike) -> Numbers:
-    """Requests that are being served, on average: Little's law.
-
-    Parameters
-    ----------
-    rate : requests a second.
-    seconds : that one stays.
-
-    References
-    ----------
-    [little1961].
+    """Requests that are being served, on average, where `rate` come in a second and one stays so
+    many seconds: Little's law [little1961].
 
     Examples
     --------
@@ -28,21 +20,14 @@ def in_system(rate: ArrayLike, seconds: ArrayLike) -> Numbers:
 
 
 def wait(rate: ArrayLike, service: ArrayLike, spread: ArrayLike = 0.0) -> Numbers:
-    """Seconds that a request waits, on average, for a server that serves one at a time (M/G/1).
+    """Seconds that a request waits, on average, for a server that serves one at a time (M/G/1):
+    infinite where more comes than can be served.
 
     Parameters
     ----------
     rate : requests a second, as a Poisson process.
     service : s that one takes, on average.
     spread : standard deviation over mean of that: 0 where all take the same, 1 where exponential.
-
-    Returns
-    -------
-    Infinite where more comes than can be served.
-
-    References
-    ----------
-    [pollaczek1930].
 
     Examples
     --------
@@ -52,17 +37,14 @@ def wait(rate: ArrayLike, service: ArrayLike, spread: ArrayLike = 0.0) -> Number
     took = np.asarray(positive("service", service))
     busy = np.asarray(positive("rate", rate)) * took
     some = np.where(busy < 1, busy, 0.0)
+    # The formula of Pollaczek and Khinchine [pollaczek1930].
     varied = 1 + np.asarray(nonnegative("spread", spread)) ** 2
     return plain(np.where(busy < 1, some / (1 - some) * took * varied / 2, np.inf))
 
 
 def speculated(acceptance: ArrayLike, guesses: int) -> Numbers:
     """Tokens that a step yields where so many are guessed, each right with this chance: those up to
-    the first that is wrong, and one of the model's own.
-
-    References
-    ----------
-    [leviathan2023].
+    the first that is wrong, and one of the model's own [leviathan2023].
 
     Examples
     --------
@@ -78,13 +60,9 @@ def speculated(acceptance: ArrayLike, guesses: int) -> Numbers:
 def speedup(
     acceptance: ArrayLike, guesses: int, cost: ArrayLike, verify: ArrayLike = 1.0
 ) -> Numbers:
-    """How many times as fast speculation decodes.
-
-    Parameters
-    ----------
-    acceptance, guesses : as in `speculated`.
-    cost : a step of the draft over one of the model.
-    verify : a step that checks the guesses over one that makes a token: 1 while memory-bound.
+    """How many times as fast speculation decodes, where a step of the draft costs a part of one of
+    the model, and one that checks the guesses `verify` of one that makes a token: 1 while
+    memory-bound.
 
     Examples
     --------

@@ -1,10 +1,13 @@
-"""Requests that come to a server: drawn at a rate, or replayed from a file."""
+"""Requests that come to a server, drawn at a rate or replayed from a file; and when each got its
+tokens, and what of it a user feels.
+"""
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +17,7 @@ from course_lib.core.checks import (
     EXACT,
     CourseError,
     count,
+    known,
     nonnegative,
     positive,
     shown,
@@ -22,12 +26,10 @@ from course_lib.core.checks import (
 )
 
 Numbers = NDArray[np.float64]
+# Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
+# percentile of so many moves for more.
 MOST = 1_000_000
-"""Requests of one simulation: each takes half a kilobyte and some fifty microseconds, and no
-percentile of so many moves for more.
-"""
-
-
+# Public logs by their names for the time, the prompt and the answer, and what the time is in.
 LOGS = {
     # Azure's LLM inference traces of 2023 and 2024, of the repository Azure/AzurePublicDataset.
     ("TIMESTAMP", "ContextTokens", "GeneratedTokens"): "date",
@@ -36,27 +38,20 @@ LOGS = {
     # Mooncake's, of the repository kvcache-ai/Mooncake: hash_ids name blocks of 512 tokens.
     ("timestamp", "input_length", "output_length"): "ms",
 }
-"""Public logs by their names for the time, the prompt and the answer, and what the time is in."""
 _BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """Requests in the order in which they come.
+    """Requests in the order in which they come."""
 
-    Attributes
-    ----------
-    arrived : s from the first.
-    prompt, output : tokens.
-    group : which beginning of a prompt a request shares with others; -1 where none.
-    shared : tokens of that beginning.
-    """
-
-    arrived: Numbers
+    arrived: Numbers  # s from the first
+    # prompt, output: tokens
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
+    # Which beginning of a prompt a request shares with others; -1 where none.
     group: NDArray[np.int64]
-    shared: NDArray[np.int64]
+    shared: NDArray[np.int64]  # tokens of that beginning
 
     def __len__(self) -> int:
         return int(self.arrived.size)
@@ -68,17 +63,11 @@ class Requests:
         return (len(self) - 1) / span if span else float("inf")
 
     def take(self, chosen: Any) -> "Requests":
-        """Some of them, at the times at which they come.
-
-        Examples
-        --------
-        >>> len(drawn(2.0, 10, 100, 10).take(slice(3)))
-        3
-        """
+        """Some of them, at the times at which they come."""
         return Requests(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def drawn(
+def synthetic_workload(
     rate: float,
     requests: int,
     prompt: ArrayLike,
@@ -104,15 +93,13 @@ def drawn(
 
     Examples
     --------
-    >>> slow, fast = (drawn(rate, 1000, 512, 128) for rate in (1.0, 2.0))
+    >>> slow, fast = (synthetic_workload(rate, 1000, 512, 128) for rate in (1.0, 2.0))
     >>> bool(np.allclose(slow.arrived, 2 * fast.arrived)), round(slow.rate, 1)
     (True, 1.0)
     """
     often = single("rate", positive("rate", rate))
-    many, dice = (
-        _few("requests", count("requests", requests)),
-        np.random.default_rng(count("seed", seed, 0)),
-    )
+    many = _few("requests", count("requests", requests))
+    dice = np.random.default_rng(count("seed", seed, 0))
     between = _gamma(dice, many, single("burst", positive("burst", burst)))
     arrived = np.cumsum(between) / often
     given = [np.atleast_1d(whole("prompt", prompt)), np.atleast_1d(whole("output", output))]
@@ -251,3 +238,96 @@ def _row(line: str, columns: list[str]) -> _Line | None:
                 found.prefix_id, found.prefix_toks = hashed[0], min(_BLOCK, found.input_toks)
             return found
     return msgspec.json.decode(line, type=_Line)
+
+
+Times = NDArray[np.float64]
+# Time to the first token, per output token after it, and from end to end.
+LATENCIES = ("ttft", "tpot", "e2e")
+SHARES = (50, 95, 99)  # percentiles that are reported
+
+
+class LoggedStep(NamedTuple):
+    """A step that a replica took, from start to end, s."""
+
+    start: float
+    end: float
+    chunks: Mapping[int, int]  # by request, the tokens of its prompt that the step computed
+    decoding: tuple[int, ...]  # requests that it gave their next token
+    cached: Mapping[int, int]  # by request, its tokens in the cache at the end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """Requests as they were served."""
+
+    # arrived, scheduled, first, last: s, when each came, was first planned, and got its first and
+    # its last token
+    arrived: Times
+    scheduled: Times
+    first: Times
+    last: Times
+    # prompt, output, replica, preempted: tokens of each, which replica served it, and how often it
+    # lost its place in the cache
+    prompt: NDArray[np.int64]
+    output: NDArray[np.int64]
+    replica: NDArray[np.int64]
+    preempted: NDArray[np.int64]
+    # steps, cache_used: of all replicas, and the largest share of its cache that any held at once
+    steps: int
+    cache_used: float
+    # calibrated, source: whether these are likely times, else lower bounds; whose constants
+    calibrated: bool
+    source: str
+
+    @property
+    def ttft(self) -> Times:
+        """S to the first token, the wait for a place included."""
+        return np.asarray(self.first - self.arrived)
+
+    @property
+    def tpot(self) -> Times:
+        """S for each token after the first, of requests that have more than one."""
+        more = self.output > 1
+        return np.asarray((self.last - self.first)[more] / (self.output[more] - 1))
+
+    @property
+    def e2e(self) -> Times:
+        """S to the last token."""
+        return np.asarray(self.last - self.arrived)
+
+    @property
+    def makespan(self) -> float:
+        """S from the first request to the last token."""
+        return float(np.max(self.last) - np.min(self.arrived))
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens made in a second, over the makespan."""
+        return float(np.sum(self.output)) / self.makespan
+
+    @property
+    def preemptions(self) -> int:
+        """How often a sequence lost its place."""
+        return int(np.sum(self.preempted))
+
+    def percentiles(self, latency: str) -> dict[str, float]:
+        """p50, p95 and p99 of a latency, s."""
+        times = getattr(self, known("latency", latency, LATENCIES))
+        if not times.size:
+            raise CourseError("tpot needs requests of more than one token: none has two")
+        found = np.percentile(times, SHARES).tolist()
+        return {f"p{share}": time for share, time in zip(SHARES, found, strict=True)}
+
+    def meets(self, slo: Mapping[str, float]) -> Any:
+        """Which requests stay within limits, s, on `ttft`, `tpot` and `e2e`."""
+        kept = np.ones(self.arrived.size, dtype=bool)
+        for name, limit in slo.items():
+            positive(f"slo {known('slo', name, LATENCIES)}", limit)
+            # One token has no time per token.
+            asked = self.output > 1 if name == "tpot" else slice(None)
+            kept[asked] &= getattr(self, name) <= limit
+        return kept
+
+    def goodput(self, slo: Mapping[str, float]) -> float:
+        """Requests a second that stay within their limits."""
+        return float(np.sum(self.meets(slo))) / self.makespan

@@ -21,57 +21,45 @@ _MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A serving engine: its settings, under the names that vLLM gives them, and its constants.
+    """A serving engine: its settings, under the names that vLLM gives them, and its constants."""
 
-    Attributes
-    ----------
-    name : by which it is known.
-    max_num_seqs, max_num_batched_tokens : the most sequences, and tokens, of a step.
-    max_model_len : the most tokens of a sequence; the model's own limit where `None`.
-    block_size : tokens of a block of the cache.
-    num_gpu_blocks : blocks that there are; what memory leaves room for where `None`.
-    gpu_memory_utilization : the share of the memory that the engine may take.
-    enable_prefix_caching : whether blocks that were computed before are used again.
-    enable_chunked_prefill : whether a prompt may be cut to fill a step.
-    async_scheduling : whether a step is planned while the one before it runs, so that what arrives
-        meanwhile waits for one more.
-    tensor_parallel_size : chips that share the model.
-    dtype, kv_cache_dtype : formats of weights and arithmetic, and of the cache; ``"auto"`` leaves
-        them to the caller, or to `dtype`.
-    memory : byte of a chip, where the log says it; the spec table's where `None`.
-    bandwidth : factor on the fraction of the memory bandwidth that a chip's kernels reach in a
-        step, as `calibrate` has it of older engines.
-    step : s that each step takes beside its kernels.
-    source : what the two were fitted to.
-    data_parallel_size, enable_expert_parallel : groups of such chips with sequences of their own,
-        and whether the experts of a model are spread over the chips of all, so that these work as
-        one: as many sequences and tokens as above for each. Else they are replicas.
-    skew : how many times its share of the tokens the busiest of these chips gets, as in
-        `llm.max_expert_load`: 1 leaves it to chance.
-    num_speculative_tokens, acceptance : tokens that a draft guesses in each step, and the share of
-        guesses that the model agrees with.
-    """
-
-    name: str = "vllm"
+    name: str = "vllm"  # by which it is known
+    # max_num_seqs, max_num_batched_tokens: the most sequences, and tokens, of a step
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
+    # The most tokens of a sequence; the model's own limit where `None`.
     max_model_len: int | None = None
-    block_size: int = 16
+    block_size: int = 16  # tokens of a block of the cache
+    # Blocks that there are; what memory leaves room for where `None`.
     num_gpu_blocks: int | None = None
-    gpu_memory_utilization: float = 0.9
-    enable_prefix_caching: bool = True
-    enable_chunked_prefill: bool = True
+    gpu_memory_utilization: float = 0.9  # the share of the memory that the engine may take
+    enable_prefix_caching: bool = True  # whether blocks that were computed before are used again
+    enable_chunked_prefill: bool = True  # whether a prompt may be cut to fill a step
+    # Whether a step is planned while the one before it runs, so that what arrives meanwhile waits
+    # for one more.
     async_scheduling: bool = True
-    tensor_parallel_size: int = 1
+    tensor_parallel_size: int = 1  # chips that share the model
+    # dtype, kv_cache_dtype: formats of weights and arithmetic, and of the cache; ``"auto"`` leaves
+    # them to the caller, or to `dtype`
     dtype: str = "auto"
     kv_cache_dtype: str = "auto"
+    # Byte of a chip, where the log says it; the spec table's where `None`.
     memory: float | None = None
+    # Factor on the fraction of the memory bandwidth that a chip's kernels reach in a step, as
+    # `calibrate` has it of older engines.
     bandwidth: float = 1.0
-    step: float = 0.0
-    source: str = ""
+    step: float = 0.0  # s that each step takes beside its kernels
+    source: str = ""  # what the two were fitted to
+    # data_parallel_size, enable_expert_parallel: groups of such chips with sequences of their own,
+    # and whether the experts of a model are spread over the chips of all, so that these work as
+    # one: as many sequences and tokens as above for each. Else they are replicas
     data_parallel_size: int = 1
     enable_expert_parallel: bool = False
+    # How many times its share of the tokens the busiest of these chips gets, as in `llm.max_expert_load`: 1
+    # leaves it to chance.
     skew: float = 1.0
+    # num_speculative_tokens, acceptance: tokens that a draft guesses in each step, and the share of
+    # guesses that the model agrees with
     num_speculative_tokens: int = 0
     acceptance: float = 0.0
 
@@ -138,11 +126,6 @@ def engine(given: EngineSettings | Path | str, **settings: Any) -> EngineSetting
     given : one of `engines`; or the path of a JSON file with these names, flat or as the record
         that vLLM's benchmarks keep beside their logs.
     settings : of `EngineSettings`, that replace those found.
-
-    Raises
-    ------
-    CourseError
-        If the name, a setting or its value is not known, or the file cannot be read.
 
     Examples
     --------

@@ -1,30 +1,38 @@
 """Training: memory, layouts, what a step takes and what a run costs."""
 
-from course_tools.train.clock import PARTS, Exchange
 from course_tools.train.counts import (
     PASSES,
-    Recompute,
+    backward,
     flops,
     hfu,
     mfu,
     tokens_per_second,
     utilisation,
 )
-from course_tools.train.evidence import Check, Runs, check, published_runs, shapes
+from course_tools.train.evidence import check, published_runs, shapes
 from course_tools.train.footprints import MEMORIES, OPTIMIZERS, TrainingMemory, memory
-from course_tools.train.machines import Cluster, cluster
-from course_tools.train.passes import Backward, backward
-from course_tools.train.reliability import (
+from course_tools.train.parallelism import (
+    SCHEDULES,
+    Cluster,
+    Layout,
+    TrainingConstants,
+    bubble,
+    cluster,
+    constants,
+    layout,
+)
+from course_tools.train.steps import (
+    PARTS,
     SAVE_FIXED,
     TrainingRun,
+    TrainingStep,
     checkpoint_interval,
     goodput,
+    layouts,
     run,
     save_time,
+    step,
 )
-from course_tools.train.software import TrainingConstants, constants, frameworks
-from course_tools.train.splits import SCHEDULES, Layout, bubble, layout
-from course_tools.train.steps import RankedLayout, TrainingStep, layouts, step
 
 __all__ = [
     "MEMORIES",
@@ -33,14 +41,8 @@ __all__ = [
     "PASSES",
     "SAVE_FIXED",
     "SCHEDULES",
-    "Backward",
-    "Check",
     "Cluster",
-    "Exchange",
     "Layout",
-    "RankedLayout",
-    "Recompute",
-    "Runs",
     "TrainingConstants",
     "TrainingMemory",
     "TrainingRun",
@@ -52,7 +54,6 @@ __all__ = [
     "cluster",
     "constants",
     "flops",
-    "frameworks",
     "goodput",
     "hfu",
     "layout",

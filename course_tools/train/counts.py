@@ -1,4 +1,5 @@
-"""FLOPs of training on a token, and what share of a chip's peak a published speed makes of them.
+"""What training computes on a token: its FLOPs, the share of a peak that a published speed makes of
+them, and what a layer weighs, multiplies and keeps for the backward pass.
 
 The convention is that of the tables it is checked against: two FLOPs a multiply-accumulate, every
 parameter that a token meets multiplied once in the forward pass and twice in the backward, and
@@ -9,6 +10,7 @@ said in every call, because published figures differ in it.
 0.567
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,12 +29,13 @@ from course_lib.core.checks import (
 )
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, transformer
+from course_lib.workloads.weights import Matrix, cache_width, matrices
 
 Recompute = Literal["none", "selective", "full"]
+# Forward passes that a step is worth: the backward one is worth two, and recomputing all
+# activations adds a forward one. Recomputing what no product made adds no product.
 PASSES = {"none": 3, "selective": 3, "full": 4}
-"""Forward passes that a step is worth: the backward one is worth two, and recomputing all
-activations adds a forward one. Recomputing what no product made adds no product.
-"""
+ELEMENT = 2  # byte of an activation: bf16
 
 
 def flops(
@@ -43,48 +46,35 @@ def flops(
     recompute: Recompute = "none",
     parameters: ArrayLike | None = None,
 ) -> Numbers:
-    """FLOPs of training on one token: 6 for each parameter, and attention.
+    """FLOPs of training on one token: 6 for each parameter, and attention [austin2025, chapter 4].
 
     Parameters
     ----------
     model : a transformer or its key.
     sequence : tokens that are trained on together. Broadcasts.
-    causal : count only the pairs that a token sees, (sequence + 1) / 2 each, rather than the whole
-        square.
-    recompute : ``"full"`` adds the second forward pass of activation checkpointing;
-        ``"selective"`` adds no product. A model's own FLOPs, for the MFU, have none.
-    parameters : counted instead of the model's active ones: the embedding's are in those, as in the
-        rule 6ND. Broadcasts.
-
-    Returns
-    -------
-    FLOP per token.
-
-    References
-    ----------
-    [austin2025] chapter 4.
+    causal : count only the pairs that a token sees, (sequence + 1) / 2 each, not the whole square.
+    recompute : ``"full"`` adds the second forward pass of activation checkpointing.
+    parameters : counted instead of the model's active ones, which hold the embedding's, as the rule
+        6ND does. Broadcasts.
 
     Examples
     --------
-    >>> round(flops("llama-3-8b", 8192) / 1e9, 1), round(flops("llama-3-8b", 8192,
-    ...     causal=True) / 1e9, 1)
-    (61.1, 54.6)
+    >>> [round(flops("llama-3-8b", 8192, causal=half) / 1e9, 1) for half in (False, True)]
+    [61.1, 54.6]
     """
     one = transformer(model)
     tokens = whole("sequence", sequence)
     met = positive("parameters", one.active_parameters if parameters is None else parameters)
     together(sequence=tokens, parameters=met)
     seen = (tokens + 1) / 2 if flag("causal", causal) else tokens
-    products = one.heads * (_key(one) + _value(one)) * one.layers * seen
+    products = one.heads * sum(_head_widths(one)) * one.layers * seen
     return plain(PASSES[known("recompute", recompute, PASSES)] * 2 * (met + products))
 
 
-def _key(model: Transformer) -> int:
-    return model.latent.nope + model.latent.rope if model.latent else model.head_dim
-
-
-def _value(model: Transformer) -> int:
-    return model.latent.value if model.latent else model.head_dim
+def _head_widths(model: Transformer) -> tuple[int, int]:
+    """Elements of a head's key, and of its value."""
+    at = model.latent
+    return (at.nope + at.rope, at.value) if at else (model.head_dim, model.head_dim)
 
 
 def mfu(
@@ -98,7 +88,7 @@ def mfu(
     parameters: ArrayLike | None = None,
 ) -> Numbers:
     """Model FLOPs utilisation: the share of the peak that the model's own FLOPs make, whatever was
-    computed twice.
+    computed twice [austin2025, chapter 4]. Above 1 a claim is impossible, or counted another way.
 
     Parameters
     ----------
@@ -107,30 +97,14 @@ def mfu(
     sequence, causal, parameters : as in `flops`.
     dtype : format whose peak it is a share of.
 
-    Returns
-    -------
-    A fraction. Above 1 the claim is impossible, or its FLOPs are counted another way.
-
-    References
-    ----------
-    [austin2025] chapter 4.
-
     Examples
     --------
-    >>> whole_square = mfu("llama-2-7b", "a100-sxm-80", 3500, 4096)
-    >>> round(whole_square, 3), round(mfu("llama-2-7b", "a100-sxm-80", 3500, 4096, causal=True), 3)
-    (0.526, 0.49)
+    >>> [round(mfu("llama-2-7b", "a100-sxm-80", 3500, 4096, causal=half), 3)
+    ...     for half in (False, True)]
+    [0.526, 0.49]
     """
-    return hfu(
-        model,
-        chip,
-        tokens_per_second,
-        sequence,
-        recompute="none",
-        causal=causal,
-        dtype=dtype,
-        parameters=parameters,
-    )
+    work = flops(model, sequence, causal=causal, parameters=parameters)
+    return _share_of_peak(work, tokens_per_second, chip, dtype)
 
 
 def hfu(
@@ -144,24 +118,21 @@ def hfu(
     dtype: str = "bf16",
     parameters: ArrayLike | None = None,
 ) -> Numbers:
-    """Hardware FLOPs utilisation: as the MFU, with the FLOPs that were recomputed counted too.
-
-    Parameters
-    ----------
-    recompute : what was: ``"none"`` or ``"selective"``, where it is the MFU, or ``"full"``.
-    model, chip, tokens_per_second, sequence, causal, dtype, parameters : as in `mfu`.
-
-    Returns
-    -------
-    A fraction.
+    """Hardware FLOPs utilisation: as `mfu`, with the FLOPs that were recomputed counted too.
 
     Examples
     --------
-    >>> hfu("mpt-7b", "a100-sxm-80", 3000, 2048, recompute="full") / mfu("mpt-7b", "a100-sxm-80",
-    ...     3000, 2048)
+    >>> given = "mpt-7b", "a100-sxm-80", 3000, 2048
+    >>> hfu(*given, recompute="full") / mfu(*given)
     1.333...
     """
     work = flops(model, sequence, causal=causal, recompute=recompute, parameters=parameters)
+    return _share_of_peak(work, tokens_per_second, chip, dtype)
+
+
+def _share_of_peak(
+    work: Numbers, tokens_per_second: ArrayLike, chip: Accelerator | str, dtype: str
+) -> Numbers:
     speed = positive("tokens_per_second", tokens_per_second)
     together(sequence=work, tokens_per_second=speed)
     return plain(np.asarray(work * speed) / accelerator(chip).peak(dtype))
@@ -170,26 +141,15 @@ def hfu(
 def utilisation(
     flops_per_second: ArrayLike, chip: Accelerator | str, *, dtype: str = "bf16"
 ) -> Numbers:
-    """The share of a chip's dense peak that a rate is.
-
-    Parameters
-    ----------
-    flops_per_second : FLOP/s of one chip. Broadcasts.
-    chip : an accelerator or its key.
-    dtype : format of the peak.
-
-    Returns
-    -------
-    A fraction.
+    """The share of a chip's dense peak that a rate of one chip is, FLOP/s. Broadcasts.
 
     Examples
     --------
     >>> round(utilisation(120e12, "tpu-v5e"), 2)
     0.61
     """
-    return plain(
-        np.asarray(positive("flops_per_second", flops_per_second)) / accelerator(chip).peak(dtype)
-    )
+    rate = np.asarray(positive("flops_per_second", flops_per_second))
+    return plain(rate / accelerator(chip).peak(dtype))
 
 
 def tokens_per_second(
@@ -201,21 +161,12 @@ def tokens_per_second(
     causal: bool = False,
     dtype: str = "bf16",
 ) -> Numbers:
-    """Speed of training on one chip at a given MFU: `mfu` the other way round.
-
-    Parameters
-    ----------
-    utilised : the MFU, a fraction: 0.4 for 40 %. Broadcasts.
-    model, chip, sequence, causal, dtype : as in `mfu`.
-
-    Returns
-    -------
-    token/s of one chip.
+    """Token/s of training on one chip at a given MFU, a fraction: `mfu` the other way round.
 
     Examples
     --------
-    >>> round(mfu("llama-3-8b", "h100-sxm", tokens_per_second("llama-3-8b", "h100-sxm", 0.4,
-    ...     8192), 8192), 6)
+    >>> speed = tokens_per_second("llama-3-8b", "h100-sxm", 0.4, 8192)
+    >>> round(mfu("llama-3-8b", "h100-sxm", speed, 8192), 6)
     0.4
     """
     peak, share = accelerator(chip).peak(dtype), positive("utilised", utilised)
@@ -226,3 +177,126 @@ def tokens_per_second(
     work = flops(model, sequence, causal=causal)
     together(utilised=share, sequence=work)
     return plain(share * np.asarray(peak) / work)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backward:
+    """FLOPs of training on a token, pass by pass. Broadcasts."""
+
+    # forward, backward, recomputed: of the products and attention of each pass: every product Y = X
+    # W has two in the backward pass, X' = Y' W^T and W' = X^T Y'. Layers are computed again, and
+    # the head is not
+    forward: Numbers
+    backward: Numbers
+    recomputed: Numbers
+    rule: Numbers  # what 6ND counts: six for each parameter that a token meets
+    parts: dict[str, Numbers]  # of the forward pass, by part
+
+    @property
+    def total(self) -> Numbers:
+        """All passes."""
+        return self.forward + self.backward + self.recomputed
+
+    @property
+    def over_rule(self) -> Numbers:
+        """How many times 6ND the step is: attention adds, the embedding's rows take away."""
+        return self.total / self.rule
+
+
+def backward(
+    model: Transformer | str, sequence: ArrayLike, *, recompute: Recompute = "none"
+) -> Backward:
+    """FLOPs of training on one token, from the operators of the forward pass; a token sees those
+    before it and itself. Arguments as in `flops`.
+
+    Examples
+    --------
+    >>> step = backward("llama-3-8b", 8192)
+    >>> step.backward / step.forward, round(step.over_rule, 3)
+    (2.0, 1.068)
+    """
+    one, tokens = transformer(model), whole("sequence", sequence)
+    known("recompute", recompute, PASSES)
+    parts: dict[str, Numbers] = {}
+    for each in matrices(one, absorbed=False):
+        parts[each.part] = parts.get(each.part, 0.0) + 2.0 * _multiplied(each)
+    parts["attention"] = plain(_pair_flops(one) * one.layers * ((tokens + 1) / 2))
+    forward = plain(sum(parts.values()))
+    layers = plain(forward - np.asarray(parts.get("head", 0.0)))
+    again = (PASSES[recompute] - PASSES["none"]) * layers
+    return Backward(forward, 2 * forward, again, 6.0 * one.active_parameters, parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerSizes:
+    """A model as training sees it, each of its layers taken as the mean of all."""
+
+    layers: int
+    width: int
+    vocab: int
+    shared: float  # parameters of a layer that all chips of a copy share
+    routed: float  # and those of its routed experts
+    met: float  # of a layer, the parameters that a token is multiplied by
+    table: float  # parameters of the embedding
+    head: float  # and of the head
+    tied: bool  # whether these are one
+    pairs: float  # FLOP of a layer's attention for a token that sees another
+    keys: float  # elements of keys and values that a token leaves in a layer
+    kept: tuple[float, ...]  # elements that it leaves for a layer's backward pass, by policy
+    sent: float  # elements of it that each layer sends to experts on other chips and gets back
+
+
+def layer_sizes(model: Transformer) -> LayerSizes:
+    """A transformer's layers, each taken as the mean of all."""
+    every = matrices(model, absorbed=False)
+    inner = [one for one in every if one.part != "head"]
+    routed = sum(one.parameters for one in inner if one.routed) / model.layers
+    table = float((model.vocab + model.positions) * model.width)
+    head = float(model.vocab * model.width) if model.head == "own" else 0.0
+    layers = (model.parameters - table - head) / model.layers
+    keys = cache_width(model)
+    return LayerSizes(
+        layers=model.layers,
+        width=model.width,
+        vocab=model.vocab,
+        shared=layers - routed,
+        routed=routed,
+        met=sum(map(_multiplied, inner)) / model.layers,
+        table=table,
+        head=head if model.head != "tied" else table,
+        tied=model.head == "tied",
+        pairs=_pair_flops(model),
+        keys=float(keys),
+        kept=_kept_elements(model, inner),
+        sent=float(2 * (model.experts.active if model.experts else 0) * model.width),
+    )
+
+
+def _multiplied(one: Matrix) -> float:
+    """Parameters of a matrix in all layers that a token is multiplied by."""
+    return float(one.layers * one.visits * one.inputs * one.outputs)
+
+
+def _pair_flops(model: Transformer) -> float:
+    return 2.0 * model.heads * sum(_head_widths(model))
+
+
+def _kept_elements(model: Transformer, inner: list[Matrix]) -> tuple[float, ...]:
+    """Elements a token and layer: with all kept; what products and attention made; the input."""
+    d, n = float(model.width), model.layers
+    made = hidden = rotated = 0.0
+    for one in inner:
+        out = one.layers * one.visits * one.outputs / n
+        if one.part == "projections":
+            # What leaves attention is as wide as what its last product takes in.
+            made += out if one.name != "out" else one.layers * one.inputs / n
+        elif one.name.endswith("down"):
+            hidden += one.layers * one.visits * one.inputs / n
+        elif one.name != "router":
+            made += out
+    if model.positions == 0:
+        rotated = float(model.heads + model.kv_heads) * model.head_dim
+    # Both residuals stay; both norms' results and what the activation function made do not.
+    selective = 2 * d + made
+    activated = hidden * (2 if model.gated else 1)
+    return selective + 2 * d + rotated + activated, selective, d

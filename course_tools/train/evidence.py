@@ -12,35 +12,55 @@ from numpy.typing import NDArray
 from course_lib.core.checks import known
 from course_lib.specs import Transformer, model
 from course_tools.measured.published import table
-from course_tools.train.clock import times
-from course_tools.train.machines import Cluster, cluster
-from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
-from course_tools.train.splits import Layout, columns
-from course_tools.train.steps import works
+from course_tools.train.parallelism import (
+    FRAMEWORK,
+    Layout,
+    TrainingConstants,
+    cluster,
+    columns,
+    constants,
+    read_constants,
+)
+from course_tools.train.steps import expected_to_work, times
 
 TABLE, CHIP, SEQUENCE = "train_ultrascale_1B_8B", "h100-sxm", 4096
+# MFU above which speeds are compared: slower runs have faults that no model of a step has.
 FAST = 0.15
-"""MFU above which speeds are compared: slower runs have faults that no model of a step has."""
-GIB = 2**30
+# The constants that are fitted: to the memory of the runs that worked, and to their steps.
+MEMORY = ("fragmentation", "gathered", "passing", "runtime")
+CLOCK = (
+    "traffic",
+    "launch",
+    "launch_shared",
+    "stall",
+    "nvlink",
+    "ports",
+    "gradients",
+    "update",
+    "pressure",
+    "far_ports",
+    "far_stage",
+)
 _BATCH = 256
-COUNTED = ("dp", "pp", "tp", "zero", "mbs", "grad_acc")
+_COUNTED = ("dp", "pp", "tp", "zero", "mbs", "grad_acc")
+Array = NDArray[np.float64]
+Marks = NDArray[np.bool_]
 
 
 @cache
 def shapes() -> Mapping[str, Transformer]:
     """The models of the table, whose shapes stand nowhere in it.
 
-    Tokens per second and MFU are tied by the FLOPs of a token, 6 for each parameter and 12 for each
-    layer, position and width: 59.6 GFLOP for the larger model. Llama 3's sizes with as many heads
-    of keys as of queries and 131,072 tokens give that, and its own sizes 8 % less. Of the smaller
-    model pipelines count 1.6 GFLOP more than single stages: that is one table of 131,072 tokens of
-    width 2,048, which they hold twice, so that the head is tied to it.
-
     Examples
     --------
     >>> [round(one.parameters / 1e9, 2) for one in shapes().values()]
     [1.34, 8.86]
     """
+    # Tokens per second and MFU are tied by the FLOPs of a token, 6 for each parameter and 12 for
+    # each layer, position and width: 59.6 GFLOP for the larger model. Llama 3's sizes with as many
+    # heads of keys as of queries and 131,072 tokens give that, and its own sizes 8 % less. Of the
+    # smaller model pipelines count 1.6 GFLOP more than single stages: that is one table of 131,072
+    # tokens of width 2,048, which they hold twice, so that the head is tied to it.
     llama = model("llama-3-8b")
     assert isinstance(llama, Transformer)
     large = msgspec.structs.replace(
@@ -63,37 +83,22 @@ def shapes() -> Mapping[str, Transformer]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Published runs of one model, each an element of every array.
+    """Published runs of one model, each an element of every array."""
 
-    Attributes
-    ----------
-    model : its name in the table.
-    layouts, machines : of each run; machines have eight chips.
-    ran : whether it did; a run that crashed and ran under the same name did.
-    tokens_per_s, mfu, memory : of a chip, a fraction, byte; NaN where it crashed.
-    """
-
-    model: str
+    model: str  # its name in the table
+    # layouts, machines: of each run; machines have eight chips
     layouts: tuple[Layout, ...]
-    machines: NDArray[np.float64]
-    ran: NDArray[np.bool_]
-    tokens_per_s: NDArray[np.float64]
-    mfu: NDArray[np.float64]
-    memory: NDArray[np.float64]
-
-    def clusters(self) -> list[tuple[Cluster, NDArray[np.bool_]]]:
-        """Each size of machine, and which runs used it."""
-        return [
-            (cluster(CHIP, int(8 * many)), self.machines == many)
-            for many in np.unique(self.machines)
-        ]
+    machines: Array
+    ran: Marks  # whether it did; a run that crashed and ran under the same name did
+    # tokens_per_s, mfu, memory: of a chip, a fraction, byte; NaN where it crashed
+    tokens_per_s: Array
+    mfu: Array
+    memory: Array
 
 
 def published_runs(name: str) -> Runs:
-    """The runs of ``"1B"`` or ``"8B"``.
-
-    Left out are runs whose layout does not make the batch of 256 sequences that their row claims,
-    and crashes of layouts that ran another time.
+    """The runs of ``"1B"`` or ``"8B"``, but those whose layout does not make the batch of 256
+    sequences that their row claims, and crashes of layouts that ran another time.
 
     Examples
     --------
@@ -110,87 +115,49 @@ def _read(name: str) -> Runs:
     for row in table(TABLE):
         if row["model"] != name:
             continue
-        dp, pp, tp, zero, mbs, acc = (int(row[of]) for of in COUNTED)
+        dp, pp, tp, zero, mbs, acc = (int(row[of]) for of in _COUNTED)
         one = Layout(dp=dp, pp=pp, tp=tp, zero=zero, mbs=mbs, acc=acc)
         key = int(row["nodes_of_8_h100"]), one
-        known_ = best.get(key)
-        if one.batch == _BATCH and (known_ is None or _speed(row) >= _speed(known_)):
+        before = best.get(key)
+        if one.batch == _BATCH and (before is None or _speed(row) >= _speed(before)):
             best[key] = row
-    rows = list(best.values())
 
-    def column(of: str, unit: float) -> NDArray[np.float64]:
-        return np.array([float(row[of]) * unit for row in rows])
+    def column(of: str, unit: float = 1.0) -> Array:
+        return np.array([float(row[of]) * unit for row in best.values()])
 
-    speed = column("tok_s_gpu", 1.0)
+    speed = column("tok_s_gpu")
     return Runs(
         name,
         tuple(one for _, one in best),
-        column("nodes_of_8_h100", 1.0),
+        column("nodes_of_8_h100"),
         np.isfinite(speed),
         speed,
         column("mfu_pct", 0.01),
-        column("gpu_mem_gb", GIB),
+        column("gpu_mem_gb", 2**30),
     )
 
 
 def _speed(row: Mapping[str, str]) -> float:
-    speed = float(row["tok_s_gpu"])
-    return speed if np.isfinite(speed) else -1.0
+    return float(np.nan_to_num(float(row["tok_s_gpu"]), nan=-1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """Predictions beside published runs of one model, each an element of every array.
+    """Predictions beside published runs of one model, each an element of every array."""
 
-    Attributes
-    ----------
-    runs : what was measured.
-    memory, step, bound, tokens_per_s : byte, s, s, and of a chip: predicted.
-    fits : whether the run was expected to work.
-    score : what crashes are ranked by: memory, or infinity where it was refused.
-    """
-
-    runs: Runs
-    memory: NDArray[np.float64]
-    step: NDArray[np.float64]
-    bound: NDArray[np.float64]
-    tokens_per_s: NDArray[np.float64]
-    fits: NDArray[np.bool_]
-    score: NDArray[np.float64]
+    runs: Runs  # what was measured
+    # memory, step, bound, tokens_per_s: byte, s, s, and of a chip: predicted
+    memory: Array
+    step: Array
+    bound: Array
+    tokens_per_s: Array
+    fits: Marks  # whether the run was expected to work
+    score: Array  # what crashes are ranked by: memory, or infinity where it was refused
 
     @property
-    def fast(self) -> NDArray[np.bool_]:
+    def fast(self) -> Marks:
         """Runs whose speed is compared."""
         return np.asarray(self.runs.ran & (np.nan_to_num(self.runs.mfu) > FAST))
-
-    @property
-    def memory_error(self) -> float:
-        """Mean relative error of memory, of the runs that worked."""
-        ran = self.runs.ran
-        return float(np.mean(np.abs(self.memory[ran] / self.runs.memory[ran] - 1)))
-
-    @property
-    def speed_error(self) -> float:
-        """Mean relative error of tokens per second, of the fast runs."""
-        some = self.fast
-        return float(np.mean(np.abs(self.tokens_per_s[some] / self.runs.tokens_per_s[some] - 1)))
-
-    @property
-    def auc(self) -> float:
-        """Chance that a crash is ranked above a run that worked."""
-        good, bad = self.score[self.runs.ran], self.score[~self.runs.ran]
-        above = (bad[:, None] > good).mean() + (bad[:, None] == good).mean() / 2
-        return float(above)
-
-    @property
-    def false_alarms(self) -> float:
-        """Share of the runs that worked which were expected not to."""
-        return float(np.mean(~self.fits[self.runs.ran]))
-
-    @property
-    def missed(self) -> float:
-        """Share of the crashes that were expected to work."""
-        return float(np.mean(self.fits[~self.runs.ran]))
 
     @property
     def broken(self) -> int:
@@ -215,50 +182,57 @@ class Check:
 
     @property
     def figures(self) -> dict[str, float]:
-        """All of these by name."""
+        """By name: mean relative errors of the memory of runs that worked, and of the speed of fast
+        ones; the chance that a crash is ranked above a run that worked (`auc`); shares of runs
+        that worked and were expected not to, and of crashes that were expected to work; runs that
+        broke their bound; and regrets.
+        """
+        runs, ran, fast = self.runs, self.runs.ran, self.fast
+        good, bad = self.score[ran], self.score[~ran][:, None]
         regrets = list(self.regrets.values())
-        return {
-            "memory_error": self.memory_error,
-            "auc": self.auc,
-            "false_alarms": self.false_alarms,
-            "missed": self.missed,
-            "broken": float(self.broken),
-            "speed_error": self.speed_error,
-            "regret": float(np.median(regrets)),
-            "regret_most": float(np.max(regrets)),
-            "crashes_chosen": float(np.sum(np.isinf(regrets))),
+        found = {
+            "memory_error": np.mean(np.abs(self.memory[ran] / runs.memory[ran] - 1)),
+            "auc": (bad > good).mean() + (bad == good).mean() / 2,
+            "false_alarms": np.mean(~self.fits[ran]),
+            "missed": np.mean(self.fits[~ran]),
+            "broken": self.broken,
+            "speed_error": np.mean(np.abs(self.tokens_per_s[fast] / runs.tokens_per_s[fast] - 1)),
+            "regret": np.median(regrets),
+            "regret_most": np.max(regrets),
+            "crashes_chosen": np.sum(np.isinf(regrets)),
         }
+        return {name: float(value) for name, value in found.items()}
 
 
 def check(name: str, framework: TrainingConstants | str = FRAMEWORK) -> Check:
-    """What would have been predicted of the published runs of a model.
-
-    Parameters
-    ----------
-    name : ``"1B"`` or ``"8B"``.
-    framework : whose constants, or such as `fit` returns.
+    """What would have been predicted of the published runs of ``"1B"`` or ``"8B"``.
 
     Examples
     --------
     >>> check("8B").broken
     0
     """
-    runs, how = published_runs(name), constants(framework)
-    found = predicted(runs, how)
-    return Check(runs, **found)
+    runs = published_runs(name)
+    return Check(runs, **predict_runs(runs, constants(framework)))
 
 
-def predicted(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
+def fitted_to(name: str) -> TrainingConstants:
+    """The constants that a fit to the runs of one model alone gives, as kept."""
+    return read_constants(f"apart/{known('name', name, shapes())}")
+
+
+def predict_runs(runs: Runs, how: TrainingConstants) -> dict[str, Any]:
     """The arrays of a `Check`."""
     one, at = shapes()[runs.model], columns(runs.layouts)
     size = len(runs.layouts)
     found = {name: np.zeros(size) for name in ("memory", "step", "bound", "tokens_per_s", "score")}
     fits = np.zeros(size, dtype=bool)
-    for on, some in runs.clusters():
+    for many in np.unique(runs.machines):
+        on, some = cluster(CHIP, int(8 * many)), runs.machines == many
         here = {name: values[some] for name, values in at.items()}
         done = times(one, on, here, SEQUENCE, how)
         memory = done.memory["total"]
-        working = works(one, on, here, done, how)
+        working = expected_to_work(one, on, here, done, how)
         refused = ~(working["stages"] & working["tied"])
         found["memory"][some], found["step"][some] = memory, done.expected
         found["bound"][some] = done.bound

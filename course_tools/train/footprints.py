@@ -1,6 +1,7 @@
 """What training keeps in a chip's memory, by layout."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,63 +11,54 @@ from course_lib.core.checks import CourseError, Numbers, count, known, plain, sh
 from course_lib.specs import Transformer
 from course_lib.specs.catalog import transformer
 from course_lib.workloads.weights import not_divisible
-from course_tools.train.passes import ELEMENT, LayerSizes, blocks
-from course_tools.train.software import FRAMEWORK, TrainingConstants, constants
-from course_tools.train.splits import Layout, Stages, columns, flying, stages
-from course_tools.train.splits import layout as layout_from
+from course_tools.train.counts import ELEMENT, LayerSizes, layer_sizes
+from course_tools.train.parallelism import (
+    FRAMEWORK,
+    Layout,
+    Stages,
+    TrainingConstants,
+    assign_stages,
+    columns,
+    constants,
+    in_flight_microbatches,
+)
+from course_tools.train.parallelism import layout as layout_from
 
 Array = NDArray[np.float64]
+# Byte of each parameter's states: a copy in single precision with two moments of four bytes, of
+# one byte, or with one moment.
 OPTIMIZERS = {"adamw": 12.0, "adamw-8bit": 6.0, "sgd": 8.0}
-"""Byte of each parameter's states: a copy in single precision with two moments of four bytes, of
-one byte, or with one moment.
-"""
+# Byte of a weight in bf16, of its sum of gradients, of its place in the buckets that copies
+# exchange, and of a logit.
 WEIGHT, GRADIENT, BUCKET, SINGLE = 2.0, 4.0, 2.0, 4.0
-"""Byte of a weight in bf16, of its sum of gradients, of its place in the buckets that copies
-exchange, and of a logit.
-"""
-MEMORIES = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "activations",
-    "logits",
-    "buffers",
-    "fragmentation",
-)
-"""What lies in a chip's memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingMemory:
-    """What lies in the memory of the fullest chip, byte. Broadcasts over layouts.
+    """What lies in the memory of the fullest chip, byte. Broadcasts over layouts."""
 
-    Attributes
-    ----------
-    weights, gradients, optimizer : by parameter.
-    activations : kept for the backward pass.
-    logits : in single precision, with their gradient.
-    buffers : buckets of gradients, gathered tokens and weights, and what libraries take.
-    fragmentation : what the allocator loses.
-    """
-
+    # weights, gradients, optimizer: by parameter
     weights: Numbers
     gradients: Numbers
     optimizer: Numbers
-    activations: Numbers
-    logits: Numbers
-    buffers: Numbers
-    fragmentation: Numbers
+    activations: Numbers  # kept for the backward pass
+    logits: Numbers  # in single precision, with their gradient
+    buffers: Numbers  # buckets of gradients, gathered tokens and weights, and what libraries take
+    fragmentation: Numbers  # what the allocator loses
 
     @property
     def total(self) -> Numbers:
         """All of them together."""
-        found: Any = sum(np.asarray(getattr(self, name)) for name in MEMORIES)
+        found: Any = sum(map(np.asarray, self.parts.values()))
         return plain(found)
 
     @property
     def parts(self) -> dict[str, Numbers]:
         """Each by its name."""
         return {name: getattr(self, name) for name in MEMORIES}
+
+
+MEMORIES = tuple(field.name for field in fields(TrainingMemory))
 
 
 def memory(
@@ -77,9 +69,8 @@ def memory(
     optimizer: str = "adamw",
     framework: TrainingConstants | str = FRAMEWORK,
 ) -> TrainingMemory:
-    """Bytes that a training step takes on the fullest chip.
-
-    Weights and activations are in bf16, sums of gradients in single precision.
+    """Bytes that a training step takes on the fullest chip: weights and activations in bf16, sums
+    of gradients in single precision.
 
     Parameters
     ----------
@@ -88,11 +79,6 @@ def memory(
     sequence : tokens of each sequence.
     optimizer : one of `OPTIMIZERS`.
     framework : whose constants.
-
-    Raises
-    ------
-    CourseError
-        If a layout does not divide the model.
 
     Examples
     --------
@@ -110,32 +96,16 @@ def memory(
     given = [layout] if isinstance(layout, Layout | str) else layout
     every = [layout_from(each) for each in given]
     for each in every:
-        require(one, each, tokens)
-    found = grids(one, columns(every), tokens, constants(framework), OPTIMIZERS[_kind(optimizer)])
-    values = {name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
-    return TrainingMemory(**values)
+        if refusal := refuse_layout(one, each, tokens):
+            raise CourseError(refusal)
+    states = OPTIMIZERS[known("optimizer", optimizer, OPTIMIZERS)]
+    found = fullest_memory(one, columns(every), tokens, constants(framework), states)
+    return TrainingMemory(
+        **{name: plain(found[name][0]) if alone else found[name] for name in MEMORIES}
+    )
 
 
-def _kind(optimizer: str) -> str:
-    return known("optimizer", optimizer, OPTIMIZERS)
-
-
-def require(model: Transformer, one: Layout, sequence: int) -> None:
-    """Raise where a layout does not divide a model or its sequences.
-
-    Examples
-    --------
-    >>> from course_lib import model
-    >>> require(model("llama-3-8b"), Layout(tp=5), 4096)
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: tp must divide heads 32 (got 5): take another number of chips
-    """
-    if refusal := refused(model, one, sequence):
-        raise CourseError(refusal)
-
-
-def refused(model: Transformer, one: Layout, sequence: int) -> str:
+def refuse_layout(model: Transformer, one: Layout, sequence: int) -> str:
     """Why a layout does not divide a model; empty where it does."""
     if size := not_divisible(model, one.tp):
         return f"tp must divide {size[0]} {size[1]} (got {one.tp}): take another number of chips"
@@ -147,35 +117,38 @@ def refused(model: Transformer, one: Layout, sequence: int) -> str:
     return ""
 
 
-def dealt(found: LayerSizes, pp: int, interleave: int) -> Stages:
-    """The stages of a pipeline of a model."""
-    head = found.vocab * found.width / found.met if found.head else 0.0
-    return stages(found.layers, head, pp, interleave)
+def by_pipeline(
+    sizes: LayerSizes, at: dict[str, Array]
+) -> Iterator[tuple[NDArray[np.bool_], Stages]]:
+    """Which layouts have the same pipeline, and what its stages hold."""
+    head = sizes.vocab * sizes.width / sizes.met if sizes.head else 0.0
+    pairs = np.stack([at["pp"], at["interleave"]], axis=1)
+    for pp, interleave in np.unique(pairs, axis=0).astype(int).tolist():
+        some = (at["pp"] == pp) & (at["interleave"] == interleave)
+        yield some, assign_stages(sizes.layers, head, pp, interleave)
 
 
-def grids(
+def fullest_memory(
     model: Transformer,
     given: dict[str, Array],
     sequence: int,
     how: TrainingConstants,
     states: float = OPTIMIZERS["adamw"],
 ) -> dict[str, Array]:
-    """`memory` of many layouts at once, unchecked: arrays by name, with ``"total"``."""
-    found, size = blocks(model), len(given["pp"])
-    whole = {name: np.zeros(size) for name in (*MEMORIES, "total")}
-    pairs = np.stack([given["pp"], given["interleave"]], axis=1)
-    for pp, interleave in np.unique(pairs, axis=0).astype(int).tolist():
-        some = (given["pp"] == pp) & (given["interleave"] == interleave)
+    """`memory` of many layouts at once: arrays by name, with ``"total"``."""
+    found = layer_sizes(model)
+    whole = {name: np.zeros(len(given["pp"])) for name in (*MEMORIES, "total")}
+    for some, held in by_pipeline(found, given):
         at = {name: values[some] for name, values in given.items()}
-        parts = _stagewise(found, at, dealt(found, pp, interleave), sequence, how, states)
-        total = np.asarray(sum(parts.values()))
-        fullest = np.argmax(total, axis=1)[:, None]
-        for name, values in {**parts, "total": total}.items():
+        parts = _by_stage(found, at, held, sequence, how, states)
+        parts["total"] = np.asarray(sum(parts.values()))
+        fullest = np.argmax(parts["total"], axis=1)[:, None]
+        for name, values in parts.items():
             whole[name][some] = np.take_along_axis(values, fullest, axis=1)[:, 0]
     return whole
 
 
-def _stagewise(
+def _by_stage(
     found: LayerSizes,
     at: dict[str, Array],
     held: Stages,
@@ -197,18 +170,18 @@ def _stagewise(
     experts = held.layers * found.routed / (tp * ep)
 
     def kept(bytes_: float, stage: int) -> Array:
-        """By ZeRO: each copy's share of what they hold in common."""
+        # ZeRO [rajbhandari2020]: each copy keeps its share of what all hold in common; experts that
+        # `ep` chips share have so many copies fewer.
         apart = zero >= stage
-        return np.asarray(
-            bytes_
-            * (shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1))
-        )
+        shares = shared / np.where(apart, copies, 1) + experts / np.where(apart, copies / ep, 1)
+        return np.asarray(bytes_ * shares)
 
     one = np.asarray(found.kept)[at["recompute"].astype(int)][:, None]
-    many = flying(pp, at["acc"], round(float(at["interleave"][0])), at["afab"])
+    many = in_flight_microbatches(pp, at["acc"], round(float(at["interleave"][0])), at["afab"])
     activations = many * held.layers * tokens * one * ELEMENT / tp
     # While a layer is computed again, all that it keeps without recomputation is there once.
     again = (found.kept[0] - one) * tokens * ELEMENT / tp * (held.layers > 0)
+    # What tensor parallelism gathers comes from the other chips: all but the chip's own part.
     gathered = np.where(
         (tp > 1) & (pp == 1) & (at["recompute"][:, None] == 0),
         held.layers * tokens * 2 * found.width * ELEMENT * (1 - 1 / tp),
@@ -221,18 +194,13 @@ def _stagewise(
     weights, gradients = kept(WEIGHT, 3), kept(GRADIENT, 2)
     optimizer = kept(states, 1)
     handed = weights + gradients + optimizer + activations + again + logits + buckets + layer
-    every = np.zeros_like(handed)
-    return {
-        "weights": weights + every,
-        "gradients": gradients + every,
-        "optimizer": optimizer + every,
-        "activations": activations + again + every,
-        "logits": logits + every,
-        "buffers": buckets
-        + layer
-        + how.gathered * gathered
-        + how.passing * passing
-        + how.runtime
-        + every,
-        "fragmentation": (how.fragmentation - 1) * handed + every,
+    parts = {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": optimizer,
+        "activations": activations + again,
+        "logits": logits,
+        "buffers": buckets + layer + how.gathered * gathered + how.passing * passing + how.runtime,
+        "fragmentation": (how.fragmentation - 1) * handed,
     }
+    return {name: np.broadcast_to(values, handed.shape) for name, values in parts.items()}

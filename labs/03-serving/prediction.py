@@ -27,7 +27,7 @@ def rule(file: str) -> str:
 
 def drawn(own, engine, rate, many, prompt, output, seed):
     """Requests at random times and of random lengths, none longer than the engine takes."""
-    found = serve.drawn(rate, many, prompt, output, spread=0.6, seed=seed)
+    found = serve.synthetic_workload(rate, many, prompt, output, spread=0.6, seed=seed)
     prompts = found.prompt.clip(max=engine.max_num_batched_tokens // 2)
     outputs = found.output.clip(max=engine.max_model_len // 2)
     columns = found.arrived.round(6).tolist(), prompts.tolist(), outputs.tolist()

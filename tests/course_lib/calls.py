@@ -27,7 +27,6 @@ from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, t
 from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
-from course_tools.files import DATA
 from course_tools.hlo.parsing import program
 from course_tools.measured import published
 import course_book
@@ -408,17 +407,12 @@ CALLS = [
     Call(calibrate.engines, {}),
     Call(ops.quantize, {"rows": 4, "width": 64, "x": "bf16", "out": "fp8"}),
     Call(ops.quantized_matmul, {"B": 4, "D": 64, "F": 128, "x": "bf16", "w": "fp8"}),
-    Call(calibrate.achieved, {"chip": "h100-sxm", "dtype": "bf16"}),
     Call(calibrate.calibration, {"chip": "h100-sxm", "dtype": "bf16", "engine": "typical"}),
     Call(calibrate.calibrations, {}),
     Call(
         calibrate.coverage, {"prediction": calibrate.Prediction(2.0, 1.0, 3.0, ""), "measured": 2.0}
     ),
     Call(calibrate.mean_error, {"expected": 2.0, "measured": 1.5}),
-    Call(
-        calibrate.from_file,
-        {"path": str(DATA / "calibration" / "h100-sxm.toml"), "dtype": "bf16", "engine": "typical"},
-    ),
     Call(calibrate.Prediction, {"expected": 2.0, "low": 1.0, "high": 3.0, "source": ""}),
     Call(
         train.flops,
@@ -437,7 +431,6 @@ CALLS = [
     Call(train.checkpoint_interval, {"checkpoint": 30.0, "between_failures": 1e5}),
     Call(train.cluster, {"chips": "h100-sxm", "number": 64}),
     Call(train.constants, {"framework": "nanotron"}),
-    Call(train.frameworks, {}),
     Call(
         train.goodput,
         {"checkpoint": 30.0, "between_failures": 1e5, "restart": 600.0, "interval": 2e3},
@@ -586,7 +579,7 @@ CALLS = [
         },
     ),
     Call(
-        serve.drawn,
+        serve.synthetic_workload,
         {
             "rate": 2.0,
             "requests": 5,
@@ -642,7 +635,6 @@ ROOMS = {
     "course_tools.campaigns.serving.stepping": "takes an engine; see bench/test_serving",
     "course_tools.serve.clock": "tabulates; see test_clock",
     "course_tools.serve.fleet": "takes a service's settings; see test_service",
-    "course_tools.serve.planning": "takes a service's settings; see test_service",
     "course_tools.serve.settings": "reads names and files; see test_service",
     "course_lib.specs.rental": "takes rows of prices.csv; see test_prices",
     "course_lib.specs.rows": "prints the spec tables",
@@ -666,7 +658,6 @@ LEFT_OUT = {
     "course_book.plot.colors.tones": "takes any labels",
     "course_book.moving.scene.color": "takes a tone of TONES",
     "course_book.moving.scene.rows": "takes what a scene says",
-    "course_tools.calibrate.constants.to_toml": "takes a file of constants",
     "course_tools.serve.requests.read_requests": "reads a file; see test_service",
     "course_lib.bench.products.bandwidth": "allocates four times the cache",
     "course_lib.bench.products.ceiling": "measures",

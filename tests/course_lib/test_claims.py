@@ -7,7 +7,7 @@ import pytest
 from course_lib import chip, llm, resnet
 from course_lib.core import sensitivity
 from course_tools import measured
-from course_tools.calibrate import evidence, report
+from course_tools.calibrate import evidence
 from course_tools.measured import published
 from course_book import rent
 
@@ -204,7 +204,7 @@ def test_mlperf_ratios_are_those_of_the_bounds_and_its_images_were_not_fp16():
 
 def test_no_measurement_breaks_its_bound():
     """measured-predicted: none of them does, the all-reduces included."""
-    pairs = [(one.lower, one.seconds) for one in report.bounds()]
+    pairs = [(one.lower, one.seconds) for one in evidence.bounds()]
     for node, count in evidence.NODES:
         messages = evidence.messages(node, count, count)
         pairs.append((messages.bound, messages.seconds))

@@ -214,7 +214,7 @@ def test_constants_never_replace_a_file_of_something_else(tmp_path):
     dtype=st.text(st.characters(codec="utf-8"), min_size=1),
 )
 def test_constants_of_any_device_can_be_read_again(device, dtype):
-    named = calibrate.to_toml(
+    named = calibrate.constants.to_toml(
         {"source": device, "constants": {dtype: {"compute": 0.5, "note": device}}, "points": 1}
     )
     assert tomllib.loads(named)["source"] == device

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from course_lib import CourseError
 from course_tools import serve
-from course_tools.serve import fitting
+from course_tools.serve import evidence
 from course_press.cli.app import app
 
 
@@ -13,16 +13,16 @@ def run(*arguments, written=None):
     return CliRunner().invoke(app, ["serve", *arguments], input=written)
 
 
-REPLAYED = ("llama-3-8b", "rtx-4090", "--arrivals", str(fitting.LOG))
+REPLAYED = ("llama-3-8b", "rtx-4090", "--arrivals", str(evidence.LOG))
 FEW = ("--rate", "4", "--requests", "40", "--output", "20")
 
 
 def test_a_log_is_replayed_with_its_own_settings():
-    done = run(*REPLAYED, "--engine", str(fitting.LOG.with_suffix(".json")), "--json")
+    done = run(*REPLAYED, "--engine", str(evidence.LOG.with_suffix(".json")), "--json")
     found = json.loads(done.stdout)
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         assert list(found[name]) == ["p50", "p95", "p99"]
-    assert found["makespan_s"] == pytest.approx(fitting.served().makespan, rel=0.1)
+    assert found["makespan_s"] == pytest.approx(evidence.read_log().makespan, rel=0.1)
     assert (found["requests"], found["calibrated"]) == (300, True)
     assert found["preemptions"] > 0
     assert found["tokens_per_s"] == pytest.approx(195754 / found["makespan_s"], rel=0.01)

@@ -281,7 +281,7 @@ def test_the_loop_that_is_asked_for_is_the_librarys():
             enable_prefix_caching=False,
             async_scheduling=False,
         )
-        done = serve.on_one_replica(requests, serve.linear_pace(*constants, budget), how)
+        done = serve.on_one_replica(requests, serve.linear_step_times(*constants, budget), how)
         found = np.array(serving.serve(asked, constants, most, budget))
         assert np.allclose(found, np.stack([done.scheduled, done.first, done.last], axis=1))
 

@@ -19,11 +19,11 @@ from course_lib.core import BITS, itemsize
 from course_lib.network import all_reduce
 from course_lib.specs import DATA, Accelerator, model
 from course_tools import calibrate
-from course_tools.calibrate import CalibrationFile
+from course_tools.calibrate import evidence
 from course_tools.calibrate import kernels as achieved
-from course_tools.calibrate import report as calibrate_report
-from course_tools.calibrate.constants import FOLDER, nearest, to_toml
+from course_tools.calibrate.constants import FOLDER, CalibrationFile, nearest, to_toml
 from course_tools.calibrate.kernels import count_of, kernels_of
+from course_tools.calibrate.links import LinkConstants, Range
 from course_tools.measured import published
 
 A100 = chip("a100-sxm-80")
@@ -80,7 +80,7 @@ def test_the_bound_does_not_know_of_calibration():
 def test_with_perfect_constants_the_expected_time_is_the_bound():
     perfect = msgspec.structs.replace(
         calibrate.calibration(A100, "bf16"),
-        constants=calibrate.Constants(
+        constants=achieved.Constants(
             compute=1.0,
             burst=1.0,
             bandwidth=1.0,
@@ -430,8 +430,8 @@ def test_pieces_of_the_best_number_give_the_time_of_a_collective():
     counts = np.arange(1, 10_000)
     # The second hop starts when the first piece has arrived, so there is one turn more than pieces.
     by_pieces = (latency + bytes_time / counts) * (counts + 1)
-    sure = calibrate.Range(1.0, 1.0)
-    link = calibrate.LinkConstants(latency=latency, hop=0.0, bandwidth=1.0, range=sure, small=sure)
+    sure = Range(1.0, 1.0)
+    link = LinkConstants(latency=latency, hop=0.0, bandwidth=1.0, range=sure, small=sure)
     found = float(link.seconds("all-reduce", bytes_time, 8))
     assert found == pytest.approx(by_pieces.min(), rel=2e-3)
 
@@ -475,7 +475,7 @@ def test_a_product_alone_runs_faster_than_in_a_step_and_laboratories_are_its_dou
     assert burst.high / burst.expected > sustained.high / sustained.expected
     assert (burst.state, sustained.state) == calibrate.STATES
     whole = calibrate.predict(total(one=step), A100)
-    assert (whole.state, whole.engine, whole.lender) == ("sustained", "typical", "a100-sxm-80")
+    assert (whole.state, whole.engine, whole.source_chip) == ("sustained", "typical", "a100-sxm-80")
     with pytest.raises(CourseError, match="unknown state 'warm'"):
         calibrate.predict(step, A100, state="warm")
 
@@ -590,10 +590,10 @@ def test_whose_constants(tmp_path):
 @pytest.mark.parametrize("key", calibrate.calibrations())
 def test_a_format_that_lends_its_constants_is_surer_than_the_one_that_takes_them(key):
     measured = tomllib.loads((FOLDER / f"{key}.toml").read_text())["constants"]
-    own = {calibrate.calibration(key, dtype).widen for dtype in measured}
+    own = {calibrate.calibration(key, dtype).log_sigma for dtype in measured}
     lent = [calibrate.calibration(key, dtype) for dtype in BITS if dtype not in measured]
     assert lent
-    assert min(one.widen for one in lent) > 1.1 * max(own)
+    assert min(one.log_sigma for one in lent) > 1.1 * max(own)
     assert all("wider range" in one.source for one in lent)
 
 
@@ -637,7 +637,7 @@ def test_files_are_what_they_say(key):
 
 
 def test_ranges_widen_as_independent_doubts_add():
-    low, high = calibrate.Range(0.9, 1.2).factors(math.log(1.3))
+    low, high = Range(0.9, 1.2).factors(math.log(1.3))
     assert math.log(high) == pytest.approx(math.hypot(math.log(1.2), math.log(1.3)))
     assert low < 0.9
 
@@ -698,7 +698,7 @@ def test_a_decode_step_is_its_bytes_at_what_a_stream_reaches_and_its_gaps(key, c
 
 
 def test_every_measurement_names_its_chip():
-    every = calibrate_report.bounds()
+    every = evidence.bounds()
     for one in every:
         assert one.chips.shape == one.seconds.shape
         assert {str(key) for key in one.chips} <= set(chips())

@@ -15,7 +15,7 @@ from course_tools.diagnosis.examples import FOLDER
 from course_tools.diagnosis.reading.rows import OP, Sort
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import MAKERS, Pen
-from tools import constructed, seeded_traces
+from tools import seeded_traces
 from tools.seeded_traces import MADE
 
 GPUS = list(others.GPUS)
@@ -332,11 +332,11 @@ def test_each_recorded_trace_can_be_recorded_anew(tmp_path, cause):
 
 
 def test_the_models_kernels_take_what_their_bounds_allow():
-    scene = constructed.Sketch("h100-sxm", 0)
+    scene = seeded_traces.SyntheticTrace("h100-sxm", 0)
     scene.product(8192, 8192, 8192)
     row = next(one for one in scene.events if one["cat"] == "kernel")
     least = 2 * 8192**3 / scene.chip.peak("bf16") * 1e6
-    assert row["dur"] == pytest.approx(least / constructed.REACHED, rel=0.06)
+    assert row["dur"] == pytest.approx(least / seeded_traces.REACHED, rel=0.06)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_tools import serve
 from course_tools.serve import batching
-from course_tools.serve.batching import Replica
-from course_tools.serve.sequence import DECODING, DONE, PROMPT, Sequence
+from course_tools.serve.batching import DECODING, DONE, PROMPT, Replica, Sequence
 
-STEPS = serve.pace(
+STEPS = serve.step_times(
     "llama-3-8b", "rtx-4090", serve.engine("vllm", max_num_batched_tokens=512), calibrated=False
 )
 
@@ -137,7 +136,7 @@ def test_a_prompt_longer_than_a_step_is_cut_or_has_a_step_to_itself():
     assert served([(0.0, 1200, 1, -1, 0)], 100).steps == 3
     assert served([(0.0, 500, 1, -1, 0)] * 2, 100, enable_chunked_prefill=False).steps == 2
     whole = serve.engine("vllm", max_num_batched_tokens=512, enable_chunked_prefill=False)
-    long = serve.drawn(1.0, 2, 1200, 1)
+    long = serve.synthetic_workload(1.0, 2, 1200, 1)
     assert serve.simulate("llama-3-8b", "rtx-4090", long, engine_of=whole).steps == 2
     assert served([(0.0, 500, 1, -1, 0)] * 2, 100).steps == 2
 
@@ -184,7 +183,9 @@ def test_a_request_that_no_cache_holds_is_refused():
 
 
 def test_random_numbers_are_those_of_the_seed():
-    one, same, other = (serve.drawn(2.0, 50, 300, 40, spread=1.0, seed=seed) for seed in (3, 3, 4))
+    one, same, other = (
+        serve.synthetic_workload(2.0, 50, 300, 40, spread=1.0, seed=seed) for seed in (3, 3, 4)
+    )
     assert np.array_equal(one.arrived, same.arrived)
     assert np.array_equal(one.prompt, same.prompt)
     assert not np.array_equal(one.prompt, other.prompt)

@@ -44,7 +44,7 @@ SIZES = st.lists(
     max_size=5,
 )
 STEPS = {
-    model: serve.pace(model, "h100-sxm", serve.engine("vllm"), calibrated=False)
+    model: serve.step_times(model, "h100-sxm", serve.engine("vllm"), calibrated=False)
     for model in MODELS[:2]
 }
 
@@ -59,7 +59,10 @@ def test_what_is_tabulated_is_the_bound_of_the_step(model, sizes):
 
 
 def test_many_decode_steps_are_as_long_as_one_after_another():
-    for steps in (STEPS["llama-3-8b"], serve.pace("llama-3-8b", "rtx-4090", serve.engine("vllm"))):
+    for steps in (
+        STEPS["llama-3-8b"],
+        serve.step_times("llama-3-8b", "rtx-4090", serve.engine("vllm")),
+    ):
         at_once = steps.decoding(7, 5000.0, 9)
         each = [steps.seconds(7, 7, seen, 7, seen) for seen in 5000.0 + 7 * np.arange(9)]
         assert at_once == pytest.approx(each, rel=1e-12)
@@ -67,18 +70,18 @@ def test_many_decode_steps_are_as_long_as_one_after_another():
 
 def test_a_likely_step_is_the_calibrated_one_with_the_engines_bandwidth():
     older = serve.engine("vllm", bandwidth=1.0)
-    steps = serve.pace("llama-3-8b", "a100-sxm-80", older)
+    steps = serve.step_times("llama-3-8b", "a100-sxm-80", older)
     took = steps.seconds(16, 16, 16 * 1000.0, 16, 16 * 1000.0)
     likely = calibrate.predict(llm.decode("llama-3-8b", "a100-sxm-80", 16, 1000), "a100-sxm-80")
     assert took == pytest.approx(likely.expected, rel=1e-9)
-    faster = serve.pace("llama-3-8b", "a100-sxm-80", serve.engine("vllm"))
+    faster = serve.step_times("llama-3-8b", "a100-sxm-80", serve.engine("vllm"))
     assert faster.seconds(16, 16, 16e3, 16, 16e3) < took
     assert "LLMServingSim" in faster.source
     assert "a100" not in steps.source or faster.calibrated
 
 
 def test_every_likely_step_is_longer_than_its_bound():
-    likely = serve.pace("llama-3-8b", "h100-sxm", serve.engine("vllm"))
+    likely = serve.step_times("llama-3-8b", "h100-sxm", serve.engine("vllm"))
     bound = STEPS["llama-3-8b"]
     for tokens, sequences, seen in ((1, 1, 1), (64, 64, 9e4), (2048, 3, 6e3), (700, 256, 4e5)):
         asked = (tokens, sequences, seen, tokens, seen)

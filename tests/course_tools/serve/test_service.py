@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from course_lib import CourseError, chip, llm
 from course_lib.workloads.weights import cache_bytes
 from course_tools import serve
-from course_tools.serve import fitting
+from course_tools.serve import evidence
 
-FEW = serve.drawn(4.0, 60, 400, 60, spread=0.7)
+FEW = serve.synthetic_workload(4.0, 60, 400, 60, spread=0.7)
 
 
 def simulated(requests=FEW, **how):
@@ -23,12 +23,14 @@ def simulated(requests=FEW, **how):
 class TestRequests:
     @given(st.floats(0.5, 3), st.floats(0.1, 100))
     def test_a_rate_only_moves_them_together(self, burst, rate):
-        slow, fast = (serve.drawn(at, 80, 300, 50, burst=burst) for at in (rate, 2 * rate))
+        slow, fast = (
+            serve.synthetic_workload(at, 80, 300, 50, burst=burst) for at in (rate, 2 * rate)
+        )
         assert slow.arrived == pytest.approx(2 * fast.arrived)
         assert np.array_equal(slow.prompt, fast.prompt)
 
     def test_moments_are_those_that_were_asked_for(self):
-        many = serve.drawn(5.0, 40_000, 300, 50, burst=2.0, spread=0.5)
+        many = serve.synthetic_workload(5.0, 40_000, 300, 50, burst=2.0, spread=0.5)
         between = np.diff(many.arrived)
         assert between.mean() == pytest.approx(0.2, rel=0.05)
         assert between.std() / between.mean() == pytest.approx(2.0, rel=0.05)
@@ -37,15 +39,15 @@ class TestRequests:
         assert many.rate == pytest.approx(5.0, rel=0.05)
 
     def test_lists_of_lengths_are_drawn_together(self):
-        found = serve.drawn(1.0, 50, [10, 20, 30], [1, 2, 3])
+        found = serve.synthetic_workload(1.0, 50, [10, 20, 30], [1, 2, 3])
         assert np.array_equal(found.prompt, 10 * found.output)
 
     def test_a_beginning_is_a_part_of_the_prompt(self):
-        found = serve.drawn(1.0, 50, 100, 10, groups=3, shared=64)
+        found = serve.synthetic_workload(1.0, 50, 100, 10, groups=3, shared=64)
         assert set(found.group) == {0, 1, 2}
         assert set(found.prompt) == {164}
         with pytest.raises(CourseError, match="shared must be given for groups 3"):
-            serve.drawn(1.0, 50, 100, 10, groups=3)
+            serve.synthetic_workload(1.0, 50, 100, 10, groups=3)
 
     @pytest.mark.parametrize(
         ("lines", "said"),
@@ -128,7 +130,7 @@ class TestRequests:
 
 class TestEngine:
     def test_a_log_says_its_own_settings(self):
-        found = serve.engine(fitting.LOG.with_suffix(".json"))
+        found = serve.engine(evidence.LOG.with_suffix(".json"))
         assert (found.num_gpu_blocks, found.block_size, found.max_num_batched_tokens) == (
             2588,
             16,
@@ -191,13 +193,13 @@ class TestEngine:
     def test_a_step_whose_times_no_table_holds_is_refused(self):
         wide = serve.engine("vllm", max_num_batched_tokens=10**9)
         with pytest.raises(CourseError, match=r"1048576 tokens at most: .*got 1000000000"):
-            serve.pace("llama-3-8b", "h100-sxm", wide)
+            serve.step_times("llama-3-8b", "h100-sxm", wide)
 
 
 class TestExperts:
     """Experts spread over the chips of a replica."""
 
-    MANY = serve.drawn(40.0, 60, 400, 60, spread=0.7)
+    MANY = serve.synthetic_workload(40.0, 60, 400, 60, spread=0.7)
 
     def served(self, ep=None, **how):
         settings = serve.engine("vllm", **how)
@@ -257,7 +259,7 @@ class TestExperts:
             serve.service("mixtral-8x7b", "h200-sxm", ep=2, link="nvlink", draft="llama-3-8b")
         few = self.served(ep=4, num_gpu_blocks=20)
         with pytest.raises(CourseError, match="needs 26 blocks of the cache, and a replica has 20"):
-            few.run(serve.drawn(1.0, 2, 400, 2))
+            few.run(serve.synthetic_workload(1.0, 2, 400, 2))
 
 
 class TestFleet:
@@ -269,7 +271,7 @@ class TestFleet:
         assert least.source == "lower bounds from datasheets"
 
     def test_little_holds(self):
-        done = simulated(serve.drawn(20.0, 2000, 400, 60))
+        done = simulated(serve.synthetic_workload(20.0, 2000, 400, 60))
         inside = serve.in_system(len(done.arrived) / done.makespan, float(np.mean(done.e2e)))
         at = np.linspace(0, done.makespan, 5000)
         counted = (at[:, None] >= done.arrived).sum(1) - (at[:, None] >= done.last).sum(1)
@@ -277,21 +279,21 @@ class TestFleet:
 
     @pytest.mark.parametrize("router", serve.ROUTERS)
     def test_every_router_serves_all_and_two_replicas_wait_less(self, router):
-        busy = serve.drawn(60.0, 300, 800, 60, groups=6, shared=256)
+        busy = serve.synthetic_workload(60.0, 300, 800, 60, groups=6, shared=256)
         one, two = (simulated(busy, replicas=many, router=router) for many in (1, 2))
         assert set(two.replica) == {0, 1}
         assert np.sum(two.output) == np.sum(busy.output)
         assert np.mean(two.ttft) < np.mean(one.ttft)
 
     def test_a_router_that_knows_beginnings_computes_each_once(self):
-        busy = serve.drawn(40.0, 200, 100, 20, groups=24, shared=4000)
+        busy = serve.synthetic_workload(40.0, 200, 100, 20, groups=24, shared=4000)
         known, blind = (
             simulated(busy, replicas=4, router=router) for router in ("prefix", "round-robin")
         )
         assert np.mean(known.ttft) < 0.7 * np.mean(blind.ttft)
 
     def test_prompts_apart_leave_decode_steps_alone_and_caches_travel(self):
-        busy = serve.drawn(12.0, 300, 2000, 60)
+        busy = serve.synthetic_workload(12.0, 300, 2000, 60)
         mixed = simulated(busy, replicas=2)
         apart = simulated(busy, prefill_replicas=1, transfer=50e9)
         slow = simulated(busy, prefill_replicas=1, transfer=1e9)
@@ -317,7 +319,7 @@ class TestFleet:
 
     def test_more_than_a_simulation_ends_is_refused_with_the_most(self, tmp_path, monkeypatch):
         with pytest.raises(CourseError, match=r"requests must be at most 1000000 \(got 10000000"):
-            serve.drawn(5.0, 10**7, 512, 128)
+            serve.synthetic_workload(5.0, 10**7, 512, 128)
         for name in ("replicas", "prefill_replicas"):
             with pytest.raises(CourseError, match=rf"{name} must be at most 10000 \(got 1000000"):
                 simulated(**{name: 10**8}, transfer=1e9)
@@ -329,21 +331,23 @@ class TestFleet:
 
     def test_a_long_run_says_how_far_it_is(self):
         said = []
-        serve.service("llama-3-8b", "h100-sxm").run(serve.drawn(9.0, 250, 9, 2), say=said.append)
+        serve.service("llama-3-8b", "h100-sxm").run(
+            serve.synthetic_workload(9.0, 250, 9, 2), say=said.append
+        )
         assert said == [0, 100, 200]
 
     def test_times_that_hide_a_step_are_refused(self):
         with pytest.raises(CourseError, match=r"must come within 1e\+10 s.*raise the rate"):
-            simulated(serve.drawn(1e-12, 3, 9, 2))
+            simulated(serve.synthetic_workload(1e-12, 3, 9, 2))
 
     def test_requests_beyond_the_model_are_refused(self):
         with pytest.raises(
             CourseError, match="request 0 has 9010 tokens, and llama-3-8b takes 8192"
         ):
-            simulated(serve.drawn(1.0, 3, 9000, 10))
+            simulated(serve.synthetic_workload(1.0, 3, 9000, 10))
 
         longer = serve.engine("vllm", max_model_len=16384)
-        assert simulated(serve.drawn(1.0, 3, 9000, 10), engine_of=longer).steps > 10
+        assert simulated(serve.synthetic_workload(1.0, 3, 9000, 10), engine_of=longer).steps > 10
 
     def test_goodput_counts_who_keeps_the_limits(self):
         done = simulated()
@@ -355,7 +359,7 @@ class TestFleet:
 
 
 def chat(rate):
-    return serve.drawn(rate, 60, 400, 40, spread=0.5)
+    return serve.synthetic_workload(rate, 60, 400, 40, spread=0.5)
 
 
 def cheapest(rate=30.0, ttft=0.4, tpot=0.06):
@@ -420,7 +424,7 @@ class TestPublishedLog:
     """vLLM on an RTX 4090: fitted to the first third of the requests, tested on the rest."""
 
     def test_the_rest_is_within_the_targets(self, record_property):
-        found = fitting.errors()
+        found = evidence.errors()
         for name, off in found.items():
             record_property(name, off)
         assert abs(found["makespan"]) < 0.10
@@ -428,10 +432,18 @@ class TestPublishedLog:
         assert abs(found["tpot p99"]) < 0.15
 
     def test_bounds_are_never_slower_than_measured(self):
-        assert max(fitting.errors(calibrated=False).values()) < 0
+        assert max(evidence.errors(calibrated=False).values()) < 0
 
     def test_without_its_constant_every_step_is_too_slow(self):
-        log = fitting.served()
-        older = serve.engine(fitting.LOG.with_suffix(".json"), bandwidth=1.0)
+        log = evidence.read_log()
+        older = serve.engine(evidence.LOG.with_suffix(".json"), bandwidth=1.0)
         done = serve.simulate("llama-3-8b", "rtx-4090", log.requests, engine_of=older)
         assert done.makespan > 1.03 * log.makespan
+
+
+def test_the_same_simulation_is_kept_and_cannot_be_changed():
+    asked = [serve.service("llama-3-8b", "h100-sxm").run(serve.synthetic_workload(4.0, 20, 100, 9))
+             for _ in range(2)]  # fmt: skip
+    assert asked[0] is asked[1]
+    with pytest.raises(ValueError, match="read-only"):
+        asked[0].last[0] = 0.0

@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 from course_lib import CourseError, network
 from course_lib.specs import model
 from course_tools import train
-from course_tools.train import footprints, passes, splits, steps
+from course_tools.train import counts, footprints, parallelism
 
 LLAMA = model("llama-3-8b")
 ON = "64xh100-sxm"
 POWERS = st.sampled_from([1, 2, 4, 8])
+
+
+def pipeline_of(one, layout):
+    """What the stages of a layout hold."""
+    at = parallelism.columns([train.layout(layout)])
+    return next(footprints.by_pipeline(counts.layer_sizes(one), at))[1]
 
 
 def test_a_layout_says_its_chips_and_sequences_and_is_read_back():
@@ -109,7 +115,7 @@ def test_the_first_stage_keeps_as_many_microbatches_as_there_are_stages():
     every = train.memory(LLAMA, "pp=4,acc=8,schedule=afab", 4096).activations
     assert one == pytest.approx(4 * few)
     assert every == pytest.approx(8 * few)
-    piecewise = splits.flying(4, np.array([8.0]), 2, np.array([0.0]))
+    piecewise = parallelism.in_flight_microbatches(4, np.array([8.0]), 2, np.array([0.0]))
     assert piecewise[0, 0] == pytest.approx((2 * 3 + 4 + 1) / 2)
 
 
@@ -179,7 +185,7 @@ def test_a_pipeline_of_equal_stages_waits_as_long_as_its_bubble_says():
     equal = dataclasses.replace(
         train.step(LLAMA, "8xh100-sxm", "pp=8,acc=8", 4096).layout, interleave=1
     )
-    found = footprints.dealt(passes.blocks(LLAMA), 8, 1)
+    found = pipeline_of(LLAMA, "pp=8")
     assert found.layers.sum() == LLAMA.layers
     step = train.step(LLAMA, "8xh100-sxm", equal, 4096)
     moving = sum(
@@ -188,11 +194,20 @@ def test_a_pipeline_of_equal_stages_waits_as_long_as_its_bubble_says():
     assert step.parts["bubble"] / moving == pytest.approx(train.bubble(8, 8))
 
 
+def test_pieces_of_a_pipeline_shorten_its_bubble():
+    for pieces in (1, 2, 4):
+        step = train.step(LLAMA, "4xh100-sxm", f"pp=4,acc=8,interleave={pieces}", 4096)
+        filled = step.parts["bubble"] + 8 / (3 / pieces) * step.parts["bubble"]
+        assert step.parts["bubble"] / filled == pytest.approx(train.bubble(4, 8, pieces))
+        moving = ("products", "attention", "traffic", "launches", "bubble")
+        assert filled == pytest.approx(sum(step.parts[name] for name in moving))
+
+
 def test_stages_get_blocks_by_their_arithmetic_and_none_may_be_empty():
     small = train.shapes()["1B"]
-    assert footprints.dealt(passes.blocks(small), 2, 1).layers.tolist() == [11, 5]
-    assert not footprints.dealt(passes.blocks(small), 8, 1).empty
-    assert footprints.dealt(passes.blocks(small), 16, 1).empty
+    assert pipeline_of(small, "pp=2").layers.tolist() == [11, 5]
+    assert not pipeline_of(small, "pp=8").empty
+    assert pipeline_of(small, "pp=16").empty
     step = train.step(small, "16xh100-sxm", "pp=16,acc=16", 4096)
     assert not step.fits
     assert "more stages" in step.why_not
@@ -224,6 +239,40 @@ def test_experts_are_spread_and_sent_to():
     spread = train.step(mixtral, ON, "dp=16,tp=4,ep=8,zero=1", 4096)
     assert spread.memory.weights < alone.memory.weights / 2
     assert spread.parts["experts"] > 0 == alone.parts["experts"]
+
+
+def test_memory_of_a_mixture_by_hand():
+    """With ZeRO everything is cut over all 64 chips, experts by whichever axis: by `ep` first."""
+    mixtral = model("mixtral-8x7b")
+    for ep in (1, 2, 8):
+        found = train.memory(mixtral, f"dp=16,tp=4,ep={ep},zero=3", 4096)
+        assert found.weights == pytest.approx(2 * mixtral.parameters / 64)
+        assert found.gradients == pytest.approx(4 * mixtral.parameters / 64)
+        assert found.optimizer == pytest.approx(12 * mixtral.parameters / 64)
+    routed = 32 * 8 * 3 * 4096 * 14336
+    whole = train.memory(mixtral, "dp=16,tp=4,ep=8", 4096)
+    assert whole.weights == pytest.approx(2 * ((mixtral.parameters - routed) / 4 + routed / 32))
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_buffers_of_tensor_parallelism_by_hand(tp):
+    """Each layer gathers two inputs, of which a chip has its own part already."""
+    how, tokens = train.constants(), 2048
+    found = train.memory(LLAMA, f"tp={tp}", tokens)
+    array = 2 * tokens * LLAMA.width
+    gathered = LLAMA.layers * 2 * array * (tp - 1) / tp
+    by_hand = how.runtime + how.gathered * gathered + how.passing * array
+    assert found.buffers == pytest.approx(by_hand)
+
+
+def test_experts_messages_by_hand():
+    """Tokens go to their experts and come back, in the forward pass and in the backward one."""
+    mixtral = model("mixtral-8x7b")
+    step = train.step(mixtral, ON, "dp=16,tp=4,ep=8,zero=1,mbs=2,acc=3", 4096)
+    (sent,) = [one for one in step.exchanges if one.name == "experts"]
+    assert (sent.n, sent.messages) == (8, 3 * mixtral.layers * 2 * 2)
+    # Two experts of each token, in bf16, of a quarter of the tokens of two sequences.
+    assert sent.bytes == pytest.approx(2 * 4096 * 2 * mixtral.width * 2 / 4)
 
 
 def test_layouts_fit_are_ranked_and_say_what_the_others_lose_by():
@@ -277,6 +326,8 @@ def test_a_save_takes_its_fixed_time_however_many_nodes_write():
 
 
 def test_refused_layouts_say_why():
-    assert steps.refused(LLAMA, train.Layout(tp=5), 4096).startswith("tp must divide")
-    assert steps.refused(LLAMA, train.Layout(cp=3, dp=3), 4096).startswith("cp must divide")
-    assert steps.refused(LLAMA, train.Layout(), 4096) == ""
+    assert footprints.refuse_layout(LLAMA, train.Layout(tp=5), 4096).startswith("tp must divide")
+    assert footprints.refuse_layout(LLAMA, train.Layout(cp=3, dp=3), 4096).startswith(
+        "cp must divide"
+    )
+    assert footprints.refuse_layout(LLAMA, train.Layout(), 4096) == ""

@@ -1,31 +1,23 @@
-"""The one constant of an engine that is fitted: how much more of the bandwidth its kernels reach
-than those of the older engines that `course_tools.calibrate` knows.
-
-It is fitted to the first third, by arrival, of a published log; the rest says how good it is.
+"""A published log of an engine, to a third of which its one constant is fitted, and how far the
+simulation is off on the rest.
 """
 
 import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from course_tools.files import DATA
 from course_tools.serve.fleet import simulate
-from course_tools.serve.outcome import SHARES, Served
-from course_tools.serve.requests import Requests, read_requests
-from course_tools.serve.settings import FOLDER, EngineSettings, engine
+from course_tools.serve.requests import SHARES, Requests, Served, read_requests
+from course_tools.serve.settings import engine
 
+# 300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it.
 LOG = DATA / "measured" / "serving" / "vllm-rtx-4090-llama-3.1-8b.jsonl"
-"""300 requests to vLLM 0.19 on an RTX 4090, with its settings beside it."""
+# Llama-3.1-8B has the sizes of Llama-3-8B, and these requests are within the context of both.
 MODEL, CHIP = "llama-3-8b", "rtx-4090"
-"""Llama-3.1-8B has the sizes of Llama-3-8B, and these requests are within the context of both."""
-SOURCE = (
-    "the first third of a log of vLLM 0.19.0 on an RTX 4090 (github:casys-kaist/LLMServingSim, MIT)"
-)
-LEAST, MOST, HALVINGS = 0.8, 1.3, 20
 
 
 class Log(NamedTuple):
@@ -51,14 +43,8 @@ class Log(NamedTuple):
         return {name: times[chosen] for name, times in found.items()}
 
 
-def served() -> Log:
-    """The published log.
-
-    Examples
-    --------
-    >>> len(served().requests)
-    300
-    """
+def read_log() -> Log:
+    """The published log."""
     rows = [json.loads(line) for line in LOG.read_text(encoding="utf-8").splitlines()]
     # Tokens are timed on another clock than arrivals; requests were queued as they came.
     start, names = rows[0]["queued_ts"], ("first_token_ts", "last_token_ts")
@@ -66,54 +52,21 @@ def served() -> Log:
     return Log(read_requests(LOG), first, last)
 
 
-def _run(log: Log, *, calibrated: bool = True, **settings: float) -> Served:
+def serve_log(log: Log, *, calibrated: bool = True, **settings: float) -> Served:
+    """The log's requests, as an engine of its settings is expected to serve them."""
     how = engine(LOG.with_suffix(".json"), **settings)
     return simulate(MODEL, CHIP, log.requests, engine_of=how, calibrated=calibrated)
-
-
-def fit() -> EngineSettings:
-    """VLLM's constant: with it, half of the first third of the requests take less than they did,
-    from end to end, and half more.
-
-    Examples
-    --------
-    >>> round(fit().bandwidth, 3) == engine("vllm").bandwidth
-    True
-    """
-    log = served()
-    third = slice(len(log.requests) // 3)
-    measured, low, high = log.latencies(third)["e2e"], LEAST, MOST
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        slower = np.median(np.log(_run(log, bandwidth=middle).e2e[third] / measured)) > 0
-        low, high = (middle, high) if slower else (low, middle)
-    return msgspec.structs.replace(engine("vllm"), bandwidth=round(low, 3), source=SOURCE)
 
 
 def errors(*, calibrated: bool = True) -> Mapping[str, float]:
     """How far the simulation is off on what was not fitted: the makespan, and percentiles of the
     last two thirds.
-
-    Examples
-    --------
-    >>> found = errors()
-    >>> abs(found["makespan"]) < 0.1, abs(found["tpot p99"]) < 0.15
-    (True, True)
     """
-    log = served()
-    rest, done = slice(len(log.requests) // 3, None), _run(log, calibrated=calibrated)
+    log = read_log()
+    rest, done = slice(len(log.requests) // 3, None), serve_log(log, calibrated=calibrated)
     found = {"makespan": done.makespan / log.makespan - 1}
     for name, times in log.latencies(rest).items():
         likely = np.percentile(getattr(done, name)[rest], SHARES)
         ratios = likely / np.percentile(times, SHARES) - 1
         found |= {f"{name} p{share}": float(off) for share, off in zip(SHARES, ratios, strict=True)}
     return found
-
-
-def write() -> None:
-    """Fit, and keep the constant with the engine."""
-    one = fit()
-    (FOLDER / "vllm.toml").write_text(
-        f'name = "{one.name}"\nbandwidth = {one.bandwidth}\nsource = "{one.source}"\n',
-        encoding="utf-8",
-    )
