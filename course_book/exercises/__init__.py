@@ -10,8 +10,7 @@ wrong in a way that others were wrong before, what was probably done.
 ('right', ('rounded-down',))
 """
 
-from course_book.exercises.answers import Feedback, check
-from course_book.exercises.collection import all, get
+from course_book.exercises.answers import Feedback, all, check, get
 from course_book.exercises.form import Form, capital, exercise
 from course_book.exercises.guesses import Bias, Guess, Parity, Question, bias, parity, predict
 from course_book.exercises.problem import ENOUGH, Exercise, Group, Variant

@@ -1,16 +1,67 @@
-"""Says what an answer is: right, close, wrong in a way that others were wrong before, or wrong."""
+"""The exercises by their ids, and what an answer to one is: right, close, or wrong, perhaps in a
+way that others were wrong before.
+"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, shown
-from course_book.exercises.collection import get
-from course_book.exercises.problem import Verdict
-from course_book.exercises.wording import phrases, wrong_unit
+from course_lib.core.checks import CourseError, nearest, shown
+from course_book.exercises.problem import Exercise, Verdict
+from course_book.exercises.wording import CHAPTERS, phrases, wrong_unit
 from course_book.text import UNITS, language, parse_number, plain, readings, split_number
+
+
+def all() -> tuple[Exercise, ...]:
+    """Every exercise, chapter by chapter.
+
+    Examples
+    --------
+    >>> len(all()) > 36
+    True
+    """
+    return tuple(_bank().values())
+
+
+@cache
+def _bank() -> Mapping[str, Exercise]:
+    found: dict[str, Exercise] = {}
+    for chapter in CHAPTERS:
+        module = import_module(f"course_book.exercises.bank.{chapter.replace('-', '_')}")
+        for one in vars(module).values():
+            if not isinstance(one, Exercise):
+                continue
+            if one.id in found or one.unit not in UNITS:
+                raise CourseError(
+                    f"exercise {one.id!r} of {chapter}: its id must be new, its unit known"
+                )
+            found[one.id] = one
+    return found
+
+
+def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
+    """An exercise by its id.
+
+    Raises
+    ------
+    CourseError
+        If there is none; the message has the nearest id, in the page's language.
+
+    Examples
+    --------
+    >>> get("int8-p2").unit, get("int8-p2").whole
+    ('', True)
+    """
+    if isinstance(id, str) and id in _bank():
+        return _bank()[id]
+    near = nearest(id, sorted(_bank()))
+    said = phrases()["no-exercise-near" if near else "no-exercise"]
+    raise CourseError(said.format(id=shown(id), near=repr(near)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +98,6 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         ms"``.
     seed : of the variant; the page's own when not given.
 
-    Returns
-    -------
-    Feedback
-
     Raises
     ------
     CourseError
@@ -70,10 +117,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         number = _read(value, unit)
     else:
         try:
-            number = (
-                float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
-                * UNITS[unit][""]
-            )
+            number = float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+            number *= UNITS[unit][""]
             if isinstance(value, bool | np.bool_) or not isfinite(number):
                 raise TypeError
         except (TypeError, ValueError, OverflowError):

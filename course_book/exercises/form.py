@@ -4,8 +4,7 @@ from html import escape
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_book.exercises.answers import check
-from course_book.exercises.collection import get
+from course_book.exercises.answers import check, get
 from course_book.exercises.problem import Variant
 from course_book.exercises.wording import example
 from course_book.text import Shown, code, plain, t, widget_bundle
@@ -62,12 +61,9 @@ class Form(Shown):
 
     def steps(self) -> list[tuple[str, str]]:
         """Hints one by one, and the solution: what each is called, and its text."""
-        hints = [
-            (f"{capital(t('hint'))} {i}", hint) for i, hint in enumerate(self.variant.hints, 1)
-        ]
-        answer = (
-            f"{capital(t('answer'))}: {self.variant.shown_answer}. {self.variant.text('solution')}"
-        )
+        one = self.variant
+        hints = [(f"{capital(t('hint'))} {i}", hint) for i, hint in enumerate(one.hints, 1)]
+        answer = f"{capital(t('answer'))}: {one.shown_answer}. {one.text('solution')}"
         return [*hints, (capital(t("show-solution")), answer)]
 
 
