@@ -14,7 +14,8 @@ import numpy as np
 from course_lib.core.checks import CourseError, nearest, shown
 from course_book.exercises.problem import Exercise, Verdict
 from course_book.exercises.wording import CHAPTERS, phrases, wrong_unit
-from course_book.text import UNITS, language, parse_number, plain, readings, split_number
+from course_book.text import UNITS, language, parse_number, plain
+from course_book.text.parsing import readings, split_number
 
 
 def all() -> tuple[Exercise, ...]:

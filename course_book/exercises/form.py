@@ -7,7 +7,7 @@ from course_lib.core.checks import CourseError
 from course_book.exercises.answers import check, get
 from course_book.exercises.problem import Variant
 from course_book.exercises.wording import example
-from course_book.text import Shown, code, plain, t, widget_bundle
+from course_book.text import Shown, code, plain, t
 
 
 class Form(Shown):
@@ -24,10 +24,6 @@ class Form(Shown):
         title, question = (plain(self.variant.text(name)) for name in ("title", "question"))
         stop = "" if title.endswith("?") else "."
         return {"text/markdown": f"**{title}{stop}** {question}\n\n{code(self._call())}"}
-
-    def live_bundle(self) -> dict[str, Any]:
-        """The text, and the widget where there is a kernel."""
-        return self.static_bundle() | widget_bundle(self.widget)
 
     def _call(self) -> str:
         seed = "" if self.variant.seed is None else f", seed={self.variant.seed}"
