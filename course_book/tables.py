@@ -17,19 +17,8 @@ from course_lib.specs import (
 )
 from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import UNITS
-from course_book.text import (
-    Markdown,
-    Shown,
-    Span,
-    Table,
-    english,
-    joined,
-    n,
-    named,
-    plain,
-    t,
-    table,
-)
+from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
+from course_book.text.markdown import joined
 
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""

@@ -10,7 +10,8 @@ from course_book.exercises import CHAPTERS, all, common_texts
 from course_book.files import DATA
 from course_book.plot import Diagram, builds_on
 from course_book.tables import Cards, Folded, cards
-from course_book.text import Span, joined, language, n, plain, t, table
+from course_book.text import Span, language, n, plain, t, table
+from course_book.text.markdown import joined
 
 PARTS = {
     "part-foundations": CHAPTERS[:3],

@@ -10,10 +10,9 @@ wrong in a way that others were wrong before, what was probably done.
 ('right', ('rounded-down',))
 """
 
-from course_book.exercises.answers import Feedback, all, check, get
-from course_book.exercises.form import Form, capital, exercise
-from course_book.exercises.guesses import Bias, Guess, Parity, Question, bias, parity, predict
-from course_book.exercises.problem import ENOUGH, Exercise, Group, Variant
+from course_book.exercises.answers import Form, all, capital, check, exercise, get
+from course_book.exercises.guesses import Guess, Parity, Question, bias, parity, predict
+from course_book.exercises.problem import Exercise, Variant
 from course_book.exercises.wording import (
     CHAPTERS,
     FOLDER,
@@ -27,13 +26,9 @@ from course_book.exercises.wording import (
 
 __all__ = [
     "CHAPTERS",
-    "ENOUGH",
     "FOLDER",
-    "Bias",
     "Exercise",
-    "Feedback",
     "Form",
-    "Group",
     "Guess",
     "Parity",
     "Question",

@@ -25,8 +25,9 @@ DRAWS = 1000
 """How many draws a seed has until one can be asked."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
+# Digits of a number that is said in words from a million on.
 _ROUND = 4
-"""Digits of a number that is said in words from a million on."""
+# Units of the parameters that texts show, by what parameters are called in all exercises.
 _MEASURED = {
     "%": "share before after ring switch hardware most used use acceptance gone",
     "×": "factor cost verify",
@@ -37,7 +38,6 @@ _MEASURED = {
     "Hz": "clock",
 }
 _UNITS = {name: unit for unit, names in _MEASURED.items() for name in names.split()}
-"""Units of the parameters that texts show, by what parameters are called in all exercises."""
 
 Verdict = Literal["right", "close", "misconception", "percent", "thousand", "wrong"]
 SLIPS: dict[Verdict, tuple[float, ...]] = {
@@ -95,7 +95,7 @@ class Exercise:
     solve : gives the solution, from those parameters that it names.
     tolerance : how far from the answer, as a fraction of it, a number is still right.
     whole : whether the answer is a count that must be met exactly.
-    fixed : whether the exercise is about a thing that cannot vary, so that it has fewer than
+    few : whether the exercise is about a thing that cannot vary, so that it has fewer than
         `ENOUGH` variants. A sheet says so.
     """
 
@@ -106,7 +106,7 @@ class Exercise:
     solve: Callable[..., Solution]
     tolerance: float = 0.02
     whole: bool = False
-    fixed: bool = False
+    few: bool = False
 
     @property
     def misconceptions(self) -> tuple[str, ...]:
@@ -152,18 +152,27 @@ class Exercise:
 
 
 def ask(
-    unit: str, choices: Mapping[str, str | Sequence[Any]], **more: Any
+    unit: str,
+    *,
+    tolerance: float = 0.02,
+    whole: bool = False,
+    few: bool = False,
+    **choices: str | Sequence[Any],
 ) -> Callable[[Callable[..., Solution]], Exercise]:
     """Make an exercise of the function that solves it: its id is the function's name, and its
-    chapter that of the module. Choices may be words with spaces between them.
+    chapter that of the module. Choices may be words with spaces between them; those of parameters
+    that belong together have ``__`` between the names.
     """
-    split = {k: v.split() if isinstance(v, str) else v for k, v in choices.items()}
+    split = {
+        names.replace("__", " "): values.split() if isinstance(values, str) else values
+        for names, values in choices.items()
+    }
 
     def asked(solve: Callable[..., Solution]) -> Exercise:
         id_, chapter = (
             name.replace("_", "-") for name in (solve.__name__, solve.__module__.split(".")[-1])
         )
-        return Exercise(id_, chapter, unit, split, solve, **more)
+        return Exercise(id_, chapter, unit, split, solve, tolerance, whole, few)
 
     return asked
 
@@ -178,9 +187,7 @@ def _drawn(one: Exercise, seed: int) -> "Variant":
             for names, choices in one.choices.items()
         )
         found = Variant(one, seed, *_solve(one, picks))
-        # Where a misconception happens to give the right number, there is nothing to recognise, and
-        # where the question shows the answer, nothing to compute.
-        if found.solution.fits and found.told_apart and not found.given_away:
+        if found.solution.fits and found.askable:
             return found
     raise CourseError(
         f"exercise {one.id!r} has no variant whose misconceptions differ from its answer: give it "
@@ -239,23 +246,18 @@ class Variant:
         return self.answer - room, self.answer + room
 
     @property
-    def told_apart(self) -> bool:
-        """Whether no misconception can be taken for the answer."""
-        low, high = self.right
-        return isfinite(self.answer) and not any(
-            group.low <= high and low <= group.high for group in self.groups
-        )
-
-    @property
-    def given_away(self) -> bool:
-        """Whether the question shows the digits of the answer, two at least: a single one may
-        stand anywhere.
+    def askable(self) -> bool:
+        """Whether no misconception can be taken for the answer, and the question does not show its
+        digits, two at least: a single one may stand anywhere.
         """
+        low, high = self.right
+        close = any(group.low <= high and low <= group.high for group in self.groups)
+        if close or not isfinite(self.answer):
+            return False
         with in_language("en"):  # so that a seed draws the same in every language
-            digits = re.match(r"[\d.,]{2,}", self.shown_answer)
-            if digits is None:
-                return False
-            return digits[0] in re.findall(r"\d(?:[\d.,]*\d)?", self.text("question"))
+            if not (digits := re.match(r"[\d.,]{2,}", self.shown_answer)):
+                return True
+            return digits[0] not in re.findall(r"\d(?:[\d.,]*\d)?", self.text("question"))
 
     def judge(self, value: float) -> tuple[Verdict, Group | None]:
         """What a number in SI base units is, and the misconceptions that give it."""

@@ -18,9 +18,9 @@ CHAPTERS = (
 )
 """The chapters that have exercises, in the book's order."""
 FOLDER = DATA / "exercises"
+# For each unit a number in SI base units, as code writes it.
 _TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}
 _TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
-"""For each unit a number in SI base units, as code writes it."""
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
@@ -44,8 +44,7 @@ def phrases() -> Mapping[str, str]:
     >>> phrases()["or"]
     ', or '
     """
-    found: Mapping[str, str] = common_texts(language())["phrases"]
-    return found
+    return dict(common_texts(language())["phrases"])
 
 
 def wrong_unit(unit: str) -> str:

@@ -13,10 +13,8 @@ from typing import Any
 
 from course_lib.core.checks import CourseError, shown
 
+# Entry points of this group print results: each gives the MIME bundle of what it is called with.
 GROUP = "course_book.printers"
-"""Entry points of this group print results: each gives the MIME bundle of what it is called
-with.
-"""
 _FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
 _MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]|-(?=-)")  # two hyphens would become a dash
 
@@ -84,8 +82,8 @@ class Markdown(str):
     """Text whose Markdown is meant: `plain` and `table` leave it as it is."""
 
     __slots__ = ("parts",)
+    # What it was put together from, where a page can do more with some of it.
     parts: tuple[str, ...]
-    """What it was put together from, where a page can do more with some of it."""
 
     def __new__(cls, text: str, parts: tuple[str, ...] = ()) -> "Markdown":
         made = super().__new__(cls, text)
@@ -137,13 +135,7 @@ def plain(*parts: str) -> Markdown:
 
 
 def joined(between: str, parts: Sequence[str]) -> list[str]:
-    """Parts with a text between each two.
-
-    Examples
-    --------
-    >>> joined(", ", ["a", "b"])
-    ['a', ', ', 'b']
-    """
+    """Parts with a text between each two."""
     return [one for part in parts for one in (between, part)][1:]
 
 

@@ -18,16 +18,15 @@ class Marks(NamedTuple):
 
     decimal: str = "."
     thousands: str = ","
+    # Between thousands where somebody types a number; spaces may part them too.
     typed: str = ","
-    """Between thousands where somebody types a number; spaces may part them too."""
+    # What stands before a per cent sign, and before the word for times.
     percent: str = ""
-    """What stands before a per cent sign."""
     times: str = " "
-    """What stands before the word for times."""
+    # The words for large counts and sums, largest first, each with its power of ten; and those of
+    # them that differ behind a 1.
     large: tuple[tuple[int, str], ...] = ((12, " trillion"), (9, " billion"), (6, " million"))
-    """The words for large counts and sums, largest first, each with its power of ten."""
     one: tuple[tuple[int, str], ...] = ()
-    """Those of them that differ behind a 1."""
 
 
 _ES = ((12, " billones de"), (6, " millones de")), ((12, " billón de"), (6, " millón de"))
@@ -120,55 +119,47 @@ def n(
     number = number or 0  # no minus before a zero
     lang = language()
     if below is not None:
-        return _limit(number, unit, single("below", positive("below", below)))
+        below = single("below", positive("below", below))
+        power = round(log10(below))
+        if unit or not isclose(below, 10.0**power):
+            raise CourseError(
+                f"below must be a power of ten, for a number without unit (got {below:g}, {unit!r})"
+            )
+        if abs(number) >= below:
+            raise CourseError(f"value must lie below {below:g} (got {number:g}): mend the claim")
+        return f"10{str(power).translate(_SUPERSCRIPTS)}"
     if unit == "%":
         return _rounded(number * 100, digits or 3, lang) + marks(lang).percent + "%"
     # Of a number once it is rounded: 999.96 counts as 1000.
     exponent = int(_scientific(number, digits or 3).partition("e")[2]) if number else 0
-    prefix, power, step = "", "", 0
+    prefix, tens, step = "", "", 0
     if sci or (not unit and digits is None and number != int(number) and not -4 < exponent < 7):
-        step, power = exponent, f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
+        step, tens = exponent, f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
         digits = digits or 3
     elif unit in PREFIXED:
         step = max(min(exponent // 3 * 3, 18), -12)
         prefix = _PREFIXES[step]
     elif unit in ("USD", "count"):
-        step, power = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
+        step, tens = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
     if figure == "1" and unit in ("USD", "count"):
-        power = dict(marks(lang).one).get(step, power)
-    if unit == "times":
-        return figure + power + marks(lang).times + t("times")
-    if unit == "count":
-        return figure + power
-    return figure + power + (unit if unit == "×" else f" {prefix}{unit}" if unit else "")
-
-
-def _limit(number: float, unit: str, below: float) -> str:
-    """A power of ten that a number lies below."""
-    power = round(log10(below))
-    if unit or not isclose(below, 10.0**power):
-        raise CourseError(
-            f"below must be a power of ten, for a number without unit (got {below:g}, {unit!r})"
-        )
-    if abs(number) >= below:
-        raise CourseError(f"value must lie below {below:g} (got {number:g}): mend the claim")
-    return f"10{str(power).translate(_SUPERSCRIPTS)}"
+        tens = dict(marks(lang).one).get(step, tens)
+    behind = {"": "", "count": "", "×": "×"}.get(unit, f" {prefix}{unit}")
+    return figure + tens + (marks(lang).times + t("times") if unit == "times" else behind)
 
 
 def _scientific(number: float, digits: int) -> str:
-    """A number rounded to its digits, with its power of ten. Halves go up as they are read, not as
-    floats hold them: 19.95 is 20.0, as 14.45 is 14.5, though its float is a little less.
-    """
+    """A number rounded to its digits, with its power of ten."""
+    # Halves go up as they are read, not as floats hold them: 19.95 is 20.0, as 14.45 is 14.5,
+    # though its float is a little less.
     read = f"{number:.{max(digits, _EXACT) - 1}e}"
     return f"{Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(read):.{digits - 1}e}"
 
 
 def _rounded(number: float, digits: int, lang: str, step: int = 0) -> str:
-    """A number over 10**step, rounded once to its significant digits and only then moved: 1234567
-    is 1,230,000.
-    """
+    """A number over 10**step, with its significant digits."""
+    # Rounded once and only then moved: 1234567 is 1,230,000.
     rounded = _scientific(number, digits)
     mantissa, _, power = rounded.partition("e")
     exponent = int(power) - step

@@ -39,8 +39,8 @@ base units.
 """
 
 _SPACES = " \u00a0\u2009\u202f"
-EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
-"""A number whose one mark may part thousands or decimals."""
+# A number whose one mark may part thousands or decimals.
+_EITHER = rf"([+-]?)([1-9][0-9]{{0,2}})([.,])([0-9]{{3}})(?![0-9.,]|[{_SPACES}][0-9])"
 _SUPERSCRIPTS = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 _POWER = rf"(?:e([+-]?[0-9]+)|[{_SPACES}]*[×x*·][{_SPACES}]*10(?:(?:\^|\*\*)([+-]?[0-9]+)|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))?"  # noqa: E501
 
@@ -66,15 +66,9 @@ def page_grammar(lang: str) -> dict[str, str]:
     ','
     """
     decimal, _, thousands, *_ = marks(lang)
-    return {
-        "number": _pattern(decimal, thousands).pattern,
-        "aside": _ASIDE,
-        "steps": _STEPS,
-        "decimal": decimal,
-        "thousands": thousands,
-        "either": EITHER,
-        "both": decimal + thousands if decimal == "," else thousands,
-    }
+    both = decimal + thousands if decimal == "," else thousands
+    read = {"number": _pattern(decimal, thousands).pattern, "aside": _ASIDE, "steps": _STEPS}
+    return {**read, "decimal": decimal, "thousands": thousands, "either": _EITHER, "both": both}
 
 
 def parse_number(text: str, unit: str, lang: str) -> float:
@@ -147,19 +141,12 @@ def _first_number(part: str, text: str, lang: str) -> tuple[float, str]:
 
 def readings(text: str, lang: str) -> tuple[str, str] | None:
     """How `parse_number` reads a lone mark before three digits, and how others would; `None` where
-    only one thing can be meant.
-
-    Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark between thousands is read as
-    one, and what was read is said where the answer is not right.
-
-    Examples
-    --------
-    >>> readings("1.010 ms", "es"), readings("1,010 ms", "es"), readings("1.010 ms", "en")
-    (('1010 ms', '1,010 ms'), ('1,010 ms', '1010 ms'), None)
+    only one thing can be meant. Spain writes 1.010 for a thousand and ten, Mexico for 1,010: a mark
+    between thousands is read as one, and what was read is said where the answer is not right.
     """
     decimal, _, thousands, *_ = marks(lang)
     plain = _plain(text)
-    found = re.match(EITHER, plain)
+    found = re.match(_EITHER, plain)
     if not found or (found[3] == decimal == "."):
         return None
     rest = plain[found.end() :]

@@ -59,12 +59,8 @@ def languages() -> tuple[str, ...]:
 
 
 def t(term: str) -> str:
-    """A word of the book in the page's language; of a term of the glossary, not the gloss in
-    parentheses.
-
-    Parameters
-    ----------
-    term : a key of `data/words.csv`: ``"memory-bound"``, say.
+    """A word of the book, by its key in `data/words.csv`, in the page's language; of a term of the
+    glossary, not the gloss in parentheses.
 
     Raises
     ------
@@ -113,18 +109,14 @@ def english(text: str) -> Span:
 
 
 def words(lang: str, kind: str = "") -> Mapping[str, str]:
-    """The words of `data/words.csv` in one language, as written there.
-
-    Parameters
-    ----------
-    lang : a language that the file has a column for.
-    kind : ``"term"`` (the glossary), ``"also"`` (other names of its terms, to find them by),
-        ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all when not given.
+    """The words of `data/words.csv` in one language, as written there: of one kind, ``"term"`` (the
+    glossary), ``"also"`` (other names of its terms, to find them by), ``"cell"`` (tables and
+    figures), ``"exercise"`` or ``"ui"``, or all.
 
     Raises
     ------
     CourseError
-        If the language has no column.
+        If the file has no column for the language.
 
     Examples
     --------
@@ -170,10 +162,8 @@ def glossary() -> Table:
 
     Examples
     --------
-    >>> glossary().header
-    ['English', 'meaning']
-    >>> glossary().rows[0][0]
-    'activations'
+    >>> glossary().header, glossary().rows[0][0]
+    (['English', 'meaning'], 'activations')
     """
     lang, rows = language(), []
     others = {one: words(one, "ui")["ui-language"] for one in languages() if one != lang}

@@ -24,7 +24,7 @@ def _named(shape: Shape) -> dict[str, int]:
     return dict(zip(("rows", "columns", "width"), shape, strict=True))
 
 
-@ask("%", {"chip": VECTOR, "flops": (10, 8, 12, 6, 9, 14, 15, 16, 18, 20)})
+@ask("%", chip=VECTOR, flops=(10, 8, 12, 6, 9, 14, 15, 16, 18, 20))
 def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
     ridge = chip.ridge("fp32", "vector")
     share, matrix = flops / 4 / ridge, flops / 4 / chip.ridge("fp16")
@@ -39,7 +39,7 @@ def profiling_gelu(chip: Accelerator, flops: int) -> Solution:
     return Solution(share, wrong, {**figures, "matrix": (matrix, "%")})
 
 
-@ask("B", {"shape": _SHAPES, "kernels": (3, 4, 5, 6)})
+@ask("B", shape=_SHAPES, kernels=(3, 4, 5, 6))
 def profiling_unfused(shape: Shape, kernels: int) -> Solution:
     fused = _moved(shape)
     wrong = {
@@ -53,7 +53,7 @@ def profiling_unfused(shape: Shape, kernels: int) -> Solution:
     return Solution(kernels * fused, wrong, figures)
 
 
-@ask("s", {"chip": VECTOR, "shape": _SHAPES})
+@ask("s", chip=VECTOR, shape=_SHAPES)
 def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
     moved = _moved(shape)
     seconds = moved / chip.bandwidth
@@ -67,7 +67,7 @@ def profiling_fused_time(chip: Accelerator, shape: Shape) -> Solution:
     return Solution(seconds, wrong, {**_named(shape), "moved": (moved, "B")})
 
 
-@ask("FLOP/B", {"dtype": _FORMATS, "second": _FORMATS, "third": _FORMATS})
+@ask("FLOP/B", dtype=_FORMATS, second=_FORMATS, third=_FORMATS)
 def profiling_residual(dtype: str, second: str, third: str) -> Solution:
     one, two, three = map(itemsize, (dtype, second, third))
     moved = one + two + three
@@ -83,10 +83,8 @@ def profiling_residual(dtype: str, second: str, third: str) -> Solution:
 
 @ask(
     "B",
-    {
-        "heads": (32, 16, 64, 40, 48, 24, 12, 20, 56, 80, 96, 128),
-        "length": (4096, 8192, 2048, 1024, 16384, 32768, 3072, 6144, 12288, 512),
-    },
+    heads=(32, 16, 64, 40, 48, 24, 12, 20, 56, 80, 96, 128),
+    length=(4096, 8192, 2048, 1024, 16384, 32768, 3072, 6144, 12288, 512),
 )
 def profiling_scores(heads: int, length: int) -> Solution:
     once = heads * length**2 * 2
@@ -103,11 +101,9 @@ def profiling_scores(heads: int, length: int) -> Solution:
 
 @ask(
     "%",
-    {
-        "chip": VECTOR,
-        "shape": _SHAPES,
-        "fraction": (0.8, 0.74, 0.86, 0.91, 0.68, 0.77, 0.65, 0.71, 0.83, 0.88, 0.93),
-    },
+    chip=VECTOR,
+    shape=_SHAPES,
+    fraction=(0.8, 0.74, 0.86, 0.91, 0.68, 0.77, 0.65, 0.71, 0.83, 0.88, 0.93),
     tolerance=0.01,
 )
 def profiling_achieved(chip: Accelerator, shape: Shape, fraction: float) -> Solution:
@@ -126,10 +122,8 @@ def profiling_achieved(chip: Accelerator, shape: Shape, fraction: float) -> Solu
 
 @ask(
     "×",
-    {
-        "share": (0.4, 0.25, 0.6, 0.3, 0.35, 0.45, 0.5, 0.55, 0.2, 0.65, 0.28, 0.42, 0.38),
-        "factor": (3.0, 2.6, 4.0, 1.8, 2.2, 2.5, 3.4, 5.0, 6.0, 3.6, 2.8, 4.5),
-    },
+    share=(0.4, 0.25, 0.6, 0.3, 0.35, 0.45, 0.5, 0.55, 0.2, 0.65, 0.28, 0.42, 0.38),
+    factor=(3.0, 2.6, 4.0, 1.8, 2.2, 2.5, 3.4, 5.0, 6.0, 3.6, 2.8, 4.5),
 )
 def profiling_share(share: float, factor: float) -> Solution:
     left = 1 - share + share / factor

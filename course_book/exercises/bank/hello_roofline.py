@@ -41,10 +41,8 @@ def _sizes(dtype: str = "fp16") -> dict[str, Any]:
 
 @ask(
     "%",
-    {
-        "intensity": (50.0, 20.0, 64.0, 80.0, 100.0, 30.0, 40.0, 25.0, 10.0, 16.0, 90.0, 120.0),
-        "ridge": (156.0, 139.0, 295.0, 206.0, 281.0, 240.0, 164.0, 247.0, 403.0, 419.0, 378.0),
-    },
+    intensity=(50.0, 20.0, 64.0, 80.0, 100.0, 30.0, 40.0, 25.0, 10.0, 16.0, 90.0, 120.0),
+    ridge=(156.0, 139.0, 295.0, 206.0, 281.0, 240.0, 164.0, 247.0, 403.0, 419.0, 378.0),
 )
 def hello_fraction(intensity: float, ridge: float) -> Solution:
     share = intensity / ridge
@@ -52,7 +50,7 @@ def hello_fraction(intensity: float, ridge: float) -> Solution:
     return Solution(share, wrong)
 
 
-@ask("FLOP/B", {"chip": _FP16, "share": CLOCKS})
+@ask("FLOP/B", chip=_FP16, share=CLOCKS)
 def hello_ridge(chip: Accelerator, share: float) -> Solution:
     ridge, sparse = chip.ridge("fp16"), sparse_ridge(chip, "fp16")
     wrong = {
@@ -68,7 +66,7 @@ def hello_ridge(chip: Accelerator, share: float) -> Solution:
     return Solution(share * ridge, wrong, figures)
 
 
-@ask("s", {"chip": _FP16, "batch": _BATCHES})
+@ask("s", chip=_FP16, batch=_BATCHES)
 def hello_math_time(chip: Accelerator, batch: int) -> Solution:
     flops, peak, large = _network(batch).flops, chip.peak("fp16"), headline(chip, "fp16")
     wrong = {
@@ -82,10 +80,8 @@ def hello_math_time(chip: Accelerator, batch: int) -> Solution:
 
 @ask(
     "FLOP/B",
-    {
-        "batch": (*_BATCHES, 4, 12, 20, 28, 40, 56, 72, 80, 112, 144, 160, 224, 320, 384),
-        "dtype": "fp16 int8 bf16 fp8 fp32",
-    },
+    batch=(*_BATCHES, 4, 12, 20, 28, 40, 56, 72, 80, 112, 144, 160, 224, 320, 384),
+    dtype="fp16 int8 bf16 fp8 fp32",
 )
 def hello_intensity(batch: int, dtype: str) -> Solution:
     intensity = _network(batch, w=dtype).intensity
@@ -99,10 +95,8 @@ def hello_intensity(batch: int, dtype: str) -> Solution:
 
 @ask(
     "",
-    {
-        "chip dtype": [(chip, dtype) for chip, dtype in map(str.split, _IN.split(","))],
-        "share": [percent / 100 for percent in range(100, 48, -2)],
-    },
+    chip__dtype=[(chip, dtype) for chip, dtype in map(str.split, _IN.split(","))],
+    share=[percent / 100 for percent in range(100, 48, -2)],
     whole=True,
 )
 def hello_first_batch(chip: Accelerator, dtype: str, share: float) -> Solution:
@@ -121,10 +115,8 @@ def hello_first_batch(chip: Accelerator, dtype: str, share: float) -> Solution:
 
 @ask(
     "B",
-    {
-        "chip": _FP16,
-        "latency": (600e-9, 500e-9, 700e-9, 800e-9, 450e-9, 550e-9, 650e-9, 750e-9, 400e-9),
-    },
+    chip=_FP16,
+    latency=(600e-9, 500e-9, 700e-9, 800e-9, 450e-9, 550e-9, 650e-9, 750e-9, 400e-9),
 )
 def hello_in_flight(chip: Accelerator, latency: float) -> Solution:
     flight = chip.bandwidth * latency

@@ -17,10 +17,8 @@ _NS = 1e-9
 
 @ask(
     "%",
-    {
-        "dtype": "fp32 bf16 fp64 fp16 fp8 int8",
-        "stride": (4, 2, 3, 10, 20, 64, 5, 6, 7, 8, 9, 12, 14, 16, 18, 24, 28, 32, 40, 48, 50),
-    },
+    dtype="fp32 bf16 fp64 fp16 fp8 int8",
+    stride=(4, 2, 3, 10, 20, 64, 5, 6, 7, 8, 9, 12, 14, 16, 18, 24, 28, 32, 40, 48, 50),
 )
 def kernel_sectors(dtype: str, stride: int) -> Solution:
     size = itemsize(dtype)
@@ -37,11 +35,9 @@ def kernel_sectors(dtype: str, stride: int) -> Solution:
 
 @ask(
     "%",
-    {
-        "chip": _CHIPS,
-        "threads": (256, 128, 384, 192, 64),
-        "registers": (96, 72, 128, 168, 64, 80, 48, 56, 112, 144),
-    },
+    chip=_CHIPS,
+    threads=(256, 128, 384, 192, 64),
+    registers=(96, 72, 128, 168, 64, 80, 48, 56, 112, 144),
 )
 def kernel_occupancy(chip: Accelerator, threads: int, registers: int) -> Solution:
     file, places, warps = int(chip.registers or 0), int(chip.warps or 0), threads // 32
@@ -66,12 +62,10 @@ def kernel_occupancy(chip: Accelerator, threads: int, registers: int) -> Solutio
 
 @ask(
     "s",
-    {
-        "latency": (500 * _NS, 400 * _NS, 650 * _NS, 450 * _NS, 550 * _NS, 700 * _NS),
-        "load": (100 * _NS, 60 * _NS, 150 * _NS, 80 * _NS, 120 * _NS),
-        "math": (250 * _NS, 200 * _NS, 300 * _NS, 180 * _NS, 350 * _NS),
-        "stages": (2, 3, 4, 5),
-    },
+    latency=(500 * _NS, 400 * _NS, 650 * _NS, 450 * _NS, 550 * _NS, 700 * _NS),
+    load=(100 * _NS, 60 * _NS, 150 * _NS, 80 * _NS, 120 * _NS),
+    math=(250 * _NS, 200 * _NS, 300 * _NS, 180 * _NS, 350 * _NS),
+    stages=(2, 3, 4, 5),
 )
 def kernel_stages(latency: float, load: float, math: float, stages: int) -> Solution:
     cycle = latency + load + math
@@ -87,11 +81,9 @@ def kernel_stages(latency: float, load: float, math: float, stages: int) -> Solu
 
 @ask(
     "",
-    {
-        "chip": _CHIPS,
-        "latency": [ns * _NS for ns in (450, 400, 500, 550, 420, 480, 520, 580, 600)],
-        "each": (16, 8, 4),
-    },
+    chip=_CHIPS,
+    latency=[ns * _NS for ns in (450, 400, 500, 550, 420, 480, 520, 580, 600)],
+    each=(16, 8, 4),
     whole=True,
 )
 def kernel_warps(chip: Accelerator, latency: float, each: int) -> Solution:
@@ -115,11 +107,9 @@ def kernel_warps(chip: Accelerator, latency: float, each: int) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": led("h100-sxm", _CHIPS, without="t4 v100-sxm2"),
-        "high wide": ((128, 128), (128, 256), (64, 128), (128, 192), (64, 256), (64, 64)),
-        "stages": (4, 3, 5, 2, 6),
-    },
+    chip=led("h100-sxm", _CHIPS, without="t4 v100-sxm2"),
+    high__wide=((128, 128), (128, 256), (64, 128), (128, 192), (64, 256), (64, 64)),
+    stages=(4, 3, 5, 2, 6),
     whole=True,
 )
 def kernel_depth(chip: Accelerator, high: int, wide: int, stages: int) -> Solution:

@@ -11,10 +11,8 @@ _WARP = 4 * 32
 
 @ask(
     "FLOP/s",
-    {
-        "chip": "h100-sxm a100-sxm-80 tpu-v5p",
-        "clock": (1.2e9, 1.0e9, 0.9e9, 1.35e9, *(25e6 * step for step in range(19, 54))),
-    },
+    chip="h100-sxm a100-sxm-80 tpu-v5p",
+    clock=(1.2e9, 1.0e9, 0.9e9, 1.35e9, *(25e6 * step for step in range(19, 54))),
 )
 def machine_peak(chip: Accelerator, clock: float) -> Solution:
     many, units = chip.multiprocessors or 1, chip.parts["matrix_units"]
@@ -31,10 +29,8 @@ def machine_peak(chip: Accelerator, clock: float) -> Solution:
 
 @ask(
     "B/s",
-    {
-        "pins": (6144, 8192, 4096, 5120, 1024, 2048, 3072, 7168, 9216, 10240, 12288, 16384),
-        "gigabits": (6.4, 9.2, 5.6, 8.0, 2.0, 2.4, 3.2, 3.6, 4.8, 5.2, 7.2, 9.6),
-    },
+    pins=(6144, 8192, 4096, 5120, 1024, 2048, 3072, 7168, 9216, 10240, 12288, 16384),
+    gigabits=(6.4, 9.2, 5.6, 8.0, 2.0, 2.4, 3.2, 3.6, 4.8, 5.2, 7.2, 9.6),
 )
 def machine_bus(pins: int, gigabits: float) -> Solution:
     bits = pins * gigabits * 1e9
@@ -43,12 +39,8 @@ def machine_bus(pins: int, gigabits: float) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": _NVIDIA,
-        "latency": [
-            ns * 1e-9 for ns in (400, 470, 600, 430, 450, 500, 520, 550, 580, 640, 700, 750)
-        ],
-    },
+    chip=_NVIDIA,
+    latency=[ns * 1e-9 for ns in (400, 470, 600, 430, 450, 500, 520, 550, 580, 640, 700, 750)],
     whole=True,
 )
 def machine_loads(chip: Accelerator, latency: float) -> Solution:
@@ -68,7 +60,7 @@ def machine_loads(chip: Accelerator, latency: float) -> Solution:
     return Solution(above(loads()), wrong, {"many": many, "load": (_WARP, "B")}, fits)
 
 
-@ask("B", {"chip": led("h100-sxm", _NVIDIA), "chips": (1, 2, 4, 8, 16, 24, 32, 48, 64, 72, 128)})
+@ask("B", chip=led("h100-sxm", _NVIDIA), chips=(1, 2, 4, 8, 16, 24, 32, 48, 64, 72, 128))
 def machine_registers(chip: Accelerator, chips: int) -> Solution:
     registers, many = chip.registers or 0, chip.multiprocessors or 0
     each = chips * registers
@@ -78,10 +70,8 @@ def machine_registers(chip: Accelerator, chips: int) -> Solution:
 
 @ask(
     "%",
-    {
-        "side": (128, 256, 64, 32, 512, 96, 192),
-        "tokens": (512, 128, 1024, 256, 64, *range(96, 1024, 64), 1536, 2048, 3072, 4096),
-    },
+    side=(128, 256, 64, 32, 512, 96, 192),
+    tokens=(512, 128, 1024, 256, 64, *range(96, 1024, 64), 1536, 2048, 3072, 4096),
 )
 def machine_array(side: int, tokens: int) -> Solution:
     cycles = tokens + 2 * side - 2

@@ -43,7 +43,7 @@ def _exact(chip: Accelerator, D: int, *, x: str = "bf16", w: str = "bf16") -> An
     return critical_batch(lambda batch: ops.matmul(batch, D, D, x=x, w=w, compute="bf16"), chip)
 
 
-@ask("", {"chip": INT8, "share": CLOCKS}, whole=True)
+@ask("", chip=INT8, share=CLOCKS, whole=True)
 def int8_p1(chip: Accelerator, share: float) -> Solution:
     ridge, sparse = share * chip.ridge("int8"), sparse_ridge(chip, "int8")
     answer = _rule(chip, "int8", "int8", share)
@@ -59,7 +59,7 @@ def int8_p1(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**figures, "bf16": _rule(chip, "bf16", share=share)}, fits)
 
 
-@ask("", {"chip": led("tpu-v5e", SIXTEEN_BIT), "share": CLOCKS}, whole=True)
+@ask("", chip=led("tpu-v5e", SIXTEEN_BIT), share=CLOCKS, whole=True)
 def int8_p2(chip: Accelerator, share: float) -> Solution:
     answer, ridge = _rule(chip, "int8", share=share), share * chip.ridge("bf16")
     known, sparse = "matrix.int8" in chip.peaks, sparse_ridge(chip)
@@ -76,10 +76,8 @@ def int8_p2(chip: Accelerator, share: float) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": led("tpu-v5e", SIXTEEN_BIT),
-        "D": (4096, 1024, 2048, 8192, 3072, 5120, 6144, 7168, 12288, 16384),
-    },
+    chip=led("tpu-v5e", SIXTEEN_BIT),
+    D=(4096, 1024, 2048, 8192, 3072, 5120, 6144, 7168, 12288, 16384),
     whole=True,
 )
 def int8_p3(chip: Accelerator, D: int) -> Solution:
@@ -100,10 +98,8 @@ def int8_p3(chip: Accelerator, D: int) -> Solution:
 
 @ask(
     "OP/B",
-    {
-        "B": (64, 256, 1024, 16, 32, 48, 96, 128, 192, 384, 512, 2048),
-        "D": (4096, 8192, 2048, 1024, 3072, 5120, 6144, 7168, 12288, 16384),
-    },
+    B=(64, 256, 1024, 16, 32, 48, 96, 128, 192, 384, 512, 2048),
+    D=(4096, 8192, 2048, 1024, 3072, 5120, 6144, 7168, 12288, 16384),
 )
 def int8_p4(B: int, D: int) -> Solution:
     intensity = 2 * B * D * D / (B * D + B * D * D + B * D)
@@ -118,11 +114,11 @@ def int8_p4(B: int, D: int) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": "h100-sxm a100-sxm-80 h200-sxm b200-sxm mi300x l40s h100-pcie l4 a10g a100-sxm-40 "
-        "b300-sxm mi325x rtx-4090",
-        "share": CLOCKS,
-    },
+    chip=(
+        "h100-sxm a100-sxm-80 h200-sxm b200-sxm mi300x l40s h100-pcie l4 a10g a100-sxm-40 "
+        "b300-sxm mi325x rtx-4090"
+    ),
+    share=CLOCKS,
     whole=True,
 )
 def int8_p5(chip: Accelerator, share: float) -> Solution:
@@ -142,7 +138,7 @@ def int8_p5(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**figures, "wrong": floor(share * (sparse or 0)) + 1}, fits)
 
 
-@ask("", {"chip": SIXTEEN_BIT, "group": (32, 128, 16, 64, 8, 256)}, whole=True)
+@ask("", chip=SIXTEEN_BIT, group=(32, 128, 16, 64, 8, 256), whole=True)
 def int8_w4a16(chip: Accelerator, group: int) -> Solution:
     answer, size = _rule(chip, f"int4/{group}"), itemsize(f"int4/{group}")
     ridge, sparse = chip.ridge("bf16"), sparse_ridge(chip)
@@ -159,11 +155,9 @@ def int8_w4a16(chip: Accelerator, group: int) -> Solution:
 
 @ask(
     "×",
-    {
-        "chip": led("h100-sxm", INT8),
-        "B": (200, 180, 160, 100, 120, 140, 220, 240, 260, 300),
-        "D": (8192, 16384, 4096, 5120, 6144, 12288),
-    },
+    chip=led("h100-sxm", INT8),
+    B=(200, 180, 160, 100, 120, 140, 220, 240, 260, 300),
+    D=(8192, 16384, 4096, 5120, 6144, 12288),
 )
 def int8_gain(chip: Accelerator, B: int, D: int) -> Solution:
     before, after = (roofline(ops.matmul(B, D, D, w=w), chip).lower for w in ("bf16", "int8"))
@@ -182,11 +176,9 @@ def int8_gain(chip: Accelerator, B: int, D: int) -> Solution:
 
 @ask(
     "FLOP/B",
-    {
-        "model": ["llama-3-8b"],
-        "heads": (32, 12, 14, 16, 18, *range(20, 161, 4), 176, 192, 256),
-        "kv_heads": (8, 4, 2, 3, 5, 6, 7, 9, 10, 12, 14, 16, 18, 20, 24, 32),
-    },
+    model=["llama-3-8b"],
+    heads=(32, 12, 14, 16, 18, *range(20, 161, 4), 176, 192, 256),
+    kv_heads=(8, 4, 2, 3, 5, 6, 7, 9, 10, 12, 14, 16, 18, 20, 24, 32),
 )
 def int8_kv_cache(heads: int, kv_heads: int) -> Solution:
     ratio = heads / kv_heads
@@ -198,11 +190,9 @@ def int8_kv_cache(heads: int, kv_heads: int) -> Solution:
 
 @ask(
     "×",
-    {
-        "chip": f"b300-sxm tpu-v4 mi250x rtx-4090 {INT8}",
-        "before": (1.0, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65),
-        "after": (1.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75),
-    },
+    chip=f"b300-sxm tpu-v4 mi250x rtx-4090 {INT8}",
+    before=(1.0, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65),
+    after=(1.0, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75),
 )
 def int8_no_gain(chip: Accelerator, before: float, after: float) -> Solution:
     """Each format reaches a part of its peak."""

@@ -26,7 +26,7 @@ def _token(key: str = "llama-3-8b") -> float:
     return cache_bytes(_decoder(key), formats())
 
 
-@ask("s", {"chip": SIXTEEN_BIT, "w": "bf16 int8 fp16 fp8 int4 fp32 fp4"})
+@ask("s", chip=SIXTEEN_BIT, w="bf16 int8 fp16 fp8 int4 fp32 fp4")
 def wall_decode_time(chip: Accelerator, w: str) -> Solution:
     answer, size, parameters = _streamed(w) / chip.bandwidth, itemsize(w), _decoder().parameters
     wrong = {
@@ -42,11 +42,9 @@ def wall_decode_time(chip: Accelerator, w: str) -> Solution:
 
 @ask(
     "×",
-    {
-        "chip": led("a100-sxm-80", SIXTEEN_BIT),
-        "other": "h100-sxm h200-sxm b200-sxm tpu-v6e mi300x mi325x",
-        "intensity": [200.0, 250.0, 350.0, 400.0, 150.0, *(20.0 * step for step in range(8, 21))],
-    },
+    chip=led("a100-sxm-80", SIXTEEN_BIT),
+    other="h100-sxm h200-sxm b200-sxm tpu-v6e mi300x mi325x",
+    intensity=[200.0, 250.0, 350.0, 400.0, 150.0, *(20.0 * step for step in range(8, 21))],
 )
 def wall_new_chip(chip: Accelerator, other: Accelerator, intensity: float) -> Solution:
     speed1, speed2 = (
@@ -67,12 +65,9 @@ def wall_new_chip(chip: Accelerator, other: Accelerator, intensity: float) -> So
 
 @ask(
     "B",
-    {
-        "model": "llama-3-8b llama-3-70b mistral-7b llama-2-70b mixtral-8x7b llama-3-405b "
-        "qwen2.5-0.5b",
-        "batch": (16, 8, 32, 24, 64, 48),
-        "context": (4096, 8192, 2048, 1024, 3072, 6144),
-    },
+    model=("llama-3-8b llama-3-70b mistral-7b llama-2-70b mixtral-8x7b llama-3-405b qwen2.5-0.5b"),
+    batch=(16, 8, 32, 24, 64, 48),
+    context=(4096, 8192, 2048, 1024, 3072, 6144),
 )
 def wall_kv_bytes(model: str, batch: int, context: int) -> Solution:
     one, token = _decoder(model), _token(model)
@@ -92,12 +87,8 @@ def wall_kv_bytes(model: str, batch: int, context: int) -> Solution:
 
 @ask(
     "",
-    {
-        "capacity": (
-            *(80e9, 40e9, 141e9, 192e9, 24e9, 32e9, 48e9, 64e9, 96e9, 128e9, 256e9, 288e9),
-        ),
-        "context": (1024, 2048, 4096, 512, 768, 1536, 3072, 6144, 8192, 1280, 2560),
-    },
+    capacity=(80e9, 40e9, 141e9, 192e9, 24e9, 32e9, 48e9, 64e9, 96e9, 128e9, 256e9, 288e9),
+    context=(1024, 2048, 4096, 512, 768, 1536, 3072, 6144, 8192, 1280, 2560),
     tolerance=0.01,
 )
 def wall_how_many_fit(capacity: float, context: int) -> Solution:
@@ -117,10 +108,8 @@ def wall_how_many_fit(capacity: float, context: int) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": led("a100-sxm-80", SIXTEEN_BIT),
-        "context": (256, 128, 512, 64, 96, 160, 192, 224, 288, 320, 384, 448, 640, 768),
-    },
+    chip=led("a100-sxm-80", SIXTEEN_BIT),
+    context=(256, 128, 512, 64, 96, 160, 192, 224, 288, 320, 384, 448, 640, 768),
 )
 def wall_crossover(chip: Accelerator, context: int) -> Solution:
     one, weights, cache = _decoder(), _streamed("bf16"), context * _token()
@@ -141,11 +130,9 @@ def wall_crossover(chip: Accelerator, context: int) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": SIXTEEN_BIT,
-        "model": ["mixtral-8x7b"],
-        "count active": [*product((8, 16, 32, 60, 64, 128, 160, 256), (2, 4, 6))],
-    },
+    chip=SIXTEEN_BIT,
+    model=["mixtral-8x7b"],
+    count__active=[*product((8, 16, 32, 60, 64, 128, 160, 256), (2, 4, 6))],
 )
 def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
     """Of so many experts in a layer, each token visits some."""
@@ -161,12 +148,12 @@ def wall_experts(chip: Accelerator, count: int, active: int) -> Solution:
 
 @ask(
     "B",
-    {
-        "model": "llama-3-8b llama-3-70b llama-3-405b llama-2-7b llama-2-13b llama-2-70b "
-        "mistral-7b mixtral-8x7b gemma-2b deepseek-v3",
-        "group": (32, 64, 16, 128, 256),
-        "scale": (16, 8, 32),
-    },
+    model=(
+        "llama-3-8b llama-3-70b llama-3-405b llama-2-7b llama-2-13b llama-2-70b "
+        "mistral-7b mixtral-8x7b gemma-2b deepseek-v3"
+    ),
+    group=(32, 64, 16, 128, 256),
+    scale=(16, 8, 32),
     tolerance=0.01,
 )
 def wall_group_scales(model: str, group: int, scale: int) -> Solution:

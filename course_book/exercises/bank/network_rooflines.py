@@ -22,9 +22,7 @@ def _scaled(chip: Accelerator, share: float) -> dict[str, Any]:
     return {"scaled": (share * chip.peak("bf16"), "FLOP/s", 4)}
 
 
-@ask(
-    "", {"chip": "tpu-v5e tpu-v5p tpu-v6e tpu-v7 tpu-v4 tpu-v3", "share": _REACHED}, tolerance=0.01
-)
+@ask("", chip="tpu-v5e tpu-v5p tpu-v6e tpu-v7 tpu-v4 tpu-v3", share=_REACHED, tolerance=0.01)
 def network_two_chips(chip: Accelerator, share: float) -> Solution:
     peak, link = chip.peak("bf16"), chip.links["ici"].per_direction
     answer, classic = network.critical_contraction(share * peak, link), chip.classic.get("link")
@@ -40,7 +38,7 @@ def network_two_chips(chip: Accelerator, share: float) -> Solution:
     return Solution(answer, wrong, {**_scaled(chip, share), "link": (link, "B/s")})
 
 
-@ask("s", {"chip": _NVLINK, "n": (8, 4, 6), "message": _MESSAGES})
+@ask("s", chip=_NVLINK, n=(8, 4, 6), message=_MESSAGES)
 def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
     link, together = chip.links["nvlink"], _all_links(chip)
     seconds = network.all_reduce(message, link, n)
@@ -56,7 +54,7 @@ def network_all_reduce(chip: Accelerator, n: int, message: float) -> Solution:
     return Solution(seconds, wrong, {**figures, "count": link.count, "share": 2 * (n - 1) / n})
 
 
-@ask("", {"chip": _NVLINK, "share": _REACHED})
+@ask("", chip=_NVLINK, share=_REACHED)
 def network_tokens_nvlink(chip: Accelerator, share: float) -> Solution:
     peak, link, large = chip.peak("bf16"), _all_links(chip), headline(chip)
     tokens, each = (
@@ -77,11 +75,9 @@ def network_tokens_nvlink(chip: Accelerator, share: float) -> Solution:
 
 @ask(
     "",
-    {
-        "chip": "h100-sxm b200-sxm mi300x h200-sxm a100-sxm-80 mi325x b300-sxm a100-sxm-40",
-        "gigabits": (400, 200, 100, 50, 800),
-        "ports": (8, 4, 2, 6),
-    },
+    chip="h100-sxm b200-sxm mi300x h200-sxm a100-sxm-80 mi325x b300-sxm a100-sxm-40",
+    gigabits=(400, 200, 100, 50, 800),
+    ports=(8, 4, 2, 6),
 )
 def network_tokens_ethernet(chip: Accelerator, gigabits: int, ports: int) -> Solution:
     port, link = gigabits * 1e9 / 8, ports * gigabits * 1e9 / 8
@@ -102,11 +98,9 @@ def network_tokens_ethernet(chip: Accelerator, gigabits: int, ports: int) -> Sol
 
 @ask(
     "s",
-    {
-        "chip": "h100-sxm a100-sxm-80 b200-sxm h200-sxm",
-        "nodes": (16, 2, 4, 8, 32, 64, 128),
-        "message": (4e9, *(size for size in _MESSAGES if size != 4e9)),
-    },
+    chip="h100-sxm a100-sxm-80 b200-sxm h200-sxm",
+    nodes=(16, 2, 4, 8, 32, 64, 128),
+    message=(4e9, *(size for size in _MESSAGES if size != 4e9)),
 )
 def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     assert chip.node is not None
@@ -126,14 +120,7 @@ def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     return Solution(legs.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
 
 
-@ask(
-    "B",
-    {
-        "chip": _NVLINK,
-        "n": (8, 4, 6),
-        "latency": (1e-6, 2e-6, 5e-7, 8e-7, 1.2e-6, 1.5e-6, 2.5e-6, 3e-6),
-    },
-)
+@ask("B", chip=_NVLINK, n=(8, 4, 6), latency=(1e-6, 2e-6, 5e-7, 8e-7, 1.2e-6, 1.5e-6, 2.5e-6, 3e-6))
 def network_latency(chip: Accelerator, n: int, latency: float) -> Solution:
     link, together = chip.links["nvlink"], _all_links(chip)
     size, single = (
@@ -153,11 +140,9 @@ def network_latency(chip: Accelerator, n: int, latency: float) -> Solution:
 
 @ask(
     "B/s",
-    {
-        "n": (8, 4, 16, 32, 6),
-        "message": (1e9, 4e9, 2e9, 8e9, 16e9, 5e8),
-        "rate": (264e9, 205e9, 230e9, 150e9, 180e9, 120e9),
-    },
+    n=(8, 4, 16, 32, 6),
+    message=(1e9, 4e9, 2e9, 8e9, 16e9, 5e8),
+    rate=(264e9, 205e9, 230e9, 150e9, 180e9, 120e9),
 )
 def network_bus_bandwidth(n: int, message: float, rate: float) -> Solution:
     wrong = {
@@ -172,11 +157,9 @@ def network_bus_bandwidth(n: int, message: float, rate: float) -> Solution:
 
 @ask(
     "×",
-    {
-        "n": (8, 4, 16, 32, 6, 12, 24, 64, 72),
-        "ring": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75),
-        "switch": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7),
-    },
+    n=(8, 4, 16, 32, 6, 12, 24, 64, 72),
+    ring=(1.0, 0.95, 0.9, 0.85, 0.8, 0.75),
+    switch=(1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7),
     tolerance=0.01,
 )
 def network_in_switch(n: int, ring: float, switch: float) -> Solution:

@@ -44,7 +44,7 @@ def _from_ridge(chip: Accelerator, D: int, F: int, size: float) -> bool:
     return batch(printed(chip.ridge("bf16"))) == batch(chip.ridge("bf16"))
 
 
-@ask("s", {"chip": SIXTEEN_BIT, "flops": (1e12, 2e12, 5e12, 4e11, 3e12, 8e12, 6e11)})
+@ask("s", chip=SIXTEEN_BIT, flops=(1e12, 2e12, 5e12, 4e11, 3e12, 8e12, 6e11))
 def rooflines_trillion(chip: Accelerator, flops: float) -> Solution:
     peak, large = chip.peak("bf16"), headline(chip)
     wrong = {
@@ -58,11 +58,9 @@ def rooflines_trillion(chip: Accelerator, flops: float) -> Solution:
 
 @ask(
     "s",
-    {
-        "chip": SIXTEEN_BIT,
-        "flops": (2e12, 1e12, 4e11, 8e12, 5e12, 3e12),
-        "moved": (4e9, 9e9, 6e9, 5e9, 3e9, 12e9, 16e9),
-    },
+    chip=SIXTEEN_BIT,
+    flops=(2e12, 1e12, 4e11, 8e12, 5e12, 3e12),
+    moved=(4e9, 9e9, 6e9, 5e9, 3e9, 12e9, 16e9),
 )
 def rooflines_which_clock(chip: Accelerator, flops: float, moved: float) -> Solution:
     (math, memory), large = _clocks(chip, flops, moved), headline(chip)
@@ -80,13 +78,11 @@ def rooflines_which_clock(chip: Accelerator, flops: float, moved: float) -> Solu
 
 @ask(
     "",
-    {
-        "chip": SIXTEEN_BIT,
-        "D F": (
-            *((4096, 14336), (8192, 28672), (5120, 13824), (4096, 11008), (8192, 8192)),
-            *((3072, 8192), (4096, 12288), (5120, 20480), (6144, 16384), (7168, 18432)),
-        ),
-    },
+    chip=SIXTEEN_BIT,
+    D__F=(
+        *((4096, 14336), (8192, 28672), (5120, 13824), (4096, 11008), (8192, 8192)),
+        *((3072, 8192), (4096, 12288), (5120, 20480), (6144, 16384), (7168, 18432)),
+    ),
     whole=True,
 )
 def rooflines_layer_batch(chip: Accelerator, D: int, F: int) -> Solution:
@@ -101,11 +97,7 @@ def rooflines_layer_batch(chip: Accelerator, D: int, F: int) -> Solution:
     return Solution(answer, wrong, figures, _from_ridge(chip, D, F, 2))
 
 
-@ask(
-    "",
-    {"chip": INT8, "D": (8192, 4096, 16384, 2048, 3072, 5120, 6144, 7168, 10240, 12288)},
-    whole=True,
-)
+@ask("", chip=INT8, D=(8192, 4096, 16384, 2048, 3072, 5120, 6144, 7168, 10240, 12288), whole=True)
 def rooflines_int8_weights(chip: Accelerator, D: int) -> Solution:
     answer, ridge = _layer_batch(chip, D, D, w="int8"), chip.ridge("bf16")
     wrong = {
@@ -120,11 +112,9 @@ def rooflines_int8_weights(chip: Accelerator, D: int) -> Solution:
 
 @ask(
     "",
-    {
-        "sequences": (1024, 512, 256, 2048, 4096, 128),
-        "length": (2048, 4096, 8192, 1024),
-        "chips": (512, 128, 64, 1024, 256, 32, 2048),
-    },
+    sequences=(1024, 512, 256, 2048, 4096, 128),
+    length=(2048, 4096, 8192, 1024),
+    chips=(512, 128, 64, 1024, 256, 32, 2048),
     whole=True,
 )
 def rooflines_local(sequences: int, length: int, chips: int) -> Solution:
@@ -137,7 +127,7 @@ def rooflines_local(sequences: int, length: int, chips: int) -> Solution:
     return Solution(tokens / chips, wrong, {"tokens": tokens}, chips <= sequences)
 
 
-@ask("FLOP/s", {"chip": f"{VECTOR} tpu-v5p", "dtype": "bf16 fp32 fp8 fp16 fp64 int8 fp4"})
+@ask("FLOP/s", chip=f"{VECTOR} tpu-v5p", dtype="bf16 fp32 fp8 fp16 fp64 int8 fp4")
 def rooflines_dot(chip: Accelerator, dtype: str) -> Solution:
     size, vector = itemsize(dtype), chip.peak("fp32", "vector")
     answer = chip.bandwidth / size
@@ -154,11 +144,9 @@ def rooflines_dot(chip: Accelerator, dtype: str) -> Solution:
 
 @ask(
     "FLOP/B",
-    {
-        "bm": (128, 64, 256, 32, 96, 192),
-        "bn": (128, 256, 64, 96, 192, 160),
-        "dtype": "bf16 fp8 fp32 fp16 int8",
-    },
+    bm=(128, 64, 256, 32, 96, 192),
+    bn=(128, 256, 64, 96, 192, 160),
+    dtype="bf16 fp8 fp32 fp16 int8",
 )
 def rooflines_tile(bm: int, bn: int, dtype: str) -> Solution:
     size = itemsize(dtype)
@@ -172,10 +160,8 @@ def rooflines_tile(bm: int, bn: int, dtype: str) -> Solution:
 
 @ask(
     "s",
-    {
-        "chip": "h100-sxm a100-sxm-80 h200-sxm mi300x tpu-v5p b200-sxm",
-        "work": [*product((4e12, 3e12, 6e12), (2e9, 1e9, 4e9), (2e11, 1e11), (8e9, 5e9))],
-    },
+    chip="h100-sxm a100-sxm-80 h200-sxm mi300x tpu-v5p b200-sxm",
+    work=[*product((4e12, 3e12, 6e12), (2e9, 1e9, 4e9), (2e11, 1e11), (8e9, 5e9))],
 )
 def rooflines_in_a_row(chip: Accelerator, work: tuple[float, ...]) -> Solution:
     flops1, moved1, flops2, moved2 = work

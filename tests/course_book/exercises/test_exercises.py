@@ -133,7 +133,7 @@ def test_a_seed_repeats_and_other_seeds_give_other_figures(id_):
 def test_a_class_need_not_share_variants(id_):
     one = get(id_)
     asked = {variant.text("question") for variant in one.variants()}
-    assert one.fixed == (len(asked) < problem.ENOUGH)
+    assert one.few == (len(asked) < problem.ENOUGH)
     assert len({variant.seed for variant in one.variants(10)}) == min(10, len(asked))
 
 
