@@ -12,7 +12,7 @@ wrong in a way that others were wrong before, what was probably done.
 
 from course_book.exercises.answers import Form, all, capital, check, exercise, get
 from course_book.exercises.guesses import Guess, Parity, Question, bias, parity, predict
-from course_book.exercises.problem import Exercise, Variant
+from course_book.exercises.problem import ENOUGH, Exercise, Variant
 from course_book.exercises.wording import (
     CHAPTERS,
     FOLDER,
@@ -26,6 +26,7 @@ from course_book.exercises.wording import (
 
 __all__ = [
     "CHAPTERS",
+    "ENOUGH",
     "FOLDER",
     "Exercise",
     "Form",
