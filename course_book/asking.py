@@ -11,10 +11,6 @@ from course_book.text import Shown, t
 class Walk(Shown):
     """The flow of the chapter *Bandwidth and profiling*, to be walked: each question has two
     answers, one of which ends in a remedy and in the causes that `course diagnose` may name there.
-
-    Attributes
-    ----------
-    forks : the questions, in their order.
     """
 
     forks: tuple[Fork, ...] = FLOW

@@ -8,29 +8,13 @@ _DAY = 24 * 60
 
 
 def shown_date(price: Price) -> str:
-    """The date of a price as a table shows it; of an outdated one in bold, and with a word.
-
-    Examples
-    --------
-    >>> [shown_date(one) for one in quotes("t4")]
-    ['**2023-08-16, out of date**', '2026-05-07']
-    """
+    """The date of a price as a table shows it; of an outdated one in bold, and with a word."""
     return Markdown(f"**{price.date}, {t('out-of-date')}**") if outdated(price) else price.date
 
 
 def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) -> Table:
-    """The `quotes` of some chips: which offer, of which day, and what a while of it costs.
-
-    Parameters
-    ----------
-    keys : of chips.
-    minutes : how long.
-    gpus : how many at once, a column each.
-
-    Raises
-    ------
-    CourseError
-        As `quotes`, and if `minutes` or a count is not positive.
+    """The `quotes` of some chips: which offer, of which day, and what a while of it costs, with a
+    column for each number of GPUs.
 
     Examples
     --------
@@ -41,28 +25,14 @@ def rent_table(*keys: str, minutes: float = 30, gpus: tuple[int, ...] = (1,)) ->
         raise CourseError("keys must name a chip at least: rent_table('h100-sxm')")
     hours = float(positive("minutes", minutes)) / 60
     counts = [float(positive("gpus", count)) for count in gpus]
-    return table(
-        [
-            t("chip"),
-            t("provider"),
-            t("offer"),
-            t("date"),
-            t("price"),
-            *(_heading(g, minutes) for g in counts),
-        ],
-        [
-            [
-                chip(one.chip).short,
-                one.provider,
-                named(one.note),
-                shown_date(one),
-                n(one.usd_per_hour, digits=3),
-                *(n(g * hours * one.usd_per_hour, digits=3) for g in counts),
-            ]
-            for one in quotes(*keys)
-        ],
-        "llll" + "r" * (1 + len(counts)),
-    )
+    header = [t(name) for name in ("chip", "provider", "offer", "date", "price")]
+    rows = []
+    for one in quotes(*keys):
+        about = [chip(one.chip).short, one.provider, named(one.note), shown_date(one)]
+        costs = [one.usd_per_hour, *(g * hours * one.usd_per_hour for g in counts)]
+        rows.append([*about, *(n(cost, digits=3) for cost in costs)])
+    header += [_heading(g, minutes) for g in counts]
+    return table(header, rows, "llll" + "r" * (1 + len(counts)))
 
 
 def _heading(gpus: float, minutes: float) -> str:

@@ -18,6 +18,7 @@ from course_lib.specs import (
 from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import UNITS
 from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
+from course_book.text.markdown import joined
 
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
 """The formats of the matrix unit that the table of peaks has columns for."""
@@ -28,211 +29,6 @@ _NAMED = (
     "node"
 )
 """Figures that have a word of the page's language; others keep the name of the spec files."""
-
-
-def chip_table() -> Table:
-    """Every chip: memory, bandwidth, dense bf16 (fp16 where there is none), ridge, cache and power.
-
-    Examples
-    --------
-    >>> chip_table().rows[0][0]
-    'A100-40'
-    """
-    header = _header(
-        "chip vendor year memory/GiB bandwidth/GB/s ridge-point/FLOP/B cache/MiB power/W"
-    )
-    header.insert(5, "bf16 (TFLOP/s)")
-    rows = []
-    for one in map(chip, chips()):
-        dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
-        name = f"matrix.{dtype}" if dtype else "vector.fp32"
-        other = "" if dtype == "bf16" else f" ({dtype or 'fp32'})"
-        peak = plain(_linked(one, name, "TFLOP/s"), other)
-        ridge = n(one.peaks[name] / one.bandwidth)
-        rows.append(
-            [
-                Span(plain(one.short), to=f"#{_place(one)}"),
-                one.vendor,
-                str(one.year),
-                _linked(one, "memory", "GiB"),
-                _linked(one, "bandwidth", "GB/s"),
-                peak,
-                ridge,
-                _linked(one, "llc", "MiB"),
-                _linked(one, "power", "W"),
-            ]
-        )
-    return table(header, rows, "ll" + "r" * (len(header) - 2))
-
-
-def peak_table() -> Table:
-    """Dense peaks in TFLOP/s or TOP/s: the matrix unit by format, and the vector unit in fp32.
-
-    Examples
-    --------
-    >>> peak_table().rows[0][0]
-    'A100-40'
-    """
-    header = [t("chip"), *MATRIX, f"{t('vector')} fp32"]
-    rows = []
-    for one in map(chip, chips()):
-        names = [*(f"matrix.{dtype}" for dtype in MATRIX), "vector.fp32"]
-        rows.append([one.short, *(_linked(one, name, "TFLOP/s") for name in names)])
-    return table(header, rows)
-
-
-def link_table() -> Table:
-    """Links between chips: one link in one direction, in both together, and all of a chip's.
-
-    Examples
-    --------
-    >>> link_table().rows[0][0]
-    'A100-40'
-    """
-    header = _header(
-        "chip link count one-direction/GB/s both-directions/GB/s all-one-direction/GB/s "
-        "host-link/GB/s"
-    )
-    rows = []
-    for one in map(chip, chips()):
-        host = _linked(one, "host.per_direction", "GB/s") if one.host else ""
-        for key, link in one.links.items():
-            total = n(link.total_per_direction / UNITS["GB/s"][1], digits=4)
-            ways = ("per_direction", "bidirectional")
-            each = [_linked(one, f"{key}.{way}", "GB/s") for way in ways]
-            rows.append([one.short, named(link.name), str(link.count), *each, total, host])
-        if not one.links and one.host:
-            rows.append([one.short, "", "", "", "", "", host])
-    return table(header, rows, "ll" + "r" * 5)
-
-
-def figure_tables() -> "Folded":
-    """Every figure of every chip with its status, sources, and what other sources print.
-
-    Examples
-    --------
-    >>> figure_tables().tables[0][:2]
-    ('NVIDIA A100 SXM4 40 GB', 'spec-a100-sxm-40')
-    """
-    header = _header("figure value status sources")
-    found = []
-    for one in map(chip, chips()):
-        rows = [[*_figure_cells(one, name, figure)] for name, figure in one.figures.items()]
-        found.append((named(one.name), _place(one), table(header, rows, "lrll")))
-    return Folded(found)
-
-
-def dispute_table(page: str = "") -> Table:
-    """Every figure that sources disagree about: ours, theirs, and why we keep ours.
-
-    Parameters
-    ----------
-    page : the page that holds `figure_tables`, if it is another one.
-
-    Examples
-    --------
-    >>> dispute_table().rows[0][0]
-    'A100-40'
-    """
-    header = _header("chip figure value others-print")
-    rows = []
-    for one in map(chip, chips()):
-        for name, f in one.figures.items():
-            if f.status == "disputed":
-                rows.append(
-                    [
-                        one.short,
-                        figure_name(name),
-                        Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
-                        plain(_others(one, f), ". ", english(f.note or "")),
-                    ]
-                )
-    return _cards(header, rows, "llrl")
-
-
-def price_table() -> Table:
-    """Rental prices with provider and date.
-
-    Examples
-    --------
-    >>> price_table().rows[0][:4]
-    ['A100-40', 'Lambda', '1.1', '2023-08-16']
-    """
-    header = _header("chip provider price date source note")
-    rows = [
-        [
-            chip(p.chip).short,
-            p.provider,
-            n(p.usd_per_hour, digits=4),
-            p.date,
-            _source(sources()[p.source]),
-            named(p.note),
-        ]
-        for p in prices()
-    ]
-    return table(header, rows, "llrlll")
-
-
-def model_table() -> Table:
-    """Every model: its shape, its computed parameters, and how far the published count is from
-    them.
-
-    Examples
-    --------
-    >>> model_table().rows[0][0]
-    'BERT-large, uncased'
-    """
-    header = _header(
-        "model year parameters active-parameters published difference layers width heads mlp "
-        "vocabulary context"
-    )
-    rows = []
-    for m in map(model, models()):
-        counted = [
-            n(m.parameters),
-            n(m.active_parameters),
-            n(m.published.si),
-            n(m.parameters / m.published.si - 1, "%", digits=2),
-        ]
-        shape = [""] * 6
-        if isinstance(m, Transformer):
-            shape = [
-                str(m.layers),
-                n(m.width),
-                f"{m.heads} ({m.kv_heads})",
-                n(m.ffn),
-                n(m.vocab),
-                n(m.context),
-            ]
-        rows.append([named(m.name), str(m.year), *counted, *shape])
-    return table(header, rows)
-
-
-def source_table() -> Table:
-    """Every source of the tables: who printed it, where, and what of it could not be read again.
-
-    Examples
-    --------
-    >>> len(source_table().rows) == len(sources())
-    True
-    """
-    header = _header("source title note")
-    rows = [
-        [_source(source), english(source.title), english(source.note or "")]
-        for source in sources().values()
-    ]
-    return _cards(header, rows, "lll")
-
-
-def _header(names: str) -> list[str]:
-    """Words by their keys, each with the unit of its column."""
-    parted = (name.partition("/") for name in names.split())
-    return [t(key) + (f" ({unit})" if unit else "") for key, _, unit in parted]
-
-
-def _cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> "Cards":
-    made = table(header, rows, align)
-    return Cards(made.header, made.rows, made.align)
 
 
 class Cards(Table):
@@ -259,6 +55,133 @@ class Downloads(Shown):
         return ", ".join(self.files)
 
 
+def cards(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Cards:
+    """A `table` as cards."""
+    made = table(header, rows, align)
+    return Cards(made.header, made.rows, made.align)
+
+
+def chip_table() -> Table:
+    """Every chip: memory, bandwidth, dense bf16 (fp16 where there is none), ridge, cache and power.
+
+    Examples
+    --------
+    >>> chip_table().rows[0][0]
+    'A100-40'
+    """
+    header = _header(
+        "chip vendor year memory/GiB bandwidth/GB/s ridge-point/FLOP/B cache/MiB power/W"
+    )
+    header.insert(5, "bf16 (TFLOP/s)")
+    rows = []
+    for one in map(chip, chips()):
+        dtype = next((d for d in ("bf16", "fp16") if f"matrix.{d}" in one.peaks), None)
+        name = f"matrix.{dtype}" if dtype else "vector.fp32"
+        other = "" if dtype == "bf16" else f" ({dtype or 'fp32'})"
+        peak = plain(_linked(one, name, "TFLOP/s"), other)
+        ridge = n(one.peaks[name] / one.bandwidth)
+        about = [Span(plain(one.short), to=f"#{_place(one)}"), one.vendor, str(one.year)]
+        memory = [_linked(one, "memory", "GiB"), _linked(one, "bandwidth", "GB/s")]
+        rest = [_linked(one, "llc", "MiB"), _linked(one, "power", "W")]
+        rows.append([*about, *memory, peak, ridge, *rest])
+    return table(header, rows, "ll" + "r" * (len(header) - 2))
+
+
+def peak_table() -> Table:
+    """Dense peaks in TFLOP/s or TOP/s: the matrix unit by format, and the vector unit in fp32."""
+    names = [*(f"matrix.{dtype}" for dtype in MATRIX), "vector.fp32"]
+    rows = [
+        [one.short, *(_linked(one, name, "TFLOP/s") for name in names)]
+        for one in map(chip, chips())
+    ]
+    return table([t("chip"), *MATRIX, f"{t('vector')} fp32"], rows)
+
+
+def link_table() -> Table:
+    """Links between chips: one link in one direction, in both together, and all of a chip's."""
+    header = _header(
+        "chip link count one-direction/GB/s both-directions/GB/s all-one-direction/GB/s "
+        "host-link/GB/s"
+    )
+    rows = []
+    for one in map(chip, chips()):
+        host = _linked(one, "host.per_direction", "GB/s") if one.host else ""
+        for key, link in one.links.items():
+            total = n(link.total_per_direction / UNITS["GB/s"][1], digits=4)
+            ways = ("per_direction", "bidirectional")
+            each = [_linked(one, f"{key}.{way}", "GB/s") for way in ways]
+            rows.append([one.short, named(link.name), str(link.count), *each, total, host])
+        if not one.links and one.host:
+            rows.append([one.short, *[""] * 5, host])
+    return table(header, rows, "ll" + "r" * 5)
+
+
+def figure_tables() -> Folded:
+    """Every figure of every chip with its status, sources, and what other sources print."""
+    header = _header("figure value status sources")
+    found = []
+    for one in map(chip, chips()):
+        rows = [_figure_cells(one, name, figure) for name, figure in one.figures.items()]
+        found.append((named(one.name), _place(one), table(header, rows, "lrll")))
+    return Folded(found)
+
+
+def dispute_table(page: str = "") -> Cards:
+    """Every figure that sources disagree about: ours, theirs, and why we keep ours; `page` holds
+    `figure_tables`, if it is another one.
+    """
+    rows = [
+        [
+            one.short,
+            figure_name(name),
+            Span(plain(_printed(f)), to=f"{page}#{_place(one, name)}"),
+            plain(_others(one, f), ". ", english(f.note or "")),
+        ]
+        for one in map(chip, chips())
+        for name, f in one.figures.items()
+        if f.status == "disputed"
+    ]
+    return cards(_header("chip figure value others-print"), rows, "llrl")
+
+
+def price_table() -> Table:
+    """Rental prices with provider and date."""
+    rows = []
+    for p in prices():
+        about = [chip(p.chip).short, p.provider, n(p.usd_per_hour, digits=4), p.date]
+        rows.append([*about, _source(sources()[p.source]), named(p.note)])
+    return table(_header("chip provider price date source note"), rows, "llrlll")
+
+
+def model_table() -> Table:
+    """Every model: its shape, its computed parameters, and how far the published count is from
+    them.
+    """
+    header = _header(
+        "model year parameters active-parameters published difference layers width heads mlp "
+        "vocabulary context"
+    )
+    rows = []
+    for m in map(model, models()):
+        counted = [n(value) for value in (m.parameters, m.active_parameters, m.published.si)]
+        counted.append(n(m.parameters / m.published.si - 1, "%", digits=2))
+        shape = [""] * 6
+        if isinstance(m, Transformer):
+            heads = f"{m.heads} ({m.kv_heads})"
+            shape = [str(m.layers), n(m.width), heads, *map(n, (m.ffn, m.vocab, m.context))]
+        rows.append([named(m.name), str(m.year), *counted, *shape])
+    return table(header, rows)
+
+
+def source_table() -> Cards:
+    """Every source of the tables: who printed it, where, and what of it could not be read again."""
+    rows = [
+        [_source(source), english(source.title), english(source.note or "")]
+        for source in sources().values()
+    ]
+    return cards(_header("source title note"), rows, "lll")
+
+
 def figure_name(name: str) -> str:
     """A figure's name in words of the page: ``"matrix.bf16"`` is *matrix bf16*.
 
@@ -273,29 +196,32 @@ def figure_name(name: str) -> str:
     return f"{shown}, {ways[rest]}" if rest in ways else f"{shown} {rest}".strip()
 
 
+def _header(names: str) -> list[str]:
+    """Words by their keys, each with the unit of its column."""
+    parted = (name.partition("/") for name in names.split())
+    return [t(key) + (f" ({unit})" if unit else "") for key, _, unit in parted]
+
+
 def _printed(figure: Figure) -> str:
     """The value as its source prints it, in the page's way of writing numbers."""
-    value = (
-        n(figure.value, digits=6) if not float(figure.value).is_integer() else n(int(figure.value))
-    )
+    whole = float(figure.value).is_integer()
+    value = n(int(figure.value)) if whole else n(figure.value, digits=6)
     return value if figure.unit == "1" else f"{value} {figure.unit}"
 
 
-def _figure_cells(one: Accelerator, name: str, f: Figure) -> Iterable[str]:
-    yield Span(plain(figure_name(name)), id=_place(one, name))
-    yield _printed(f)
-    yield t(f.status)
+def _figure_cells(one: Accelerator, name: str, f: Figure) -> list[str]:
     said = [Markdown(", ".join(_source(one.sources[id_]) for id_ in f.sources))]
     if f.conflicts:
         said.append(plain(f"{t('others-print')}: ", _others(one, f)))
     if f.sparse is not None:
         said.append(plain(f"{t('sparse-headline')}: {n(f.sparse)}"))
     said += [english(text.rstrip(".")) for text in (f.conditions, f.note) if text]
-    yield plain(*[part for one in said for part in (". ", one)][1:], ".")
+    place = Span(plain(figure_name(name)), id=_place(one, name))
+    return [place, _printed(f), t(f.status), plain(*joined(". ", said), ".")]
 
 
 def _others(one: Accelerator, f: Figure) -> Markdown:
-    said = (
+    said: Iterable[str] = (
         plain(f"{n(c.value, digits=6)} {c.unit} (", _source(one.sources[c.source]), ")")
         for c in f.conflicts
     )

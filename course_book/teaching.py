@@ -9,8 +9,9 @@ from typing import NamedTuple
 from course_book.exercises import CHAPTERS, all, common_texts
 from course_book.files import DATA
 from course_book.plot import Diagram, builds_on
-from course_book.tables import Cards, Folded
+from course_book.tables import Cards, Folded, cards
 from course_book.text import Span, language, n, plain, t, table
+from course_book.text.markdown import joined
 
 PARTS = {
     "part-foundations": CHAPTERS[:3],
@@ -44,30 +45,18 @@ class Concept(NamedTuple):
 
 @cache
 def concepts() -> tuple[Concept, ...]:
-    """The concepts of `data/concepts.csv`, in the order in which the book teaches them.
-
-    Examples
-    --------
-    >>> concepts()[2]
-    Concept(term='lower-bound', page='hello-roofline', section='sec-hello-zero', needs=('peak', 'bandwidth'))
-    """  # noqa: E501
+    """The concepts of `data/concepts.csv`, in the order in which the book teaches them."""
     with (DATA / "concepts.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = []
-    for row in rows:
-        page, section = row["section"].split("#")
-        found.append(Concept(row["term"], page, section, tuple(row["needs"].split())))
-    return tuple(found)
+    return tuple(
+        Concept(row["term"], page, section, tuple(row["needs"].split()))
+        for row in rows
+        for page, _, section in [row["section"].partition("#")]
+    )
 
 
 def concept_map() -> Diagram:
-    """The concepts, each below all that it needs, in the colors of the book's parts.
-
-    Examples
-    --------
-    >>> "roofline: ridge point." in concept_map().markup
-    True
-    """
+    """The concepts, each below all that it needs, in the colors of the book's parts."""
     return builds_on(
         {t(one.term): (t(one.part), [t(need) for need in one.needs]) for one in concepts()},
         title=t("concept-map"),
@@ -86,25 +75,15 @@ def concept_table() -> Cards:
     rows = []
     for one in concepts():
         needs = [Span(plain(t(need)), to=f"#concept-{need}") for need in one.needs]
-        rows.append(
-            [
-                Span(plain(t(one.term)), id=f"concept-{one.term}"),
-                Span(plain(one.page), to=f"@{one.section}"),
-                plain(*[part for need in needs for part in (", ", need)][1:]),
-            ]
-        )
-    made = table([t("concept"), t("taught-in"), t("needs")], rows, "lll")
-    return Cards(made.header, made.rows, made.align)
+        name = Span(plain(t(one.term)), id=f"concept-{one.term}")
+        where = Span(plain(one.page), to=f"@{one.section}")
+        rows.append([name, where, plain(*joined(", ", needs))])
+    return cards([t("concept"), t("taught-in"), t("needs")], rows, "lll")
 
 
 def mistake_tables() -> Folded:
     """For each chapter, the mistakes that its exercises recognize: what was done, what the
     feedback says of it, and the exercises. A page folds each chapter.
-
-    Examples
-    --------
-    >>> mistake_tables().tables[2][1]
-    'mistakes-rooflines'
     """
     said = common_texts(language())["misconceptions"]
     header = [t("mistake"), t("feedback"), t("exercises")]
@@ -117,11 +96,7 @@ def mistake_tables() -> Folded:
                 link = Span(title, to=f"{chapter}.qmd#exercise-{one.id}")
                 by_mistake.setdefault(mistake, []).append(link)
         rows = [
-            [
-                said[mistake]["name"],
-                said[mistake]["text"],
-                plain(*[part for link in links for part in (" · ", link)][1:]),
-            ]
+            [said[mistake]["name"], said[mistake]["text"], plain(*joined(" · ", links))]
             for mistake, links in sorted(by_mistake.items(), key=lambda item: said[item[0]]["name"])
         ]
         name = f"{t(f'chapter-{chapter}')} ({n(len(rows))})"

@@ -10,11 +10,9 @@ wrong in a way that others were wrong before, what was probably done.
 ('right', ('rounded-down',))
 """
 
-from course_book.exercises.answers import Feedback, check
-from course_book.exercises.collection import all, get
-from course_book.exercises.form import Form, capital, exercise
-from course_book.exercises.guesses import Bias, Guess, Parity, Question, bias, parity, predict
-from course_book.exercises.problem import ENOUGH, Exercise, Group, Variant
+from course_book.exercises.answers import Form, all, capital, check, exercise, get
+from course_book.exercises.guesses import Guess, Parity, Question, bias, parity, predict
+from course_book.exercises.problem import ENOUGH, Exercise, Variant
 from course_book.exercises.wording import (
     CHAPTERS,
     FOLDER,
@@ -30,11 +28,8 @@ __all__ = [
     "CHAPTERS",
     "ENOUGH",
     "FOLDER",
-    "Bias",
     "Exercise",
-    "Feedback",
     "Form",
-    "Group",
     "Guess",
     "Parity",
     "Question",

@@ -1,16 +1,69 @@
-"""Says what an answer is: right, close, wrong in a way that others were wrong before, or wrong."""
+"""The exercises by their ids; what an answer to one is: right, close, or wrong, perhaps in a way
+that others were wrong before; and an exercise as something to fill in.
+"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import import_module
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from course_lib.core.checks import CourseError, shown
-from course_book.exercises.collection import get
-from course_book.exercises.problem import Verdict
-from course_book.exercises.wording import phrases, wrong_unit
-from course_book.text import UNITS, language, parse_number, plain, readings, split_number
+from course_lib.core.checks import CourseError, nearest, shown
+from course_book.exercises.problem import Exercise, Variant, Verdict
+from course_book.exercises.wording import CHAPTERS, example, phrases, wrong_unit
+from course_book.text import UNITS, Shown, code, language, parse_number, plain, t
+from course_book.text.parsing import readings, split_number
+
+
+def all() -> tuple[Exercise, ...]:
+    """Every exercise, chapter by chapter.
+
+    Examples
+    --------
+    >>> len(all()) > 36
+    True
+    """
+    return tuple(_bank().values())
+
+
+@cache
+def _bank() -> Mapping[str, Exercise]:
+    found: dict[str, Exercise] = {}
+    for chapter in CHAPTERS:
+        module = import_module(f"course_book.exercises.bank.{chapter.replace('-', '_')}")
+        for one in vars(module).values():
+            if not isinstance(one, Exercise):
+                continue
+            if one.id in found or one.unit not in UNITS:
+                raise CourseError(
+                    f"exercise {one.id!r} of {chapter}: its id must be new, its unit known"
+                )
+            found[one.id] = one
+    return found
+
+
+def get(id: str) -> Exercise:  # noqa: A002 - what an exercise's name is called
+    """An exercise by its id.
+
+    Raises
+    ------
+    CourseError
+        If there is none; the message has the nearest id, in the page's language.
+
+    Examples
+    --------
+    >>> get("int8-p2").unit, get("int8-p2").whole
+    ('', True)
+    """
+    if isinstance(id, str) and id in _bank():
+        return _bank()[id]
+    near = nearest(id, sorted(_bank()))
+    said = phrases()["no-exercise-near" if near else "no-exercise"]
+    raise CourseError(said.format(id=shown(id), near=repr(near)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +100,6 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         ms"``.
     seed : of the variant; the page's own when not given.
 
-    Returns
-    -------
-    Feedback
-
     Raises
     ------
     CourseError
@@ -70,10 +119,8 @@ def check(id: str, value: float | str, seed: int | None = None) -> Feedback:  # 
         number = _read(value, unit)
     else:
         try:
-            number = (
-                float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
-                * UNITS[unit][""]
-            )
+            number = float(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+            number *= UNITS[unit][""]
             if isinstance(value, bool | np.bool_) or not isfinite(number):
                 raise TypeError
         except (TypeError, ValueError, OverflowError):
@@ -99,3 +146,90 @@ def _read(value: str, unit: str) -> float:
         return parse_number(value, unit, language())
     except CourseError:
         raise CourseError(phrases()["refused"].format(value=shown(value), why=why)) from None
+
+
+class Form(Shown):
+    """An exercise to be answered. `course_book.exercises.exercise` makes it."""
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+
+    def __repr__(self) -> str:
+        return "\n".join([self.variant.text("title"), self.variant.text("question"), self._call()])
+
+    def static_bundle(self) -> dict[str, Any]:
+        """The question, and how to have an answer checked."""
+        title, question = (plain(self.variant.text(name)) for name in ("title", "question"))
+        stop = "" if title.endswith("?") else "."
+        return {"text/markdown": f"**{title}{stop}** {question}\n\n{code(self._call())}"}
+
+    def _call(self) -> str:
+        seed = "" if self.variant.seed is None else f", seed={self.variant.seed}"
+        return f'check("{self.variant.exercise.id}", "…"{seed})'
+
+    def widget(self) -> Any:
+        """A form of ipywidgets: a field, a button, hints one by one, and the solution."""
+        import ipywidgets as widgets
+
+        one = self.variant
+        field = widgets.Text(
+            placeholder=example(one.exercise.unit), description=t("answer"), continuous_update=False
+        )
+        button = widgets.Button(description=capital(t("check-answer")))
+        said = widgets.HTML()
+
+        def answered(_: Any) -> None:
+            try:
+                said.value = escape(check(one.exercise.id, field.value, one.seed).text)
+            except CourseError as error:
+                said.value = escape(str(error))
+
+        button.on_click(answered)
+        steps = widgets.Accordion(
+            [widgets.HTML(escape(text)) for _, text in self.steps()], selected_index=None
+        )
+        steps.titles = tuple(title for title, _ in self.steps())
+        title = widgets.Label(one.text("title"), style={"font_weight": "bold"})
+        question = widgets.HTML(escape(one.text("question")))
+        return widgets.VBox([title, question, widgets.HBox([field, button]), said, steps])
+
+    def steps(self) -> list[tuple[str, str]]:
+        """Hints one by one, and the solution: what each is called, and its text."""
+        one = self.variant
+        hints = [(f"{capital(t('hint'))} {i}", hint) for i, hint in enumerate(one.hints, 1)]
+        answer = f"{capital(t('answer'))}: {one.shown_answer}. {one.text('solution')}"
+        return [*hints, (capital(t("show-solution")), answer)]
+
+
+def exercise(id: str, seed: int | None = None) -> Form:  # noqa: A002
+    """An exercise to be answered: a form on the site and in a live notebook, its question
+    elsewhere.
+
+    Parameters
+    ----------
+    id, seed : as in `check`.
+
+    Raises
+    ------
+    CourseError
+        If there is no such exercise.
+
+    Examples
+    --------
+    >>> exercise("rooflines-trillion")
+    A trillion operations, or so
+    The dense bf16 peak of the H100 is 989.4 TFLOP/s. How long does the arithmetic alone take when one H100 performs 1 TFLOP in bf16?
+    check("rooflines-trillion", "…")
+    """  # noqa: E501
+    return Form(get(id).variant(seed))
+
+
+def capital(text: str) -> str:
+    """A text that begins a line.
+
+    Examples
+    --------
+    >>> capital("your answer")
+    'Your answer'
+    """
+    return text[:1].upper() + text[1:]

@@ -2,7 +2,8 @@
 guesses were together.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import exp, fsum, isfinite, log
 from typing import Any, Literal, NamedTuple
 
@@ -58,37 +59,32 @@ def bias(guesses: Iterable[Guess]) -> Bias:
         logs.append(sign * log(one.guess / one.truth))
     if not logs:
         raise CourseError("guesses must hold one at least (got none)")
-    mean = fsum(logs) / len(logs)
-    spread = fsum(map(abs, logs)) / len(logs)
-    return Bias(*(float(f"{exp(x):.12g}") for x in (mean, spread)))
+    means = (fsum(some) / len(logs) for some in (logs, map(abs, logs)))
+    return Bias(*(float(f"{exp(mean):.12g}") for mean in means))
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Question(Shown):
-    """A prediction to be made. `course_book.exercises.predict` makes it."""
+    """A prediction to be made. `predict` makes it, of its own arguments."""
 
-    def __init__(
-        self,
-        id: str,  # noqa: A002
-        truth: float | None,
-        unit: str,
-        span: tuple[float, float],
-        hopes: Hopes,
-        choices: tuple[str, ...],
-        right: int | None,
-        until: str,
-    ) -> None:
-        self.id, self.truth, self.unit, self.span, self.hopes = id, truth, unit, span, hopes
-        self.choices, self.right, self.until = choices, right, until
+    id: str
+    truth: float | None
+    unit: str
+    span: tuple[float, float]
+    hopes: Hopes
+    choices: tuple[str, ...]
+    right: int | None
+    until: str
 
     @property
     def ask(self) -> str:
         """What is to be guessed, in the page's language."""
-        return str(self._texts()["ask"])
+        return str(predictions(language())[self.id]["ask"])
 
     @property
     def shown_choices(self) -> list[str]:
         """The choices in the page's language; what has no words of its own is a name."""
-        words: Mapping[str, str] = self._texts().get("choices", {})
+        words = predictions(language())[self.id].get("choices", {})
         return [words.get(choice, choice) for choice in self.choices]
 
     @property
@@ -97,10 +93,6 @@ class Question(Shown):
         if self.right is not None:
             return self.shown_choices[self.right]
         return n(self.truth, self.unit)
-
-    def _texts(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = predictions(language())[self.id]
-        return found
 
     def __repr__(self) -> str:
         return f"{self.ask}: {self.shown_truth}"
@@ -154,10 +146,8 @@ def predict(
         return Question(id, None, "", (0.0, 0.0), hopes, tuple(choices), place, until)
     if truth is None or low is None or high is None:
         raise CourseError("a prediction needs truth, low and high, or choices and right")
-    low, truth, high = (
-        single(name, positive(name, value))
-        for name, value in (("low", low), ("truth", truth), ("high", high))
-    )
+    given = {"low": low, "truth": truth, "high": high}
+    low, truth, high = (single(name, positive(name, value)) for name, value in given.items())
     if not low < truth < high:
         raise CourseError(
             f"truth must lie between low and high, and low above zero "

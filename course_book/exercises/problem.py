@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from math import isfinite, prod
@@ -25,8 +25,19 @@ DRAWS = 1000
 """How many draws a seed has until one can be asked."""
 WHOLE = 0.49
 """How far from a whole number another one may lie and still be it."""
+# Digits of a number that is said in words from a million on.
 _ROUND = 4
-"""Digits of a number that is said in words from a million on."""
+# Units of the parameters that texts show, by what parameters are called in all exercises.
+_MEASURED = {
+    "%": "share before after ring switch hardware most used use acceptance gone",
+    "×": "factor cost verify",
+    "s": "latency load math each fixed limit adds service first tpot save window launch took",
+    "B": "message moved capacity token layer",
+    "FLOP": "flops",
+    "FLOP/B": "intensity ridge",
+    "Hz": "clock",
+}
+_UNITS = {name: unit for unit, names in _MEASURED.items() for name in names.split()}
 
 Verdict = Literal["right", "close", "misconception", "percent", "thousand", "wrong"]
 SLIPS: dict[Verdict, tuple[float, ...]] = {
@@ -36,6 +47,8 @@ SLIPS: dict[Verdict, tuple[float, ...]] = {
 """By what a number must be multiplied to be right, where a fraction was taken for per cent or one
 prefix for another.
 """
+Picks = tuple[tuple[str, Any], ...]
+"""Choices that were made, by the names of the parameters that they are for."""
 
 
 class Group(NamedTuple):
@@ -49,27 +62,40 @@ class Group(NamedTuple):
     high: float
 
 
+class Solution(NamedTuple):
+    """What parameters of an exercise lead to.
+
+    Attributes
+    ----------
+    answer : in SI base units.
+    wrong : by misconception, what somebody gets who thinks so; `None` where the parameters leave no
+        room for it.
+    figures : that texts show besides: a number, or a number with its unit and how many digits of it
+        if not three; or a word. Of a chip they know the bandwidth and the bf16 peak.
+    fits : whether the parameters go together. Those that do not are never drawn.
+    """
+
+    answer: Any
+    wrong: Mapping[str, Any]
+    figures: Mapping[str, Any] = MappingProxyType({})
+    fits: bool = True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Exercise:
-    """A problem with one number for an answer. Its functions get those parameters that they name.
+    """A problem with one number for an answer: `ask` makes one of a function.
 
     Attributes
     ----------
     id, chapter : its name, and where it belongs: one of `CHAPTERS`.
-    unit : of the answer, a key of `course_book.text.parsing.UNITS`.
+    unit : of the answer, a key of `course_book.text.UNITS`.
     choices : what parameters may be; several that belong together share a key, ``"chip link"``. The
         first of each is what the page shows. ``chip`` and ``other`` are keys of chips, and the
-        functions get the chips.
-    answer : the answer in SI base units.
-    misconceptions : by name, what somebody gets who thinks so; `None` where the parameters leave no
-        room for it.
-    units : of the parameters that texts show.
-    facts : other figures that texts show: a number with its unit, and how many digits of it if not
-        three; or a word.
+        function gets the chips.
+    solve : gives the solution, from those parameters that it names.
     tolerance : how far from the answer, as a fraction of it, a number is still right.
     whole : whether the answer is a count that must be met exactly.
-    fits : whether parameters go together. Those that do not are never drawn.
-    fixed : whether the exercise is about a thing that cannot vary, so that it has fewer than
+    few : whether the exercise is about a thing that cannot vary, so that it has fewer than
         `ENOUGH` variants. A sheet says so.
     """
 
@@ -77,88 +103,78 @@ class Exercise:
     chapter: str
     unit: str
     choices: Mapping[str, Sequence[Any]]
-    answer: Callable[..., Any]
-    misconceptions: Mapping[str, Callable[..., Any]]
-    units: Mapping[str, str] = field(default_factory=dict)
-    facts: Callable[..., Mapping[str, Any]] | None = None
+    solve: Callable[..., Solution]
     tolerance: float = 0.02
     whole: bool = False
-    fits: Callable[..., bool] | None = None
-    fixed: bool = False
+    few: bool = False
+
+    @property
+    def misconceptions(self) -> tuple[str, ...]:
+        """The names of all that can be recognised."""
+        return tuple(self.variant().solution.wrong)
 
     def variant(self, seed: int | None = None) -> "Variant":
-        """The exercise with its parameters chosen: the page's own, or drawn with a seed.
-
-        Examples
-        --------
-        >>> from course_book.exercises import get
-        >>> get("rooflines-trillion").variant().given["flops"]
-        1000000000000.0
-        """
+        """The exercise with its parameters chosen: the page's own, or drawn with a seed."""
         if seed is not None:
-            seed = count("seed", seed, 0)
-        if seed is None:
-            first = tuple((names, choices[0]) for names, choices in self.choices.items())
-            return Variant(self, None, *_solve(self, first))
-        return _drawn(self, seed)
+            return _drawn(self, count("seed", seed, 0))
+        first = tuple((names, choices[0]) for names, choices in self.choices.items())
+        return Variant(self, None, *_solve(self, first))
 
     def variants(self, limit: int = ENOUGH) -> tuple["Variant", ...]:
-        """Variants that ask different questions, at most so many, by their seeds from zero on.
-
-        Parameters
-        ----------
-        limit : how many are enough. An exercise may have millions.
-
-        Examples
-        --------
-        >>> from course_book.exercises import get
-        >>> len(get("rooflines-trillion").variants())
-        100
-        """
+        """Variants that ask different questions, at most so many, by their seeds from zero on."""
         limit = count("limit", limit, 1)
         found: dict[str, Variant] = {}
+        size = prod(map(len, self.choices.values()))
         with in_language("en"):
-            for seed in range(min(TRIES, 20 * self.size)):
-                one = self.variant(seed)
+            for one in map(self.variant, range(min(TRIES, 20 * size))):
                 found.setdefault(one.text("question"), one)
                 if len(found) == limit:
                     break
         return tuple(found.values())
 
-    @property
-    def size(self) -> int:
-        """How many choices of parameters there are, also of those that make no variant."""
-        return prod(len(choices) for choices in self.choices.values())
-
-    def groups(self, numbers: Mapping[str, float]) -> tuple[Group, ...]:
+    def groups(self, wrong: Mapping[str, Any]) -> tuple[Group, ...]:
         """Misconceptions by their numbers: those that cannot be told apart go together."""
         groups: list[Group] = []
+        numbers = {k: float(v) for k, v in wrong.items() if v is not None and isfinite(v)}
         for name, value in sorted(numbers.items(), key=lambda item: item[1]):
             room = self.room(value)
             if groups and value - room <= groups[-1].high:
                 last = groups[-1]
-                groups[-1] = Group((*last.names, name), last.value, last.low, value + room)
+                names = tuple(sorted((*last.names, name), key=list(wrong).index))
+                groups[-1] = Group(names, last.value, last.low, value + room)
             else:
                 groups.append(Group((name,), value, value - room, value + room))
-        order = list(self.misconceptions)
-        return tuple(
-            group._replace(names=tuple(sorted(group.names, key=order.index))) for group in groups
-        )
+        return tuple(groups)
 
     def room(self, value: float) -> float:
         """How far from `value` another number may lie and still be taken for it."""
         return WHOLE if self.whole else self.tolerance * abs(value)
 
 
-def _given(picks: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
-    """Parameters by name: those that are drawn together apart, and chips for their keys."""
-    given: dict[str, Any] = {}
-    for names, value in picks:
-        several = names.split()
-        given |= dict(zip(several, value if len(several) > 1 else (value,), strict=True))
-    return MappingProxyType(
-        {name: chip(value) if name in ("chip", "other") else value for name, value in given.items()}
-    )
+def ask(
+    unit: str,
+    *,
+    tolerance: float = 0.02,
+    whole: bool = False,
+    few: bool = False,
+    **choices: str | Sequence[Any],
+) -> Callable[[Callable[..., Solution]], Exercise]:
+    """Make an exercise of the function that solves it: its id is the function's name, and its
+    chapter that of the module. Choices may be words with spaces between them; those of parameters
+    that belong together have ``__`` between the names.
+    """
+    split = {
+        names.replace("__", " "): values.split() if isinstance(values, str) else values
+        for names, values in choices.items()
+    }
+
+    def asked(solve: Callable[..., Solution]) -> Exercise:
+        id_, chapter = (
+            name.replace("_", "-") for name in (solve.__name__, solve.__module__.split(".")[-1])
+        )
+        return Exercise(id_, chapter, unit, split, solve, tolerance, whole, few)
+
+    return asked
 
 
 @cache
@@ -170,12 +186,8 @@ def _drawn(one: Exercise, seed: int) -> "Variant":
             (names, choices[int(draw.random() * len(choices))])
             for names, choices in one.choices.items()
         )
-        if one.fits and not _call(one.fits, _given(picks)):
-            continue
         found = Variant(one, seed, *_solve(one, picks))
-        # Where a misconception happens to give the right number, there is nothing to recognise, and
-        # where the question shows the answer, nothing to compute.
-        if found.told_apart and not found.given_away:
+        if found.solution.fits and found.askable:
             return found
     raise CourseError(
         f"exercise {one.id!r} has no variant whose misconceptions differ from its answer: give it "
@@ -184,20 +196,18 @@ def _drawn(one: Exercise, seed: int) -> "Variant":
 
 
 @cache
-def _solve(
-    one: Exercise, picks: tuple[tuple[str, Any], ...]
-) -> tuple[Mapping[str, Any], float, tuple[Group, ...]]:
-    """Parameters, answer and groups. Seeds share few choices, and some answers take a whole network
-    to compute.
+def _solve(one: Exercise, picks: Picks) -> tuple[Mapping[str, Any], Solution, tuple[Group, ...]]:
+    """Parameters, solution and groups. Seeds share few choices, and some answers take a whole
+    network to compute.
     """
-    given = _given(picks)
-    values = {name: _call(wrong, given) for name, wrong in one.misconceptions.items()}
-    numbers = {
-        name: float(value)
-        for name, value in values.items()
-        if value is not None and isfinite(value)
-    }
-    return given, float(_call(one.answer, given)), one.groups(numbers)
+    given: dict[str, Any] = {}
+    for names, value in picks:
+        several = names.split()
+        given |= zip(several, value if len(several) > 1 else (value,), strict=True)
+    given |= {name: chip(given[name]) for name in ("chip", "other") if name in given}
+    named = signature(one.solve).parameters
+    found = one.solve(**{name: value for name, value in given.items() if name in named})
+    return MappingProxyType(given), found, one.groups(found.wrong)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,15 +218,20 @@ class Variant:
     ----------
     exercise, seed : what it is a variant of; the seed is `None` for the page's own.
     given : its parameters by name.
-    answer : in SI base units.
+    solution : what they lead to.
     groups : its misconceptions.
     """
 
     exercise: Exercise
     seed: int | None
     given: Mapping[str, Any]
-    answer: float
+    solution: Solution
     groups: tuple[Group, ...]
+
+    @property
+    def answer(self) -> float:
+        """In SI base units."""
+        return float(self.solution.answer)
 
     @property
     def right(self) -> tuple[float, float]:
@@ -231,35 +246,31 @@ class Variant:
         return self.answer - room, self.answer + room
 
     @property
-    def told_apart(self) -> bool:
-        """Whether no misconception can be taken for the answer."""
-        low, high = self.right
-        return isfinite(self.answer) and not any(
-            group.low <= high and low <= group.high for group in self.groups
-        )
-
-    @property
-    def given_away(self) -> bool:
-        """Whether the question shows the digits of the answer, two at least: a single one may
-        stand anywhere.
+    def askable(self) -> bool:
+        """Whether no misconception can be taken for the answer, and the question does not show its
+        digits, two at least: a single one may stand anywhere.
         """
+        low, high = self.right
+        close = any(group.low <= high and low <= group.high for group in self.groups)
+        if close or not isfinite(self.answer):
+            return False
         with in_language("en"):  # so that a seed draws the same in every language
-            digits = re.match(r"[\d.,]+", self.shown_answer)
-            if digits is None or len(digits[0]) < 2:
-                return False
-            return digits[0] in re.findall(r"\d(?:[\d.,]*\d)?", self.text("question"))
+            if not (digits := re.match(r"[\d.,]{2,}", self.shown_answer)):
+                return True
+            return digits[0] not in re.findall(r"\d(?:[\d.,]*\d)?", self.text("question"))
 
     def judge(self, value: float) -> tuple[Verdict, Group | None]:
         """What a number in SI base units is, and the misconceptions that give it."""
-        if self.right[0] <= value <= self.right[1]:
+        low, high = self.right
+        if low <= value <= high:
             return "right", None
-        group = next((group for group in self.groups if group.low <= value <= group.high), None)
-        if group:
-            return "misconception", group
+        for group in self.groups:
+            if group.low <= value <= group.high:
+                return "misconception", group
         if self.near[0] <= value <= self.near[1]:
             return "close", None
         for slip, factors in self.slips.items():
-            if any(self.right[0] <= factor * value <= self.right[1] for factor in factors):
+            if any(low <= factor * value <= high for factor in factors):
                 return slip, None
         return "wrong", None
 
@@ -272,13 +283,12 @@ class Variant:
         """A text of the exercise, ``"title"``, ``"question"`` or ``"solution"``, with this
         variant's figures.
         """
-        found: str = self._texts()[name]
-        return self._fill(found)
+        return self._fill(self._texts()[name])
 
     @property
     def hints(self) -> tuple[str, ...]:
         """Hints, each saying more than the one before."""
-        return tuple(self._fill(hint) for hint in self._texts()["hints"])
+        return tuple(map(self._fill, self._texts()["hints"]))
 
     @property
     def shown_answer(self) -> str:
@@ -295,9 +305,11 @@ class Variant:
         it is from the answer would give the answer away.
         """
         common = common_texts(language())
-        known_ones = [common["misconceptions"][name] for name in group.names]
-        marks = [f"({i}) " for i, _ in enumerate(known_ones, 1)] if len(known_ones) > 1 else [""]
-        marked = list(zip(marks, known_ones, strict=True))
+        several = len(group.names) > 1
+        marked = [
+            (f"({i}) " if several else "", common["misconceptions"][name])
+            for i, name in enumerate(group.names, 1)
+        ]
         names = common["phrases"]["or"].join(mark + one["name"] for mark, one in marked)
         opening = common["phrases"]["maybe"].format(names=names)
         return " ".join([opening, *(mark + one["text"] for mark, one in marked)])
@@ -308,25 +320,16 @@ class Variant:
         return found if self.seed is None else {**found, **found.get("drawn", {})}
 
     def _fill(self, text: str) -> str:
-        ex = self.exercise
-        plain = {name: value for name, value in self.given.items() if not isinstance(value, tuple)}
         figures: dict[str, Any] = {
-            name: (value, ex.units.get(name, "")) if isinstance(value, int | float) else value
-            for name, value in plain.items()
+            name: (value, _UNITS[name]) if name in _UNITS else value
+            for name, value in self.given.items()
         }
-        figures |= {
-            **(_call(ex.facts, self.given) if ex.facts else {}),
-            "answer": self.shown_answer,
-        }
-        return " ".join(text.split()).format(
-            **{name: _write(figure) for name, figure in figures.items()}
-        )
-
-
-def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    return function(
-        **{name: given[name] for name in signature(function).parameters if name in given}
-    )
+        if on := self.given.get("chip"):
+            figures["bandwidth"] = (on.bandwidth, "B/s", 4)
+            figures["peak"] = (on.peaks.get("matrix.bf16"), "FLOP/s", 4)
+        figures |= {**self.solution.figures, "answer": self.shown_answer}
+        asked = set(re.findall(r"{(\w+)}", text))
+        return " ".join(text.split()).format(**{name: _write(figures[name]) for name in asked})
 
 
 def _write(figure: Any) -> str:
@@ -334,7 +337,7 @@ def _write(figure: Any) -> str:
         return figure.short
     if isinstance(figure, str):
         return model(figure).name if figure in models() else figure
-    return _written(*figure)
+    return _written(*figure) if isinstance(figure, tuple) else _written(figure, "")
 
 
 def _written(value: float, unit: str, digits: int | None = None) -> str:

@@ -12,34 +12,15 @@ from course_book.files import DATA
 from course_book.text import UNITS, language, languages, marks, n
 
 CHAPTERS = (
-    "hello-roofline",
-    "inside-the-machine",
-    "rooflines",
-    "memory-wall",
-    "int8-problems",
-    "bandwidth-and-profiling",
-    "inside-a-kernel",
-    "network-rooflines",
-    "transformer-arithmetic",
-    "serving",
-    "training",
-    "measured-predicted",
-    "your-own-step",
+    *("hello-roofline", "inside-the-machine", "rooflines", "memory-wall", "int8-problems"),
+    *("bandwidth-and-profiling", "inside-a-kernel", "network-rooflines"),
+    *("transformer-arithmetic", "serving", "training", "measured-predicted", "your-own-step"),
 )
 """The chapters that have exercises, in the book's order."""
 FOLDER = DATA / "exercises"
-_TYPED = {
-    "": "1.2e3",
-    "%": "0.32",
-    "×": "2.5",
-    "s": "1.01e-3",
-    "B": "1.2e9",
-    "B/s": "1.2e12",
-    "FLOP/s": "1.2e12",
-    "FLOP/B": "240",
-    "OP/B": "240",
-}
-"""For each unit a number in SI base units, as code writes it."""
+# For each unit a number in SI base units, as code writes it.
+_TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}
+_TYPED |= {"B/s": "1.2e12", "FLOP/s": "1.2e12", "FLOP/B": "240", "OP/B": "240"}
 
 
 def texts(chapter: str, lang: str) -> Mapping[str, Any]:
@@ -63,16 +44,11 @@ def phrases() -> Mapping[str, str]:
     >>> phrases()["or"]
     ', or '
     """
-    found: Mapping[str, str] = common_texts(language())["phrases"]
-    return found
+    return dict(common_texts(language())["phrases"])
 
 
 def wrong_unit(unit: str) -> str:
     """What is said of an answer in a unit that is not its own, in the page's language.
-
-    Parameters
-    ----------
-    unit : of the answer, a key of `UNITS`.
 
     Examples
     --------
@@ -85,10 +61,6 @@ def wrong_unit(unit: str) -> str:
 
 def example(unit: str) -> str:
     """What may be typed into a field whose answer has this unit, in the page's language.
-
-    Parameters
-    ----------
-    unit : of the answer, a key of `UNITS`.
 
     Examples
     --------

@@ -17,59 +17,33 @@ from course_book.text import n, named, plain, t, table
 
 
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
-    """REPORT.md of measured collectives: the fitted constants, and each time beside its prediction.
-
-    Examples
-    --------
-    >>> print(report([], Manifest(lab="01", command="course lab run 01")))
-    # 01
-    <BLANKLINE>
-    `course lab run 01`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
-    """
+    """REPORT.md of measured collectives: the constants, and each time beside its prediction."""
     collective = [row for row in rows if row.op not in LOCAL]
     return page(collective, manifest, _section, lambda row: plain(row.device, f", {row.settings}"))
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Measured times as dots, and as lines what the model gives with the constants fitted to the
-    all-reduce.
-
-    Parameters
-    ----------
-    rows : of one device and one number of processes.
+    """Measured times of one device and one number of processes as dots, and as lines what the model
+    gives with the constants fitted to the all-reduce.
 
     Raises
     ------
     CourseError
         If there are too few all-reduces to fit a link.
-
-    Examples
-    --------
-    >>> plot([])
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: rows must hold at least three sizes of all-reduce to plot: measure...
     """
     found, measured = fits(rows), _measured(rows)
     if ABOUT not in found:
         raise CourseError(
             f"rows must hold at least three sizes of {ABOUT} to plot: measure with a larger budget"
         )
-    link, (first, _) = found[ABOUT].link, measured[0]
-    dots = {
-        op: (
-            np.array([row.bytes or 0.0 for row, _ in measured if row.op == op]),
-            np.array([seconds for row, seconds in measured if row.op == op]),
-        )
-        for op in FUNCTIONS
-        if any(row.op == op for row, _ in measured)
-    }
-    sizes = np.concatenate([bytes_ for bytes_, _ in dots.values()])
+    dots = {}
+    for op in FUNCTIONS:
+        if pairs := [(row.bytes or 0.0, seconds) for row, seconds in measured if row.op == op]:
+            dots[op] = (np.array(pairs)[:, 0], np.array(pairs)[:, 1])
+    sizes = np.concatenate([moved for moved, _ in dots.values()])
     x = np.geomspace(sizes.min() / 1.4, sizes.max() * 1.4, 60)
-    lines = {named(op): FUNCTIONS[op](x, link, first.world or 1) for op in dots}
+    link, world = found[ABOUT].link, measured[0][0].world or 1
+    lines = {named(op): FUNCTIONS[op](x, link, world) for op in dots}
     shown = {named(op): pairs for op, pairs in dots.items()}
     return sweep(x, lines, x_label="V (B)", y_label="T (s)", dots=shown)
 
@@ -91,24 +65,18 @@ def _constants(found: Mapping[str, network.LinkFit]) -> str:
         return said("too-few")
     latency, interval = t("latency-of-a-hop"), t("interval")
     header = [said("op"), latency, interval, said("one-way"), interval, t("median-error")]
-    cells = [
-        [
-            op,
-            n(one.latency, "s"),
-            said("to", low=n(one.latency_low, "s"), high=n(one.latency_high, "s")),
-            n(one.bandwidth, "B/s"),
-            _between(one.bandwidth_low, one.bandwidth_high),
-            n(one.error, "%"),
-        ]
-        for op, one in found.items()
-    ]
+    cells = []
+    for op, one in found.items():
+        waits = [n(one.latency, "s"), _between(one.latency_low, one.latency_high, "s")]
+        rates = [n(one.bandwidth, "B/s"), _between(one.bandwidth_low, one.bandwidth_high, "B/s")]
+        cells.append([op, *waits, *rates, n(one.error, "%")])
     return repr(table(header, cells, "lrrrrr"))
 
 
-def _between(low: float, high: float) -> str:
+def _between(low: float, high: float, unit: str) -> str:
     if not isfinite(high):
-        return said("or-more", low=n(low, "B/s"))
-    return said("to", low=n(low, "B/s"), high=n(high, "B/s"))
+        return said("or-more", low=n(low, unit))
+    return said("to", low=n(low, unit), high=n(high, unit))
 
 
 def _times(rows: Iterable[Row], link: network.Link) -> str:
@@ -117,9 +85,7 @@ def _times(rows: Iterable[Row], link: network.Link) -> str:
     cells = []
     for row, seconds in _measured(rows):
         likely = predicted(row, link)
-        interval = ""
-        if row.ci_low and row.ci_high:
-            interval = said("to", low=n(row.ci_low, "s"), high=n(row.ci_high, "s"))
+        interval = _between(row.ci_low, row.ci_high, "s") if row.ci_low and row.ci_high else ""
         bus = n((row.achieved_bw_gbps or 0.0) * 1e9, "B/s")
         size, ratio = n(row.bytes or 0, "B"), n(seconds / likely)
         cells.append([row.op, size, n(seconds, "s"), interval, bus, n(likely, "s"), ratio])

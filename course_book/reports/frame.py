@@ -2,7 +2,7 @@
 dots of a roofline.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from course_lib.bench.rows import Manifest, Row
@@ -13,12 +13,7 @@ from course_book.text import language, n, plain
 
 
 def said(key: str, **figures: str) -> str:
-    """What a report says, in the page's language, with its figures.
-
-    Parameters
-    ----------
-    key : of `data/reports.<language>.toml`.
-    **figures : what the text leaves open, already written.
+    """What a report says for a key of `data/reports.<language>.toml`, with its figures.
 
     Examples
     --------
@@ -36,50 +31,26 @@ def _texts(lang: str) -> Mapping[str, str]:
 
 
 def number(value: float | None, unit: str, scale: float = 1) -> str:
-    """A quantity as text, or that it was not measured.
-
-    Examples
-    --------
-    >>> number(2.5, "B/s", 1e9), number(None, "s")
-    ('2.5 GB/s', 'not measured')
-    """
+    """A quantity as text, or that it was not measured."""
     return said("absent") if value is None else n(value * scale, unit)
 
 
 def opening(manifest: Manifest) -> list[str]:
-    """How every report begins: the lab, and how it was run.
-
-    Examples
-    --------
-    >>> opening(Manifest(lab="00", command="course lab run 00"))[0]
-    '# 00'
-    """
-    return [
-        f"# {manifest.lab}",
-        said(
-            "started",
-            command=manifest.command,
-            started=manifest.started or said("unrecorded"),
-            took=number(manifest.wall_seconds, "s"),
-            cost=number(manifest.cost_usd, "USD"),
-        ),
-    ]
+    """How every report begins: the lab, and how it was run."""
+    took, cost = number(manifest.wall_seconds, "s"), number(manifest.cost_usd, "USD")
+    started = manifest.started or said("unrecorded")
+    run = said("started", command=manifest.command, started=started, took=took, cost=cost)
+    return [f"# {manifest.lab}", run]
 
 
 def page(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     manifest: Manifest,
     section: Callable[[list[Row]], Iterable[str]],
     heading: Callable[[Row], str] = lambda row: plain(row.device),
 ) -> str:
-    """REPORT.md: what was run, and a section for all rows of one heading.
-
-    Parameters
-    ----------
-    rows : in the order in which they were measured.
-    manifest : of the run.
-    section : gives the paragraphs and tables of rows that share a heading.
-    heading : of a row; its device's name when not given.
+    """REPORT.md: what was run, and a section, of paragraphs and tables, for all rows of one
+    heading, which is their device's name when not given.
 
     Examples
     --------
@@ -101,27 +72,13 @@ def page(
 
 
 def missing(rows: Iterable[Row], name: Callable[[Row], str]) -> list[str]:
-    """A sentence for each measurement that came to nothing in the end.
-
-    Examples
-    --------
-    >>> missing([Row(device="cpu", kind="cpu", op="send", dtype="fp32", shape="8", timing="warm",
-    ...     data="random", status="over-budget", note="too slow")], lambda row: row.op)
-    ['send: over-budget, too slow.']
-    """
+    """A sentence for each measurement that came to nothing in the end."""
     last = {row.key: row for row in rows}.values()
     return [f"{name(row)}: {said(row.status)}, {row.note}." for row in last if row.status != "ok"]
 
 
 def dots(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
-    """Rows that have a place on a roofline, their intensity in FLOP/B and their FLOP/s.
-
-    Examples
-    --------
-    >>> dots([Row(device="cpu", kind="cpu", op="matmul", dtype="fp32", shape="8x8x8",
-    ...     timing="cold", data="random", status="ok")])
-    []
-    """
+    """Rows that have a place on a roofline, their intensity in FLOP/B and their FLOP/s."""
     return [
         (row, row.intensity, row.achieved_tflops * 1e12)
         for row in rows

@@ -7,10 +7,10 @@ from math import sqrt
 
 from course_lib import ops
 from course_lib.bench.rows import Manifest, Row, timed
-from course_lib.core import Unit, attainable
+from course_lib.core import Work, attainable
 from course_lib.core import roofline as bounds
 from course_lib.core.checks import CourseError
-from course_lib.specs import Accelerator, chip, chip_of_device
+from course_lib.specs import chip, chip_of_device
 from course_tools.campaigns.kernels import Step
 from course_tools.measured.kernels import Counted, counts, step_of
 from course_book.plot import LINES, Plot, roofline, tones
@@ -35,117 +35,66 @@ def title(kernel: str, *, causal: bool = False) -> str:
 
 
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
-    """REPORT.md of lab 04: bytes counted, times taken, and the least times on four chips.
-
-    Examples
-    --------
-    >>> print(report([], Manifest(lab="04", command="course lab run 04")))
-    # 04
-    <BLANKLINE>
-    `course lab run 04`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
-    """
+    """REPORT.md of lab 04: bytes counted, times taken, and the least times on four chips."""
     return page(rows, manifest, _section)
 
 
 def counted(found: Iterable[Counted]) -> Table:
     """What each kernel was counted to load and store, in bytes and in sectors, beside what its
     blocks say and what memory must move at least.
-
-    Parameters
-    ----------
-    found : from `course_tools.measured.kernels.counts`.
-
-    Examples
-    --------
-    >>> from course_tools import measured
-    >>> "bias + gelu + dropout" in repr(counted(measured.kernels.counts(measured.lab("04"))))
-    True
     """
     cells = []
     for one in found:
         moved = [one.loaded, one.stored, one.loaded_sectors + one.stored_sectors]
-        models = [float(one.work.bytes), float(one.least.bytes)]
-        cells.append(
-            [
-                title(one.kernel, causal=one.causal),
-                _sizes(one.sizes),
-                *(n(value, "B", digits=4) for value in (*moved, *models)),
-            ]
-        )
+        moved += [float(one.work.bytes), float(one.least.bytes)]
+        about = [title(one.kernel, causal=one.causal), _sizes(one.sizes)]
+        cells.append([*about, *(n(value, "B", digits=4) for value in moved)])
     header = ["kernel", "sizes", "loaded", "stored", "in-sectors", "by-blocks", "bytes-once"]
     return table([t(key) for key in header], cells, "llrrrrr")
 
 
 def predicted(steps: Iterable[Step], chips: Sequence[str] = CHIPS) -> Table:
-    """The least time of each kernel, each array read once, on some chips.
-
-    Examples
-    --------
-    >>> from course_tools.campaigns.kernels import plan
-    >>> "vector addition" in repr(predicted(plan("cuda")))
-    True
-    """
+    """The least time of each kernel, each array read once, on some chips."""
     on = [chip(key) for key in chips]
-    cells = [
-        [
-            title(step.kernel, causal=step.causal),
-            _sizes(step.sizes),
-            n(step.least.intensity, "FLOP/B"),
-            *(n(bounds(step.least, one).lower, "s") for one in on),
-        ]
-        for step in steps
-    ]
+    cells = []
+    for step in steps:
+        about = [title(step.kernel, causal=step.causal), _sizes(step.sizes)]
+        times = [n(bounds(step.least, one).lower, "s") for one in on]
+        cells.append([*about, n(step.least.intensity, "FLOP/B"), *times])
     header = [t("kernel"), t("sizes"), "I", *(one.short for one in on)]
     return table(header, cells, "ll" + "r" * (len(header) - 2))
 
 
 def plot(steps: Sequence[Step], key: str, rows: Iterable[Row] = ()) -> Plot:
-    """Each kernel on the roofs of a chip: where its bound is, as a hollow dot, and what was
-    measured, as a solid one.
-
-    Parameters
-    ----------
-    steps : with their sizes.
-    key : of the chip.
-    rows : measured on it; those without a time are passed over.
-
-    Examples
-    --------
-    >>> from course_tools.campaigns.kernels import plan
-    >>> plot(plan("cuda"), "h100-sxm")
-    Plot()
+    """Each kernel on the roofs of a chip: where its bound is, as a hollow dot, and what of `rows`
+    was measured on it, as a solid one.
     """
     if not steps:
         raise CourseError("steps must hold a kernel at least: take bench.kernels.plan('cuda')")
     one = chip(key)
-    units = sorted({(step.least.unit, step.least.dtype) for step in steps})
-    roofs = {f"{one.short}, {dtype}": _roof(one, unit, dtype) for unit, dtype in units}
-    marks = {(step.kernel, step.causal): step for step in steps}
-    reach = [float(step.least.intensity) for step in marks.values()]
+
+    def roof(work: Work) -> tuple[float, float]:
+        return one.peak(work.dtype, work.unit), one.bandwidth
+
+    marks = {(step.kernel, step.causal): step.least for step in steps}
+    ordered = sorted((step.least for step in steps), key=lambda work: (work.unit, work.dtype))
+    roofs = {f"{one.short}, {work.dtype}": roof(work) for work in ordered}
+    reach = [float(work.intensity) for work in marks.values()]
     base = roofline(roofs, intensity=(min(reach) / 4, max(reach) * 6))
     axes = base.figure.axes[0]
-    colors = [LINES[tone] for tone in tones([*roofs, *ops.KERNELS])[len(roofs) :]]
-    for (kernel, causal), step in marks.items():
-        intensity = float(step.least.intensity)
-        rate = float(attainable(intensity, *_roof(one, step.least.unit, step.least.dtype)))
-        color = colors[list(ops.KERNELS).index(kernel)]
-        axes.plot(intensity, rate, "o", color=color, markersize=7, fillstyle="none", zorder=4)
-        base.name_dot(title(kernel, causal=causal), intensity, rate / sqrt(2), fontsize=7)
+    shown = tones([*roofs, *ops.KERNELS])[len(roofs) :]
+    color = {kernel: LINES[tone] for kernel, tone in zip(ops.KERNELS, shown, strict=True)}
+    for (kernel, causal), work in marks.items():
+        x, rate = float(work.intensity), float(attainable(work.intensity, *roof(work)))
+        axes.plot(x, rate, "o", color=color[kernel], markersize=7, fillstyle="none", zorder=4)
+        base.name_dot(title(kernel, causal=causal), x, rate / sqrt(2), fontsize=7)
     for row, seconds in timed(rows).values():
         kernel, sizes, _, causal = step_of(row)
         work = ops.blocked(kernel, sizes, causal=causal)
-        color = colors[list(ops.KERNELS).index(kernel)]
         rate = float(work.flops) / seconds
-        axes.plot(float(work.intensity), rate, "o", color=color, markersize=6, zorder=5)
+        axes.plot(float(work.intensity), rate, "o", color=color[kernel], markersize=6, zorder=5)
         axes.set_ylim(bottom=min(axes.get_ylim()[0], rate / 2))
     return base
-
-
-def _roof(one: Accelerator, unit: Unit, dtype: str) -> tuple[float, float]:
-    return one.peak(dtype, unit), one.bandwidth
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -158,8 +107,7 @@ def _section(rows: list[Row]) -> list[str]:
         parts += [said("counted"), repr(counted(found))]
     if times := timed(rows):
         parts += [said("timed"), _times([row for row, _ in times.values()])]
-    elsewhere = [*missing(rows, lambda row: f"{row.op}, {row.settings}")]
-    return [*parts, *elsewhere]
+    return [*parts, *missing(rows, lambda row: f"{row.op}, {row.settings}")]
 
 
 def _times(rows: Sequence[Row]) -> str:
@@ -167,15 +115,12 @@ def _times(rows: Sequence[Row]) -> str:
     cells = []
     for row in rows:
         kernel, sizes, block, causal = step_of(row)
-        seconds, least = row.seconds_median or 0.0, "–"
-        share = "–"
+        seconds, least, share = row.seconds_median or 0.0, "–", "–"
         if on is not None:
             lower = float(bounds(ops.blocked(kernel, sizes, causal=causal), on).lower)
             least, share = n(lower, "s"), n(lower / seconds, "%")
-        bandwidth = n(1e9 * (row.achieved_bw_gbps or 0.0), "B/s")
-        cells.append(
-            [title(kernel, causal=causal), _sizes(sizes), _sizes(block), n(seconds, "s"), bandwidth,
-             least, share]
-        )  # fmt: skip
+        about = [title(kernel, causal=causal), _sizes(sizes), _sizes(block)]
+        rates = [n(seconds, "s"), n(1e9 * (row.achieved_bw_gbps or 0.0), "B/s")]
+        cells.append([*about, *rates, least, share])
     header = [t("kernel"), t("sizes"), t("block"), said("median"), "B/s", said("predicted")]
     return repr(table([*header, said("of-roof")], cells, "lllrrrr"))

@@ -2,7 +2,7 @@
 each, what was measured, and how far the two are apart.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from course_lib import ops
@@ -21,12 +21,7 @@ def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:
     """A row for each step on each device: predicted and measured ratio of the rates, and the error.
 
     A measured device is predicted from its stated peaks and the bandwidth that its copy or triad
-    reached; a chip of which there are no rows from its datasheet alone.
-
-    Parameters
-    ----------
-    rows : of one or more devices.
-    chips : keys, of which those that have no rows are predicted and said not to be measured.
+    reached; of `chips`, those of which there are no rows from their datasheets alone.
 
     Examples
     --------
@@ -45,7 +40,10 @@ def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:
     ]
     for one in map(chip, chips):
         if not set(one.device_names) & set(devices):
-            cells += _foretold(one)
+            for slow, fast in pairwise(RUNGS):
+                was, now = _allowed(one, *slow), _allowed(one, *fast)
+                both = [n(now / was, "×"), said("absent")] if was and now else [said("unsupported")]
+                cells.append([one.short, _named(*slow, fast[1]), *both, "", ""][:5])
     header = [t("chip"), said("step"), said("predicted"), t("measured"), said("error")]
     return table(header, cells, "llrrr")
 
@@ -61,23 +59,11 @@ def _measured(device: str, step: Rung) -> list[str]:
     ]
 
 
-def _foretold(one: Accelerator) -> Iterator[list[str]]:
-    for slow, fast in pairwise(RUNGS):
-        was, now = _allowed(one, *slow), _allowed(one, *fast)
-        predicted = n(now / was, "×") if was and now else said("unsupported")
-        yield [
-            one.short,
-            _named(*slow, fast[1]),
-            predicted,
-            said("absent") if was and now else "",
-            "",
-        ]
-
-
 def _allowed(one: Accelerator, op: str, dtype: str) -> float | None:
     """FLOP/s that the datasheet allows; `None` for a format that the chip has no unit for."""
-    unit = "matrix" if f"matrix.{dtype}" in one.peaks else "vector"
-    if f"{unit}.{dtype}" not in one.peaks:
+    names = (f"matrix.{dtype}", f"vector.{dtype}")
+    peak = next((one.peaks[name] for name in names if name in one.peaks), None)
+    if peak is None:
         return None
     out = "bf16" if dtype == "fp8" else dtype
     work = (
@@ -85,7 +71,7 @@ def _allowed(one: Accelerator, op: str, dtype: str) -> float | None:
         if op == "outer"
         else ops.matmul(SIDE, SIDE, SIDE, x=dtype, w=dtype, out=out)
     )
-    return float(attainable(work.intensity, one.peaks[f"{unit}.{dtype}"], one.bandwidth))
+    return float(attainable(work.intensity, peak, one.bandwidth))
 
 
 def _named(op: str, slow: str, fast: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.bench.rows import Manifest, Row, timed
 from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError
-from course_tools.measured.operators import OPERATORS, SLOW, Speedup, name_of, roofs, speedups
+from course_tools.measured.operators import OPERATORS, SLOW, name_of, roofs, speedups
 from course_book.plot import LINES, Plot, roofline, tones
 from course_book.reports.frame import dots, missing, page, said
 from course_book.text import n, named, t, table
@@ -17,16 +17,6 @@ from course_book.text import n, named, t, table
 def report(rows: Sequence[Row], manifest: Manifest) -> str:
     """REPORT.md of measured operators: each one's rates, its share of the device's own roof, and
     what fusion gained.
-
-    Examples
-    --------
-    >>> print(report([], Manifest(lab="02", command="course lab run 02")))
-    # 02
-    <BLANKLINE>
-    `course lab run 02`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
     """
     return page(rows, manifest, _section)
 
@@ -34,28 +24,15 @@ def report(rows: Sequence[Row], manifest: Manifest) -> str:
 def plot(rows: Sequence[Row]) -> Plot:
     """Operators as dots under the roofline that copy, triad and matmul of the same device make.
 
-    Parameters
-    ----------
-    rows : of one device.
-
     Raises
     ------
     CourseError
         If the two roofs were not both measured, or the rows are of several devices.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
-    ...     status="ok")
-    >>> copy = Row(**about, op="copy", shape="8", achieved_bw_gbps=10)
-    >>> plot([copy, Row(**about, op="matmul", shape="8x8x8", achieved_tflops=0.1)])
-    Plot()
     """
     here = dots(row for row, _ in timed(rows).values() if row.op in OPERATORS)
     reach = [intensity for _, intensity, _ in here]
     limits = (min([0.1, *reach]) / 2, max([1000.0, *reach]) * 2)
-    roof = roofs(rows)
-    base = roofline({rows[0].device: roof}, intensity=limits)
+    base = roofline({rows[0].device: roofs(rows)}, intensity=limits)
     axes = base.figure.axes[0]
     axes.set_ylim(bottom=min([axes.get_ylim()[0], *(speed / 2 for _, _, speed in here)]))
     colors = [LINES[tone] for tone in tones([rows[0].device, *OPERATORS])[1:]]
@@ -64,16 +41,17 @@ def plot(rows: Sequence[Row]) -> Plot:
         alone = row.op == "softmax" or row.variant == "layer"  # one kernel even where it is eager
         slow: Any = "none" if row.path in SLOW and not alone else "full"
         axes.plot(intensity, speed, "o", color=color, markersize=6, fillstyle=slow, zorder=4)
-        base.name_dot(
-            f"{named(row.variant or row.op)} {named(row.path)}", intensity, speed, fontsize=7
-        )
+        label = f"{named(row.variant or row.op)} {named(row.path)}"
+        base.name_dot(label, intensity, speed, fontsize=7)
     return base
 
 
 def _section(rows: list[Row]) -> list[str]:
     parts = [_rates(rows)]
     if gains := speedups(rows):
-        parts += [said("gained"), _gains(gains)]
+        header = [t("operator"), t("path"), said("predicted"), t("measured")]
+        cells = [[one.name, one.path, n(one.predicted, "×"), n(one.measured, "×")] for one in gains]
+        parts += [said("gained"), repr(table(header, cells, "llrr"))]
     return [*parts, *missing(rows, lambda row: f"{name_of(row)}, {row.settings or row.dtype}")]
 
 
@@ -90,28 +68,13 @@ def _rates(rows: Sequence[Row]) -> str:
         if peak and row.intensity and row.op in OPERATORS:
             share = n(speed / float(attainable(row.intensity, peak, bandwidth)), "%")
             bound = said("memory" if row.intensity < ridge(peak, bandwidth) else "compute")
-        cells.append(
-            [
-                name_of(row),
-                row.path if row.op in OPERATORS else "",
-                row.shape,
-                n(seconds, "s"),
-                n(row.bytes or 0.0, "B"),
-                _or_dash(row.intensity, "FLOP/B"),
-                n((row.achieved_bw_gbps or 0.0) * 1e9, "B/s"),
-                _or_dash(speed, "FLOP/s"),
-                share,
-                bound,
-                "–" if row.error is None else f"{row.error:.1e}",
-            ]
-        )
+        path = row.path if row.op in OPERATORS else ""
+        moved = [n(row.bytes or 0.0, "B"), n(row.intensity, "FLOP/B") if row.intensity else "–"]
+        rates = [
+            n((row.achieved_bw_gbps or 0.0) * 1e9, "B/s"),
+            n(speed, "FLOP/s") if speed else "–",
+        ]
+        error = "–" if row.error is None else f"{row.error:.1e}"
+        about = [name_of(row), path, row.shape, n(seconds, "s")]
+        cells.append([*about, *moved, *rates, share, bound, error])
     return repr(table(header, cells, "lllrrrrrrlr"))
-
-
-def _or_dash(value: float | None, unit: str) -> str:
-    return n(value, unit) if value else "–"
-
-
-def _gains(gains: Sequence[Speedup]) -> str:
-    cells = [[one.name, one.path, n(one.predicted, "×"), n(one.measured, "×")] for one in gains]
-    return repr(table([t("operator"), t("path"), said("predicted"), t("measured")], cells, "llrr"))

@@ -31,23 +31,9 @@ def report(
 
     Parameters
     ----------
-    rows : the rows of one or more devices; of several with one key the last counts.
+    rows : of one or more devices; of several with one key the last counts.
     manifest : of the run.
     multiprocessors : by device, where known.
-
-    Returns
-    -------
-    Markdown.
-
-    Examples
-    --------
-    >>> print(report([], Manifest(lab="00-three-accelerators", command="course lab run 00")))
-    # 00-three-accelerators
-    <BLANKLINE>
-    `course lab run 00`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
     """
 
     def section(here: list[Row]) -> list[str]:
@@ -74,7 +60,7 @@ def plot(
 
     Parameters
     ----------
-    rows : the rows of one or more devices.
+    rows : of one or more devices.
     published : by label, for devices that are not in `rows`: peak in FLOP/s and bandwidth in byte/s
         of the datasheet, and intensity and FLOP/s of a product that somebody published, drawn as a
         square.
@@ -83,17 +69,6 @@ def plot(
     ------
     CourseError
         If no device has both a measured bandwidth and a peak or a matmul, and nothing is published.
-
-    Examples
-    --------
-    >>> about = dict(device="gpu", kind="cuda", dtype="bf16", timing="cold", data="random",
-    ...     status="ok")
-    >>> plot([
-    ...     Row(**about, op="triad", shape="1000000000", achieved_bw_gbps=3000),
-    ...     Row(**about, op="matmul", shape="8192x8192x8192", achieved_tflops=700,
-    ...     peak_tflops=989, intensity=2731),
-    ... ])
-    Plot()
     """
     # A name is no formula, whatever it holds.
     measured = [
@@ -101,15 +76,11 @@ def plot(
         for row in rows
         if row.status == "ok"
     ]
-    devices = list(dict.fromkeys(row.device for row in measured))
-    roofs = {
-        device: roof
-        for device in devices
-        if (roof := _roof([row for row in measured if row.device == device]))
-    }
-    others = {
-        label: (peak, bandwidth) for label, (peak, bandwidth, *_) in (published or {}).items()
-    }
+    by_device: dict[str, list[Row]] = {}
+    for row in measured:
+        by_device.setdefault(row.device, []).append(row)
+    roofs = {device: roof for device, own in by_device.items() if (roof := _roof(own))}
+    others = {label: numbers[:2] for label, numbers in (published or {}).items()}
     if not roofs and not others:
         raise CourseError(
             "rows must hold a device with a measured copy or triad and a matmul: measure "
@@ -117,22 +88,16 @@ def plot(
         )
     here = dots(row for row in measured if row.op in ("matmul", "outer"))
     reach = [intensity for _, intensity, _ in here]
-    base = roofline(
-        {**roofs, **others},
-        intensity=(min([0.1, *reach]), max([10_000.0, *(2 * x for x in reach)])),
-    )
+    span = (min([0.1, *reach]), max([10_000.0, *(2 * x for x in reach)]))
+    base = roofline({**roofs, **others}, intensity=span)
     axes = base.figure.axes[0]
-    shown = [*roofs, *others, *(device for device in devices if device not in roofs)]
+    shown = [*dict.fromkeys([*roofs, *others, *by_device])]
     color = {label: LINES[tone] for label, tone in zip(shown, tones(shown), strict=True)}
-    best = {
-        id(row)
-        for device in devices
-        for row in _best([row for row in measured if row.device == device])
-    }
+    best = {id(row) for own in by_device.values() for row in _best(own)}
     for row, intensity, speed in here:
         style: Any = "none" if row.data == "zeros" else "full"
-        own: Any = {"color": color[row.device], "fillstyle": style}
-        axes.plot(intensity, speed, "o", markersize=5, zorder=4, **own)
+        own_style: Any = {"color": color[row.device], "fillstyle": style}
+        axes.plot(intensity, speed, "o", markersize=5, zorder=4, **own_style)
         if row.op == "outer" and row.device in roofs:
             base.name_dot(said("naive"), intensity, speed, fontsize=8)
         if id(row) in best:
@@ -162,30 +127,27 @@ def _roof(rows: Sequence[Row]) -> tuple[float, float] | None:
     """A device's (FLOP/s, byte/s), as far as its rows know both."""
     moved = [row for row in rows if row.op in ("copy", "triad") and row.achieved_bw_gbps]
     cold = [row for row in moved if row.timing == "cold"]
-    bandwidth = [row.achieved_bw_gbps or 0 for row in cold or moved]
-    peaks = [row.peak_tflops for row in rows if row.peak_tflops] + [
-        row.achieved_tflops or 0 for row in _best(rows)
-    ]
-    return (max(peaks) * 1e12, max(bandwidth) * 1e9) if peaks and bandwidth else None
+    bandwidth = max((row.achieved_bw_gbps or 0 for row in cold or moved), default=0)
+    stated = [row.peak_tflops or 0 for row in rows]
+    peak = max([0, *stated, *(row.achieved_tflops or 0 for row in _best(rows))])
+    return (peak * 1e12, bandwidth * 1e9) if peak and bandwidth else None
 
 
 def _table(rows: Sequence[Row]) -> str:
     header = [*map(said, ("op", "dtype", "shape", "timing", "data")), "FLOP/s", "B/s"]
     header += map(said, ("of-peak", "at-clock", "noisy", "status"))
-    cells = [_cells(row) for row in rows]
+    cells = []
+    for row in rows:
+        noisy = said({True: "yes", False: "no", None: "absent"}[row.noisy])
+        speed, of_peak, at_clock = ["–"] * 3  # no peak in FLOP/s is asked of what only moves bytes
+        if row.op in ("matmul", "outer"):
+            speed = number(row.achieved_tflops, "FLOP/s", 1e12)
+        if row.op == "matmul":
+            of_peak, at_clock = number(row.mfu, "%"), number(row.mfu_at_clock, "%")
+        about = [row.op, row.dtype, row.shape, said(row.timing), said(row.data)]
+        rates = [speed, number(row.achieved_bw_gbps, "B/s", 1e9), of_peak, at_clock]
+        cells.append([*about, *rates, noisy, said(row.status)])
     return repr(table(header, cells, "lllllrrrrll"))
-
-
-def _cells(row: Row) -> list[str]:
-    moved = number(row.achieved_bw_gbps, "B/s", 1e9)
-    noisy = said({True: "yes", False: "no", None: "absent"}[row.noisy])
-    speed, of_peak, at_clock = ["–"] * 3  # no peak in FLOP/s is asked of what only moves bytes
-    if row.op in ("matmul", "outer"):
-        speed = number(row.achieved_tflops, "FLOP/s", 1e12)
-    if row.op == "matmul":
-        of_peak, at_clock = number(row.mfu, "%"), number(row.mfu_at_clock, "%")
-    about = [row.op, row.dtype, row.shape, said(row.timing), said(row.data)]
-    return [*about, speed, moved, of_peak, at_clock, noisy, said(row.status)]
 
 
 def _ceiling(row: Row, manifest: Manifest) -> str:
@@ -223,22 +185,16 @@ def _sentence(row: Row, rows: Sequence[Row], multiprocessors: int | None, ceilin
 
 
 def _shown(cause: str, row: Row, rows: Sequence[Row], multiprocessors: int | None) -> str:
-    key, figures = f"gap-{cause}", {"why": row.throttle}
-    figures["seconds"] = number(row.seconds_median, "s")
-    if cause == "none":
-        figures["share"] = n(NO_GAP, "%")
-    elif cause == "clock":
-        key = f"{key}-why" if row.throttle else key
-        figures |= {"clock": number(row.clock_mhz, "MHz"), "share": number(row.mfu_at_clock, "%")}
-    elif cause == "throttled":
-        figures["power"] = number(row.power_w, "W")
-        figures["temperature"] = number(row.temperature_c, "°C")
-    elif cause == "launch":
-        figures["limit"] = n(LAUNCH_SECONDS, "s")
-    elif cause == "dtype-path":
-        figures["share"] = n(WRONG_PATH, "%")
-        if fp32 := no_faster_than(row, rows):
-            key, figures["fp32"] = "gap-slow-path", number(fp32.seconds_median, "s")
+    """What shows a cause: its sentence takes of these figures what it names."""
+    key, share = f"gap-{cause}", {"none": NO_GAP, "dtype-path": WRONG_PATH}.get(cause)
+    figures = {"why": row.throttle, "seconds": number(row.seconds_median, "s")}
+    figures |= {"clock": number(row.clock_mhz, "MHz"), "power": number(row.power_w, "W")}
+    figures["temperature"] = number(row.temperature_c, "°C")
+    figures |= {"limit": n(LAUNCH_SECONDS, "s"), "share": number(share or row.mfu_at_clock, "%")}
+    if cause == "clock" and row.throttle:
+        key = "gap-clock-why"
+    elif cause == "dtype-path" and (fp32 := no_faster_than(row, rows)):
+        key, figures["fp32"] = "gap-slow-path", number(fp32.seconds_median, "s")
     elif cause == "wave":
         tiles, turns, full = waves(row, multiprocessors or 1)
         figures |= {"tiles": n(tiles), "turns": n(turns), "share": n(full, "%")}

@@ -22,27 +22,15 @@ NAMES = {
 }
 """The word for each of `network.SCHEMES`."""
 LINKS = (
-    ("a100-sxm-80", "nvlink"),
-    ("h100-sxm", "nvlink"),
-    ("b200-sxm", "nvlink"),
+    *(("a100-sxm-80", "nvlink"), ("h100-sxm", "nvlink"), ("b200-sxm", "nvlink")),
     ("h100-sxm", "host"),
 )
 """Where times are predicted: a chip, and what joins eight of it."""
 
 
 def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:
-    """The collectives of each program, with the bytes that its text names and those of the model.
-
-    Parameters
-    ----------
-    texts : compiled programs by scheme, for eight devices.
-    B, D, F : the sizes for which they were compiled.
-
-    Examples
-    --------
-    >>> shown = exchanged({"tensor": hlo.compiled_example("tensor")}, 4096, 8192, 28672)
-    >>> repr(shown).splitlines()[-1]
-    '| tensor parallelism | all-reduce | 8 | 67.1 MB | 67.1 MB |'
+    """The collectives of each program, compiled for eight devices and these sizes, with the bytes
+    that its text names and those of the model.
     """
     rows = []
     for scheme, text in texts.items():
@@ -62,44 +50,19 @@ def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:
 
 
 def times(texts: Mapping[str, str]) -> Table:
-    """The time that each program's collectives take at least, one after another, on four links.
-
-    Parameters
-    ----------
-    texts : compiled programs by scheme.
-
-    Examples
-    --------
-    >>> repr(times({"tensor": hlo.compiled_example("tensor")})).splitlines()[-1]
-    '| tensor parallelism | 391 µs | 261 µs | 130 µs | 1.84 ms |'
-    """
+    """The time that each program's collectives take at least, one after another, on four links."""
     between = [network.joining(key, link, 8) for key, link in LINKS]
-    rows = [
-        [
-            t(NAMES[scheme]),
-            *(n(hlo.compiled_seconds(found, link, algorithm="switched"), "s") for link in between),
-        ]
-        for scheme, text in texts.items()
-        for found in [hlo.compiled_collectives(text)]
-    ]
+    rows = []
+    for scheme, text in texts.items():
+        found = hlo.compiled_collectives(text)
+        each = (hlo.compiled_seconds(found, link, algorithm="switched") for link in between)
+        rows.append([t(NAMES[scheme]), *(n(seconds, "s") for seconds in each)])
     header = [f"8 × {chip(key).short}, {chip(key).joins[link].name}" for key, link in LINKS]
     return table([t("sharding"), *header], rows, "lrrrr")
 
 
 def report(texts: Mapping[str, str], B: int, D: int, F: int, manifest: Manifest) -> str:
-    """REPORT.md of compiled programs. Nothing in it is measured.
-
-    Parameters
-    ----------
-    texts, B, D, F : as in `exchanged`.
-    manifest : of the run.
-
-    Examples
-    --------
-    >>> about = Manifest(lab="05", command="course lab run 05")
-    >>> print(report({}, 4096, 8192, 28672, about).splitlines()[0])
-    # 05
-    """
+    """REPORT.md of compiled programs. Nothing in it is measured."""
     sizes = said("compiled-for", B=n(B), D=n(D), F=n(F))
     parts = [*opening(manifest), sizes, repr(exchanged(texts, B, D, F))]
     return "\n\n".join([*parts, said("not-timed"), repr(times(texts))]) + "\n"

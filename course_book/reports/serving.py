@@ -2,7 +2,7 @@
 it served beside what was predicted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,23 +19,8 @@ FELT = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
 
 
 def report(rows: Sequence[Row], manifest: Manifest, own: Mapping[str, float] | None = None) -> str:
-    """REPORT.md of lab 03: steps beside the constants fitted to them, and each run of requests.
-
-    Parameters
-    ----------
-    rows : of results.csv.
-    manifest : of the run.
-    own : what the reader predicted of the last run, under the names in `felt`.
-
-    Examples
-    --------
-    >>> print(report([], Manifest(lab="03", command="course lab run 03")))
-    # 03
-    <BLANKLINE>
-    `course lab run 03`, started not recorded, took not measured, cost not measured.
-    <BLANKLINE>
-    Nothing was measured.
-    <BLANKLINE>
+    """REPORT.md of lab 03: steps beside the constants fitted to them, and each run of requests,
+    the last beside what the reader predicted of it, under the names in `FELT`.
     """
     ours = [row for row in rows if row.op in ("step", "request")]
     return page(ours, manifest, lambda these: _section(these, own))
@@ -47,58 +32,38 @@ def _section(rows: list[Row], own: Mapping[str, float] | None) -> list[str]:
         found = fit(rows)
     except CourseError:
         return [said("too-few-steps"), *lacking]
-    constants = {
-        "step": n(found.step, "s"),
-        "token": n(found.token, "s"),
-        "seen": n(found.seen, "s"),
-        "error": n(found.error, "%"),
-    }
-    parts = [said("step-constants", **constants), repr(steps(rows))]
+    constants = {name: n(getattr(found, name), "s") for name in ("step", "token", "seen")}
+    parts = [said("step-constants", **constants, error=n(found.error, "%")), repr(steps(rows))]
     runs = replays(rows)
-    for number, run in enumerate(runs):
+    for run in runs:
         many, rate = n(len(run.rows)), n((len(run.rows) - 1) / max(run.arrived[-1], 1e-9))
-        last = number == len(runs) - 1
         parts.append(said("served", many=many, rate=rate, rule=run.rule))
-        parts.append(repr(beside(run, found, own if last else None)))
+        parts.append(repr(beside(run, found, own if run is runs[-1] else None)))
     return [*parts, *lacking]
 
 
-def steps(rows: Sequence[Row]) -> Table:
-    """Measured steps beside what the constants fitted to them give.
-
-    Examples
-    --------
-    >>> steps([])
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: rows must hold four steps or more, with different tokens and contexts...
-    """
-    found, cells = fit(rows), []
+def _steps(rows: Sequence[Row]) -> Iterator[tuple[Row, int, int, float]]:
+    """Steps, with the new tokens of each, the tokens read from caches, and the seconds."""
     for row, seconds in timed(rows).values():
         if row.op == "step":
             tokens, seen = row.sizes
-            likely = float(found.seconds(tokens, seen))
-            off = _error(likely, seconds)
-            cells.append([row.variant, n(tokens), n(seen), n(seconds, "s"), n(likely, "s"), off])
+            yield row, tokens, seen, seconds
+
+
+def steps(rows: Sequence[Row]) -> Table:
+    """Measured steps beside what the constants fitted to them give."""
+    found, cells = fit(rows), []
+    for row, tokens, seen, seconds in _steps(rows):
+        likely = float(found.seconds(tokens, seen))
+        times = [n(seconds, "s"), n(likely, "s"), _error(likely, seconds)]
+        cells.append([row.variant, n(tokens), n(seen), *times])
     header = [t("engine-step-kind"), t("engine-new-tokens"), t("engine-tokens-read"), t("measured")]
     return table([*header, t("engine-three-constants"), t("engine-error")], cells, "lrrrrr")
 
 
 def beside(run: Replayed, found: StepFit, own: Mapping[str, float] | None = None) -> Table:
-    """What users felt of a run, beside the reader's prediction and the simulator's.
-
-    Parameters
-    ----------
-    run : of `replays`.
-    found : the constants of its engine.
-    own : what the reader predicted; left out where `None`.
-
-    Examples
-    --------
-    >>> beside(Replayed((), (), (), (), (), (), (), 1, 1, "own"), StepFit(1e-3, 1e-4, 0.0))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: run must hold a request: serve some
+    """What users felt of a run, beside the reader's prediction, if there is one, and that of the
+    simulator with the constants of its engine.
     """
     measured = felt(served(run))
     ours = felt(simulated(run, found))
@@ -106,9 +71,8 @@ def beside(run: Replayed, found: StepFit, own: Mapping[str, float] | None = None
     cells = []
     for name in FELT:
         unit = "" if name == "tokens_per_s" else "s"
-        values = [*([own[name]] if own else []), ours[name]]
         row = [said(name), n(measured[name], unit)]
-        for value in values:
+        for value in [*([own[name]] if own else []), ours[name]]:
             row += [n(value, unit), _error(value, measured[name])]
         cells.append(row)
     return table([*header, t("engine-simulator"), t("engine-error")], cells)
@@ -123,14 +87,10 @@ def served(run: Replayed) -> serve.Served:
     """A measured run, as the simulator tells of its own."""
     if not run.rows:
         raise CourseError("run must hold a request: serve some")
+    names = ("arrived", "scheduled", "first", "last", "prompt", "output")
     none = np.zeros(len(run.rows), dtype=np.int64)
     return serve.Served(
-        arrived=np.array(run.arrived),
-        scheduled=np.array(run.scheduled),
-        first=np.array(run.first),
-        last=np.array(run.last),
-        prompt=np.array(run.prompt),
-        output=np.array(run.output),
+        **{name: np.array(getattr(run, name)) for name in names},
         replica=none,
         preempted=none,
         steps=0,
@@ -141,15 +101,7 @@ def served(run: Replayed) -> serve.Served:
 
 
 def simulated(run: Replayed, found: StepFit) -> serve.Served:
-    """The requests of a run, served by the simulator with steps of three constants.
-
-    Examples
-    --------
-    >>> simulated(Replayed((), (), (), (), (), (), (), 1, 1, "own"), StepFit(1e-3, 1e-4, 0.0))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: run must hold a request: serve some
-    """
+    """The requests of a run, served by the simulator with steps of three constants."""
     if not run.rows:
         raise CourseError("run must hold a request: serve some")
     none = np.full(len(run.rows), -1, dtype=np.int64)
@@ -171,47 +123,28 @@ def simulated(run: Replayed, found: StepFit) -> serve.Served:
 
 
 def felt(done: serve.Served) -> dict[str, float]:
-    """What users feel: percentiles of both latencies, s, and tokens a second.
-
-    Examples
-    --------
-    >>> steps_ = serve.linear_step_times(2e-3, 1e-4, 1e-6, 2048)
-    >>> done = serve.on_one_replica(serve.synthetic_workload(4.0, 20, 100, 10), steps_)
-    >>> list(felt(done)) == list(FELT)
-    True
-    """
-    found: dict[str, float] = {}
-    for name in ("ttft", "tpot"):
-        shares = done.percentiles(name)
-        found |= {f"{name}_{share}": shares[share] for share in ("p50", "p99")}
+    """What users feel: percentiles of both latencies, s, and tokens a second, as in `FELT`."""
+    found = {
+        f"{name}_{share}": done.percentiles(name)[share]
+        for name in ("ttft", "tpot")
+        for share in ("p50", "p99")
+    }
     return {**found, "tokens_per_s": done.tokens_per_s}
 
 
 def plot(rows: Sequence[Row]) -> Plot:
-    """Steps that decode as dots, by what they read from caches, and as lines what three constants
-    give.
-
-    Parameters
-    ----------
-    rows : of one engine on one device.
+    """Steps that decode, of one engine on one device, as dots, by what they read from caches, and
+    as lines what three constants give.
 
     Raises
     ------
     CourseError
         If there are too few steps to fit the constants.
-
-    Examples
-    --------
-    >>> plot([])
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: rows must hold four steps or more, with different tokens and contexts...
     """
     found = fit(rows)
     dots: dict[int, list[tuple[int, float]]] = {}
-    for row, seconds in timed(rows).values():
-        if row.op == "step" and row.variant == "decode":
-            tokens, seen = row.sizes
+    for row, tokens, seen, seconds in _steps(rows):
+        if row.variant == "decode":
             dots.setdefault(tokens, []).append((seen, seconds))
     if not dots:
         raise CourseError("rows must hold steps that decode to plot: measure with a larger budget")

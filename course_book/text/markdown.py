@@ -1,30 +1,89 @@
-"""Markdown that results are written in: text as it is, code, tables."""
+"""Markdown that results are written in, text as it is, code and tables; and how a result shows
+itself: no other place knows who prints it.
+"""
 
+import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from typing import Any
 
 from course_lib.core.checks import CourseError, shown
-from course_book.text.output import Shown
 
+# Entry points of this group print results: each gives the MIME bundle of what it is called with.
+GROUP = "course_book.printers"
 _FIGURE = re.compile(r"\[?[−\-+≈<>≤≥]?\s?\d")
 _MARKS = re.compile(r"[\\`*_\[\]<>$^~@&]|-(?=-)")  # two hyphens would become a dash
 
 
-class Markdown(str):
-    r"""Text whose Markdown is meant: `plain` and `table` leave it as it is.
+class Shown:
+    """Something that a notebook shows: its own bundle, or what the printer makes of it that
+    `COURSE_PRINT` names.
+    """
+
+    def __repr__(self) -> str:
+        # An address would change with each run.
+        return f"<{type(self).__name__}>"
+
+    def static_bundle(self) -> dict[str, Any]:
+        """The MIME bundle that needs no kernel."""
+        return {"text/markdown": repr(self)}
+
+    def live_bundle(self) -> dict[str, Any]:
+        """The MIME bundle in a notebook at work: with the widget, of what has one."""
+        make = getattr(self, "widget", None)
+        return self.static_bundle() | (widget_bundle(make) if make else {})
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        name = os.environ.get("COURSE_PRINT", "")
+        return _printer(name)(self) if name else self.live_bundle()
+
+
+@cache
+def _printer(name: str) -> Callable[[Any], dict[str, Any]]:
+    # Not by `entry_points`, which takes a package's first metadata alone: in the book's folder,
+    # where kernels run, that is what an earlier build may have left.
+    found = {
+        point.name: point
+        for distribution in distributions()
+        for point in distribution.entry_points
+        if point.group == GROUP
+    }
+    if name not in found:
+        raise CourseError(
+            f"COURSE_PRINT must name a printer that is installed: {', '.join(sorted(found))}"
+            f" (got {name!r}; pip install -e '.[press]' installs those of the press)"
+        )
+    printer: Callable[[Any], dict[str, Any]] = found[name].load()
+    return printer
+
+
+def widget_bundle(make: Callable[[], Any]) -> dict[str, Any]:
+    """The MIME bundle of the widget that `make` gives, where a live kernel can serve one; nothing
+    elsewhere.
 
     Examples
     --------
-    >>> table(["a"], [["*"], [Markdown("*b*")]])
-    | a |
-    |:--|
-    | \* |
-    | *b* |
+    >>> widget_bundle(lambda: None)
+    {}
     """
+    # A kernel has IPython loaded; nothing else needs it.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None or find_spec("ipywidgets") is None:
+        return {}
+    kind = "application/vnd.jupyter.widget-view+json"
+    return {kind: {"version_major": 2, "version_minor": 0, "model_id": make().model_id}}
+
+
+class Markdown(str):
+    """Text whose Markdown is meant: `plain` and `table` leave it as it is."""
 
     __slots__ = ("parts",)
+    # What it was put together from, where a page can do more with some of it.
     parts: tuple[str, ...]
-    """What it was put together from, where a page can do more with some of it."""
 
     def __new__(cls, text: str, parts: tuple[str, ...] = ()) -> "Markdown":
         made = super().__new__(cls, text)
@@ -50,27 +109,17 @@ class Span(Markdown):
     value: str
     lang: str
 
-    def __new__(
-        cls,
-        text: str,
-        *,
-        id: str = "",  # noqa: A002
-        to: str = "",
-        value: str = "",
-        lang: str = "",
-    ) -> "Span":
+    def __new__(cls, text: str, **about: str) -> "Span":
         made = str.__new__(cls, text)
-        made.parts, made.id, made.to, made.value, made.lang = (), id, to, value, lang
+        made.parts = ()
+        for name, value in (dict.fromkeys(cls.__slots__, "") | about).items():
+            setattr(made, name, value)
         return made
 
 
 def plain(*parts: str) -> Markdown:
     r"""Text on one line in which nothing is read as Markdown or HTML, so that it may come from
-    anywhere.
-
-    Parameters
-    ----------
-    parts : put one after the other; those that are `Markdown` already stay as they are.
+    anywhere; parts that are `Markdown` already stay as they are.
 
     Examples
     --------
@@ -78,11 +127,16 @@ def plain(*parts: str) -> Markdown:
     ('\\<b\\> 2\\*3\\*4 *sic*', '\\--chip')
     """
     read = tuple(
-        part if isinstance(part, Markdown) else _MARKS.sub(r"\\\g<0>", _line(part))
+        part if isinstance(part, Markdown) else Markdown(_MARKS.sub(r"\\\g<0>", _line(part)))
         for part in parts
     )
-    more = any(isinstance(part, Span) or getattr(part, "parts", ()) for part in read)
+    more = any(isinstance(part, Span) or part.parts for part in read)
     return Markdown("".join(read), read if more else ())
+
+
+def joined(between: str, parts: Sequence[str]) -> list[str]:
+    """Parts with a text between each two."""
+    return [one for part in parts for one in (between, part)][1:]
 
 
 def code(text: str) -> Markdown:
@@ -110,13 +164,13 @@ class Table(Shown):
         self.header, self.rows, self.align = header, rows, align
 
     def __repr__(self) -> str:
-        def line(cells: Sequence[str]) -> str:
-            return (
-                "| " + " | ".join(_line(plain(cell)).replace("|", "\\|") for cell in cells) + " |"
-            )
-
-        rule = "|" + "|".join({"l": ":--", "r": "--:"}[side] for side in self.align) + "|"
-        return "\n".join([line(self.header), rule, *map(line, self.rows)])
+        lines = [
+            " | ".join(_line(plain(cell)).replace("|", "\\|") for cell in row)
+            for row in (self.header, *self.rows)
+        ]
+        rule = "|".join({"l": ":--", "r": "--:"}[side] for side in self.align)
+        first, *rest = (f"| {line} |" for line in lines)
+        return "\n".join([first, f"|{rule}|", *rest])
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | None = None) -> Table:
@@ -124,8 +178,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
 
     Parameters
     ----------
-    header : the columns' names.
-    rows : one sequence of strings a row, as long as the header: shown as they are, whatever they
+    header, rows : the columns' names, and as many strings a row: shown as they are, whatever they
         hold, except that `Markdown` is read as such.
     align : ``l`` or ``r`` for each column; not given, columns with figures stand flush right,
         except the first, which names the row.
@@ -156,11 +209,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str | Non
             if not isinstance(cell, str):
                 raise CourseError(f"cell must be text: write {shown(cell)} with n(), t() or str()")
     if align is None:
-        align = "l" + "".join(
-            "r" if any(map(_FIGURE.match, column)) else "l"
-            for column in list(zip(*rows, strict=True))[1:]
-        )
-        align = align.ljust(len(header), "r")
+        columns = list(zip(*rows, strict=True))[1:]
+        sides = ["r" if any(map(_FIGURE.match, column)) else "l" for column in columns]
+        align = "".join(["l", *sides]).ljust(len(header), "r")
     if not isinstance(align, str) or len(align) != len(header) or not set(align) <= {"l", "r"}:
         raise CourseError(
             f"align must have one letter, l or r, for each of {len(header)} columns (got "

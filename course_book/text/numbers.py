@@ -1,5 +1,8 @@
-"""Numbers as the page's language writes them: plain text with ordinary spaces, ready for prose."""
+"""Numbers as the page's language writes them, plain text with ordinary spaces, ready for prose; and
+what the library says in English sentences.
+"""
 
+import re
 from decimal import ROUND_HALF_UP, Context
 from math import isclose, isfinite, log10
 from typing import Any, NamedTuple
@@ -7,48 +10,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course_lib.core.checks import CourseError, count, flag, positive, shown, single
-from course_book.text.vocabulary import language, t
+from course_book.text.vocabulary import language, t, words
 
 
 class Marks(NamedTuple):
-    """The marks in a language's numbers.
-
-    Attributes
-    ----------
-    decimal, thousands : as they are written.
-    typed : between thousands where somebody types a number; spaces may part them too.
-    percent : what stands before a per cent sign.
-    times : what stands before the word for times.
-    large : the words for large counts and sums of money, largest first, each with its power of ten.
-    one : those of them that differ behind a 1.
-    """
+    """The marks in a language's numbers."""
 
     decimal: str = "."
     thousands: str = ","
+    # Between thousands where somebody types a number; spaces may part them too.
     typed: str = ","
+    # What stands before a per cent sign, and before the word for times.
     percent: str = ""
     times: str = " "
+    # The words for large counts and sums, largest first, each with its power of ten; and those of
+    # them that differ behind a 1.
     large: tuple[tuple[int, str], ...] = ((12, " trillion"), (9, " billion"), (6, " million"))
     one: tuple[tuple[int, str], ...] = ()
 
 
+_ES = ((12, " billones de"), (6, " millones de")), ((12, " billón de"), (6, " millón de"))
 _MARKS = {
-    "es": Marks(
-        ",",
-        " ",
-        ".",
-        " ",
-        large=((12, " billones de"), (6, " millones de")),
-        one=((12, " billón de"), (6, " millón de")),
-    ),
+    "es": Marks(",", " ", ".", " ", " ", *_ES),
     "ko": Marks(times="", large=((12, "조"), (8, "억"), (4, "만"))),
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
 """The units that get an SI prefix."""
 _MOST_DIGITS = 17
+# Decimal digits that any float keeps.
 _EXACT = 15
-"""Decimal digits that any float keeps."""
+_VALUE = re.compile(r"\\\{(\w+)\\\}")
+# Words of earlier measurements, which stay as they were written, and today's for the same.
+_SINCE = {"which load may lower": "which may drop under load"}
 _PREFIXES = dict(zip(range(-12, 19, 3), ("p", "n", "µ", "m", "", *"kMGTPE"), strict=True))
 
 
@@ -86,10 +80,6 @@ def n(
     below : a power of ten, written in place of a number without unit whose size must lie below it:
         how large a rounding error is, each processor says otherwise.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     CourseError
@@ -112,11 +102,7 @@ def n(
         raise CourseError(f"unit must be text, such as 'FLOP/s' (got {shown(unit)})")
     try:
         number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-        if (
-            isinstance(number, bool)
-            or not isfinite(number)
-            or (unit == "%" and not isfinite(100 * number))
-        ):
+        if isinstance(number, bool) or not isfinite(number * (100 if unit == "%" else 1)):
             raise TypeError
         if not isinstance(number, int | float):
             number = float(number)
@@ -133,59 +119,47 @@ def n(
     number = number or 0  # no minus before a zero
     lang = language()
     if below is not None:
-        return _limit(number, unit, single("below", positive("below", below)))
+        below = single("below", positive("below", below))
+        power = round(log10(below))
+        if unit or not isclose(below, 10.0**power):
+            raise CourseError(
+                f"below must be a power of ten, for a number without unit (got {below:g}, {unit!r})"
+            )
+        if abs(number) >= below:
+            raise CourseError(f"value must lie below {below:g} (got {number:g}): mend the claim")
+        return f"10{str(power).translate(_SUPERSCRIPTS)}"
     if unit == "%":
         return _rounded(number * 100, digits or 3, lang) + marks(lang).percent + "%"
-    exponent = _exponent(number, digits or 3)
-    prefix, power, step = "", "", 0
+    # Of a number once it is rounded: 999.96 counts as 1000.
+    exponent = int(_scientific(number, digits or 3).partition("e")[2]) if number else 0
+    prefix, tens, step = "", "", 0
     if sci or (not unit and digits is None and number != int(number) and not -4 < exponent < 7):
-        step, power = exponent, f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
+        step, tens = exponent, f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
         digits = digits or 3
     elif unit in PREFIXED:
         step = max(min(exponent // 3 * 3, 18), -12)
         prefix = _PREFIXES[step]
     elif unit in ("USD", "count"):
-        step, power = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
+        step, tens = next((one for one in marks(lang).large if exponent >= one[0]), (0, ""))
     whole = digits is None and not step and float(number).is_integer()
     figure = _grouped(f"{number:.0f}", lang) if whole else _rounded(number, digits or 3, lang, step)
     if figure == "1" and unit in ("USD", "count"):
-        power = dict(marks(lang).one).get(step, power)
-    if unit == "times":
-        return figure + power + marks(lang).times + t("times")
-    if unit == "count":
-        return figure + power
-    return figure + power + (unit if unit == "×" else f" {prefix}{unit}" if unit else "")
-
-
-def _limit(number: float, unit: str, below: float) -> str:
-    """A power of ten that a number lies below."""
-    power = round(log10(below))
-    if unit or not isclose(below, 10.0**power):
-        raise CourseError(
-            f"below must be a power of ten, for a number without unit (got {below:g}, {unit!r})"
-        )
-    if abs(number) >= below:
-        raise CourseError(f"value must lie below {below:g} (got {number:g}): mend the claim")
-    return f"10{str(power).translate(_SUPERSCRIPTS)}"
-
-
-def _exponent(number: float, digits: int) -> int:
-    """The power of ten of a number once it is rounded to so many digits: 999.96 counts as 1000."""
-    return int(_scientific(number, digits).partition("e")[2]) if number else 0
+        tens = dict(marks(lang).one).get(step, tens)
+    behind = {"": "", "count": "", "×": "×"}.get(unit, f" {prefix}{unit}")
+    return figure + tens + (marks(lang).times + t("times") if unit == "times" else behind)
 
 
 def _scientific(number: float, digits: int) -> str:
-    """A number rounded to its digits, with its power of ten. Halves go up as they are read, not as
-    floats hold them: 19.95 is 20.0, as 14.45 is 14.5, though its float is a little less.
-    """
+    """A number rounded to its digits, with its power of ten."""
+    # Halves go up as they are read, not as floats hold them: 19.95 is 20.0, as 14.45 is 14.5,
+    # though its float is a little less.
     read = f"{number:.{max(digits, _EXACT) - 1}e}"
     return f"{Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(read):.{digits - 1}e}"
 
 
 def _rounded(number: float, digits: int, lang: str, step: int = 0) -> str:
-    """A number over 10**step, rounded once to its significant digits and only then moved: 1234567
-    is 1,230,000.
-    """
+    """A number over 10**step, with its significant digits."""
+    # Rounded once and only then moved: 1234567 is 1,230,000.
     rounded = _scientific(number, digits)
     mantissa, _, power = rounded.partition("e")
     exponent = int(power) - step
@@ -203,3 +177,31 @@ def _grouped(digits: str, lang: str) -> str:
     if len(integer) > (4 if thousands == " " else 3):
         integer = f"{int(integer):,}".replace(",", thousands)
     return sign + integer + (decimal + fraction if fraction else "")
+
+
+def retold(text: str) -> str:
+    """A sentence of the library in the page's language, phrase by phrase: those that
+    `data/words.csv` has as ``said-...``, with braces where values stand; others stay English.
+
+    Examples
+    --------
+    >>> from course_book.text import in_language
+    >>> with in_language("es"):
+    ...     retold("2 cores x 512 bit x 2 FMA units x 2.60 GHz, which may drop under load")
+    '2 núcleos x 512 bits x 2 unidades FMA x 2,60 GHz, que puede bajar con la carga'
+    """
+    for old, new in _SINCE.items():
+        text = text.replace(old, new)
+    here, decimal = words(language()), marks(language()).decimal
+
+    def said(key: str, match: re.Match[str]) -> str:
+        values = match.groupdict().items()
+        return here[key].format(
+            **{name: re.sub(r"^(\d+)\.(\d+)$", rf"\1{decimal}\2", value) for name, value in values}
+        )
+
+    for key, english in words("en").items():
+        if key.startswith("said-"):
+            pattern = _VALUE.sub(r"(?P<\1>[^\\s(]+?)", re.escape(english))
+            text = re.sub(pattern, lambda match, key=key: said(key, match), text)  # type: ignore[misc]
+    return text

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 from course_lib.core.checks import CourseError, known
 from course_book.files import DATA
@@ -30,11 +31,7 @@ def language() -> str:
 
 @contextmanager
 def in_language(lang: str) -> Iterator[None]:
-    """Write in another language for a while, here and nowhere else in the process.
-
-    Parameters
-    ----------
-    lang : one of `languages`.
+    """Write in another one of `languages` for a while, here and nowhere else in the process.
 
     Examples
     --------
@@ -49,6 +46,7 @@ def in_language(lang: str) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
+@cache
 def languages() -> tuple[str, ...]:
     """The languages that `data/words.csv` has a column for.
 
@@ -57,16 +55,12 @@ def languages() -> tuple[str, ...]:
     >>> "es" in languages()
     True
     """
-    return _words().languages
+    return tuple(name for name in _words()[0] if name not in ("term", "kind", "symbol"))
 
 
 def t(term: str) -> str:
-    """A word of the book in the page's language; of a term of the glossary, not the gloss in
-    parentheses.
-
-    Parameters
-    ----------
-    term : a key of `data/words.csv`: ``"memory-bound"``, say.
+    """A word of the book, by its key in `data/words.csv`, in the page's language; of a term of the
+    glossary, not the gloss in parentheses.
 
     Raises
     ------
@@ -79,11 +73,11 @@ def t(term: str) -> str:
     'memory-bound'
     """
     lang = language()
-    here = words(lang)
+    here = _by_kind(lang)[""]
     text = here[known("term", term, here, "terms are in data/words.csv")]
     if not text:
         raise CourseError(f"term {term!r} has no text in {lang!r}: add it to data/words.csv")
-    return text.partition("(")[0].strip() if term in _terms() else text
+    return text.partition("(")[0].strip() if term in _by_kind(lang)["term"] else text
 
 
 def named(name: str) -> str:
@@ -114,19 +108,15 @@ def english(text: str) -> Span:
     return Span(plain(text), lang="en" if text and language() != "en" else "")
 
 
-def words(lang: str, kind: str = "") -> dict[str, str]:
-    """The words of `data/words.csv` in one language, as written there.
-
-    Parameters
-    ----------
-    lang : a language that the file has a column for.
-    kind : ``"term"`` (the glossary), ``"also"`` (other names of its terms, to find them by),
-        ``"cell"`` (tables and figures), ``"exercise"``, ``"ui"``; all when not given.
+def words(lang: str, kind: str = "") -> Mapping[str, str]:
+    """The words of `data/words.csv` in one language, as written there: of one kind, ``"term"`` (the
+    glossary), ``"also"`` (other names of its terms, to find them by), ``"cell"`` (tables and
+    figures), ``"exercise"`` or ``"ui"``, or all.
 
     Raises
     ------
     CourseError
-        If the language has no column.
+        If the file has no column for the language.
 
     Examples
     --------
@@ -134,25 +124,23 @@ def words(lang: str, kind: str = "") -> dict[str, str]:
     'limitado por memoria'
     """
     known("language", lang, languages(), "languages are columns of data/words.csv")
-    rows = _words().rows
-    known("kind", kind, {"", *(row["kind"] for row in rows)})
-    return {row["term"]: row[lang] for row in rows if kind in ("", row["kind"])}
-
-
-class _Words(NamedTuple):
-    languages: tuple[str, ...]
-    rows: tuple[Mapping[str, str], ...]
+    kinds = _by_kind(lang)
+    return MappingProxyType(kinds[known("kind", kind, kinds)])
 
 
 @cache
-def _words() -> _Words:
-    rows = tuple(_rows("words.csv"))
-    return _Words(tuple(name for name in rows[0] if name not in ("term", "kind", "symbol")), rows)
+def _by_kind(lang: str) -> dict[str, dict[str, str]]:
+    """Texts by term, of each kind and, as ``""``, of all."""
+    found: dict[str, dict[str, str]] = {"": {}}
+    for row in _words():
+        found[""][row["term"]] = row[lang]
+        found.setdefault(row["kind"], {})[row["term"]] = row[lang]
+    return found
 
 
 @cache
-def _terms() -> frozenset[str]:
-    return frozenset(row["term"] for row in _words().rows if row["kind"] == "term")
+def _words() -> tuple[Mapping[str, str], ...]:
+    return tuple(_rows("words.csv"))
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -174,29 +162,19 @@ def glossary() -> Table:
 
     Examples
     --------
-    >>> glossary().header
-    ['English', 'meaning']
-    >>> glossary().rows[0][0]
-    'activations'
+    >>> glossary().header, glossary().rows[0][0]
+    (['English', 'meaning'], 'activations')
     """
-    lang = language()
-    others = [other for other in languages() if other != lang]
+    lang, rows = language(), []
+    others = {one: words(one, "ui")["ui-language"] for one in languages() if one != lang}
     meanings = {row["term"]: row[lang] for row in _rows("definitions.csv")}
-    rows = [
-        [
-            plain(
-                Span(plain(row[lang]), id=f"term-{row['term']}"),
-                f" ({row['symbol']})" if row["symbol"] else "",
-            ),
-            plain(meanings[row["term"]], *(part for code in others for part in _named(row, code))),
-        ]
-        for row in _words().rows
-        if row["kind"] == "term"
-    ]
+    for row in _words():
+        if row["kind"] == "term":
+            symbol = f" ({row['symbol']})" if row["symbol"] else ""
+            said = [meanings[row["term"]]]
+            for one, name in others.items():
+                said += [" ", Span(f"*{name}:* {plain(row[one])}.", lang=one)]
+            term = Span(plain(row[lang]), id=f"term-{row['term']}")
+            rows.append([plain(term, symbol), plain(*said)])
     rows.sort(key=lambda row: row[0].casefold())
     return table([t("ui-language"), t("meaning")], rows, "ll")
-
-
-def _named(row: Mapping[str, str], lang: str) -> tuple[str, Span]:
-    name = words(lang, "ui")["ui-language"]
-    return " ", Span(f"*{name}:* {plain(row[lang])}.", lang=lang)

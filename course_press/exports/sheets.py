@@ -35,7 +35,7 @@ def _questions(variants: Sequence[Variant], seed: int) -> Iterator[dict[str, Any
     yield code_cell("setup", "from course_book.exercises import check")
     for number, one in enumerate(variants, 1):
         unit = f" ({one.exercise.unit})" if one.exercise.unit else ""
-        fixed = f"\n\n*{said['fixed']}*" if one.exercise.fixed else ""
+        fixed = f"\n\n*{said['fixed']}*" if one.exercise.few else ""
         yield text_cell(
             one.exercise.id,
             f"## {number}. {plain(one.text('title'))}\n\n"

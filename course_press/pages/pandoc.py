@@ -318,7 +318,7 @@ def pandoc_version() -> str:
 
 def ui_words(lang: str) -> dict[str, str]:
     """The words of the pages themselves: of labels, buttons, menus."""
-    return words(lang, "ui")
+    return dict(words(lang, "ui"))
 
 
 def run_pandoc(

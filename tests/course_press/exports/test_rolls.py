@@ -172,6 +172,6 @@ def test_a_sheet_says_which_exercises_are_the_same_for_everyone():
     for lang in ANSWER:
         with in_language(lang):
             said = exercises.phrases()["fixed"]
-            for fixed in (True, False):
-                variant = replace(one, fixed=fixed).variant(3)
-                assert (said in sheets.questions([variant], 3, lang)) == fixed
+            for few in (True, False):
+                variant = replace(one, few=few).variant(3)
+                assert (said in sheets.questions([variant], 3, lang)) == few

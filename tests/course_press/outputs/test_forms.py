@@ -17,7 +17,7 @@ import course_lib
 from course_lib import CourseError
 from course_book import explore, n, plot, table, tables
 from course_book.exercises import check, exercise, parity, predict
-from course_book.text import bundle, glossary, languages
+from course_book.text import Shown, glossary, languages
 from course_press.outputs import FORMS, both, form, notebook, site
 
 KINDS = {
@@ -101,13 +101,13 @@ def test_markup_and_who_prints_are_the_press_s():
 def test_the_library_knows_no_printer_but_by_name(monkeypatch):
     monkeypatch.setenv("COURSE_PRINT", "sites")
     with pytest.raises(CourseError, match=r"both, notebook, site \(got 'sites'"):
-        bundle(None, dict)
+        Shown()._repr_mimebundle_()
     for value in ("", None):
         if value is None:
             monkeypatch.delenv("COURSE_PRINT")
         else:
             monkeypatch.setenv("COURSE_PRINT", value)
-        assert bundle(None, lambda: {"text/plain": "a"}) == {"text/plain": "a"}
+        assert Shown()._repr_mimebundle_() == {"text/markdown": "<Shown>"}
 
 
 @pytest.mark.parametrize("code", [code for kind, code in KINDS.items() if kind not in ALIKE])
