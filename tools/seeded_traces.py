@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_tools.diagnosis.examples import FOLDER
+from course_tools.diagnosis.causes import FOLDER
 from tools.constructed import Sketch, whole
 
 

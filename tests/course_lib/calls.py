@@ -636,8 +636,7 @@ ROOMS = {
     "course_book.plot.charts": "draws",
     "course_book.plot.diagram": "draws",
     "course_book.plot.web": "draws; see test_web",
-    "course_tools.diagnosis.examples": "takes a cause of the fixed list",
-    "course_tools.diagnosis.verdict": "reads a trace; see tests/course_tools/diagnosis",
+    "course_tools.diagnosis.root_cause": "reads a trace; see tests/course_tools/diagnosis",
     "course_tools.campaigns.serving.replaying": "serves requests; see bench/test_serving",
     "course_tools.campaigns.serving.stepping": "takes an engine; see bench/test_serving",
     "course_tools.serve.clock": "tabulates; see test_clock",
@@ -660,6 +659,7 @@ LEFT_OUT = {
     "course_lib.core.bounds.summed": "total, for estimates of the library's own",
     "course_lib.core.dtypes.widest": "takes no names: every caller has checked its formats",
     "course_lib.specs.configurations.cited_by": "takes a model of the table",
+    "course_tools.diagnosis.causes.seeded": "takes a cause of the fixed list",
     "course_tools.measured.published.lab": "takes a lab of this repository",
     **dict.fromkeys(
         (f"course_lib.core.formulas.{name}" for name in formulas.__all__),
