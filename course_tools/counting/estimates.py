@@ -20,7 +20,7 @@ from course_tools.counting.building import Built
 from course_tools.counting.records import Access, Trace
 from course_tools.counting.rewriting import least
 from course_tools.counting.rules import PRODUCTS
-from course_tools.counting.works import activations, alike, kernels, size_of
+from course_tools.counting.works import activations, alike, dtype_of, kernels, size_of
 
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
 """By the memory of a parameter its format, and that of the products with it."""
@@ -41,7 +41,13 @@ def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True
         raise CourseError("the trace has no operator: does the model's forward do anything?")
     parts: dict[str, dict[str, Estimate]] = {}
     for key, work in works.items():
-        part, label = _labels(key[0], key[1], work)
+        # The part of the table in which a kernel stands, and its line: a product by its module.
+        part, label = key[0].removeprefix("model.").removeprefix("transformer."), key[1]
+        above, _, last = part.rpartition(".")
+        if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
+            plain = label in PRODUCTS or label == "convolution"
+            part = above or last
+            label = last if plain else {"grouped_mm": "experts"}.get(label, label)
         of = parts.setdefault(part, {})
         number = sum(one == label or one.startswith(f"{label} #") for one in of)
         of[f"{label} #{number + 1}" if number else label] = _bounded(counts[key] * work, chip)
@@ -70,7 +76,7 @@ def products(trace: Trace, fm: Formats) -> list[Work]:
             hidden = trace.halved and one.kind == "matmul" and not weighs
             share = (1 + 1 / trace.tokens) / 2 if hidden else 1.0
             how = one.arithmetic if one.unit == "matrix" else "matmul"
-            found.append(Work(one.times * one.flops * share, 1.0, _dtype(how, fm)))
+            found.append(Work(one.times * one.flops * share, 1.0, dtype_of(how, fm)))
     return found
 
 
@@ -124,12 +130,7 @@ class Needs:
     formats: Formats = field(repr=False)
 
     def on(self, chip: Accelerator | str) -> Estimate:
-        """The same on a chip: `lower` operator by operator, and `speed_of_light` as one program.
-
-        Parameters
-        ----------
-        chip : an accelerator or its key.
-        """
+        """The same on a chip: `lower` operator by operator, and `speed_of_light` as one program."""
         return estimate(self.trace, accelerator(chip), self.formats)
 
 
@@ -170,16 +171,6 @@ def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     return Needs(flops, outside(trace, fm), parameters, trace, fm)
 
 
-def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
-    """The part of the table in which a kernel stands, and its line: a product by its module."""
-    path = where.removeprefix("model.").removeprefix("transformer.")
-    above, _, last = path.rpartition(".")
-    if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
-        plain = name in PRODUCTS or name == "convolution"
-        return above or last, last if plain else {"grouped_mm": "experts"}.get(name, name)
-    return path, name
-
-
 def _bounded(work: Work, chip: Accelerator) -> Estimate:
     """As `bounded`; what a model's code does in fp32 whatever the step's formats are takes the
     matrix unit's nearest format, the vector unit, or the fastest rate that the chip publishes:
@@ -208,14 +199,12 @@ def footprint(
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
     weights, matrices = 0.0, multiplied(built, trace)
-    seen = set()
+    every: dict[int, Any] = {}
     for one in built.module.parameters():
-        memory = one.untyped_storage()._cdata
-        if memory in seen:
-            continue
-        seen.add(memory)
-        bits = 8 * one.element_size()
-        kind = ("w" if memory in matrices else "x") if one.dtype == built.dtype else str(bits)
+        every.setdefault(one.untyped_storage()._cdata, one)
+    for memory, one in every.items():
+        usual = "w" if memory in matrices else "x"
+        kind = usual if one.dtype == built.dtype else str(8 * one.element_size())
         kind = own[memory][0] if memory in own else kind
         weights += size_of(Access(0, float(one.numel()), kind), fm)
     kept = sum(size_of(Access(0, float(count), kind), fm) for kind, count in cache.items())
@@ -243,20 +232,16 @@ def multiplied(built: Built, trace: Trace) -> dict[int, str]:
 
 
 def stored(
-    built: Built, trace: Trace, fm: Formats, chip: Accelerator, said: dict[str, Any] | None
+    built: Built, trace: Trace, fm: Formats, chip: Accelerator, declared: dict[str, Any] | None
 ) -> Stored:
-    """The formats of a model's matrices one by one.
-
-    Parameters
-    ----------
-    said : what the file declares, from `quantization.read`; `None` where the formats of the step
-        are those of the options, which may be a recipe.
+    """The formats of a model's matrices one by one, as the file declares by `quantization.read`, or
+    where nothing is given, as the step's options have them, which may be a recipe.
     """
     modules, found = dict(built.module.named_modules()), {}
     for memory, name in multiplied(built, trace).items():
         where = name.rpartition(".")[0]
         linear, experts = type(modules[where]).__name__ == "Linear", ".experts." in name
-        if said is None:
+        if declared is None:
             if len(fm.sizes) > 1:
                 part, routed, called = _part_of(name)
                 key = picked({key: key for key in fm.sizes}, part, routed, called)
@@ -265,7 +250,7 @@ def stored(
             # Checkpoints have an expert's matrices each, and some code has them as one.
             one = name.replace(".experts.gate_up_proj", ".experts.0.gate_proj")
             one = one.replace(".experts.down_proj", ".experts.0.down_proj")
-            dtype, product = quantization.at(where if linear else one, said)
+            dtype, product = quantization.at(where if linear else one, declared)
             product = rated(product or product_in(dtype, fm.x) or fm.x, fm.x, chip.peaks)
             found[memory] = dtype, product
     return found
@@ -339,7 +324,7 @@ def first_batch(
     for one in trace.operations:
         if one.unit != "matrix":
             continue
-        work = Work(one.flops, 1.0, _dtype(one.arithmetic, fm))
+        work = Work(one.flops, 1.0, dtype_of(one.arithmetic, fm))
         t_math += one.times * float(_bounded(work, chip).t_math) / batch
         flops += one.times * one.flops / batch
         for each in (*one.reads, *one.writes):
@@ -368,7 +353,3 @@ def first_batch(
     return Crossover(
         found, reason(found, intensity, ridge, fit), intensity, ridge, rule, float("nan"), fit
     )
-
-
-def _dtype(arithmetic: str, fm: Formats) -> str:
-    return {"matmul": fm.matmul, "attention": fm.attention}.get(arithmetic, arithmetic)

@@ -9,11 +9,10 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from course_lib.core.checks import CourseError
-from course_tools.counting.building import Built, said
+from course_tools.counting.building import Built, failing
 from course_tools.counting.layers import shared
-from course_tools.counting.modes import CURRENT
 from course_tools.counting.records import Trace
-from course_tools.counting.tracing import Recorder
+from course_tools.counting.tracing import CURRENT, Recorder
 
 _KNOWN = (
     "DynamicLayer",
@@ -23,6 +22,7 @@ _KNOWN = (
     "LinearAttentionAndFullAttentionLayer",
 )
 """Kinds of a cache's layers of which the last token can be taken away again."""
+_CACHES = ("past_key_values", "cache_params", "state")
 SECOND = 16_000
 """Samples of a second of sound, which models of it are given."""
 
@@ -46,41 +46,44 @@ class Passes:
         self.cache: dict[str, float] = {}
         self.windowed = (0.0, 0.0)
 
+    @property
+    def traces(self) -> list[Trace]:
+        """Both, or the one that there is."""
+        return [self.prompt, *([self.step] if self.step else [])]
+
 
 def run(built: Built, batch: int, context: int, *, share: bool = True, step: bool = True) -> Passes:
-    """Trace a model over `context` tokens of `batch` sequences, and for the last of them alone.
-
-    Parameters
-    ----------
-    share : run layers of one kind once, and note it for all.
-    step : whether to trace the last token alone too.
+    """Trace a model over `context` tokens of `batch` sequences, and with `step` for the last alone;
+    with `share`, layers of one kind are run once, and noted for all.
     """
     # What fails is said once, by the error; torch would print it besides.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-    with built.mode, said(f"{built.name} cannot be traced"):
+    with built.mode, failing(f"{built.name} cannot be traced"):
         prompt = _Running(built, batch, context, share)
         trace, out = prompt.record()
         found = Passes(trace)
-        if built.kind in ("module", "encoder"):
-            found.why = (
-                "its only pass is a prefill"
-                if built.kind == "encoder"
-                else "a module of the reader's own has one pass"
-            )
-            return found
-        if not step:
-            return found
-        try:
-            with said("its step of one token cannot be traced"):
-                if _cache_of(out) is None:
-                    raise CourseError("it returns no cache")
-                if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
-                    out = _Running(built, batch, max(context - 1, 1), share).run()
-                found.step, found.cache = prompt.further(out, _cache_of(out))
-                found.windowed = _windowed(_cache_of(out), context)
-        except CourseError as error:
-            found.why = str(error)
+        if built.kind == "encoder":
+            found.why = "its only pass is a prefill"
+        elif built.kind == "module":
+            found.why = "a module of the reader's own has one pass"
+        elif step:
+            try:
+                with failing("its step of one token cannot be traced"):
+                    _step(found, prompt, out, context)
+            except CourseError as error:
+                found.why = str(error)
         return found
+
+
+def _step(found: Passes, prompt: "_Running", out: Any, context: int) -> None:
+    if _cache_of(out) is None:
+        raise CourseError("it returns no cache")
+    if not _shortened(_cache_of(out)):  # a cache of another making: fill it anew
+        again = _Running(prompt.built, prompt.batch, max(context - 1, 1), prompt.share)
+        with again.recorder.silence():
+            out = again.forward(_inputs(again.built, again.batch, again.tokens, again.takes))
+    found.step, found.cache = prompt.further(out, _cache_of(out))
+    found.windowed = _windowed(_cache_of(out), context)
 
 
 class _Running:
@@ -95,14 +98,9 @@ class _Running:
     def record(self) -> tuple[Trace, Any]:
         given = _inputs(self.built, self.batch, self.tokens, self.takes)
         self.recorder.receive(given)
-        with self.recorder.recording(), self._around():
-            out = self._forward(**given)
+        out = self.forward(given)
         self.recorder.keep(*_arrays(_cache_of(out)))
         return self.recorder.trace(_arrays(_results(out)), self.tokens), out
-
-    def run(self) -> Any:
-        with self.recorder.recording(), self._around(), self.recorder.silence():
-            return self._forward(**_inputs(self.built, self.batch, self.tokens, self.takes))
 
     def further(self, out: Any, cache: Any) -> tuple[Trace, dict[str, float]]:
         """One more token, with what a pass left."""
@@ -112,39 +110,31 @@ class _Running:
         recorder.keep(*_arrays(cache))
         self.recorder = recorder
         one = torch.zeros(self.batch, 1, dtype=torch.long)
-        given: dict[str, Any] = {"use_cache": True}
-        for name in ("past_key_values", "cache_params", "state"):
-            if name in self.takes:
-                given[name] = cache
+        given: dict[str, Any] = {"input_ids": one}
         if self.built.kind == "encoder-decoder":
             encoded = getattr(out, "encoder_last_hidden_state", None)
-            given |= {"encoder_outputs": (encoded,), "decoder_input_ids": one}
-        else:
-            given["input_ids"] = one
-        recorder.receive({**given, "past_key_values": None, "cache_params": None, "state": None})
-        with recorder.recording(), self._around():
-            after = self._forward(**given)
+            given = {"encoder_outputs": (encoded,), "decoder_input_ids": one}
+        recorder.receive(given)
+        given |= {"use_cache": True, **{name: cache for name in _CACHES if name in self.takes}}
+        after = self.forward(given)
         arrays = _arrays(_cache_of(after))
         recorder.keep(*arrays)
         held: dict[str, float] = {}
         # Lengths, which some caches keep as tensors, are no part of what it holds.
         unique = {recorder.storage(array): array for array in arrays if array.dim()}
-        for array in unique.values():
-            found = recorder.access(array)
-            held[found.format] = held.get(found.format, 0.0) + found.elements
+        for access in map(recorder.access, unique.values()):
+            held[access.format] = held.get(access.format, 0.0) + access.elements
         return recorder.trace(_arrays(_results(after)), 1), held
 
-    def _forward(self, **given: Any) -> Any:
-        if "args" in given and self.built.kind == "module":
-            return self.built.module(*given["args"], **given["kwargs"])
-        return self.built.module(**given)
-
-    @contextmanager
-    def _around(self) -> Iterator[None]:
+    def forward(self, given: dict[str, Any]) -> Any:
+        """Run the module while the recorder records."""
         CURRENT.append(self.recorder)
         try:
-            with _caching(self.recorder), shared(self.recorder) if self.share else nullcontext():
-                yield
+            sharing = shared(self.recorder) if self.share else nullcontext()
+            with self.recorder.recording(), _caching(self.recorder), sharing:
+                if self.built.kind == "module":
+                    return self.built.module(*given["args"], **given["kwargs"])
+                return self.built.module(**given)
         finally:
             CURRENT.pop()
 
@@ -185,41 +175,34 @@ def _inputs(built: Built, batch: int, tokens: int, takes: Any) -> dict[str, Any]
     """What a module is given for so many tokens, or for so many pictures or recordings."""
     import torch
 
+    ids = torch.zeros(batch, tokens, dtype=torch.long)
     if built.kind == "module":
-        if built.inputs is None:
-            return {"args": (torch.zeros(batch, tokens, dtype=torch.long),), "kwargs": {}}
-        two = built.inputs if isinstance(built.inputs, tuple) and len(built.inputs) == 2 else ()
+        given = (ids,) if built.inputs is None else built.inputs
+        two = given if isinstance(given, tuple) and len(given) == 2 else ()
         if two and isinstance(two[0], tuple) and isinstance(two[1], dict):
             return {"args": two[0], "kwargs": two[1]}
-        if isinstance(built.inputs, dict):
-            return {"args": (), "kwargs": built.inputs}
-        args = built.inputs if isinstance(built.inputs, tuple | list) else (built.inputs,)
-        return {"args": tuple(args), "kwargs": {}}
-    ids = torch.zeros(batch, tokens, dtype=torch.long)
+        if isinstance(given, dict):
+            return {"args": (), "kwargs": given}
+        return {"args": tuple(given) if isinstance(given, list | tuple) else (given,), "kwargs": {}}
     main = getattr(built.module, "main_input_name", "input_ids")
-    given: dict[str, Any] = {}
-    config = built.config
+    config, sizes, found = built.config, dict[str, Any](), dict[str, Any]()
     if main == "pixel_values" and "input_ids" not in takes:
-        side = _side(config)
-        channels = getattr(config, "num_channels", 3)
-        given["pixel_values"] = torch.empty(batch, channels, *side, dtype=built.dtype)
+        sizes["pixel_values"] = (getattr(config, "num_channels", 3), *_side(config))
     elif main == "input_features":
-        given["input_features"] = torch.empty(
-            batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=built.dtype
-        )
+        sizes["input_features"] = (config.num_mel_bins, 2 * config.max_source_positions)
     elif main == "input_values":
-        given["input_values"] = torch.empty(batch, SECOND, dtype=built.dtype)
+        sizes["input_values"] = (SECOND,)
     else:
-        given["input_ids"] = ids
+        found["input_ids"] = ids
         if "pixel_values" in takes and built.kind == "encoder":
-            given["pixel_values"] = torch.empty(batch, 3, *_side(config), dtype=built.dtype)
+            sizes["pixel_values"] = (3, *_side(config))
+    for name, size in sizes.items():
+        found[name] = torch.empty(batch, *size, dtype=built.dtype)
     if built.kind == "encoder-decoder":
-        given["decoder_input_ids"] = ids
+        found["decoder_input_ids"] = ids
     if built.kind == "decoder":
-        given["use_cache"] = True
-        if "logits_to_keep" in takes:
-            given["logits_to_keep"] = 1
-    return given
+        found |= {"use_cache": True, **({"logits_to_keep": 1} if "logits_to_keep" in takes else {})}
+    return found
 
 
 def _side(config: Any) -> tuple[int, int]:
@@ -234,10 +217,8 @@ def _side(config: Any) -> tuple[int, int]:
 
 
 def _cache_of(out: Any) -> Any:
-    for name in ("past_key_values", "cache_params", "state"):
-        if (found := getattr(out, name, None)) is not None:
-            return found
-    return None
+    every = (getattr(out, name, None) for name in _CACHES)
+    return next((one for one in every if one is not None), None)
 
 
 def _shortened(cache: Any) -> bool:
@@ -279,13 +260,9 @@ def _arrays(cache: Any, depth: int = 0) -> list[Any]:
         return [cache]
     if cache is None or depth > 6 or isinstance(cache, str | int | float | type):
         return []
-    inside: Any = ()
-    if isinstance(cache, dict):
-        inside = cache.values()
-    elif isinstance(cache, list | tuple):
-        inside = cache
-    elif hasattr(cache, "__dict__"):
-        inside = vars(cache).values()
+    if not isinstance(cache, dict | list | tuple):
+        cache = getattr(cache, "__dict__", ())
+    inside = cache.values() if isinstance(cache, dict) else cache
     return [one for thing in inside for one in _arrays(thing, depth + 1)]
 
 

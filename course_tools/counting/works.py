@@ -3,8 +3,8 @@ neighbours fused.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import TypeAlias
 
 from course_lib.core import Work
@@ -15,53 +15,34 @@ from course_lib.workloads.weights import distinct
 from course_tools.counting.records import Access, Operation, Trace
 
 Found: TypeAlias = tuple[str, str, Work, int]
-_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+"""Where a kernel runs, what it is called, its work, and how often it runs."""
 _SHOWN = 3
 """How many operators the name of a fused kernel lists."""
 
 
 def size_of(access: Access, fm: Formats) -> float:
-    """Bytes of what passes, in the formats of a step.
-
-    Examples
-    --------
-    >>> from course_lib.workloads.precision import formats
-    >>> size_of(Access(1, 10.0, "w"), formats("int8")), size_of(Access(1, 10.0, "64"), formats())
-    (10.0, 80.0)
-    """
+    """Bytes of what passes, in the formats of a step."""
     if access.format == "w":
         return access.elements * fm.sizes[""]
     kind = {"x": fm.x, "kv": fm.kv}.get(access.format, access.format)
     return access.elements * (int(kind) / 8 if kind.isdigit() else itemsize(kind))
 
 
-def met(one: Operation) -> float:
-    """Of the experts, how many the tokens are expected to meet, if each chooses evenly."""
-    of = one.routing
-    return 0.0 if of is None else float(distinct(max(of.tokens, 1), of.experts, of.active))
+def dtype_of(arithmetic: str, fm: Formats) -> str:
+    """The format in which a step does such arithmetic."""
+    return {"matmul": fm.matmul, "attention": fm.attention}.get(arithmetic, arithmetic)
 
 
-def work_of(one: Operation, fm: Formats) -> Work | None:
-    """The work of an operator that runs by itself; `None` where it moves nothing."""
-    reads = one.reads
-    if one.routing is not None:
-        share = met(one) / one.routing.experts
-        reads = (replace(reads[0], elements=reads[0].elements * share), *reads[1:])
-    return _work(one, one.flops, sum(size_of(each, fm) for each in (*reads, *one.writes)), fm)
-
-
-def _work(one: Operation, flops: float, moved: float, fm: Formats) -> Work | None:
-    if not moved:
-        return None
-    dtype = {"matmul": fm.matmul, "attention": fm.attention}.get(one.arithmetic, one.arithmetic)
+def _work(one: Operation, flops: float, moved: float, fm: Formats, met: float = 0.0) -> Work:
     shape = one.shape
     if shape is not None and one.routing is not None:
-        shape = (*shape[:3], met(one))
-    return Work(flops, moved, known("dtype", dtype, BITS), one.unit, shape=shape, kind=one.kind)
+        shape = (*shape[:3], met)
+    dtype = known("dtype", dtype_of(one.arithmetic, fm), BITS)
+    return Work(flops, moved, dtype, one.unit, shape=shape, kind=one.kind)
 
 
 def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
-    """Where each kernel runs, what it is called, its work, and how often it runs.
+    """The kernels of a trace that move something.
 
     Parameters
     ----------
@@ -80,10 +61,18 @@ def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
                 yield from _chain(waiting.all(), readers, trace.kept, fm)
             waiting.add(i, one)
             continue
-        if chain := waiting.needed(i, one):
-            yield from _chain(chain, readers, trace.kept, fm)
-        if (work := work_of(one, fm)) is not None:
-            yield _place(one.where), one.name, work, one.times
+        yield from _chain(waiting.needed(i, one), readers, trace.kept, fm)
+        reads, met = one.reads, 0.0
+        if of := one.routing:  # as many experts as the tokens meet, if each chooses evenly
+            met = float(distinct(max(of.tokens, 1), of.experts, of.active))
+            reads = (reads[0].times(met / of.experts), *reads[1:])
+        if moved := sum(size_of(each, fm) for each in (*reads, *one.writes)):
+            yield (
+                alike(one.where) or "model",
+                one.name,
+                _work(one, one.flops, moved, fm, met),
+                one.times,
+            )
     yield from _chain(waiting.all(), readers, trace.kept, fm)
 
 
@@ -97,10 +86,9 @@ class _Waiting:
 
     def add(self, i: int, one: Operation) -> None:
         self.operations[i] = one
-        for each in one.writes:
-            self.writers.setdefault(each.storage, set()).add(i)
-        for each in one.reads:
-            self.readers.setdefault(each.storage, set()).add(i)
+        for touched, of in ((one.writes, self.writers), (one.reads, self.readers)):
+            for each in touched:
+                of.setdefault(each.storage, set()).add(i)
 
     def all(self) -> dict[int, Operation]:
         """Take all of them."""
@@ -124,10 +112,9 @@ class _Waiting:
                     after.append((i, found[i]))
         for i, other in found.items():
             del self.operations[i]
-            for each in other.writes:
-                self.writers[each.storage].discard(i)
-            for each in other.reads:
-                self.readers[each.storage].discard(i)
+            for touched, by in ((other.writes, self.writers), (other.reads, self.readers)):
+                for each in touched:
+                    by[each.storage].discard(i)
         return dict(sorted(found.items()))
 
 
@@ -138,66 +125,55 @@ def _chain(
     fm: Formats,
 ) -> Iterator[Found]:
     """Operators of the vector unit, by their numbers, as one kernel."""
+    if not chain:
+        return
     reads: dict[int, float] = {}
     writes: dict[int, float] = {}
     begun: dict[int, int] = {}
     for i, one in chain.items():
         for each in one.reads:
             if each.storage not in writes:
-                size = size_of(each, fm)
-                reads[each.storage] = max(reads.get(each.storage, 0.0), size)
+                reads[each.storage] = max(reads.get(each.storage, 0.0), size_of(each, fm))
         for each in one.writes:
-            size = size_of(each, fm)
-            writes[each.storage] = max(writes.get(each.storage, 0.0), size)
+            writes[each.storage] = max(writes.get(each.storage, 0.0), size_of(each, fm))
             begun.setdefault(each.storage, i)
-    moved = sum(reads.values())
+    moved, every = sum(reads.values()), list(chain.values())
     for storage, size in writes.items():
         later = sum(
             of for i, of in readers.get(storage, ()) if i > begun[storage] and i not in chain
         )
         # Of what others read a part of, through a copy that is none now, that part is written.
-        moved += size if storage in kept else min(size, later / next(iter(chain.values())).times)
-    every = list(chain.values())
-    flops = sum(one.flops for one in every)
-    if every and (work := _work(every[0], flops, moved, fm)) is not None:
-        yield _together([one.where for one in every]), _names(every), work, every[0].times
-
-
-def _names(chain: Sequence[Operation]) -> str:
-    names = list(dict.fromkeys(one.name for one in chain))
-    return "+".join(names[:_SHOWN]) + (f"+{len(names) - _SHOWN}" if len(names) > _SHOWN else "")
+        moved += size if storage in kept else min(size, later / every[0].times)
+    if moved:
+        names = list(dict.fromkeys(one.name for one in every))
+        more = [f"{len(names) - _SHOWN}"] if len(names) > _SHOWN else []
+        work = _work(every[0], sum(one.flops for one in every), moved, fm)
+        where = _together(one.where for one in every)
+        yield where, "+".join(names[:_SHOWN] + more), work, every[0].times
 
 
 def alike(name: str) -> str:
     """A module's path, the same for all layers."""
-    return _NUMBER.sub(".*", name)
+    return re.sub(r"\.\d+(?=\.|$)", ".*", name)
 
 
-def _place(where: str) -> str:
-    return alike(where) or "model"
-
-
-def _together(paths: Sequence[str]) -> str:
+def _together(paths: Iterable[str]) -> str:
     """What paths have in common at their beginning."""
-    first, *rest = [_place(path).split(".") for path in dict.fromkeys(paths)]
-    for other in rest:
-        same = [a == b for a, b in zip(first, other, strict=False)]
-        first = first[: same.index(False) if False in same else len(same)]
-    return ".".join(first) or "model"
+    every = [(alike(path) or "model").split(".") for path in dict.fromkeys(paths)]
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*every, strict=False))
+    return ".".join(part for part, *_ in same) or "model"
 
 
 def activations(trace: Trace, fm: Formats) -> float:
     """Bytes that the operator with the most of them reads and writes beside what outlives the
     step: weights, cache and results.
     """
-    return max(
-        (
-            sum(
-                size_of(each, fm)
-                for each in (*one.reads, *one.writes)
-                if each.storage not in trace.kept
-            )
-            for one in trace.operations
-        ),
-        default=0.0,
+    sizes = (
+        sum(
+            size_of(each, fm)
+            for each in (*one.reads, *one.writes)
+            if each.storage not in trace.kept
+        )
+        for one in trace.operations
     )
+    return max(sizes, default=0.0)
