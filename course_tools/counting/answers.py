@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from course_lib.core import Estimate
@@ -41,8 +42,8 @@ _APART = "fusion into products: what passes between a product and its neighbors 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What fusing neighbors saves of bytes and of the lower bound, s, beside those, and launches, of
-    the pass as each operator would run by itself.
+    """What fusing saves of the bytes and of the lower bound, s, of a pass whose operators would run
+    each by itself, with so many launches.
     """
 
     bytes: float
@@ -139,11 +140,6 @@ def ask(
     prefill : ask for the pass over the prompt; a model that does not decode has no other.
     trace : trace a configuration all the same.
 
-    Raises
-    ------
-    CourseError
-        If a model can be counted in neither way, or is asked for what it does not have.
-
     Examples
     --------
     >>> from course_tools.counting import named
@@ -184,18 +180,12 @@ def ask(
     if read is not None:
         rest = {name: read[name] for name in ("x", "kv", "by", "unread")}
         declared = Declared(w=read["x"], **rest)
-    fm = of_model(_Only(declared), on, w, x, kv, compute)
+    only: Any = SimpleNamespace(declared=declared)
+    fm = of_model(only, on, w, x, kv, compute)
     own = read if w is None else None
     found = _traced(named, on, many, length if context else None, fm, prefill, own)
     computes = None if own is None else [one["compute"] for one in own["rules"]]
     return replace(found, said=told(found.formats, declared, on, computes))
-
-
-@dataclass(frozen=True, slots=True)
-class _Only:
-    """A model of which only the formats are known."""
-
-    declared: Declared | None
 
 
 def told(

@@ -3,7 +3,6 @@ own function.
 """
 
 import importlib
-import importlib.util
 import inspect
 import os
 from collections.abc import Iterator, Mapping
@@ -75,6 +74,12 @@ class Built:
     def parameters(self) -> int:
         """All parameters, a tied one once."""
         return sum(one.numel() for one in self.module.parameters())
+
+    @property
+    def held(self) -> list[tuple[int, str, Any]]:
+        """All parameters, with the numbers of their memory and their names."""
+        every = self.module.named_parameters()
+        return [(one.untyped_storage()._cdata, name, one) for name, one in every]
 
 
 def without_memory() -> Any:

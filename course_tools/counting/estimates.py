@@ -2,13 +2,16 @@
 on it computes longer than it moves bytes.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from course_lib.core import Estimate, Work, summed
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import CourseError, known
+from course_lib.core.dtypes import BITS, itemsize
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator, bounded
 from course_lib.workloads.crossover import Crossover, first, reason
@@ -17,16 +20,178 @@ from course_lib.workloads.precision import Formats, first_of, formats, picked, p
 from course_lib.workloads.weights import distinct
 from course_tools.counting import building, passes, quantization
 from course_tools.counting.building import Built
-from course_tools.counting.records import Access, Trace
+from course_tools.counting.records import Access, Operation, Trace
 from course_tools.counting.rewriting import least
 from course_tools.counting.rules import PRODUCTS
-from course_tools.counting.works import activations, alike, dtype_of, kernels, size_of
 
+Found: TypeAlias = tuple[str, str, Work, int]
+"""Where a kernel runs, what it is called, its work, and how often it runs."""
+_SHOWN = 3
+"""How many operators the name of a fused kernel lists."""
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
 """By the memory of a parameter its format, and that of the products with it."""
 _FORMATS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 ROUTERS = ("gate", "router", "shared_expert_gate")
 """Linear layers that no recipe converts, unless it names them."""
+
+
+def size_of(access: Access, fm: Formats) -> float:
+    """Bytes of what passes, in the formats of a step."""
+    if access.format == "w":
+        return access.elements * fm.sizes[""]
+    kind = {"x": fm.x, "kv": fm.kv}.get(access.format, access.format)
+    return access.elements * (int(kind) / 8 if kind.isdigit() else itemsize(kind))
+
+
+def dtype_of(arithmetic: str, fm: Formats) -> str:
+    """The format in which a step does such arithmetic."""
+    return {"matmul": fm.matmul, "attention": fm.attention}.get(arithmetic, arithmetic)
+
+
+def _work(one: Operation, flops: float, moved: float, fm: Formats, met: float = 0.0) -> Work:
+    shape = one.shape
+    if shape is not None and one.routing is not None:
+        shape = (*shape[:3], met)
+    dtype = known("dtype", dtype_of(one.arithmetic, fm), BITS)
+    return Work(flops, moved, dtype, one.unit, shape=shape, kind=one.kind)
+
+
+def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
+    """The kernels of a trace that move something.
+
+    Parameters
+    ----------
+    fused : whether operators of the vector unit that may follow one another are one kernel: what
+        passes between them never leaves the chip, and what nobody reads later is not written. Each
+        waits until a product or another kernel of its own needs it.
+    """
+    readers: dict[int, list[tuple[int, float]]] = {}
+    for i, one in enumerate(trace.operations):
+        for each in one.reads:
+            readers.setdefault(each.storage, []).append((i, one.times * size_of(each, fm)))
+    waiting = _Waiting()
+    for i, one in enumerate(trace.operations):
+        if fused and one.unit == "vector" and not one.alone:
+            if waiting.operations and next(iter(waiting.operations.values())).times != one.times:
+                yield from _chain(waiting.all(), readers, trace.kept, fm)
+            waiting.add(i, one)
+            continue
+        yield from _chain(waiting.needed(i, one), readers, trace.kept, fm)
+        reads, met = one.reads, 0.0
+        if of := one.routing:  # as many experts as the tokens meet, if each chooses evenly
+            met = float(distinct(max(of.tokens, 1), of.experts, of.active))
+            reads = (reads[0].times(met / of.experts), *reads[1:])
+        if moved := sum(size_of(each, fm) for each in (*reads, *one.writes)):
+            yield (
+                alike(one.where) or "model",
+                one.name,
+                _work(one, one.flops, moved, fm, met),
+                one.times,
+            )
+    yield from _chain(waiting.all(), readers, trace.kept, fm)
+
+
+class _Waiting:
+    """Operators that wait, by their numbers, and which of them touch a storage."""
+
+    def __init__(self) -> None:
+        self.operations: dict[int, Operation] = {}
+        self.writers: dict[int, set[int]] = {}
+        self.readers: dict[int, set[int]] = {}
+
+    def add(self, i: int, one: Operation) -> None:
+        self.operations[i] = one
+        for touched, of in ((one.writes, self.writers), (one.reads, self.readers)):
+            for each in touched:
+                of.setdefault(each.storage, set()).add(i)
+
+    def all(self) -> dict[int, Operation]:
+        """Take all of them."""
+        found = self.operations
+        self.operations, self.writers, self.readers = {}, {}, {}
+        return found
+
+    def needed(self, number: int, one: Operation) -> dict[int, Operation]:
+        """Take from them what must run before an operator: what it reads is made by them, or they
+        touch what it overwrites.
+        """
+        found: dict[int, Operation] = {}
+        after = [(number, one)]
+        while after:
+            end, last = after.pop()
+            of = [self.writers.get(each.storage, ()) for each in (*last.reads, *last.writes)]
+            of += [self.readers.get(each.storage, ()) for each in last.writes]
+            for i in {i for some in of for i in some}:
+                if i < end and i not in found:
+                    found[i] = self.operations[i]
+                    after.append((i, found[i]))
+        for i, other in found.items():
+            del self.operations[i]
+            for touched, by in ((other.writes, self.writers), (other.reads, self.readers)):
+                for each in touched:
+                    by[each.storage].discard(i)
+        return dict(sorted(found.items()))
+
+
+def _chain(
+    chain: dict[int, Operation],
+    readers: dict[int, list[tuple[int, float]]],
+    kept: Mapping[int, float],
+    fm: Formats,
+) -> Iterator[Found]:
+    """Operators of the vector unit, by their numbers, as one kernel."""
+    if not chain:
+        return
+    reads: dict[int, float] = {}
+    writes: dict[int, float] = {}
+    begun: dict[int, int] = {}
+    for i, one in chain.items():
+        for each in one.reads:
+            if each.storage not in writes:
+                reads[each.storage] = max(reads.get(each.storage, 0.0), size_of(each, fm))
+        for each in one.writes:
+            writes[each.storage] = max(writes.get(each.storage, 0.0), size_of(each, fm))
+            begun.setdefault(each.storage, i)
+    moved, every = sum(reads.values()), list(chain.values())
+    for storage, size in writes.items():
+        later = sum(
+            of for i, of in readers.get(storage, ()) if i > begun[storage] and i not in chain
+        )
+        # Of what others read a part of, through a copy that is none now, that part is written.
+        moved += size if storage in kept else min(size, later / every[0].times)
+    if moved:
+        names = list(dict.fromkeys(one.name for one in every))
+        more = [f"{len(names) - _SHOWN}"] if len(names) > _SHOWN else []
+        work = _work(every[0], sum(one.flops for one in every), moved, fm)
+        where = _together(one.where for one in every)
+        yield where, "+".join(names[:_SHOWN] + more), work, every[0].times
+
+
+def alike(name: str) -> str:
+    """A module's path, the same for all layers."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", name)
+
+
+def _together(paths: Iterable[str]) -> str:
+    """What paths have in common at their beginning."""
+    every = [(alike(path) or "model").split(".") for path in dict.fromkeys(paths)]
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*every, strict=False))
+    return ".".join(part for part, *_ in same) or "model"
+
+
+def activations(trace: Trace, fm: Formats) -> float:
+    """Bytes that the operator with the most of them reads and writes beside what outlives the
+    step: weights, cache and results.
+    """
+    sizes = (
+        sum(
+            size_of(each, fm)
+            for each in (*one.reads, *one.writes)
+            if each.storage not in trace.kept
+        )
+        for one in trace.operations
+    )
+    return max(sizes, default=0.0)
 
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
@@ -141,16 +306,8 @@ def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     ----------
     module : any torch.nn.Module, or a function of tensors. It stays as it is, in eval or training.
     inputs, named : what it is called with: tensors on any device, ``"meta"`` too, of which only
-        sizes and formats count.
-
-    Returns
-    -------
-    In the formats of the module's own numbers, or of its inputs' where it has no parameters.
-
-    Raises
-    ------
-    CourseError
-        If torch is missing, or the code looks at numbers, which do not exist.
+        sizes and formats count. The formats are of the module's own numbers, or of its inputs'
+        where it has no parameters.
 
     Examples
     --------
@@ -200,8 +357,8 @@ def footprint(
     """What weights, cache and activations take; `cache` has elements by format."""
     weights, matrices = 0.0, multiplied(built, trace)
     every: dict[int, Any] = {}
-    for one in built.module.parameters():
-        every.setdefault(one.untyped_storage()._cdata, one)
+    for memory, _, one in built.held:
+        every.setdefault(memory, one)
     for memory, one in every.items():
         usual = "w" if memory in matrices else "x"
         kind = usual if one.dtype == built.dtype else str(8 * one.element_size())
@@ -226,9 +383,9 @@ def multiplied(built: Built, trace: Trace) -> dict[int, str]:
         for each in one.reads
         if each.format == "w"
     }
-    every = [(name, one) for name, one in built.module.named_parameters() if one.dim() > 1]
-    met = {alike(name) for name, one in every if one.untyped_storage()._cdata in read}
-    return {one.untyped_storage()._cdata: name for name, one in every if alike(name) in met}
+    every = [(memory, name) for memory, name, one in built.held if one.dim() > 1]
+    met = {alike(name) for memory, name in every if memory in read}
+    return {memory: name for memory, name in every if alike(name) in met}
 
 
 def stored(
@@ -271,28 +428,26 @@ def _part_of(name: str) -> tuple[str, bool, str]:
 
 def active(built: Built, trace: Trace) -> int:
     """Parameters that one token meets: all but those of experts that it does not visit."""
-    every, idle = list(built.module.named_parameters()), 0.0
-    names = {one.untyped_storage()._cdata: name for name, one in every}
+    idle, names = 0.0, {memory: name for memory, name, _ in built.held}
     routed = {
         alike(names[one.reads[0].storage]).rpartition(".")[0]: one.routing
         for one in trace.operations
         if one.routing is not None and one.reads[0].storage in names
     }
-    for name, one in every:
+    for _, name, one in built.held:
         of = routed.get(alike(name).rpartition(".")[0])
         single = ".experts.*." in alike(name)  # a matrix of each, rather than one of all
         if of is not None and (single or one.shape[0] >= of.experts):
-            idle += one.numel() - one.numel() / (1 if single else one.shape[0]) * (
-                of.active / of.experts if single else of.active
-            )
+            each, visited = (1, of.active / of.experts) if single else (one.shape[0], of.active)
+            idle += one.numel() - one.numel() / each * visited
     return built.parameters - round(idle)
 
 
 def written(built: Built, own: Stored, x: str) -> list[str]:
     """The formats of a model's parameters, what most of them have first."""
     counts: Counter[str] = Counter()
-    for one in built.module.parameters():
-        counts[own.get(one.untyped_storage()._cdata, (x,))[0]] += one.numel()
+    for memory, _, one in built.held:
+        counts[own.get(memory, (x,))[0]] += one.numel()
     return [dtype for dtype, _ in counts.most_common()]
 
 

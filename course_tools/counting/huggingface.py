@@ -375,9 +375,7 @@ def seen_by(vision: dict[str, Any], width: int) -> Any:
     for key in SEEING.split(" "):
         if not is_size(vision.get(key), 1):
             return None
-    d = vision["hidden_size"]
-    hidden = vision["intermediate_size"]
-    patch = vision["patch_size"]
+    d, hidden, patch = vision["hidden_size"], vision["intermediate_size"], vision["patch_size"]
     layer = 4 * (d * d + d) + 2 * d * hidden + hidden + d + 4 * d
     places = (vision["image_size"] // patch) * (vision["image_size"] // patch)
     embedded = 3 * patch * patch * d + d + places * d

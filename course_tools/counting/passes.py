@@ -1,18 +1,22 @@
-"""Runs a module without memory: over a prompt, and for one more token."""
+"""Runs a module without memory: over a prompt, and for one more token. Layers of one kind run once:
+what the first did is noted again for each that is built alike and is given the same, with its own
+parameters and its own part of the cache.
+"""
 
 import importlib
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from course_lib.core.checks import CourseError
 from course_tools.counting.building import Built, failing
-from course_tools.counting.layers import shared
 from course_tools.counting.records import Trace
-from course_tools.counting.tracing import CURRENT, Recorder
+from course_tools.counting.tracing import CURRENT, MANY, Recorder, tensors_in
 
 _KNOWN = (
     "DynamicLayer",
@@ -25,6 +29,10 @@ _KNOWN = (
 _CACHES = ("past_key_values", "cache_params", "state")
 SECOND = 16_000
 """Samples of a second of sound, which models of it are given."""
+
+_PLAIN = (int, float, str, bool, type(None))
+_OF_PLACE = re.compile(r"(layer|block|depth)_(idx|index|id|number)$|^_forward|^forward$|^training$")
+"""What a layer knows of its place: where it differs, layers are alike nevertheless."""
 
 
 class Passes:
@@ -270,3 +278,176 @@ def _results(out: Any) -> Any:
     if isinstance(out, dict):
         return [value for key, value in out.items() if key != "past_key_values"]
     return out
+
+
+@contextmanager
+def shared(recorder: Recorder) -> Iterator[None]:
+    """Run layers of one kind once, while the recorder records."""
+    with ExitStack() as stack:
+        done: list[str] = []
+        for name, module in recorder.module.named_modules():
+            inside = any(name.startswith(one) for one in done)
+            if isinstance(module, recorder.torch.nn.ModuleList) and len(module) > 2 and not inside:
+                done.append(f"{name}.")
+                seen: dict[Any, _Run] = {}
+                for layer in module:
+                    stack.callback(_wrap(layer, recorder, seen))
+        yield
+
+
+@dataclass
+class _Run:
+    """What the first layer of its kind was given, found in its cache, did and returned."""
+
+    given: list[Any]
+    weights: list[Any]
+    first: int
+    last: int
+    cache: list[Any]
+    out: Any
+
+
+def _wrap(layer: Any, recorder: Recorder, seen: dict[Any, _Run]) -> Any:
+    original, kind, place = layer.forward, _kind(layer), _place(layer)
+    tensor, names = recorder.torch.Tensor, list(inspect.signature(original).parameters)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        caches = _caches((args, kwargs))
+        mine = [one for cache in caches for one in _layer(cache, place)]
+        given = tensors_in((args, kwargs), tensor) + tensors_in(list(map(vars, mine)), tensor)
+        # Its own number may be told too; what it does is the same.
+        others = {
+            key: one
+            for key, one in {**dict(zip(names, args, strict=False)), **kwargs}.items()
+            if not (_OF_PLACE.search(key) and isinstance(one, int) and one == place)
+        }
+        told = _told(others, tensor, caches)
+        if told is None or (caches and place is None):
+            return original(*args, **kwargs)
+        key = (kind, told, tuple(_told(vars(one), tensor, []) for one in mine))
+        weights = list(layer.parameters())
+        if (run := seen.get(key)) is None:
+            run = seen[key] = _Run(given, weights, len(recorder.operations), 0, mine, None)
+            run.out = original(*args, **kwargs)
+            run.last = len(recorder.operations)
+            run.cache = [one for cache in caches for one in _layer(cache, place)]
+            return run.out
+        _extend(caches, place)
+        mine = [one for cache in caches for one in _layer(cache, place)]
+        if len(mine) != len(run.cache):
+            return original(*args, **kwargs)  # a cache of its own making
+        # The results of a layer that is not run, after its operators are noted.
+        stand = {recorder.storage(a): b for a, b in zip(run.given, given, strict=True)}
+        for theirs, own in zip(run.cache, mine, strict=True):
+            vars(own).update(_mapped(vars(theirs), stand, recorder))
+        whole = run.last - run.first > MANY
+        out = _mapped(run.out, stand, recorder, same=whole)
+        pairs = zip(run.weights, weights, strict=True)
+        alike = {recorder.storage(theirs): recorder.storage(own) for theirs, own in pairs}
+        alike |= {memory: recorder.storage(one) for memory, one in stand.items()}
+        recorder.again(run.first, run.last, alike)
+        return out
+
+    layer.forward = forward
+    return lambda: vars(layer).pop("forward", None)
+
+
+def _mapped(thing: Any, stand: dict[int, Any], recorder: Recorder, *, same: bool = False) -> Any:
+    """The same with other tensors: those that stand for these, or new ones alike. With `same`, what
+    nothing stands for remains: it is noted once for all, and what comes next reads it.
+    """
+    if isinstance(thing, recorder.torch.Tensor):
+        memory = recorder.storage(thing)
+        other = stand.get(memory)
+        if other is not None and other.shape == thing.shape:
+            return other
+        if same:
+            return thing
+        with recorder.silence():
+            made = recorder.torch.empty_like(thing)
+        stand.setdefault(memory, made)
+        if memory in recorder.cached:
+            recorder.keep(made)
+        return made
+    if type(thing) is dict:
+        return {key: _mapped(one, stand, recorder, same=same) for key, one in thing.items()}
+    if type(thing) in (list, tuple):
+        return type(thing)(_mapped(one, stand, recorder, same=same) for one in thing)
+    return thing
+
+
+def _extend(caches: list[Any], place: Any) -> None:
+    """Let caches have a part for this layer."""
+    for cache in caches:
+        if hasattr(cache, "is_updated"):  # of an encoder and a decoder, which holds two others
+            cache.is_updated[place] = True
+        else:
+            lacking = range(place + 1 - len(cache.layers))
+            cache.layers.extend(cache.layer_class_to_replicate() for _ in lacking)
+
+
+def _kind(layer: Any) -> Any:
+    """How a layer is built: classes, switches, and shapes of what it holds."""
+    return tuple(
+        (
+            name,
+            type(module),
+            tuple(
+                (key, tuple(one.shape), one.dtype)
+                for of in (module._parameters, module._buffers)
+                for key, one in of.items()
+                if one is not None
+            ),
+            tuple(
+                (key, value)
+                for key, value in sorted(vars(module).items())
+                if isinstance(value, _PLAIN) and not _OF_PLACE.search(key)
+            ),
+        )
+        for name, module in layer.named_modules()
+    )
+
+
+def _place(layer: Any) -> int | None:
+    """The number of the layer in a cache; `None` where its modules do not agree on one."""
+    every = [
+        vars(module).get(key) for module in layer.modules() for key in ("layer_idx", "layer_id")
+    ]
+    numbers = {one for one in every if isinstance(one, int)}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _caches(things: Any) -> list[Any]:
+    """Caches among the arguments; one of an encoder and a decoder holds two."""
+    found: dict[int, Any] = {}
+    inner = ("self_attention_cache", "cross_attention_cache")
+    for thing in things:
+        for one in thing.values() if isinstance(thing, dict) else thing:
+            for cache in (one, *(getattr(one, name, None) for name in inner)):
+                if hasattr(cache, "layers") and hasattr(cache, "update"):
+                    found[id(cache)] = cache
+            if hasattr(one, "is_updated"):
+                found[id(one)] = one
+    return list(found.values())
+
+
+def _layer(cache: Any, place: Any) -> list[Any]:
+    layers = getattr(cache, "layers", [])
+    return [layers[place]] if place is not None and place < len(layers) else []
+
+
+def _told(thing: Any, kind: Any, caches: list[Any]) -> Any:
+    """What an argument says, as far as it matters for what is counted; `None` where it may be a
+    place in which layers leave things for one another.
+    """
+    if isinstance(thing, kind):
+        return (tuple(thing.shape), thing.stride(), thing.dtype)
+    if isinstance(thing, _PLAIN):
+        return (type(thing).__name__, thing)
+    if isinstance(thing, dict | list | tuple):
+        pairs = thing.items() if isinstance(thing, dict) else enumerate(thing)
+        parts = [(key, _told(one, kind, caches)) for key, one in pairs]
+        return None if any(one is None for _, one in parts) else (type(thing).__name__, *parts)
+    if any(thing is cache for cache in caches) or hasattr(thing, "self_attention_cache"):
+        return ("cache", type(thing))
+    return ("one", id(thing)) if not hasattr(thing, "__dict__") or callable(thing) else None

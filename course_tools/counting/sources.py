@@ -59,11 +59,6 @@ def named(given: str, written: str | None = None) -> Named:
         ``"-"``.
     written : the configuration itself, where `given` is ``"-"``.
 
-    Raises
-    ------
-    CourseError
-        If there is no such model or file, or it is no configuration.
-
     Examples
     --------
     >>> named("llama-3-8b").limit
@@ -144,12 +139,6 @@ def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
     ----------
     config : what the file holds.
     name : what to call it; its ``_name_or_path`` or ``model_type`` when not given.
-
-    Raises
-    ------
-    CourseError
-        If a key is missing, a size is not one that a model can have, or the architecture has what
-        `Transformer` does not.
 
     Examples
     --------
