@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.core.checks import CourseError
@@ -35,6 +35,7 @@ _OF_PLACE = re.compile(r"(layer|block|depth)_(idx|index|id|number)$|^_forward|^f
 """What a layer knows of its place: where it differs, layers are alike nevertheless."""
 
 
+@dataclass
 class Passes:
     """The traces of a model at one batch and context.
 
@@ -47,12 +48,11 @@ class Passes:
         they kept all tokens.
     """
 
-    def __init__(self, prompt: Trace) -> None:
-        self.prompt = prompt
-        self.step: Trace | None = None
-        self.why = ""
-        self.cache: dict[str, float] = {}
-        self.windowed = (0.0, 0.0)
+    prompt: Trace
+    step: Trace | None = None
+    why: str = ""
+    cache: dict[str, float] = field(default_factory=dict)
+    windowed: tuple[float, float] = (0.0, 0.0)
 
     @property
     def traces(self) -> list[Trace]:

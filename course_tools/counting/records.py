@@ -32,13 +32,16 @@ class Access:
         return Access(self.storage, many * self.elements, self.format)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Routing:
-    """How many experts there are, how many a token visits, and how many tokens choose."""
+    """How many experts there are, how many a token visits, how many tokens choose, and whether a
+    module's code goes through the experts one by one.
+    """
 
     experts: int
     active: int
     tokens: int
+    loops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from course_tools.counting.records import STEPS, Access, Operation, Routing, Trace
@@ -43,18 +43,6 @@ first two differ: those run step by step.
 """
 
 
-@dataclass(slots=True)
-class Choice:
-    """The experts among which a module lets tokens choose: how many they are, how many a token
-    visits, how many tokens there are, and whether its code goes through them one by one.
-    """
-
-    experts: int
-    active: int
-    tokens: int
-    loops: bool = False
-
-
 class Recorder:
     """The operators of one pass.
 
@@ -76,7 +64,7 @@ class Recorder:
         self.uncounted: dict[str, None] = {}
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
-        self.choices: list[Choice | None] = [None]
+        self.choices: list[Routing | None] = [None]
         self.everyone = _experts_of(getattr(module, "config", None))
         self.starts: list[int] = []
         self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
@@ -290,7 +278,7 @@ class Recorder:
         """The routing of a product with an expert that stands for all, or with all of them."""
         choice = self.choices[-1]
         if choice is not None and choice.loops:
-            return Routing(choice.experts, choice.active, choice.tokens)
+            return choice
         if self.everyone is not None and groups == self.everyone[0] > self.everyone[1]:
             return Routing(*self.everyone, self.tokens)
         return None
@@ -534,7 +522,7 @@ def _experts_of(config: Any) -> tuple[int, int] | None:
     return (every, active) if every and isinstance(active, int) else None
 
 
-def _choice_of(given: list[Any], module: Any) -> Choice | None:
+def _choice_of(given: list[Any], module: Any) -> Routing | None:
     """What a module of experts is given: rows, and for each the numbers of its experts."""
     if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
         return None
@@ -549,4 +537,4 @@ def _choice_of(given: list[Any], module: Any) -> Choice | None:
     # Some are chosen to do nothing: even choices meet as many of the others as are left.
     idle = getattr(module, "zero_expert_num", None) or 0
     active = round(numbers.shape[1] * many / (many + idle)) if many else 1
-    return Choice(max(many, 1), max(1, min(active, many)), numbers.shape[0])
+    return Routing(max(many, 1), max(1, min(active, many)), numbers.shape[0])

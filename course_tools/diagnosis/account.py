@@ -47,9 +47,7 @@ class Account:
     devices: int = 1
     doubt: Sums = field(default_factory=Sums)
 
-    def add(
-        self, cause: str, seconds: float, what: str, rows: int = 1, *, sure: float = 1.0
-    ) -> None:
+    def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:
         """Seconds lost to a cause, the rows that show it, and how well they do."""
         if seconds <= 0:
             return
