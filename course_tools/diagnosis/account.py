@@ -7,7 +7,7 @@ SECOND = 1e-6
 """The times of a trace are in microseconds."""
 
 
-class Sums(dict[str, float]):
+class Totals(dict[str, float]):
     """What has no entry is zero."""
 
     def __missing__(self, key: str) -> float:
@@ -35,8 +35,8 @@ class Account:
     """
 
     window: float
-    lost: Sums = field(default_factory=Sums)
-    most: Sums = field(default_factory=Sums)
+    lost: Totals = field(default_factory=Totals)
+    most: Totals = field(default_factory=Totals)
     rows: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     busy: float = 0.0
     roof: float = 0.0
@@ -45,7 +45,7 @@ class Account:
     lacks: list[str] = field(default_factory=list)
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1
-    doubt: Sums = field(default_factory=Sums)
+    doubt: Totals = field(default_factory=Totals)
 
     def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:
         """Seconds lost to a cause, the rows that show it, and how well they do."""

@@ -33,7 +33,7 @@ FEW = 4
 """Calls from which durations of a collective can be compared."""
 
 
-class Device:
+class OnDevice:
     """One device's rows of a trace, in time: where kernels, collectives and copies stand."""
 
     def __init__(self, rows: Rows, name: str, places: Places) -> None:
@@ -60,7 +60,7 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
     """Where the time of a trace with a GPU went, for each device on average."""
     places = rows.of(*ON_DEVICE)
     named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
-    every = [Device(rows, str(one), places[named == one]) for one in sorted(set(named))]
+    every = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
     host, (first, last), many = gaps.Host(rows), gaps.window(rows), len(every)
     found = Account((last - first) * SECOND, devices=many)
     for device in every:
@@ -86,7 +86,7 @@ def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Accou
 
 
 def _kernels(
-    found: Account, device: Device, chip: Accelerator | None, multiprocessors: int
+    found: Account, device: OnDevice, chip: Accelerator | None, multiprocessors: int
 ) -> None:
     """Judge the kernels of a device, all calls of a kind together."""
     rows, mine = device.rows, device.kernel
@@ -131,7 +131,7 @@ def _kernels(
             found.roof += total - gone  # as long as a better one would take
 
 
-def _copies(found: Account, device: Device) -> None:
+def _copies(found: Account, device: OnDevice) -> None:
     """Copies that no kernel hides."""
     rows = device.rows
     exposed = device.exposed(device.copy, device.working(device.comm))
@@ -144,7 +144,7 @@ def _copies(found: Account, device: Device) -> None:
         found.operator(about.name, len(members), seconds, 0.0, 0.0, moved)
 
 
-def _collectives(found: Account, every: list[Device]) -> None:
+def _collectives(found: Account, every: list[OnDevice]) -> None:
     """Share out exposed collectives between carrying and waiting."""
     for device, waited in zip(every, _waits(every), strict=True):
         if not len(device.comm):
@@ -163,7 +163,7 @@ def _collectives(found: Account, every: list[Device]) -> None:
             found.operator(name, calls, seconds * len(every), 0.0, 0.0, 0.0)
 
 
-def _waits(every: list[Device]) -> list[Floats]:
+def _waits(every: list[OnDevice]) -> list[Floats]:
     """Of each collective of each device, the part of its time that it waits for another rank, µs.
 
     Of several ranks in one file, whoever comes last waits least: its time is that of the
@@ -186,7 +186,7 @@ def _waits(every: list[Device]) -> list[Floats]:
     return waits
 
 
-def _imbalance(found: Account, every: list[Device]) -> None:
+def _imbalance(found: Account, every: list[OnDevice]) -> None:
     """Idle time of devices that have less to do than the busiest counts as waiting for it."""
     work = np.array([device.compute.total for device in every]) * SECOND
     if work.max() < UNEQUAL * work.mean():
