@@ -8,6 +8,7 @@ what that can translate: plain values, `if`, `for`, `get`, `in`, and answers ins
 from typing import Any
 
 from course_tools.counting import quantization
+from course_tools.counting.quantization import is_size
 
 PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
 """Architectures of RMS norms and ordinary MLPs."""
@@ -120,13 +121,10 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         if width % heads != 0:
             return refusal("value", "num_attention_heads", heads)
         each = width // heads
-    normed = ""
-    if kind in ["qwen3", "qwen3_moe", "gemma3"]:
+    normed = "all" if kind in ["olmo2", "olmoe"] else ""
+    asked = kind == "glm4_moe" and config.get("use_qk_norm", False)
+    if asked or kind in ["qwen3", "qwen3_moe", "gemma3"]:
         normed = "head"
-    if kind == "glm4_moe" and config.get("use_qk_norm", False):
-        normed = "head"
-    if kind in ["olmo2", "olmoe"]:
-        normed = "all"
     context = got["context"] if "context" in got else config.get("seq_length", 2048)
     positions = context if kind in GPT else context + 2 if kind == "opt" else 0
     window = window_of(kind, config)
@@ -210,32 +208,21 @@ def is_known(kind: Any) -> bool:
     return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in list(EXPERTS)
 
 
-def is_size(value: Any, least: int) -> bool:
-    """Whether it is a whole number, `least` or more."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return value // 1 == value and value >= least
-
-
 def size_names(kind: str) -> dict[str, list[str]]:
     """The keys under which an architecture keeps each size that it must name; the first is told."""
-    if kind in GPT:
-        return {
-            "layers": ["n_layer", "num_hidden_layers"],
-            "width": ["n_embd", "hidden_size"],
-            "heads": ["n_head", "num_attention_heads"],
-            "vocab": ["vocab_size"],
-            "context": ["n_positions", "max_position_embeddings"],
-        }
+    gpt = kind in GPT
     names = {
-        "layers": ["num_hidden_layers", "n_layer"],
-        "width": ["hidden_size", "n_embed"],
-        "heads": ["num_attention_heads", "n_head"],
+        "layers": ["n_layer", "num_hidden_layers"] if gpt else ["num_hidden_layers", "n_layer"],
+        "width": ["n_embd", "hidden_size"] if gpt else ["hidden_size", "n_embed"],
+        "heads": ["n_head", "num_attention_heads"] if gpt else ["num_attention_heads", "n_head"],
         "vocab": ["vocab_size"],
     }
     if kind in ["bloom", "falcon"]:
         return names  # positions are of the scores: no size of theirs
     names["context"] = ["max_position_embeddings"]
+    if gpt:
+        names["context"] = ["n_positions", "max_position_embeddings"]
+        return names
     names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
     if kind in list(EXPERTS):
         names["experts"] = EXPERTS[kind]

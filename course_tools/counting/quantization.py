@@ -243,11 +243,16 @@ def scaled(one: dict[str, Any]) -> str:
     return in_groups(name, group)
 
 
-def is_many(value: Any) -> bool:
-    """Whether it is a number of elements."""
+def is_size(value: Any, least: int) -> bool:
+    """Whether it is a whole number, `least` or more."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return value // 1 == value and 0 < value < 2**31
+    return value // 1 == value and value >= least
+
+
+def is_many(value: Any) -> bool:
+    """Whether it is a number of elements."""
+    return is_size(value, 1) and value < 2**31
 
 
 def in_groups(name: str, group: Any) -> str:

@@ -209,7 +209,7 @@ def _key_of(name: str, config: dict[str, Any]) -> str:
 
 
 def _whole(found: Any) -> Any:
-    """Sizes as whole numbers: a file may write 8.0, which `huggingface.is_size` takes."""
+    """Sizes as whole numbers: a file may write 8.0, which `quantization.is_size` takes."""
     if isinstance(found, dict):
         return {name: _whole(value) for name, value in found.items()}
     return int(found) if isinstance(found, float) and found.is_integer() else found
