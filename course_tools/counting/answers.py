@@ -19,12 +19,12 @@ from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, passes, quantization
 from course_tools.counting.estimates import (
     active,
-    applied,
     estimate,
     first_batch,
     footprint,
-    stored,
-    written,
+    matrix_formats,
+    parameter_formats,
+    with_formats,
 )
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
@@ -296,8 +296,8 @@ def _traced(
     said: dict[str, Any] | None,
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
-    own = stored(built, ran.prompt, fm, chip, said)
-    codes = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    own = matrix_formats(built, ran.prompt, fm, chip, said)
+    codes = with_formats(ran.prompt, own), ran.step and with_formats(ran.step, own)
     prompt, after = least(codes[0]), codes[1] and least(codes[1])
     headline = "decode" if after is not None and not prefill else "prefill"
     trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
@@ -324,7 +324,9 @@ def _traced(
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
         fit=fit,
-        formats=fm if said is None else replace(fm, w=",".join(written(built, own, fm.x))),
+        formats=fm
+        if said is None
+        else replace(fm, w=",".join(parameter_formats(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,
@@ -348,7 +350,7 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
         if any(key in str(error) for key in config):
             raise
         which = f"more than one is wrong of config's {', '.join(config)}"
-        for key, other in building.changed(config):  # transformers' own words: which was it?
+        for key, other in building.variants(config):  # transformers' own words: which was it?
             with suppress(CourseError):
                 _tried(other, batch, asked)
                 which = f"config's {key!r} is {shown(config[key])}"

@@ -148,7 +148,7 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
             raise
         with torch.device("meta"), unset():  # code that looks at numbers of the host's
             module = _instance(architecture, read, attention)
-        emptied(module, mode)
+        take_memory(module, mode)
     with mode:
         module.tie_weights()  # building without weights leaves it out
     module.eval()
@@ -160,7 +160,7 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     return Built(module, family, name, torch.bfloat16, mode, config=read, assumed=assumed)
 
 
-def changed(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def variants(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Configurations that differ in one key: with its usual value, with one, or without it."""
     kind, known = config.get("model_type"), _transformers().CONFIG_MAPPING
     usual = known[kind]().to_dict() if kind in known else {}
@@ -246,7 +246,7 @@ def _instance(architecture: Any, read: Any, first: str) -> Any:
         return architecture._from_config(read, attn_implementation=ways[-1], **more)
 
 
-def emptied(module: Any, mode: Any) -> None:
+def take_memory(module: Any, mode: Any) -> None:
     """Take a module's memory: its tensors become ones without any, tied ones the same."""
     import torch
 
@@ -264,7 +264,7 @@ def emptied(module: Any, mode: Any) -> None:
 
 
 @contextmanager
-def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
+def lend(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     """A module or a function without memory for a while, with inputs that have none either."""
     mode = without_memory()
     import torch
@@ -289,7 +289,7 @@ def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     given = torch.utils._pytree.tree_map_only(torch.Tensor, empty, (inputs, named))
     held = [(of, dict(of)) for one in whole.modules() for of in (one._parameters, one._buffers)]
     try:
-        emptied(whole, mode)
+        take_memory(whole, mode)
         dtype = _usual([*whole.parameters()] or [*made.values()])
         name = getattr(module, "__name__", type(module).__name__)
         yield Built(whole, "module", name, dtype, mode, inputs=given)
@@ -343,7 +343,7 @@ def from_function(named: str) -> Built:
         raise CourseError(
             f"{named} must return a torch.nn.Module, or one and its inputs (got {shown(made)})"
         )
-    emptied(built, mode)
+    take_memory(built, mode)
     built.eval()
     dtype = _usual(list(built.parameters()))
     return Built(built, "module", type(built).__name__, dtype, mode, inputs=inputs)

@@ -320,7 +320,7 @@ def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     >>> one.on("h100-sxm").bound
     'memory-bound'
     """
-    with building.lent(module, inputs, named) as built:
+    with building.lend(module, inputs, named) as built:
         trace = least(passes.run(built, 1, 1, step=False).prompt)
         parameters, dtype = built.parameters, str(built.dtype).removeprefix("torch.")
     fm = formats(_FORMATS.get(dtype, "fp32"))
@@ -355,7 +355,7 @@ def footprint(
     own: Stored,
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
-    weights, matrices = 0.0, multiplied(built, trace)
+    weights, matrices = 0.0, matrices_of(built, trace)
     every: dict[int, Any] = {}
     for memory, _, one in built.held:
         every.setdefault(memory, one)
@@ -374,7 +374,7 @@ def footprint(
     return MemoryFit(needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed)
 
 
-def multiplied(built: Built, trace: Trace) -> dict[int, str]:
+def matrices_of(built: Built, trace: Trace) -> dict[int, str]:
     """The matrices of a model by their memory: what its products read, in every layer alike."""
     read = {
         each.storage
@@ -388,14 +388,14 @@ def multiplied(built: Built, trace: Trace) -> dict[int, str]:
     return {memory: name for memory, name in every if alike(name) in met}
 
 
-def stored(
+def matrix_formats(
     built: Built, trace: Trace, fm: Formats, chip: Accelerator, declared: dict[str, Any] | None
 ) -> Stored:
     """The formats of a model's matrices one by one, as the file declares by `quantization.read`, or
     where nothing is given, as the step's options have them, which may be a recipe.
     """
     modules, found = dict(built.module.named_modules()), {}
-    for memory, name in multiplied(built, trace).items():
+    for memory, name in matrices_of(built, trace).items():
         where = name.rpartition(".")[0]
         linear, experts = type(modules[where]).__name__ == "Linear", ".experts." in name
         if declared is None:
@@ -443,7 +443,7 @@ def active(built: Built, trace: Trace) -> int:
     return built.parameters - round(idle)
 
 
-def written(built: Built, own: Stored, x: str) -> list[str]:
+def parameter_formats(built: Built, own: Stored, x: str) -> list[str]:
     """The formats of a model's parameters, what most of them have first."""
     counts: Counter[str] = Counter()
     for memory, _, one in built.held:
@@ -451,7 +451,7 @@ def written(built: Built, own: Stored, x: str) -> list[str]:
     return [dtype for dtype, _ in counts.most_common()]
 
 
-def applied(trace: Trace, own: Stored) -> Trace:
+def with_formats(trace: Trace, own: Stored) -> Trace:
     """A trace with the formats of its matrices one by one."""
     if not own:
         return trace

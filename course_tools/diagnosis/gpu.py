@@ -123,7 +123,7 @@ def _kernels(
                 lost = lost / 2
         gone = float(lost.sum())
         found.add(cause, gone, one.name, calls, sure=sure)
-        if kernels.settled(found, one, calls, total - gone):
+        if kernels.settle(found, one, calls, total - gone):
             continue
         if gone < 0.1 * total:
             found.unplaced += total - gone

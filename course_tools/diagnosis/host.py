@@ -119,7 +119,7 @@ def _operator(
             gone /= 2
     found.add(cause, gone, one.name, calls, sure=sure)
     rest = total - gone
-    if kernels.settled(found, one, calls, rest):
+    if kernels.settle(found, one, calls, rest):
         return
     large = [min(t.dims[-2:]) >= LARGE for t in inputs if len(t.dims) >= 2][-2:]
     if gone:

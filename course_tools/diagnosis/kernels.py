@@ -213,7 +213,7 @@ class Candidates:
         found.operator(one.name, calls, float(times.sum()), *amounts)
 
 
-def settled(found: Account, one: Candidate, calls: int, rest: float) -> bool:
+def settle(found: Account, one: Candidate, calls: int, rest: float) -> bool:
     """Book what the bound of calls explains of the time that no cause does, where it is known."""
     least = one.bound * calls
     if one.bound:

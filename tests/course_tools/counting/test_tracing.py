@@ -18,7 +18,7 @@ FM = formats()
 def trace(make, *shapes, dtype=torch.bfloat16):
     mode = building.without_memory()
     module = make().to(dtype)
-    building.emptied(module, mode)
+    building.take_memory(module, mode)
     with mode:
         inputs = tuple(
             torch.zeros(shape, dtype=torch.long) if whole else torch.zeros(shape, dtype=dtype)
