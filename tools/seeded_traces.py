@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.specs.catalog import accelerator
-from course_tools.diagnosis.examples import FOLDER
+from course_tools.diagnosis.causes import FOLDER
 
 NOTE = (
     "Constructed from a model of a GPU, not recorded: it shows what a cause looks like in Kineto's "

@@ -2,8 +2,7 @@
 
 from course_tools.counting.answers import Costs, Fused, ask, told
 from course_tools.counting.estimates import Needs, count
-from course_tools.counting.foreign import from_config
-from course_tools.counting.sources import Named, config_of, named
+from course_tools.counting.sources import Named, config_of, from_config, named
 
 __all__ = [
     "Costs",

@@ -1,7 +1,9 @@
 """What a model costs on a chip, whichever way it was counted: from its sizes, or traced."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from course_lib.core import Estimate
@@ -16,12 +18,12 @@ from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, passes, quantization
 from course_tools.counting.estimates import (
     active,
-    applied,
     estimate,
     first_batch,
     footprint,
-    stored,
-    written,
+    matrix_formats,
+    parameter_formats,
+    with_formats,
 )
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
@@ -39,12 +41,8 @@ _APART = "fusion into products: what passes between a product and its neighbors 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What fusing neighbors saves: the pass as each operator would run by itself.
-
-    Attributes
-    ----------
-    bytes, kernels, lower : of the unfused pass, byte, launches and s.
-    saved_bytes, saved : what fusing saves of bytes and of the lower bound, s.
+    """What fusing saves of the bytes and of the lower bound, s, of a pass whose operators would run
+    each by itself, with so many launches.
     """
 
     bytes: float
@@ -141,11 +139,6 @@ def ask(
     prefill : ask for the pass over the prompt; a model that does not decode has no other.
     trace : trace a configuration all the same.
 
-    Raises
-    ------
-    CourseError
-        If a model can be counted in neither way, or is asked for what it does not have.
-
     Examples
     --------
     >>> from course_tools.counting import named
@@ -181,24 +174,17 @@ def ask(
             f"{split} must be left out for a model that is traced: how its layers would be split "
             f"over chips is not known"
         )
-    said = None if named.config is None else quantization.read(named.config)
+    read = None if named.config is None else quantization.read(named.config)
     declared = None
-    if said is not None:
-        declared = Declared(
-            w=said["x"], **{name: said[name] for name in ("x", "kv", "by", "unread")}
-        )
-    fm = of_model(_Only(declared), on, w, x, kv, compute)
-    own = said if w is None else None
+    if read is not None:
+        rest = {name: read[name] for name in ("x", "kv", "by", "unread")}
+        declared = Declared(w=read["x"], **rest)
+    only: Any = SimpleNamespace(declared=declared)
+    fm = of_model(only, on, w, x, kv, compute)
+    own = read if w is None else None
     found = _traced(named, on, many, length if context else None, fm, prefill, own)
     computes = None if own is None else [one["compute"] for one in own["rules"]]
     return replace(found, said=told(found.formats, declared, on, computes))
-
-
-@dataclass(frozen=True, slots=True)
-class _Only:
-    """A model of which only the formats are known."""
-
-    declared: Declared | None
 
 
 def told(
@@ -246,33 +232,33 @@ def _described(
     link: Any,
     prefill: bool,
 ) -> Costs:
-    kept: dict[str, Any] = {"w": fm, "tp": tp}
-    more = {**kept, "link": link}
-    both: dict[str, Estimate | None] = {"prefill": llm.prefill(one, chip, batch, context, **more)}
+    setup: dict[str, Any] = {"w": fm, "tp": tp}
+    step = after = llm.prefill(one, chip, batch, context, link=link, **setup)
+    decode = crossover = fused = None
     missing: dict[str, str] = {}
-    crossover = None
-    if one.kind == "decoder":
-        both["decode"] = llm.decode(one, chip, batch, context, **more)
+    if one.kind != "decoder":
+        missing = dict.fromkeys(("decode", "crossover"), "its only pass is a prefill")
+    else:
+        decode = llm.decode(one, chip, batch, context, link=link, **setup)
+        step = after if prefill else decode
         if tp == 1:
             crossover = llm.first_compute_bound_batch(one, chip, context, w=fm)
         else:
             missing["crossover"] = "it is of one chip: tp is more"
-    else:
-        both["decode"] = None
-        missing["decode"] = "its only pass is a prefill"
-        missing["crossover"] = missing["decode"]
-    headline = "prefill" if prefill or one.kind != "decoder" else "decode"
-    step = both[headline]
-    assert step is not None
+    headline = "prefill" if step is after else "decode"
     whole = float(batch * context * cache_bytes(one, fm)) * one.windowed / one.layers
     reserved = _reserved(whole * min(context, one.window) / context, whole)
-    fused = None
     if one.experts or one.latent or one.qk_norm or tp > 1 or {fm.w, fm.matmul} != {fm.x}:
         missing["fused"] = "known of one chip's dense blocks in one format only"
     else:
-        fused = _fused_blocks(
-            one, chip, batch, context if headline == "prefill" else 1, context, fm
+        new = context if headline == "prefill" else 1
+        plain, joined = (
+            block.estimate(
+                block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=of), chip
+            )
+            for of in (False, True)
         )
+        fused = _saved(plain, joined, one.layers)
     return Costs(
         name=named.name,
         architecture=f"{one.kind} of {one.layers} layers",
@@ -281,9 +267,9 @@ def _described(
         active=one.active_parameters,
         step=step,
         headline=headline,
-        decode=both["decode"],
-        prefill=both["prefill"],
-        fit=llm.fits(one, chip, batch, context, **kept),
+        decode=decode,
+        prefill=after,
+        fit=llm.fits(one, chip, batch, context, **setup),
         formats=fm,
         batch=batch,
         context=context,
@@ -294,24 +280,9 @@ def _described(
     )
 
 
-def _fused_blocks(
-    one: Transformer, chip: Accelerator, batch: int, new: int, context: int, fm: Formats
-) -> Fused:
-    plain, joined = (
-        block.estimate(block.operators(one, batch, new, context, w=fm.w, x=fm.x, fused=fused), chip)
-        for fused in (False, True)
-    )
-    return _saved(plain, joined, one.layers)
-
-
 def _saved(plain: Estimate, joined: Estimate, times: int = 1) -> Fused:
-    return Fused(
-        float(times * plain.bytes),
-        float(times * plain.kernels),
-        float(times * plain.lower),
-        float(times * (plain.bytes - joined.bytes)),
-        float(times * (plain.lower - joined.lower)),
-    )
+    saved = (plain.bytes - joined.bytes, plain.lower - joined.lower)
+    return Fused(*(float(times * one) for one in (plain.bytes, plain.kernels, plain.lower, *saved)))
 
 
 def _traced(
@@ -324,8 +295,8 @@ def _traced(
     said: dict[str, Any] | None,
 ) -> Costs:
     built, ran, context = _run(named, batch, asked)
-    own = stored(built, ran.prompt, fm, chip, said)
-    codes = applied(ran.prompt, own), ran.step and applied(ran.step, own)
+    own = matrix_formats(built, ran.prompt, fm, chip, said)
+    codes = with_formats(ran.prompt, own), ran.step and with_formats(ran.step, own)
     prompt, after = least(codes[0]), codes[1] and least(codes[1])
     headline = "decode" if after is not None and not prefill else "prefill"
     trace, code = (prompt, codes[0]) if after is None or prefill else (after, codes[1])
@@ -340,7 +311,6 @@ def _traced(
     else:
         decode = step if trace is after else estimate(after, chip, fm)
         crossover = first_batch(after, chip, fm, batch, float(fit.max_batch))
-    uncounted = dict.fromkeys((*ran.prompt.uncounted, *(ran.step.uncounted if ran.step else ())))
     return Costs(
         name=named.name,
         architecture=built.name,
@@ -353,13 +323,15 @@ def _traced(
         decode=decode,
         prefill=step if trace is prompt else estimate(prompt, chip, fm),
         fit=fit,
-        formats=fm if said is None else replace(fm, w=",".join(written(built, own, fm.x))),
+        formats=fm
+        if said is None
+        else replace(fm, w=",".join(parameter_formats(built, own, fm.x))),
         batch=batch,
         context=context,
         crossover=crossover,
         fused=_saved(plain, step),
         missing=missing,
-        uncounted=tuple(uncounted),
+        uncounted=tuple(dict.fromkeys(one for of in ran.traces for one in of.uncounted)),
         not_modelled=_left_out(named, built, ran, fm),
         assumed=built.assumed,
     )
@@ -370,66 +342,60 @@ def _run(named: Named, batch: int, asked: int | None) -> tuple[building.Built, p
     if named.function:
         built = building.from_function(named.function)
         return built, passes.run(built, batch, asked or _USUAL), asked or _USUAL
-    assert named.config is not None
-    config, error = named.config, _tried(named.config, batch, asked)
-    if not isinstance(error, CourseError):
-        return error
-    if not any(key in str(error) for key in config):  # transformers' own words: which was it?
-        for key, other in building.changed(config):
-            if not isinstance(_tried(other, batch, asked), CourseError):
-                raise CourseError(f"{error} (config's {key!r} is {shown(config[key])})") from error
-        error = CourseError(f"{error} (more than one is wrong of config's {', '.join(config)})")
-    raise error
+    config = named.config or {}
+    try:
+        return _tried(config, batch, asked)
+    except CourseError as error:
+        if any(key in str(error) for key in config):
+            raise
+        which = f"more than one is wrong of config's {', '.join(config)}"
+        for key, other in building.variants(config):  # transformers' own words: which was it?
+            with suppress(CourseError):
+                _tried(other, batch, asked)
+                which = f"config's {key!r} is {shown(config[key])}"
+                break
+        raise CourseError(f"{error} ({which})") from error
 
 
 def _tried(
     config: dict[str, Any], batch: int, asked: int | None
-) -> tuple[building.Built, passes.Passes, int] | CourseError:
-    """Built and traced, or why not."""
-    said: CourseError | None = None
+) -> tuple[building.Built, passes.Passes, int]:
+    """Built and traced by the first way of attention that works; else the first one's refusal."""
+    errors = []
     for attention in building.ATTENTIONS:
         try:
             built = building.from_transformers(config, attention)
             context = asked or min(_USUAL, built.limit or _USUAL)
             return built, passes.run(built, batch, context), context
         except CourseError as error:  # code that wants a mask to look at, say
-            said = said or error
-    assert said is not None
-    return said
+            errors.append(error)
+    raise errors[0]
 
 
 def _left_out(
     named: Named, built: building.Built, ran: passes.Passes, fm: Formats
 ) -> tuple[str, ...]:
-    said = [_APART]
-    every = [*ran.prompt.operations, *(ran.step.operations if ran.step else ())]
-    if any(one.routing is not None for one in every):
-        said.append(_EVEN)
-    if any(one.kind == "convolution" for one in every):
-        said.append(
-            "convolutions with fewer multiplications: by Winograd's way or a Fourier transform a "
-            "filter larger than its stride can take less"
-        )
     config = named.config or {}
-    if (idle := config.get("zero_expert_num")) and any(one.routing for one in every):
-        said.append(
-            f"experts that do nothing: {idle} are taken to be chosen as often as the others"
-        )
-    if "auto_map" in config:
-        said.append("the code that auto_map names: transformers' own architecture is counted")
-    if not any(one.kind == "attention" for one in every) and any(
-        one.name in ("_softmax", "_safe_softmax") for one in every
-    ):
-        said.append(
-            "attention as one kernel: this architecture writes its scores out, masked ones too"
-        )
+    every = [one for of in ran.traces for one in of.operations]
+    kinds, names = ({getattr(one, of) for one in every} for of in ("kind", "name"))
+    routed, idle = any(one.routing for one in every), config.get("zero_expert_num")
+    scores = "attention" not in kinds and not names.isdisjoint(("_softmax", "_safe_softmax"))
     others = any(isinstance(config.get(of), dict) for of in ("vision_config", "audio_config"))
-    if others and built.kind == "decoder":
-        said.append("pictures and sound: the pass is over text")
-    said += _reserved(*(count * itemsize(fm.kv) for count in ran.windowed))
-    if built.kind == "module":
-        said.append("a cache: the module runs once over what it is given")
-    return (*said, *_NEVER)
+    found = {
+        _APART: True,
+        _EVEN: routed,
+        "convolutions with fewer multiplications: by Winograd's way or a Fourier transform a "
+        "filter larger than its stride can take less": "convolution" in kinds,
+        f"experts that do nothing: {idle} are taken to be chosen as often as the others": idle
+        and routed,
+        "the code that auto_map names: transformers' own architecture is counted": "auto_map"
+        in config,
+        "attention as one kernel: this architecture writes its scores out, masked ones too": scores,
+        "pictures and sound: the pass is over text": others and built.kind == "decoder",
+        **dict.fromkeys(_reserved(*(count * itemsize(fm.kv) for count in ran.windowed)), True),
+        "a cache: the module runs once over what it is given": built.kind == "module",
+    }
+    return (*(text for text, holds in found.items() if holds), *_NEVER)
 
 
 def _reserved(kept: float, whole: float) -> list[str]:

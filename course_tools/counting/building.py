@@ -3,37 +3,42 @@ own function.
 """
 
 import importlib
-import importlib.util
 import inspect
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.core.checks import CourseError, count, shown
-from course_tools.counting.modes import NAME, register
+from course_tools.counting.tracing import NAME, register
 
 REMEDY = "install what builds it, pip install -e '.[torch,models]' in the book's folder"
 _LEFT_OUT = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_attn_implementation")
 """What a configuration says of files, and of formats, which the step has of its own."""
-LIMITS = (
-    "max_target_positions",
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "n_ctx",
-)
+_LIMITS = "max_target_positions max_position_embeddings n_positions max_seq_len seq_length n_ctx"
 """Under which names configurations keep how many tokens a model was made for."""
 _SIZES = (
-    ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "d_embed"),
-    ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
-    ("vocab_size",),
+    "hidden_size d_model n_embd n_embed dim d_embed",
+    "num_hidden_layers n_layer n_layers num_layers encoder_layers",
+    "vocab_size",
 )
 """What a configuration must say itself, by any of these names: transformers would take the size of
 another model for it.
 """
+ATTENTIONS = (NAME, "sdpa", "eager")
+"""Ways in which transformers lets attention run: as one kernel that is noted, as torch's, and
+written out.
+"""
+
+
+def limit_of(*configs: Mapping[str, Any]) -> int | None:
+    """Tokens that a model was made for; `None` where no configuration says so."""
+    for of in configs:
+        for name in _LIMITS.split():
+            if isinstance(found := of.get(name), int) and found > 0:
+                return found
+    return None
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,10 @@ class Built:
     Attributes
     ----------
     module, kind : the module; ``"decoder"``, ``"encoder"``, ``"encoder-decoder"`` or ``"module"``.
-    name : of its class.
-    dtype : of most of its parameters.
-    config : transformers' own, where it has one.
-    inputs : the reader's own example, where there is one.
-    assumed : sizes that the configuration leaves to transformers, with what it took.
+    name, dtype : of its class, and of most of its parameters.
     mode : in which its tensors were made.
+    config, inputs : transformers' own, and the reader's example, where there are such.
+    assumed : sizes that the configuration leaves to transformers, with what it took.
     """
 
     module: Any
@@ -63,16 +66,20 @@ class Built:
     @property
     def limit(self) -> int | None:
         """Tokens that transformers made it for; `None` where nothing says so."""
-        for of in (self.config, getattr(self.config, "text_config", None)):
-            for name in LIMITS:
-                if isinstance(found := getattr(of, name, None), int) and found > 0:
-                    return found
-        return None
+        every = (self.config, getattr(self.config, "text_config", None))
+        names = _LIMITS.split()
+        return limit_of(*({name: getattr(of, name, None) for name in names} for of in every))
 
     @property
     def parameters(self) -> int:
         """All parameters, a tied one once."""
         return sum(one.numel() for one in self.module.parameters())
+
+    @property
+    def held(self) -> list[tuple[int, str, Any]]:
+        """All parameters, with the numbers of their memory and their names."""
+        every = self.module.named_parameters()
+        return [(one.untyped_storage()._cdata, name, one) for name, one in every]
 
 
 def without_memory() -> Any:
@@ -98,37 +105,22 @@ def _transformers() -> Any:
 
 
 @contextmanager
-def said(what: str) -> Iterator[None]:
+def failing(what: str) -> Iterator[None]:
     """Errors of other people's code, as one line that says where."""
     try:
         yield
     except CourseError:
         raise
     except Exception as error:
-        raise CourseError(f"{what}: {type(error).__name__}: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    """The first line of a message, and the next where it only announces that."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
-
-
-ATTENTIONS = (NAME, "sdpa", "eager")
-"""Ways in which transformers lets attention run: as one kernel that is noted, as torch's, and
-written out.
-"""
+        # The first line of a message, and the next where it only announces that.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        line = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+        raise CourseError(f"{what}: {type(error).__name__}: {line}") from error
 
 
 def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built:
-    """The architecture that a configuration names, as the installed transformers builds it.
-
-    Code that the configuration names is never run, and no hub is asked.
-
-    Raises
-    ------
-    CourseError
-        If transformers is not installed, does not know the architecture, or a size is missing.
+    """The architecture that a configuration names, as the installed transformers builds it. Code
+    that the configuration names is never run, and no hub is asked.
     """
     mode, transformers = without_memory(), _transformers()
     import torch
@@ -142,7 +134,7 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
         )
     of = transformers.CONFIG_MAPPING[kind]
     given = {key: value for key, value in config.items() if key not in _LEFT_OUT}
-    with said(f"config of {kind!r}"):
+    with failing(f"config of {kind!r}"):
         read = of.from_dict(given)
         assumed = _assumed(of, read, given)
         architecture = _class(transformers, read, config)
@@ -150,27 +142,25 @@ def from_transformers(config: Mapping[str, Any], attention: str = NAME) -> Built
     unset = importlib.import_module("transformers.initialization").no_init_weights
     try:
         with mode, unset():
-            module = _instance(architecture, read, torch.bfloat16, attention)
+            module = _instance(architecture, read, attention)
     except CourseError as error:
         if type(error.__cause__).__name__ != "DataDependentOutputException":
             raise
         with torch.device("meta"), unset():  # code that looks at numbers of the host's
-            module = _instance(architecture, read, torch.bfloat16, attention)
-        emptied(module, mode)
+            module = _instance(architecture, read, attention)
+        take_memory(module, mode)
     with mode:
         module.tie_weights()  # building without weights leaves it out
     module.eval()
-    family = "encoder"
+    name, family = architecture.__name__, "encoder"
     if getattr(read, "is_encoder_decoder", False):
         family = "encoder-decoder"
-    elif "CausalLM" in architecture.__name__ or module.can_generate():
+    elif "CausalLM" in name or module.can_generate():
         family = "decoder"
-    return Built(
-        module, family, architecture.__name__, torch.bfloat16, mode, config=read, assumed=assumed
-    )
+    return Built(module, family, name, torch.bfloat16, mode, config=read, assumed=assumed)
 
 
-def changed(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def variants(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Configurations that differ in one key: with its usual value, with one, or without it."""
     kind, known = config.get("model_type"), _transformers().CONFIG_MAPPING
     usual = known[kind]().to_dict() if kind in known else {}
@@ -190,7 +180,18 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     common = set(_transformers().PretrainedConfig().to_dict()) | {"pretraining_tp"}
     aliases = {name: key for key, name in of.attribute_map.items()}
     aliases |= dict(of.attribute_map)
-    found = {
+    nested = any(isinstance(value, dict) for value in given.values())
+    for names in () if nested else map(str.split, _SIZES):
+        for name in names:
+            if isinstance(given.get(name), int):
+                count(f"config's {name!r}", given[name])
+        if not any(name in given or aliases.get(name) in given for name in names):
+            for missing in filter(usual.__contains__, names):
+                raise CourseError(
+                    f"config lacks {missing!r}: add it, as the model's config.json on the hub "
+                    f"has it"
+                )
+    return {
         key: getattr(read, key, value)
         for key, value in usual.items()
         if isinstance(value, int)
@@ -200,19 +201,6 @@ def _assumed(of: Any, read: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         and key not in common
         and not key.endswith("_id")
     }
-    nested = any(isinstance(value, dict) for value in given.values())
-    for names in () if nested else _SIZES:
-        for name in names:
-            if isinstance(given.get(name), int):
-                count(f"config's {name!r}", given[name])
-        if not any(name in given or aliases.get(name) in given for name in names):
-            missing = [name for name in names if name in usual]
-            if missing:
-                raise CourseError(
-                    f"config lacks {missing[0]!r}: add it, as the model's config.json on the hub "
-                    f"has it"
-                )
-    return found
 
 
 def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
@@ -223,9 +211,16 @@ def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
         found = getattr(transformers, str(name), None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
-    for auto in _autos(transformers, read):
-        if type(read) in auto._model_mapping:
-            found = auto._model_mapping[type(read)]
+    heads = ["AutoModel"]
+    if getattr(read, "is_encoder_decoder", False):
+        heads = ["AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq", *heads]
+    elif type(read) not in transformers.AutoModelForMaskedLM._model_mapping:
+        seeing = ["AutoModelForImageTextToText"] if read.sub_configs else []
+        heads = [*seeing, "AutoModelForCausalLM", *heads]
+    for head in heads:
+        known = getattr(transformers, head)._model_mapping
+        if type(read) in known:
+            found = known[type(read)]
             return found[0] if isinstance(found, tuple) else found
     raise CourseError(
         f"config's 'model_type' {read.model_type!r} is that of a part, or of several models: "
@@ -233,41 +228,25 @@ def _class(transformers: Any, read: Any, config: Mapping[str, Any]) -> Any:
     )
 
 
-def _autos(transformers: Any, read: Any) -> Iterator[Any]:
-    if getattr(read, "is_encoder_decoder", False):
-        yield transformers.AutoModelForSeq2SeqLM
-        yield transformers.AutoModelForSpeechSeq2Seq
-    elif type(read) not in transformers.AutoModelForMaskedLM._model_mapping:
-        if read.sub_configs:
-            yield transformers.AutoModelForImageTextToText
-        yield transformers.AutoModelForCausalLM
-    yield transformers.AutoModel
+def _instance(architecture: Any, read: Any, first: str) -> Any:
+    """The module in bf16, with this way of attention or one after it."""
+    import torch
 
-
-def _instance(architecture: Any, read: Any, dtype: Any, first: str) -> Any:
-    """The module, with this way of attention or one after it."""
-    more = {}
+    more: dict[str, Any] = {"dtype": torch.bfloat16}
     may = getattr(architecture, "_can_set_experts_implementation", None)
     if may is not None and may():
         more["experts_implementation"] = "grouped_mm"
-    error: Exception | None = None
-    for attention in ATTENTIONS[ATTENTIONS.index(first) :]:
-        if attention == NAME and not getattr(architecture, "_supports_attention_backend", False):
-            continue
-        try:
-            return architecture._from_config(
-                read, attn_implementation=attention, dtype=dtype, **more
-            )
-        except Exception as failed:  # noqa: BLE001 - the next way of attention, or said below
-            error = failed
-    assert error is not None
-    raise CourseError(
-        f"{architecture.__name__} cannot be built from this config: {type(error).__name__}: "
-        f"{_line(error)}"
-    ) from error
+    ways = [*ATTENTIONS[ATTENTIONS.index(first) :]]
+    if ways[0] == NAME and not getattr(architecture, "_supports_attention_backend", False):
+        ways.pop(0)
+    for attention in ways[:-1]:
+        with suppress(Exception):  # the next way of attention
+            return architecture._from_config(read, attn_implementation=attention, **more)
+    with failing(f"{architecture.__name__} cannot be built from this config"):
+        return architecture._from_config(read, attn_implementation=ways[-1], **more)
 
 
-def emptied(module: Any, mode: Any) -> None:
+def take_memory(module: Any, mode: Any) -> None:
     """Take a module's memory: its tensors become ones without any, tied ones the same."""
     import torch
 
@@ -285,7 +264,7 @@ def emptied(module: Any, mode: Any) -> None:
 
 
 @contextmanager
-def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
+def lend(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     """A module or a function without memory for a while, with inputs that have none either."""
     mode = without_memory()
     import torch
@@ -310,7 +289,7 @@ def lent(module: Any, inputs: Any, named: Any) -> Iterator[Built]:
     given = torch.utils._pytree.tree_map_only(torch.Tensor, empty, (inputs, named))
     held = [(of, dict(of)) for one in whole.modules() for of in (one._parameters, one._buffers)]
     try:
-        emptied(whole, mode)
+        take_memory(whole, mode)
         dtype = _usual([*whole.parameters()] or [*made.values()])
         name = getattr(module, "__name__", type(module).__name__)
         yield Built(whole, "module", name, dtype, mode, inputs=given)
@@ -341,17 +320,14 @@ def _usual(tensors: list[Any]) -> Any:
 
 
 def from_function(named: str) -> Built:
-    """What the reader's own function returns: a module, or a module and an example of its inputs.
-
-    Parameters
-    ----------
-    named : ``package.module:function``, found where Python imports from.
+    """What the reader's ``package.module:function``, found where Python imports from, returns: a
+    module, or a module and an example of its inputs.
     """
     mode = without_memory()
     import torch
 
     file, _, name = named.partition(":")
-    with said(f"{file!r} cannot be imported"):
+    with failing(f"{file!r} cannot be imported"):
         module = importlib.import_module(file)
     function = getattr(module, name, None)
     if not callable(function):
@@ -360,14 +336,14 @@ def from_function(named: str) -> Built:
         with mode:
             made = function()
     except Exception:  # noqa: BLE001 - code that looks at its numbers needs some
-        with said(f"{named} failed"):
+        with failing(f"{named} failed"):
             made = function()
     built, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(built, torch.nn.Module):
         raise CourseError(
             f"{named} must return a torch.nn.Module, or one and its inputs (got {shown(made)})"
         )
-    emptied(built, mode)
+    take_memory(built, mode)
     built.eval()
     dtype = _usual(list(built.parameters()))
     return Built(built, "module", type(built).__name__, dtype, mode, inputs=inputs)

@@ -2,13 +2,16 @@
 on it computes longer than it moves bytes.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from course_lib.core import Estimate, Work, summed
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import CourseError, known
+from course_lib.core.dtypes import BITS, itemsize
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator, bounded
 from course_lib.workloads.llm import Crossover, Memory, MemoryFit, first, reason
@@ -16,16 +19,178 @@ from course_lib.workloads.precision import Formats, first_of, formats, picked, p
 from course_lib.workloads.weights import distinct
 from course_tools.counting import building, passes, quantization
 from course_tools.counting.building import Built
-from course_tools.counting.records import Access, Trace
+from course_tools.counting.records import Access, Operation, Trace
 from course_tools.counting.rewriting import least
 from course_tools.counting.rules import PRODUCTS
-from course_tools.counting.works import activations, alike, kernels, size_of
 
+Found: TypeAlias = tuple[str, str, Work, int]
+"""Where a kernel runs, what it is called, its work, and how often it runs."""
+_SHOWN = 3
+"""How many operators the name of a fused kernel lists."""
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
 """By the memory of a parameter its format, and that of the products with it."""
 _FORMATS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 ROUTERS = ("gate", "router", "shared_expert_gate")
 """Linear layers that no recipe converts, unless it names them."""
+
+
+def size_of(access: Access, fm: Formats) -> float:
+    """Bytes of what passes, in the formats of a step."""
+    if access.format == "w":
+        return access.elements * fm.sizes[""]
+    kind = {"x": fm.x, "kv": fm.kv}.get(access.format, access.format)
+    return access.elements * (int(kind) / 8 if kind.isdigit() else itemsize(kind))
+
+
+def dtype_of(arithmetic: str, fm: Formats) -> str:
+    """The format in which a step does such arithmetic."""
+    return {"matmul": fm.matmul, "attention": fm.attention}.get(arithmetic, arithmetic)
+
+
+def _work(one: Operation, flops: float, moved: float, fm: Formats, met: float = 0.0) -> Work:
+    shape = one.shape
+    if shape is not None and one.routing is not None:
+        shape = (*shape[:3], met)
+    dtype = known("dtype", dtype_of(one.arithmetic, fm), BITS)
+    return Work(flops, moved, dtype, one.unit, shape=shape, kind=one.kind)
+
+
+def kernels(trace: Trace, fm: Formats, *, fused: bool) -> Iterator[Found]:
+    """The kernels of a trace that move something.
+
+    Parameters
+    ----------
+    fused : whether operators of the vector unit that may follow one another are one kernel: what
+        passes between them never leaves the chip, and what nobody reads later is not written. Each
+        waits until a product or another kernel of its own needs it.
+    """
+    readers: dict[int, list[tuple[int, float]]] = {}
+    for i, one in enumerate(trace.operations):
+        for each in one.reads:
+            readers.setdefault(each.storage, []).append((i, one.times * size_of(each, fm)))
+    waiting = _Waiting()
+    for i, one in enumerate(trace.operations):
+        if fused and one.unit == "vector" and not one.alone:
+            if waiting.operations and next(iter(waiting.operations.values())).times != one.times:
+                yield from _chain(waiting.all(), readers, trace.kept, fm)
+            waiting.add(i, one)
+            continue
+        yield from _chain(waiting.needed(i, one), readers, trace.kept, fm)
+        reads, met = one.reads, 0.0
+        if of := one.routing:  # as many experts as the tokens meet, if each chooses evenly
+            met = float(distinct(max(of.tokens, 1), of.experts, of.active))
+            reads = (reads[0].times(met / of.experts), *reads[1:])
+        if moved := sum(size_of(each, fm) for each in (*reads, *one.writes)):
+            yield (
+                alike(one.where) or "model",
+                one.name,
+                _work(one, one.flops, moved, fm, met),
+                one.times,
+            )
+    yield from _chain(waiting.all(), readers, trace.kept, fm)
+
+
+class _Waiting:
+    """Operators that wait, by their numbers, and which of them touch a storage."""
+
+    def __init__(self) -> None:
+        self.operations: dict[int, Operation] = {}
+        self.writers: dict[int, set[int]] = {}
+        self.readers: dict[int, set[int]] = {}
+
+    def add(self, i: int, one: Operation) -> None:
+        self.operations[i] = one
+        for touched, of in ((one.writes, self.writers), (one.reads, self.readers)):
+            for each in touched:
+                of.setdefault(each.storage, set()).add(i)
+
+    def all(self) -> dict[int, Operation]:
+        """Take all of them."""
+        found = self.operations
+        self.operations, self.writers, self.readers = {}, {}, {}
+        return found
+
+    def needed(self, number: int, one: Operation) -> dict[int, Operation]:
+        """Take from them what must run before an operator: what it reads is made by them, or they
+        touch what it overwrites.
+        """
+        found: dict[int, Operation] = {}
+        after = [(number, one)]
+        while after:
+            end, last = after.pop()
+            of = [self.writers.get(each.storage, ()) for each in (*last.reads, *last.writes)]
+            of += [self.readers.get(each.storage, ()) for each in last.writes]
+            for i in {i for some in of for i in some}:
+                if i < end and i not in found:
+                    found[i] = self.operations[i]
+                    after.append((i, found[i]))
+        for i, other in found.items():
+            del self.operations[i]
+            for touched, by in ((other.writes, self.writers), (other.reads, self.readers)):
+                for each in touched:
+                    by[each.storage].discard(i)
+        return dict(sorted(found.items()))
+
+
+def _chain(
+    chain: dict[int, Operation],
+    readers: dict[int, list[tuple[int, float]]],
+    kept: Mapping[int, float],
+    fm: Formats,
+) -> Iterator[Found]:
+    """Operators of the vector unit, by their numbers, as one kernel."""
+    if not chain:
+        return
+    reads: dict[int, float] = {}
+    writes: dict[int, float] = {}
+    begun: dict[int, int] = {}
+    for i, one in chain.items():
+        for each in one.reads:
+            if each.storage not in writes:
+                reads[each.storage] = max(reads.get(each.storage, 0.0), size_of(each, fm))
+        for each in one.writes:
+            writes[each.storage] = max(writes.get(each.storage, 0.0), size_of(each, fm))
+            begun.setdefault(each.storage, i)
+    moved, every = sum(reads.values()), list(chain.values())
+    for storage, size in writes.items():
+        later = sum(
+            of for i, of in readers.get(storage, ()) if i > begun[storage] and i not in chain
+        )
+        # Of what others read a part of, through a copy that is none now, that part is written.
+        moved += size if storage in kept else min(size, later / every[0].times)
+    if moved:
+        names = list(dict.fromkeys(one.name for one in every))
+        more = [f"{len(names) - _SHOWN}"] if len(names) > _SHOWN else []
+        work = _work(every[0], sum(one.flops for one in every), moved, fm)
+        where = _together(one.where for one in every)
+        yield where, "+".join(names[:_SHOWN] + more), work, every[0].times
+
+
+def alike(name: str) -> str:
+    """A module's path, the same for all layers."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", name)
+
+
+def _together(paths: Iterable[str]) -> str:
+    """What paths have in common at their beginning."""
+    every = [(alike(path) or "model").split(".") for path in dict.fromkeys(paths)]
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*every, strict=False))
+    return ".".join(part for part, *_ in same) or "model"
+
+
+def activations(trace: Trace, fm: Formats) -> float:
+    """Bytes that the operator with the most of them reads and writes beside what outlives the
+    step: weights, cache and results.
+    """
+    sizes = (
+        sum(
+            size_of(each, fm)
+            for each in (*one.reads, *one.writes)
+            if each.storage not in trace.kept
+        )
+        for one in trace.operations
+    )
+    return max(sizes, default=0.0)
 
 
 def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True) -> Estimate:
@@ -40,7 +205,13 @@ def estimate(trace: Trace, chip: Accelerator, fm: Formats, *, fused: bool = True
         raise CourseError("the trace has no operator: does the model's forward do anything?")
     parts: dict[str, dict[str, Estimate]] = {}
     for key, work in works.items():
-        part, label = _labels(key[0], key[1], work)
+        # The part of the table in which a kernel stands, and its line: a product by its module.
+        part, label = key[0].removeprefix("model.").removeprefix("transformer."), key[1]
+        above, _, last = part.rpartition(".")
+        if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
+            plain = label in PRODUCTS or label == "convolution"
+            part = above or last
+            label = last if plain else {"grouped_mm": "experts"}.get(label, label)
         of = parts.setdefault(part, {})
         number = sum(one == label or one.startswith(f"{label} #") for one in of)
         of[f"{label} #{number + 1}" if number else label] = _bounded(counts[key] * work, chip)
@@ -69,7 +240,7 @@ def products(trace: Trace, fm: Formats) -> list[Work]:
             hidden = trace.halved and one.kind == "matmul" and not weighs
             share = (1 + 1 / trace.tokens) / 2 if hidden else 1.0
             how = one.arithmetic if one.unit == "matrix" else "matmul"
-            found.append(Work(one.times * one.flops * share, 1.0, _dtype(how, fm)))
+            found.append(Work(one.times * one.flops * share, 1.0, dtype_of(how, fm)))
     return found
 
 
@@ -123,12 +294,7 @@ class Needs:
     formats: Formats = field(repr=False)
 
     def on(self, chip: Accelerator | str) -> Estimate:
-        """The same on a chip: `lower` operator by operator, and `speed_of_light` as one program.
-
-        Parameters
-        ----------
-        chip : an accelerator or its key.
-        """
+        """The same on a chip: `lower` operator by operator, and `speed_of_light` as one program."""
         return estimate(self.trace, accelerator(chip), self.formats)
 
 
@@ -139,16 +305,8 @@ def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     ----------
     module : any torch.nn.Module, or a function of tensors. It stays as it is, in eval or training.
     inputs, named : what it is called with: tensors on any device, ``"meta"`` too, of which only
-        sizes and formats count.
-
-    Returns
-    -------
-    In the formats of the module's own numbers, or of its inputs' where it has no parameters.
-
-    Raises
-    ------
-    CourseError
-        If torch is missing, or the code looks at numbers, which do not exist.
+        sizes and formats count. The formats are of the module's own numbers, or of its inputs'
+        where it has no parameters.
 
     Examples
     --------
@@ -161,22 +319,12 @@ def count(module: Any, *inputs: Any, **named: Any) -> Needs:
     >>> one.on("h100-sxm").bound
     'memory-bound'
     """
-    with building.lent(module, inputs, named) as built:
+    with building.lend(module, inputs, named) as built:
         trace = least(passes.run(built, 1, 1, step=False).prompt)
         parameters, dtype = built.parameters, str(built.dtype).removeprefix("torch.")
     fm = formats(_FORMATS.get(dtype, "fp32"))
     flops = sum(float(work.flops) for work in products(trace, fm))
     return Needs(flops, outside(trace, fm), parameters, trace, fm)
-
-
-def _labels(where: str, name: str, work: Work) -> tuple[str, str]:
-    """The part of the table in which a kernel stands, and its line: a product by its module."""
-    path = where.removeprefix("model.").removeprefix("transformer.")
-    above, _, last = path.rpartition(".")
-    if work.kind in ("matmul", "convolution") and last not in ("*", "model"):
-        plain = name in PRODUCTS or name == "convolution"
-        return above or last, last if plain else {"grouped_mm": "experts"}.get(name, name)
-    return path, name
 
 
 def _bounded(work: Work, chip: Accelerator) -> Estimate:
@@ -206,15 +354,13 @@ def footprint(
     own: Stored,
 ) -> MemoryFit:
     """What weights, cache and activations take; `cache` has elements by format."""
-    weights, matrices = 0.0, multiplied(built, trace)
-    seen = set()
-    for one in built.module.parameters():
-        memory = one.untyped_storage()._cdata
-        if memory in seen:
-            continue
-        seen.add(memory)
-        bits = 8 * one.element_size()
-        kind = ("w" if memory in matrices else "x") if one.dtype == built.dtype else str(bits)
+    weights, matrices = 0.0, matrices_of(built, trace)
+    every: dict[int, Any] = {}
+    for memory, _, one in built.held:
+        every.setdefault(memory, one)
+    for memory, one in every.items():
+        usual = "w" if memory in matrices else "x"
+        kind = usual if one.dtype == built.dtype else str(8 * one.element_size())
         kind = own[memory][0] if memory in own else kind
         weights += size_of(Access(0, float(one.numel()), kind), fm)
     kept = sum(size_of(Access(0, float(count), kind), fm) for kind, count in cache.items())
@@ -227,7 +373,7 @@ def footprint(
     return MemoryFit(needed.total <= chip.memory, needed.total, chip.memory, max(most, 0.0), needed)
 
 
-def multiplied(built: Built, trace: Trace) -> dict[int, str]:
+def matrices_of(built: Built, trace: Trace) -> dict[int, str]:
     """The matrices of a model by their memory: what its products read, in every layer alike."""
     read = {
         each.storage
@@ -236,26 +382,22 @@ def multiplied(built: Built, trace: Trace) -> dict[int, str]:
         for each in one.reads
         if each.format == "w"
     }
-    every = [(name, one) for name, one in built.module.named_parameters() if one.dim() > 1]
-    met = {alike(name) for name, one in every if one.untyped_storage()._cdata in read}
-    return {one.untyped_storage()._cdata: name for name, one in every if alike(name) in met}
+    every = [(memory, name) for memory, name, one in built.held if one.dim() > 1]
+    met = {alike(name) for memory, name in every if memory in read}
+    return {memory: name for memory, name in every if alike(name) in met}
 
 
-def stored(
-    built: Built, trace: Trace, fm: Formats, chip: Accelerator, said: dict[str, Any] | None
+def matrix_formats(
+    built: Built, trace: Trace, fm: Formats, chip: Accelerator, declared: dict[str, Any] | None
 ) -> Stored:
-    """The formats of a model's matrices one by one.
-
-    Parameters
-    ----------
-    said : what the file declares, from `quantization.read`; `None` where the formats of the step
-        are those of the options, which may be a recipe.
+    """The formats of a model's matrices one by one, as the file declares by `quantization.read`, or
+    where nothing is given, as the step's options have them, which may be a recipe.
     """
     modules, found = dict(built.module.named_modules()), {}
-    for memory, name in multiplied(built, trace).items():
+    for memory, name in matrices_of(built, trace).items():
         where = name.rpartition(".")[0]
         linear, experts = type(modules[where]).__name__ == "Linear", ".experts." in name
-        if said is None:
+        if declared is None:
             if len(fm.sizes) > 1:
                 part, routed, called = _part_of(name)
                 key = picked({key: key for key in fm.sizes}, part, routed, called)
@@ -264,7 +406,7 @@ def stored(
             # Checkpoints have an expert's matrices each, and some code has them as one.
             one = name.replace(".experts.gate_up_proj", ".experts.0.gate_proj")
             one = one.replace(".experts.down_proj", ".experts.0.down_proj")
-            dtype, product = quantization.at(where if linear else one, said)
+            dtype, product = quantization.at(where if linear else one, declared)
             product = rated(product or product_in(dtype, fm.x) or fm.x, fm.x, chip.peaks)
             found[memory] = dtype, product
     return found
@@ -285,32 +427,30 @@ def _part_of(name: str) -> tuple[str, bool, str]:
 
 def active(built: Built, trace: Trace) -> int:
     """Parameters that one token meets: all but those of experts that it does not visit."""
-    every, idle = list(built.module.named_parameters()), 0.0
-    names = {one.untyped_storage()._cdata: name for name, one in every}
+    idle, names = 0.0, {memory: name for memory, name, _ in built.held}
     routed = {
         alike(names[one.reads[0].storage]).rpartition(".")[0]: one.routing
         for one in trace.operations
         if one.routing is not None and one.reads[0].storage in names
     }
-    for name, one in every:
+    for _, name, one in built.held:
         of = routed.get(alike(name).rpartition(".")[0])
         single = ".experts.*." in alike(name)  # a matrix of each, rather than one of all
         if of is not None and (single or one.shape[0] >= of.experts):
-            idle += one.numel() - one.numel() / (1 if single else one.shape[0]) * (
-                of.active / of.experts if single else of.active
-            )
+            each, visited = (1, of.active / of.experts) if single else (one.shape[0], of.active)
+            idle += one.numel() - one.numel() / each * visited
     return built.parameters - round(idle)
 
 
-def written(built: Built, own: Stored, x: str) -> list[str]:
+def parameter_formats(built: Built, own: Stored, x: str) -> list[str]:
     """The formats of a model's parameters, what most of them have first."""
     counts: Counter[str] = Counter()
-    for one in built.module.parameters():
-        counts[own.get(one.untyped_storage()._cdata, (x,))[0]] += one.numel()
+    for memory, _, one in built.held:
+        counts[own.get(memory, (x,))[0]] += one.numel()
     return [dtype for dtype, _ in counts.most_common()]
 
 
-def applied(trace: Trace, own: Stored) -> Trace:
+def with_formats(trace: Trace, own: Stored) -> Trace:
     """A trace with the formats of its matrices one by one."""
     if not own:
         return trace
@@ -338,7 +478,7 @@ def first_batch(
     for one in trace.operations:
         if one.unit != "matrix":
             continue
-        work = Work(one.flops, 1.0, _dtype(one.arithmetic, fm))
+        work = Work(one.flops, 1.0, dtype_of(one.arithmetic, fm))
         t_math += one.times * float(_bounded(work, chip).t_math) / batch
         flops += one.times * one.flops / batch
         for each in (*one.reads, *one.writes):
@@ -367,7 +507,3 @@ def first_batch(
     return Crossover(
         found, reason(found, intensity, ridge, fit), intensity, ridge, rule, float("nan"), fit
     )
-
-
-def _dtype(arithmetic: str, fm: Formats) -> str:
-    return {"matmul": fm.matmul, "attention": fm.attention}.get(arithmetic, arithmetic)

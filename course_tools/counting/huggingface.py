@@ -8,51 +8,81 @@ what that can translate: plain values, `if`, `for`, `get`, `in`, and answers ins
 from typing import Any
 
 from course_tools.counting import quantization
-from course_tools.counting.attending import (
-    is_size,
-    kv_heads_of,
-    latent_of,
-    of_gemma,
-    seen_by,
-    window_of,
-    windowed_of,
+from course_tools.counting.quantization import is_size
+
+PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
+"""Architectures of RMS norms and ordinary MLPs."""
+LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
+"""Architectures of norms with a bias."""
+EXPERTS = {
+    "mixtral": ["num_local_experts"],
+    "gpt_oss": ["num_local_experts"],
+    "qwen3_moe": ["num_experts", "num_local_experts"],
+    "olmoe": ["num_experts", "num_local_experts"],
+    "glm4_moe": ["n_routed_experts", "num_local_experts"],
+    "deepseek_v2": ["n_routed_experts", "num_local_experts"],
+    "deepseek_v3": ["n_routed_experts", "num_local_experts"],
+}
+"""Architectures of RMS norms and experts, and the keys that say how many."""
+GPT = ["gpt2", "gpt_bigcode"]
+DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
+"""Architectures whose first layers may have no experts."""
+LATENT = ["deepseek_v2", "deepseek_v3"]
+TIED = "gemma gemma3 smollm3 gpt2 gpt_bigcode opt bloom falcon starcoder2"
+"""Architectures whose output matrix is the embedding where nothing is said."""
+WHOLE = (
+    "head_dim num_key_value_heads num_kv_heads q_lora_rank n_inner ffn_hidden_size sliding_window "
+    "seq_length word_embed_proj_dim n_shared_experts sliding_window_pattern"
 )
+"""Keys of sizes that may be left out."""
+SWITCHES = (
+    "tie_word_embeddings attention_bias attention_out_bias mlp_bias use_bias bias use_qkv_bias "
+    "use_qk_norm use_sliding_window use_parallel_residual multi_query parallel_attn "
+    "new_decoder_architecture do_layer_norm_before"
+)
+SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
+GEMMA: dict[str, Any] = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+}
+"""Sizes of Gemma 3's text that published configurations leave to the architecture."""
 
 
 def sizes(config: dict[str, Any]) -> dict[str, Any]:
     """The sizes of a transformer, or what stands in the way.
 
-    Parameters
-    ----------
-    config : what the file holds. Where it leaves out a switch, the architecture's own default in
-        transformers counts; a size that it leaves out is never assumed.
-
-    Returns
-    -------
-    ``refused`` is ``""`` and the rest is what `Transformer` takes; or ``refused`` says what is
-    wrong: ``"architecture"``, one that is not read here, ``"key"``, one that is missing, or
-    ``"value"``, one that such a transformer does not have; ``name`` names it, and ``value`` is the
-    value.
+    Where the file leaves out a switch, the architecture's own default in transformers counts; a
+    size that it leaves out is never assumed. ``refused`` is ``""`` and the rest is what
+    `Transformer` takes; or ``refused`` says what is wrong: ``"architecture"``, one that is not read
+    here, ``"key"``, one that is missing, or ``"value"``, one that such a transformer does not have;
+    ``name`` names it, and ``value`` is the value.
 
     Examples
     --------
-    >>> sizes({"model_type": "mamba"})
-    {'refused': 'architecture', 'name': 'mamba', 'value': None}
     >>> sizes({"model_type": "llama", "vocab_size": 32000})
     {'refused': 'key', 'name': 'num_hidden_layers', 'value': None}
     """
     kind: Any = config.get("model_type")
-    layered = is_layered(kind)
     seeing = config.get("vision_config")
     for key in ["text_config", "vision_config"]:
         if not (config.get(key) is None or isinstance(config.get(key), dict)):
             return refusal("value", key, config.get(key))
     if kind in ["gemma3", "gemma3_text"]:
-        config = of_gemma(config)
         kind = "gemma3"
+        inner = config.get("text_config")
+        inner = config if inner is None else inner
+        config = {"model_type": kind}
+        for of in [GEMMA, inner]:
+            for key in of:
+                if key != "model_type":
+                    config[key] = of[key]
     if kind is None:
         return refusal("key", "model_type", None)
-    if not (layered or is_plain(kind) or is_routed(kind)):
+    if not is_known(kind):
         return refusal("architecture", kind, None)
 
     named = size_names(kind)
@@ -75,68 +105,66 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         bad = unlike(kind, config)
     if bad is not None:
         return refusal("value", bad, config.get(bad))
-    width = got["width"]
-    heads = got["heads"]
+    layers, width, heads = got["layers"], got["width"], got["heads"]
+    latent = None
     each = config.get("head_dim")
-    latent = latent_of(kind, config)
-    if latent is not None:
-        each = config["qk_nope_head_dim"]
+    if kind in LATENT:
+        each = got["nope"]
+        latent = {
+            "q_rank": config.get("q_lora_rank") or 0,  # none: queries are projected at once
+            "kv_rank": got["kv_rank"],
+            "nope": got["nope"],
+            "rope": got["rope"],
+            "value": got["value"],
+        }
     if each is None:
         if width % heads != 0:
             return refusal("value", "num_attention_heads", heads)
         each = width // heads
-    biased = biases_of(kind, config)
-    normed = ""
-    if kind in ["qwen3", "qwen3_moe"] or (kind == "glm4_moe" and config.get("use_qk_norm", False)):
-        normed = "head"
-    if kind in ["olmo2", "olmoe"]:
-        normed = "all"
-    if kind == "gemma3":
+    normed = "all" if kind in ["olmo2", "olmoe"] else ""
+    asked = kind == "glm4_moe" and config.get("use_qk_norm", False)
+    if asked or kind in ["qwen3", "qwen3_moe", "gemma3"]:
         normed = "head"
     context = got["context"] if "context" in got else config.get("seq_length", 2048)
-    positions = 0
-    if kind in ["gpt2", "gpt_bigcode"]:
-        positions = context
-    if kind == "opt":
-        positions = context + 2
+    positions = context if kind in GPT else context + 2 if kind == "opt" else 0
     window = window_of(kind, config)
     windowed = 0
     if kind in ["gpt_oss", "gemma3"] and window is not None:
-        windowed = windowed_of(kind, config, got["layers"])
-        if windowed > got["layers"]:
+        windowed = windowed_of(kind, config, layers)
+        if windowed > layers:
             return refusal("value", "layer_types", config.get("layer_types"))
     elif window is not None:
         context = min(context, window)
-    tied_by_default = [
-        "gemma",
-        "gemma3",
-        "smollm3",
-        "gpt2",
-        "gpt_bigcode",
-        "opt",
-        "bloom",
-        "falcon",
-    ]
     tied = config.get("tie_word_embeddings")
     if tied is None:
-        tied = kind in tied_by_default or kind == "starcoder2"
-    ffn = got["ffn"] if "ffn" in got else hidden_of(kind, config, width)
-    experts = experts_of(kind, config)
-    if experts is not None and kind not in [
-        "mixtral",
-        "olmoe",
-        "gpt_oss",
-    ]:  # an expert has a size of its own
-        experts["dense_ffn"] = ffn
-        ffn = config["moe_intermediate_size"]
-    dense = got["layers"] if experts is None else experts["dense_layers"]
+        tied = kind in TIED.split(" ")
+    inner = "ffn_hidden_size" if kind == "falcon" else "n_inner"
+    ffn = got["ffn"] if "ffn" in got else 4 * width
+    if kind in GPT or kind == "falcon":
+        ffn = config.get(inner) or 4 * width
+    experts = None
+    dense = layers
+    if kind in list(EXPERTS):
+        dense = got["dense"] if kind in DEEP else 0
+        own = "of each expert" in got  # an expert has a size of its own
+        experts = {
+            "count": got["experts"],
+            "active": got["active"],
+            "shared": (config.get("n_shared_experts") or 0) if kind in DEEP else 0,
+            "dense_layers": dense,
+            "dense_ffn": ffn if own else None,
+            # Elsewhere what evens out the load is a buffer, not a parameter.
+            "router_bias": kind == "gpt_oss",
+        }
+        ffn = got["of each expert"] if own else ffn
     other: dict[str, Any] = {}
     if kind == "gpt_oss":
-        other["sinks"] = got["layers"] * heads
+        other["sinks"] = layers * heads
     if kind == "gemma3" and seeing is not None:
         other["vision"] = seen_by(seeing, width)
         if other["vision"] is None:
             return refusal("value", "vision_config", seeing)
+    layered = kind in LAYERED.split(" ")
     last = kind != "opt" or (
         config.get("do_layer_norm_before", True)
         and not config.get("_remove_final_layer_norm", False)
@@ -144,13 +172,13 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "refused": "",
         "kind": "decoder",
-        "layers": got["layers"],
+        "layers": layers,
         "width": width,
         "heads": heads,
         "kv_heads": heads if latent is not None else kv_heads_of(kind, config, heads),
         "head_dim": each,
         "ffn": ffn,
-        "gated": kind in ["stablelm"] or not (layered or kind == "arcee"),
+        "gated": kind == "stablelm" or not (layered or kind == "arcee"),
         "vocab": got["vocab"],
         "head": "tied" if tied else "own",
         "norm": "layer" if layered else "rms",
@@ -161,103 +189,49 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         "block_norms": 4 if kind == "gemma3" else 2,
         "final_norm": last,
         "embedding_norm": kind == "bloom",
-        "biases": biased,
+        "biases": biases_of(kind, config),
         "qk_norm": normed,
         "experts": experts,
         "latent": latent,
-        "declared": quantization.declared(config, got["layers"], dense, tied),
+        "declared": quantization.declared(config, layers, dense, tied),
         "other": other,
     }
 
 
 def refusal(refused: str, name: str, value: Any) -> dict[str, Any]:
-    """What stands in the way of sizes.
-
-    Examples
-    --------
-    >>> refusal("key", "hidden_size", None)["name"]
-    'hidden_size'
-    """
+    """What stands in the way of sizes."""
     return {"refused": refused, "name": name, "value": value}
 
 
-def is_plain(kind: str) -> bool:
-    """Whether it is an architecture of RMS norms and ordinary MLPs that is read here.
-
-    Examples
-    --------
-    >>> is_plain("llama")
-    True
-    """
-    if kind in ["llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "granite"]:
-        return True
-    return kind in ["smollm3", "arcee", "seed_oss", "olmo2", "gemma3"]
-
-
-def is_routed(kind: str) -> bool:
-    """Whether it is an architecture of RMS norms and experts that is read here.
-
-    Examples
-    --------
-    >>> is_routed("mixtral")
-    True
-    """
-    if kind in ["mixtral", "qwen3_moe", "olmoe", "gpt_oss"]:
-        return True
-    return kind in ["glm4_moe", "deepseek_v2", "deepseek_v3"]
-
-
-def is_layered(kind: str) -> bool:
-    """Whether it is an architecture of norms with a bias that is read here.
-
-    Examples
-    --------
-    >>> is_layered("gpt2")
-    True
-    """
-    if kind in ["gpt2", "gpt_bigcode", "gpt_neox", "opt", "bloom"]:
-        return True
-    return kind in ["falcon", "starcoder2", "stablelm", "nemotron"]
+def is_known(kind: Any) -> bool:
+    """Whether it is an architecture that is read here."""
+    return kind in PLAIN.split(" ") or kind in LAYERED.split(" ") or kind in list(EXPERTS)
 
 
 def size_names(kind: str) -> dict[str, list[str]]:
-    """The keys under which an architecture keeps each size that it must name; the first is told.
-
-    Examples
-    --------
-    >>> size_names("gpt2")["width"]
-    ['n_embd', 'hidden_size']
-    """
-    if kind in ["gpt2", "gpt_bigcode"]:
-        return {
-            "layers": ["n_layer", "num_hidden_layers"],
-            "width": ["n_embd", "hidden_size"],
-            "heads": ["n_head", "num_attention_heads"],
-            "vocab": ["vocab_size"],
-            "context": ["n_positions", "max_position_embeddings"],
-        }
+    """The keys under which an architecture keeps each size that it must name; the first is told."""
+    gpt = kind in GPT
     names = {
-        "layers": ["num_hidden_layers", "n_layer"],
-        "width": ["hidden_size", "n_embed"],
-        "heads": ["num_attention_heads", "n_head"],
+        "layers": ["n_layer", "num_hidden_layers"] if gpt else ["num_hidden_layers", "n_layer"],
+        "width": ["n_embd", "hidden_size"] if gpt else ["hidden_size", "n_embed"],
+        "heads": ["n_head", "num_attention_heads"] if gpt else ["num_attention_heads", "n_head"],
         "vocab": ["vocab_size"],
     }
     if kind in ["bloom", "falcon"]:
         return names  # positions are of the scores: no size of theirs
     names["context"] = ["max_position_embeddings"]
+    if gpt:
+        names["context"] = ["n_positions", "max_position_embeddings"]
+        return names
     names["ffn"] = ["ffn_dim"] if kind == "opt" else ["intermediate_size"]
-    if kind in ["mixtral", "gpt_oss"]:
-        names["experts"] = ["num_local_experts"]
-    if kind in ["qwen3_moe", "olmoe"]:
-        names["experts"] = ["num_experts", "num_local_experts"]
-    if kind in ["glm4_moe", "deepseek_v2", "deepseek_v3"]:
-        names["experts"] = ["n_routed_experts", "num_local_experts"]
-        names["dense"] = ["first_k_dense_replace"]
-    if "experts" in names:
+    if kind in list(EXPERTS):
+        names["experts"] = EXPERTS[kind]
+        if kind in DEEP:
+            names["dense"] = ["first_k_dense_replace"]
         names["active"] = ["num_experts_per_tok"]
-    if kind in ["qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3"]:
-        names["of each expert"] = ["moe_intermediate_size"]
-    if kind in ["deepseek_v2", "deepseek_v3"]:
+        if kind in DEEP or kind == "qwen3_moe":
+            names["of each expert"] = ["moe_intermediate_size"]
+    if kind in LATENT:
         names["kv_rank"] = ["kv_lora_rank"]
         names["nope"] = ["qk_nope_head_dim"]
         names["rope"] = ["qk_rope_head_dim"]
@@ -268,47 +242,15 @@ def size_names(kind: str) -> dict[str, list[str]]:
 def mistyped(config: dict[str, Any]) -> str | None:
     """The key whose value is no whole number where a size is meant, or neither true nor false where
     a switch is; `None` if there is none.
-
-    Examples
-    --------
-    >>> mistyped({"head_dim": "64"}), mistyped({"head_dim": None})
-    ('head_dim', None)
     """
-    for key in [
-        "head_dim",
-        "num_key_value_heads",
-        "num_kv_heads",
-        "q_lora_rank",
-        "n_inner",
-        "ffn_hidden_size",
-        "sliding_window",
-        "seq_length",
-        "word_embed_proj_dim",
-        "n_shared_experts",
-        "sliding_window_pattern",
-    ]:
+    for key in WHOLE.split(" "):
         size = config.get(key)
         if not (size is None or is_size(size, 0 if key == "n_shared_experts" else 1)):
             return key
     for key in ["layer_types", "mlp_only_layers"]:
         if not (config.get(key) is None or isinstance(config.get(key), (list, tuple))):
             return key
-    for key in [
-        "tie_word_embeddings",
-        "attention_bias",
-        "attention_out_bias",
-        "mlp_bias",
-        "use_bias",
-        "bias",
-        "use_qkv_bias",
-        "use_qk_norm",
-        "use_sliding_window",
-        "use_parallel_residual",
-        "multi_query",
-        "parallel_attn",
-        "new_decoder_architecture",
-        "do_layer_norm_before",
-    ]:
+    for key in SWITCHES.split(" "):
         toggle = config.get(key)
         if not (toggle is None or toggle is True or toggle is False):
             return key
@@ -318,36 +260,30 @@ def mistyped(config: dict[str, Any]) -> str | None:
 def unlike(kind: str, config: dict[str, Any]) -> str | None:
     """The key by which a configuration asks for what `Transformer` does not have; `None` if none
     does.
-
-    Examples
-    --------
-    >>> unlike("stablelm", {"use_parallel_residual": True})
-    'use_parallel_residual'
     """
-    for key in ["add_cross_attention", "qk_layernorm"]:
+    lacking = ["add_cross_attention", "qk_layernorm"]
+    if kind == "stablelm":
+        lacking.append("use_parallel_residual")  # one norm in each block instead of two
+    if kind in LATENT:
+        lacking.extend(["attention_bias", "mlp_bias"])
+    for key in lacking:
         if config.get(key, False):
             return key
-    if kind == "stablelm" and config.get("use_parallel_residual", False):
-        return "use_parallel_residual"  # one norm in each block instead of two
-    if kind in ["deepseek_v2", "deepseek_v3"]:
-        for key in ["attention_bias", "mlp_bias"]:
-            if config.get(key, False):
-                return key
-    one_norm = not config.get("new_decoder_architecture", False)
-    if kind == "falcon" and one_norm and config.get("parallel_attn", True):
-        return "parallel_attn"
-    if kind == "falcon" and config.get("num_ln_in_parallel_attn") == 1:
-        return "num_ln_in_parallel_attn"
+    if kind == "falcon":
+        one_norm = not config.get("new_decoder_architecture", False)
+        if one_norm and config.get("parallel_attn", True):
+            return "parallel_attn"
+        if config.get("num_ln_in_parallel_attn") == 1:
+            return "num_ln_in_parallel_attn"
     if kind == "qwen3_moe":
         if config.get("decoder_sparse_step", 1) != 1:
             return "decoder_sparse_step"
         if len(config.get("mlp_only_layers") or []) > 0:
             return "mlp_only_layers"
     if kind == "opt":
-        if not config.get("enable_bias", True):
-            return "enable_bias"
-        if not config.get("layer_norm_elementwise_affine", True):
-            return "layer_norm_elementwise_affine"
+        for key in ["enable_bias", "layer_norm_elementwise_affine"]:
+            if not config.get(key, True):
+                return key
         if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
             return "word_embed_proj_dim"
     for one in config.get("layer_types") or []:
@@ -357,79 +293,78 @@ def unlike(kind: str, config: dict[str, Any]) -> str | None:
 
 
 def biases_of(kind: str, config: dict[str, Any]) -> list[str]:
-    """Which products have a bias.
-
-    Examples
-    --------
-    >>> biases_of("qwen2", {}), biases_of("llama", {})
-    (['qkv'], [])
-    """
+    """Which products have a bias."""
+    every = ["qkv", "out", "mlp"]
     if kind in ["gpt2", "gpt_bigcode", "opt", "bloom"]:
-        return ["qkv", "out", "mlp"]
+        return every
     if kind == "starcoder2":
-        return ["qkv", "out", "mlp"] if config.get("use_bias", True) else []
+        return every if config.get("use_bias", True) else []
     if kind == "falcon":
-        return ["qkv", "out", "mlp"] if config.get("bias", False) else []
+        return every if config.get("bias", False) else []
     if kind == "gpt_neox":
-        return ["qkv", "out", "mlp"] if config.get("attention_bias", True) else ["mlp"]
-    if kind == "stablelm":
-        return ["qkv"] if config.get("use_qkv_bias", False) else []
-    if kind == "qwen2":
+        return every if config.get("attention_bias", True) else ["mlp"]
+    if kind == "qwen2" or (kind == "stablelm" and config.get("use_qkv_bias", False)):
         return ["qkv"]
-    found: list[str] = []
-    if kind in ["mistral", "mixtral", "phi3", "deepseek_v2", "deepseek_v3"]:
-        return found
+    if kind in ["stablelm", "mistral", "mixtral", "phi3", "deepseek_v2", "deepseek_v3"]:
+        return []
     both = config.get("attention_bias", kind in ["seed_oss", "gpt_oss"])
-    if both:
-        found.append("qkv")
+    found = ["qkv"] if both else []
     out = config.get("attention_out_bias", False) if kind == "seed_oss" else both
     if out and kind != "glm4_moe":
         found.append("out")
-    if kind == "gpt_oss":
-        found.append("mlp")
     of_mlp = kind in ["llama", "granite", "smollm3", "arcee", "seed_oss", "nemotron"]
-    if of_mlp and config.get("mlp_bias", False):
+    if kind == "gpt_oss" or (of_mlp and config.get("mlp_bias", False)):
         found.append("mlp")
     return found
 
 
-def hidden_of(kind: str, config: dict[str, Any], width: int) -> Any:
-    """Hidden size of the MLP where the architecture has a rule for it.
+def windowed_of(kind: str, config: dict[str, Any], layers: int) -> int:
+    """Layers that look at a window only."""
+    types = config.get("layer_types")
+    if types is not None:
+        return len([one for one in types if one == "sliding_attention"])
+    if kind == "gpt_oss":
+        return (layers + 1) // 2
+    pattern: int = config.get("sliding_window_pattern", 6)
+    return layers - layers // pattern
 
-    Examples
-    --------
-    >>> hidden_of("gpt2", {"n_inner": None}, 768)
-    3072
+
+def window_of(kind: str, config: dict[str, Any]) -> Any:
+    """Tokens after which keys leave a sliding window, so that attention is another; `None` without
+    one.
     """
-    if kind in ["gpt2", "gpt_bigcode"]:
-        return config.get("n_inner") or 4 * width
-    if kind == "falcon":
-        return config.get("ffn_hidden_size") or 4 * width
-    return 4 * width
-
-
-def experts_of(kind: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    """The mixture of experts, as `Experts` takes it; `None` without one.
-
-    Examples
-    --------
-    >>> experts_of("mixtral", {"num_local_experts": 8, "num_experts_per_tok": 2})["count"]
-    8
-    """
-    names = size_names(kind)
-    if "experts" not in names:
+    if kind in ["glm4_moe", "olmo2", "seed_oss"]:
         return None
-    count = None
-    for key in names["experts"]:
-        if count is None:
-            count = config.get(key)
-    deep = kind in ["glm4_moe", "deepseek_v2", "deepseek_v3"]
-    return {
-        "count": count,
-        "active": config["num_experts_per_tok"],
-        "shared": (config.get("n_shared_experts") or 0) if deep else 0,
-        "dense_layers": config["first_k_dense_replace"] if deep else 0,
-        "dense_ffn": None,
-        "router_bias": kind
-        == "gpt_oss",  # elsewhere what evens out the load is a buffer, not a parameter
-    }
+    usual = 4096 if kind == "mistral" else 128 if kind == "gpt_oss" else None
+    types = config.get("layer_types")
+    if kind in ["qwen2", "qwen3", "qwen3_moe", "smollm3"]:
+        if not config.get("use_sliding_window", False):
+            return None
+    elif types is not None and "sliding_attention" not in types:
+        return None
+    return config.get("sliding_window", usual)
+
+
+def kv_heads_of(kind: str, config: dict[str, Any], heads: int) -> Any:
+    """Heads of keys and values."""
+    new = kind == "falcon" and config.get("new_decoder_architecture", False)
+    if kind in ["gpt_bigcode", "falcon"] and not new:
+        return 1 if config.get("multi_query", True) else heads
+    if kind in ["gpt2", "gpt_neox", "opt", "bloom"]:
+        return heads
+    return config.get("num_kv_heads" if new else "num_key_value_heads") or heads
+
+
+def seen_by(vision: dict[str, Any], width: int) -> Any:
+    """Parameters of the part of Gemma 3 that sees, and of what hands it on to a text of this width;
+    `None` where a size is not one.
+    """
+    for key in SEEING.split(" "):
+        if not is_size(vision.get(key), 1):
+            return None
+    d, hidden, patch = vision["hidden_size"], vision["intermediate_size"], vision["patch_size"]
+    layer = 4 * (d * d + d) + 2 * d * hidden + hidden + d + 4 * d
+    places = (vision["image_size"] // patch) * (vision["image_size"] // patch)
+    embedded = 3 * patch * patch * d + d + places * d
+    pooled = layer - d if vision.get("vision_use_head", True) else 0
+    return embedded + vision["num_hidden_layers"] * layer + 2 * d + pooled + d * width + d

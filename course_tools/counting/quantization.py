@@ -29,10 +29,7 @@ ALGORITHMS = {
     "UNQUANTIZED": ["", ""],
 }
 """ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
-IGNORED = [
-    *("ignore", "modules_to_not_convert", "ignored_layers"),
-    *("exclude_modules", "llm_int8_skip_modules"),
-]
+IGNORED = "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules"
 """Under which keys a configuration lists what stays as it was."""
 PLACES = {
     "attention.q": "self_attn.q_proj",
@@ -74,13 +71,10 @@ OTHERWISE = {
 
 
 def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dict[str, Any]:
-    """The formats of a transformer's step, as `Declared` takes them.
+    """The formats of a transformer's step, as `Declared` takes them, out of what its file holds.
 
-    Parameters
-    ----------
-    config : what the file holds.
-    layers, dense : blocks, and how many of the first ones have no experts.
-    tied : whether the output matrix is the embedding, which recipes leave alone.
+    Of its layers, the first `dense` have no experts; where the output matrix is the embedding
+    (`tied`), recipes leave it alone.
 
     Examples
     --------
@@ -88,8 +82,6 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
     ...     "group_size": 64}}
     >>> declared(said, 32, 32, False)["w"]
     'awq/64,head=fp16'
-    >>> declared({}, 32, 32, False)["w"]
-    'bf16'
     """
     said = read(config)
     found = {"x": said["x"], "kv": said["kv"], "by": said["by"], "unread": said["unread"]}
@@ -128,17 +120,10 @@ def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dic
 def read(config: dict[str, Any]) -> dict[str, Any]:
     """What a configuration says of formats.
 
-    Returns
-    -------
     ``x`` is the format of what is not quantised, ``kv`` that of the cache or ``""``, ``by`` which
     key says so; ``rules``, each a format ``w``, that of the arithmetic ``compute`` (``""``: it
     follows from the operands), and the modules it is for; ``ignored``, those that stay; ``unread``,
     what stands there and is not known, or ``""``.
-
-    Examples
-    --------
-    >>> read({"dtype": "float16"})["x"]
-    'fp16'
     """
     inner = config.get("text_config")
     inside: dict[str, Any] = inner if isinstance(inner, dict) else {}
@@ -164,7 +149,7 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
         q = q["quantization"]
     found["by"] = "quantization_config"
     kept = []
-    for key in IGNORED:
+    for key in IGNORED.split(" "):
         listed = q.get(key)
         if isinstance(listed, list):
             kept.extend(listed)
@@ -239,13 +224,6 @@ def grouped(found: Any, group: Any) -> None:
 def scaled(one: dict[str, Any]) -> str:
     """A format out of its bits, their type and the group that shares a scale; ``"?"`` where it is
     none that is known.
-
-    Examples
-    --------
-    >>> scaled({"num_bits": 4, "type": "float", "group_size": 16})
-    'nvfp4'
-    >>> scaled({"num_bits": 4, "type": "int", "group_size": 32, "symmetric": False})
-    'gptq/32'
     """
     bits, group = one.get("num_bits"), one.get("group_size")
     whole = is_many(group)
@@ -265,11 +243,16 @@ def scaled(one: dict[str, Any]) -> str:
     return in_groups(name, group)
 
 
-def is_many(value: Any) -> bool:
-    """Whether it is a number of elements."""
+def is_size(value: Any, least: int) -> bool:
+    """Whether it is a whole number, `least` or more."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return value // 1 == value and 0 < value < 2**31
+    return value // 1 == value and value >= least
+
+
+def is_many(value: Any) -> bool:
+    """Whether it is a number of elements."""
+    return is_size(value, 1) and value < 2**31
 
 
 def in_groups(name: str, group: Any) -> str:
@@ -279,13 +262,7 @@ def in_groups(name: str, group: Any) -> str:
 
 
 def blocked(sides: Any) -> str:
-    """Fp8 with a scale for each block of these sides.
-
-    Examples
-    --------
-    >>> blocked([128, 128]), blocked([64, 128]), blocked(None)
-    ('fp8-block', 'fp8-block/8192', 'fp8')
-    """
+    """Fp8 with a scale for each block of these sides."""
     if not isinstance(sides, list) or len(sides) != 2:
         return "fp8"
     known = is_many(sides[0]) and is_many(sides[1])
@@ -333,19 +310,8 @@ def plain(method: str, q: dict[str, Any]) -> list[str]:
 
 
 def at(name: str, said: dict[str, Any]) -> list[str]:
-    """The format of a linear layer's weights, and of its arithmetic or ``""``.
-
-    Parameters
-    ----------
-    name : of the module, as ``"model.layers.0.mlp.down_proj"``.
-    said : from `read`.
-
-    Examples
-    --------
-    >>> said = read({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert":
-    ...     ["model.layers.*.self_attn"]}})
-    >>> at("model.layers.3.self_attn.q_proj", said), at("model.layers.3.mlp.experts.down", said)
-    (['bf16', ''], ['mxfp4', ''])
+    """The format of the weights of a linear layer, named as in ``"model.layers.0.mlp.down_proj"``,
+    and that of its arithmetic or ``""``, by what `read` gave.
     """
     if not matches(name, said["ignored"]):
         for one in said["rules"]:
@@ -383,8 +349,6 @@ def matches(name: str, of: dict[str, Any]) -> bool:
     False
     >>> matches("model.layers.3.mlp.gate_proj", patterns(["language_model.model.layers.3.mlp"]))
     True
-    >>> matches("model.layers.3.mlp.gate", patterns(["re:.*mlp[.]gate$"]))
-    True
     """
     parts = bare(name)
     for first in range(len(parts)):
@@ -408,13 +372,7 @@ def begins(pattern: str, name: str) -> bool:
 
 
 def mixed(met: dict[str, int]) -> str:
-    """Formats of so many layers each, as a part of a recipe.
-
-    Examples
-    --------
-    >>> mixed({"bf16": 2, "fp8": 124}), mixed({"fp8": 80})
-    ('bf16*2+fp8*124', 'fp8')
-    """
+    """Formats of so many layers each, as a part of a recipe: ``"bf16*2+fp8*124"``."""
     names = list(met)
     if len(names) == 1:
         return names[0]
@@ -422,27 +380,18 @@ def mixed(met: dict[str, int]) -> str:
 
 
 def recipe(of: dict[str, str], base: str) -> str:
-    """What is said of each matrix in one line: the format of most, and what has another.
-
-    Examples
-    --------
-    >>> recipe({"mlp.up": "fp8", "attention.q": "bf16", "attention.k": "bf16"}, "fp8")
-    'fp8,attention=bf16'
+    """What is said of each matrix in one line: the format of most, and what has another, as in
+    ``"fp8,attention=bf16"``.
     """
-    groups: dict[str, list[str]] = {}
-    for key in of:
-        group = key.split(".")[0]
-        if group not in groups:
-            groups[group] = []
-        groups[group].append(key)
     said = base
-    for group in groups:
-        keys = groups[group]
-        alike = len([key for key in keys if of[key] == of[keys[0]]]) == len(keys)
-        if alike and of[keys[0]] != base:
-            said += "," + group + "=" + of[keys[0]]
-        if not alike:
-            for key in keys:
-                if of[key] != base:
-                    said += "," + key + "=" + of[key]
+    done: dict[str, bool] = {}
+    for one in of:
+        group = one.split(".")[0]
+        keys = [key for key in of if key.split(".")[0] == group]
+        alike = len([key for key in keys if of[key] == of[one]]) == len(keys)
+        if group not in done:
+            for key in [group] if alike else keys:
+                if of[one if alike else key] != base:
+                    said += "," + key + "=" + of[one if alike else key]
+        done[group] = True
     return said

@@ -32,13 +32,16 @@ class Access:
         return Access(self.storage, many * self.elements, self.format)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Routing:
-    """How many experts there are, how many a token visits, and how many tokens choose."""
+    """How many experts there are, how many a token visits, how many tokens choose, and whether a
+    module's code goes through the experts one by one.
+    """
 
     experts: int
     active: int
     tokens: int
+    loops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,10 @@ class Operation:
     Attributes
     ----------
     name, where : what torch calls it, and the module that ran it.
-    kind, unit : as of `course_lib.core.Work`.
     flops : FLOP, of a multiply-accumulate two.
-    arithmetic : ``"matmul"`` or ``"attention"``, in the format that a step has for it, or a format.
     reads, writes : arrays.
+    kind, unit : as of `course_lib.core.Work`.
+    arithmetic : ``"matmul"`` or ``"attention"``, in the format that a step has for it, or a format.
     shape : the sizes of a product or of attention, as of `course_lib.core.Work`.
     routing : of a product with experts, which come first in `reads`.
     alone : whether it is a kernel of its own, which takes in no neighbour.
@@ -62,12 +65,12 @@ class Operation:
 
     name: str
     where: str
-    kind: Kind
-    unit: Unit
     flops: float
-    arithmetic: str
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
+    kind: Kind = "vector"
+    unit: Unit = "vector"
+    arithmetic: str = "fp32"
     shape: tuple[float, ...] | None = None
     routing: Routing | None = None
     alone: bool = True
@@ -77,18 +80,16 @@ class Operation:
     def on(self, moved: Callable[[Access], Access]) -> "Operation":
         """The same, and what stands in its place, on other arrays."""
         reads, writes = (tuple(map(moved, of)) for of in (self.reads, self.writes))
-        instead = self.instead
-        if instead is not None:
-            instead = tuple(one.on(moved) for one in instead)
-        how = (self.kind, self.unit, self.flops, self.arithmetic, reads, writes)
-        same = (self.shape, self.routing, self.alone, self.times, instead)
-        return Operation(self.name, self.where, *how, *same)
+        instead = self.instead and tuple(one.on(moved) for one in self.instead)
+        # As `replace` makes it, which takes three times as long: a model has many operators.
+        how = (self.kind, self.unit, self.arithmetic, self.shape, self.routing, self.alone)
+        return Operation(
+            self.name, self.where, self.flops, reads, writes, *how, self.times, instead
+        )
 
     def again(self, more: int) -> "Operation":
         """The same where all that it ran runs so many times more."""
-        instead = self.instead
-        if instead is not None:
-            instead = tuple(one.again(more) for one in instead)
+        instead = self.instead and tuple(one.again(more) for one in self.instead)
         return replace(self, times=self.times * (1 + more), instead=instead)
 
 
@@ -102,12 +103,12 @@ class Trace:
     own : storages of parameters, and how many elements each has.
     kept : storages that outlive the pass: these, caches, results; and how many elements stay there,
         where that is more than an operator writes.
+    uncounted : operators of which only the bytes are counted, and in which module.
+    tokens : new tokens of each sequence.
     cached, given : storages of what a cache holds, and of what the pass was given.
     alike : of storages of parameters, how many more each stands for: those of layers that were not
         noted once more.
     halved : whether products of two activations may be half hidden by a mask.
-    uncounted : operators of which only the bytes are counted, and in which module.
-    tokens : new tokens of each sequence.
     """
 
     operations: tuple[Operation, ...]

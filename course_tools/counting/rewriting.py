@@ -2,19 +2,14 @@
 in memory, attention on latent vectors where that is less, and on chosen tokens alone.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from course_tools.counting.records import STEPS, Access, Operation, Trace
 from course_tools.counting.rules import GATHERED, MOVES, SCATTERED, pairs
 
-_MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - {
-    "embedding",
-    "scatter_add",
-    "scatter_reduce",
-    "index_add",
-}
+_COMPUTES = {"embedding", "scatter_add", "scatter_reduce", "index_add"}
+_MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - _COMPUTES
 """What a kernel before or after it may do on its way; rows of a table are looked up by one."""
 _MANY = 2000
 """Arrays beyond which a copy of them is made, rather than each read where it lies."""
@@ -60,7 +55,8 @@ def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
         inside = one.format.isdigit() and one.storage not in outer
         return inside and (one.storage in made or one.format != "8")
 
-    for one in _instead(trace):
+    every = (o for one in trace.operations for o in ([one] if one.instead is None else one.instead))
+    for one in every:
         reads = [each for read in one.reads for each in direct(read)]
         if one.unit == "vector":
             reads = [each for each in reads if not chooses(each)]
@@ -76,9 +72,8 @@ def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
         over = any(each.storage in made for each in one.writes)
         if one.unit == "vector" and (moves or not reads) and not over and len(reads) < _MANY:
             for each in inner if ends else ():
-                kept[each.storage] = max(
-                    kept.get(each.storage, 0.0), each.elements * max(1.0, grown)
-                )
+                size = each.elements * max(1.0, grown)
+                kept[each.storage] = max(kept.get(each.storage, 0.0), size)
             for each in one.writes:
                 if each.storage not in outer:
                     copies.setdefault(each.storage, []).extend(reads)
@@ -91,11 +86,6 @@ def _direct(trace: Trace) -> tuple[list[Operation], dict[int, float]]:
     return found, kept
 
 
-def _instead(trace: Trace) -> Iterator[Operation]:
-    for one in trace.operations:
-        yield from (one,) if one.instead is None else one.instead
-
-
 def lessen(recorder: Any, query: Any, key: Any, value: Any, out: Any) -> None:
     """Say how the attention that a recorder noted last needs less work: on latent vectors where
     that is less than to expand them, and on the tokens that an indexer chooses.
@@ -104,8 +94,8 @@ def lessen(recorder: Any, query: Any, key: Any, value: Any, out: Any) -> None:
     done, new, seen = every[-1], query.shape[2], key.shape[2]
     config = getattr(module, "config", None)
     most = getattr(config, "index_topk", None) if hasattr(module, "indexer") else None
+    met, share = pairs(new, seen, causal=True, window=most), 1.0
     if most is not None:
-        met = pairs(new, seen, causal=True, window=most)
         flops = 2.0 * query.shape[0] * query.shape[1] * (query.shape[-1] + value.shape[-1]) * met
         share = min(1.0, new * most / seen)
         tokens = {recorder.storage(key), recorder.storage(value)}
@@ -116,13 +106,9 @@ def lessen(recorder: Any, query: Any, key: Any, value: Any, out: Any) -> None:
     if getattr(module, "kv_lora_rank", None) is None or len(fetched) < 2:
         return
     expands = f"{recorder.path[-1]}.kv_b_proj"
-    met = pairs(new, seen, causal=True, window=most)
     for i in range(len(every) - 1, recorder.starts[-1] - 1, -1):
         if every[i].where == expands:
-            share = 1.0 if most is None else min(1.0, new * most / seen)
-            latents = tuple(recorder.access(one).times(share) for one in fetched[:2])
-            ranks = tuple(one.shape[-1] for one in fetched[:2])
-            found = _absorbed(recorder, done, every[i], query, out, latents, ranks, met)
+            found = _absorbed(recorder, done, every[i], query, out, fetched, share, met)
             if sum(one.flops for one in found) < done.flops + every[i].flops:
                 every[i] = replace(every[i], instead=found[:1])
                 every[-1] = replace(every[-1], instead=found[1:])
@@ -135,15 +121,16 @@ def _absorbed(
     expands: Operation,
     query: Any,
     out: Any,
-    latents: tuple[Access, ...],
-    ranks: tuple[int, ...],
+    fetched: tuple[Any, ...],
+    share: float,
     met: float,
 ) -> tuple[Operation, ...]:
     """What `course_lib.workloads` has for latent attention of new tokens: queries go to the latent
-    space, attend there, and their results come back.
+    space, attend there to a share of what the cache gave, and their results come back.
     """
     batch, heads, new, width = query.shape
-    rank, rope = ranks
+    rank, rope = (one.shape[-1] for one in fetched[:2])
+    latents = tuple(recorder.access(one).times(share) for one in fetched[:2])
     nope, value, rows = width - rope, out.shape[-1], float(batch * heads * new)
     weights = next(one for one in expands.reads if one.storage in recorder.own)
     inside, result = (Access(recorder.fresh(), rows * rank, "x") for _ in range(2))
@@ -159,17 +146,15 @@ def _absorbed(
         )
 
     asked = recorder.access(query)
-    return (
-        product("absorb_k", nope, rank, replace(asked, elements=rows * nope), inside),
-        replace(
-            done,
-            flops=2 * batch * heads * (2 * rank + rope) * met,
-            reads=(inside, replace(asked, elements=rows * rope), *latents),
-            writes=(result,),
-            shape=(*done.shape[:4], 1.0) if done.shape else None,
-        ),
-        product("absorb_v", rank, value, result, recorder.access(out)),
+    attends = replace(
+        done,
+        flops=2 * batch * heads * (2 * rank + rope) * met,
+        reads=(inside, replace(asked, elements=rows * rope), *latents),
+        writes=(result,),
+        shape=(*done.shape[:4], 1.0) if done.shape else None,
     )
+    into = product("absorb_k", nope, rank, replace(asked, elements=rows * nope), inside)
+    return into, attends, product("absorb_v", rank, value, result, recorder.access(out))
 
 
 def index(recorder: Any, module: Any, first: int, out: Any) -> None:
@@ -177,26 +162,24 @@ def index(recorder: Any, module: Any, first: int, out: Any) -> None:
     chip, and reach back from each token only.
     """
     every, (keys, *_) = recorder.operations, recorder.fetched.get("update_indexer", (out,))
+    heads = getattr(module, "n_heads", None)
     scores = next(
         (
             i
-            for i in range(first, len(every))
-            if every[i].kind == "matmul"
-            and not any(one.storage in recorder.own for one in every[i].reads)
+            for i, one in enumerate(every[first:], first)
+            if one.kind == "matmul" and all(each.storage not in recorder.own for each in one.reads)
         ),
         None,
     )
-    heads = getattr(module, "n_heads", None)
     if scores is None or not isinstance(heads, int) or keys.dim() != 3 or out.dim() < 2:
         return
     (batch, new), (_, seen, width) = out.shape[:2], keys.shape
-    met = pairs(new, seen, causal=True)
     one = replace(
         every[scores],
         name="indexer",
         kind="attention",
         arithmetic="attention",
-        flops=2.0 * batch * heads * (width + 1) * met,
+        flops=2.0 * batch * heads * (width + 1) * pairs(new, seen, causal=True),
         shape=tuple(float(size) for size in (batch, new, seen, heads, 1)),
         writes=(),
     )

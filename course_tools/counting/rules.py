@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from functools import cache
-from types import MappingProxyType
 
 from course_lib import ops
 
@@ -52,60 +51,33 @@ _SUMS = (
     "searchsorted bucketize equal max_pool1d_with_indices max_pool3d_with_indices topk kthvalue "
     "_adaptive_avg_pool3d adaptive_max_pool1d nanmean segment_reduce _is_all_true _is_any_true"
 )
-_norm, _tanh = ops.CONVENTIONS, 2.0
-_EACH = {
-    **dict.fromkeys(GATHERED, 0.0),
-    **dict.fromkeys(SCATTERED, 0.0),
-    "index_add": 1.0,
-    "scatter_add": 1.0,
-    "scatter_reduce": 1.0,
-    "gelu": _norm["gelu"].flops,
-    "silu": 4.0,  # negation, exponential, sum, division
-    "sigmoid": 4.0,
-    "hardswish": 4.0,
-    "hardsigmoid": 3.0,
-    "tanh": _tanh,
-    "softplus": 3.0,
-    "log_sigmoid_forward": 4.0,
-    "mish": 3.0 + _tanh + 1.0,
-    "elu": 3.0,
-    "leaky_relu": 2.0,
-    "prelu": 2.0,
-    "_prelu_kernel": 2.0,
-    "floor_divide": 1.0,
-    "addcmul": 3.0,
-    "addcdiv": 3.0,
-    "lerp": 3.0,
-    "glu": 5.0,
-    "native_layer_norm": _norm["layer"].flops,
-    "native_group_norm": _norm["layer"].flops,
-    "native_batch_norm": 4.0,
-    "_native_batch_norm_legit_no_training": 4.0,
-    "cudnn_batch_norm": 4.0,
-    "_fused_rms_norm": _norm["rms"].flops,
-    "rms_norm": _norm["rms"].flops,
-    "_softmax": _norm["softmax"].flops,
-    "_log_softmax": _norm["softmax"].flops,
-    "_safe_softmax": _norm["softmax"].flops,
-    "logsumexp": 4.0,
-    "var": 3.0,
-    "var_mean": 3.0,
-    "std": 3.0,
-    "std_mean": 3.0,
-    "linalg_vector_norm": 2.0,
-    "norm": 2.0,
-    "_cdist_forward": 3.0,
-    "upsample_bilinear2d": 8.0,
-    "_upsample_bilinear2d_aa": 8.0,
-    "upsample_bicubic2d": 40.0,
-    "_upsample_bicubic2d_aa": 40.0,
-    "upsample_linear1d": 4.0,
-    "upsample_trilinear3d": 16.0,
-    "grid_sampler_2d": 8.0,
+_NORMS = {
+    "gelu": "gelu",
+    "layer": "native_layer_norm native_group_norm",
+    "rms": "_fused_rms_norm rms_norm",
+    "softmax": "_softmax _log_softmax _safe_softmax",
+}
+"""By a convention of `course_lib.ops`, what is counted as it says."""
+_FLOPS = {
+    1.0: "index_add scatter_add scatter_reduce floor_divide",
+    2.0: "tanh leaky_relu prelu _prelu_kernel linalg_vector_norm norm",
+    3.0: "hardsigmoid softplus elu addcmul addcdiv lerp var var_mean std std_mean _cdist_forward",
+    # Of silu and sigmoid: negation, exponential, sum, division.
+    4.0: "silu sigmoid hardswish log_sigmoid_forward logsumexp upsample_linear1d native_batch_norm "
+    "_native_batch_norm_legit_no_training cudnn_batch_norm",
+    5.0: "glu",
+    6.0: "mish",  # an exponential, a sum and a logarithm, a hyperbolic tangent, a product
+    8.0: "upsample_bilinear2d _upsample_bilinear2d_aa grid_sampler_2d",
+    16.0: "upsample_trilinear3d",
+    40.0: "upsample_bicubic2d _upsample_bicubic2d_aa",
+}
+_PER_ELEMENT = {
+    **dict.fromkeys(GATHERED | SCATTERED, 0.0),
+    **{name: flops for flops, names in _FLOPS.items() for name in names.split()},
+    **{one: ops.CONVENTIONS[of].flops for of, names in _NORMS.items() for one in names.split()},
     **dict.fromkeys(MOVES, 0.0),
     **dict.fromkeys(_SUMS.split(), 1.0),
 }
-_PER_ELEMENT = MappingProxyType(_EACH)
 """FLOP for each element of what is read or written, whichever is more. A transcendental function, a
 comparison or a division is one.
 """
@@ -114,32 +86,16 @@ _FFT = frozenset(("_fft_r2c", "_fft_c2r", "_fft_c2c"))
 
 
 def flops_of(name: str, elements: float, last: float, pointwise: bool) -> float | None:
-    """FLOP of an operator that is no product.
-
-    Parameters
-    ----------
-    name : torch's, without the underscore of what works in place.
-    elements : of the largest array that it touches.
-    last : of these in a row.
-    pointwise : whether torch says that it treats each element alone.
-
-    Returns
-    -------
-    `None` where nobody has counted it.
-
-    Examples
-    --------
-    >>> flops_of("silu", 100, 10, True), flops_of("clone", 100, 10, False)
-    (400.0, 0.0)
-    >>> flops_of("mystery", 100, 10, False) is None
-    True
+    """FLOP of an operator that is no product, whose largest array has so many elements, `last` of
+    them in a row; `None` where nobody has counted it, nor says torch that it treats each alone.
     """
     if name in _PER_ELEMENT:
         return _PER_ELEMENT[name] * elements
+    steps = max(1.0, math.log2(max(last, 1.0)))
     if name in _ORDERED:
-        return elements * max(1.0, math.log2(max(last, 1.0)))
-    if name in _FFT:
-        return 5.0 * elements * max(1.0, math.log2(max(last, 1.0)))
+        return elements * steps
+    if name in _FFT:  # of 5 N log2 N, as benchmarks of transforms count
+        return 5.0 * elements * steps
     return elements if pointwise else None
 
 
@@ -147,18 +103,13 @@ def flops_of(name: str, elements: float, last: float, pointwise: bool) -> float 
 def pairs(new: int, seen: int, *, causal: bool, window: int | None = None) -> int:
     """Pairs of tokens that attention sets against each other.
 
-    Parameters
-    ----------
-    new, seen : queries, which are the last of the tokens, and all tokens.
-    causal : whether a token looks at itself and what is before it only.
-    window : tokens that it looks at, itself included; with ``causal=False`` half to either side.
+    The `new` queries are the last of the tokens; a causal one looks at itself and what is before
+    it, or at the last `window` of these; one that is not causal at half a window to either side.
 
     Examples
     --------
     >>> pairs(4, 4, causal=True), pairs(4, 4, causal=False), pairs(4, 4, causal=True, window=2)
     (10, 16, 7)
-    >>> pairs(1, 100, causal=True, window=10)
-    10
     """
     before = seen - new
     if not causal:
@@ -171,13 +122,7 @@ def pairs(new: int, seen: int, *, causal: bool, window: int | None = None) -> in
 
 
 def product(shapes: Sequence[Sequence[int]]) -> tuple[int, int, int, int]:
-    """B, D, F and groups of a product of two matrices, or of as many stacked ones.
-
-    Examples
-    --------
-    >>> product([(16, 64), (64, 32)]), product([(8, 4, 64), (8, 64, 32)])
-    ((16, 64, 32, 1), (32, 64, 32, 8))
-    """
+    """B, D, F and groups of a product of two matrices, or of as many stacked ones."""
     left, right = shapes
     if len(left) == 3:
         groups, rows, inner = left

@@ -1,15 +1,27 @@
 """What a reader may mean by a model: a key of the table, a config.json, or a function."""
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from course_lib.core.checks import CourseError, shown, text
-from course_lib.specs import Model, model, models
-from course_tools.counting.building import LIMITS
-from course_tools.counting.foreign import described, from_config
-from course_tools.counting.huggingface import sizes
+from course_lib.specs import Model, Transformer, model, models
+from course_lib.specs.provenance import Figure, as_record
+from course_tools.counting.building import limit_of
+from course_tools.counting.huggingface import is_known, size_names, sizes
+
+_SAID = {
+    "architecture": "model_type {name!r} is not one that a Transformer describes to the last "
+    "parameter: course predict traces it where transformers is installed",
+    "key": "config lacks {name!r}: add it, as the model's config.json on the hub has it",
+    "value": "config's {name!r} is {value}, which a Transformer does not have: correct it, or let "
+    "course predict trace the model",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +47,7 @@ class Named:
         if self.config is None:
             return getattr(self.model, "context", None)
         inside = self.config.get("text_config")
-        for of in (self.config, inside if isinstance(inside, dict) else {}):
-            for name in LIMITS:
-                if isinstance(found := of.get(name), int) and found > 0:
-                    return found
-        return None
+        return limit_of(self.config, inside if isinstance(inside, dict) else {})
 
 
 def named(given: str, written: str | None = None) -> Named:
@@ -50,11 +58,6 @@ def named(given: str, written: str | None = None) -> Named:
     given : a key of the table; the path of a config.json, or of its folder; ``module:function``; or
         ``"-"``.
     written : the configuration itself, where `given` is ``"-"``.
-
-    Raises
-    ------
-    CourseError
-        If there is no such model or file, or it is no configuration.
 
     Examples
     --------
@@ -112,19 +115,101 @@ def _configured(name: str, config: dict[str, Any]) -> Named:
     """With the transformer that a configuration describes, where it does."""
     if not config.get("model_type"):
         raise CourseError("config lacks 'model_type': add it, as the model's config.json has it")
-    config = described(config)
+    config = _described(config)
     heads = [str(one) for one in config.get("architectures") or ()]
-    plain = not heads or any("CausalLM" in one or "LMHead" in one for one in heads)
-    # Sizes that are missing or wrong are the reader's to mend; what no Transformer has is traced.
-    refused = sizes(config)["refused"] if plain else "architecture"
-    wrong = refused == "key" or (refused == "value" and _misspelled(config))
-    one = from_config(config, name) if not refused or wrong else None
-    return Named(name, model=one, config=config)
+    found: dict[str, Any] = {"refused": "architecture", "value": None}
+    if not heads or any("CausalLM" in one or "LMHead" in one for one in heads):
+        found = sizes(config)
+    # Sizes that are missing or wrong are the reader's to mend; what no Transformer has is traced: a
+    # value, too, that some architecture could have.
+    refused, value = found["refused"], found["value"] if found["refused"] else None
+    other = isinstance(value, bool | list | dict | None) or (isinstance(value, int) and value > 0)
+    traced = refused == "architecture" or (refused == "value" and other)
+    return Named(name, model=None if traced else from_config(config, name), config=config)
 
 
-def _misspelled(config: dict[str, Any]) -> bool:
-    """Whether the value that sizes refused is none that any architecture could have."""
-    value = sizes(config)["value"]
-    return not isinstance(value, bool | list | dict | None) and not (
-        isinstance(value, int) and value > 0
-    )
+def from_config(config: Mapping[str, Any], name: str = "") -> Transformer:
+    """A transformer of the sizes that a Hugging Face `config.json` names.
+
+    Its parameters are those that transformers counts, a tied matrix once: buffers such as the
+    biases that even out DeepSeek-V3's experts are none of them. Where all layers of an architecture
+    have a sliding window, `context` ends where the window does, as attention is another beyond it.
+
+    Parameters
+    ----------
+    config : what the file holds.
+    name : what to call it; its ``_name_or_path`` or ``model_type`` when not given.
+
+    Examples
+    --------
+    >>> sizes = {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    ...     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+    ...     "max_position_embeddings": 8192}
+    >>> from_config({"model_type": "llama", **sizes}).parameters
+    8030261248
+    """
+    if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+        raise CourseError(
+            f"config must be what a config.json holds, a dictionary (got {shown(config)})"
+        )
+    config = _described(config)
+    found = _whole(sizes(config))
+    if refused := found.pop("refused"):
+        raise CourseError(_SAID[refused].format(name=found["name"], value=shown(found["value"])))
+    known_as = text("name", name) or config.get("_name_or_path") or config["model_type"]
+    none = Figure(value=0.0, unit="1", sources=(), status="derived")
+    about = {"name": str(known_as), "vendor": "", "year": 0, "published": none, "configuration": []}
+    try:
+        one: Transformer = as_record("of a configuration", {**about, **found}, Transformer)
+        one.check_sizes()
+    except CourseError as error:
+        message = re.sub(r"[a-z_.]+", lambda name: _key_of(name[0], config), str(error))
+        raise CourseError(f"config: {message}") from None
+    counted = msgspec.structs.replace(none, value=float(one.parameters), note="its own sizes'")
+    return msgspec.structs.replace(one, published=counted)
+
+
+def _described(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration whose lists are lists and whose names are text, under the name by which its
+    architecture is read here: that of its class where its own is none.
+    """
+    if not isinstance(config.get("model_type"), str | None):
+        raise CourseError(f"config's 'model_type' must be text (got {shown(config['model_type'])})")
+    for key in ("architectures", "layer_types", "mlp_only_layers"):
+        if not isinstance(config.get(key), list | tuple | None):
+            raise CourseError(f"config's {key!r} must be a list (got {shown(config[key])})")
+    if not is_known(str(config.get("model_type")).removesuffix("_text")):
+        for name in config.get("architectures") or []:
+            bare = str(name).removesuffix("ForCausalLM")
+            kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
+            if is_known(kind):
+                return {**config, "model_type": kind}
+    return dict(config)
+
+
+def _key_of(name: str, config: dict[str, Any]) -> str:
+    """The file's key for a size as `Transformer` calls it; the name itself where it has none."""
+    names = size_names(config["model_type"])
+    inner = {
+        "experts.count": "experts",
+        "experts.active": "active",
+        "experts.dense_layers": "dense",
+    }
+    own = {
+        "kv_heads": ["num_key_value_heads", "num_kv_heads"],
+        "head_dim": ["head_dim", "qk_nope_head_dim"],
+        "experts.shared": ["n_shared_experts"],
+        "experts.dense_ffn": names.get("ffn", [name]),
+        "latent.q_rank": ["q_lora_rank"],
+        "ffn": names.get("of each expert", names.get("ffn", [name])),
+    }
+    found = names.get(inner.get(name, name.removeprefix("latent.")), [name])
+    keys = own.get(name, found)
+    return next((key for key in keys if key in config), keys[0])
+
+
+def _whole(found: Any) -> Any:
+    """Sizes as whole numbers: a file may write 8.0, which `quantization.is_size` takes."""
+    if isinstance(found, dict):
+        return {name: _whole(value) for name, value in found.items()}
+    return int(found) if isinstance(found, float) and found.is_integer() else found

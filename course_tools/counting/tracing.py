@@ -1,15 +1,17 @@
-"""Sees each operator that a module runs on tensors without memory, and notes what it does."""
+"""Sees each operator that a module runs on tensors without memory, and notes what it does: each as
+torch dispatches it; attention, recurrences and loops over experts before torch takes them apart.
+"""
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from course_tools.counting.modes import Choice, choice_of, experts_of, watching
-from course_tools.counting.records import Access, Operation, Routing, Trace
+from course_tools.counting.records import STEPS, Access, Operation, Routing, Trace
 from course_tools.counting.rewriting import index, lessen
 from course_tools.counting.rules import (
     FREE,
@@ -21,20 +23,24 @@ from course_tools.counting.rules import (
     product,
 )
 
+CURRENT: list[Any] = []
+"""The recorder that attention reports to: transformers knows it by its name only."""
+NAME = "counted"
 MANY = 2000
 """Operators of a layer beyond which they are noted once for all layers of its kind."""
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")
 """What writes an array without a look at what it held."""
 _CONVOLVES = re.compile(r"\w*convolution(_overrideable)?|_slow_conv2d_forward")
-_GROUPED = ("_grouped_mm", "grouped_mm_fallback")
-_ATTENTION = (
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_attention_math_for_mps",
-    "_scaled_dot_product_fused_attention_overrideable",
+_ATTENDS = re.compile(
+    r"_scaled_dot_product_(flash_attention|flash_attention_for_cpu|efficient_attention|"
+    r"cudnn_attention|attention_math_for_mps|fused_attention_overrideable)"
 )
+_GROUPED = ("_grouped_mm", "grouped_mm_fallback")
+_RECURRENT = ("gru", "lstm", "rnn_tanh", "rnn_relu")
+_ARGUMENTS = 9
+"""Of a recurrence over sequences of one length; with lengths of their own they are as many, but the
+first two differ: those run step by step.
+"""
 
 
 class Recorder:
@@ -52,19 +58,18 @@ class Recorder:
         import torch
         from torch.utils.flop_counter import flop_registry
 
-        self.registry = flop_registry
-        self.tokens = tokens
+        self.registry, self.tokens = flop_registry, tokens
         self.torch, self.module, self.dtype, self.causal = torch, module, dtype, causal
         self.operations: list[Operation] = []
         self.uncounted: dict[str, None] = {}
         self.path: list[str] = [""]
         self.modules: list[Any] = [module]
-        self.choices: list[Choice | None] = [None]
-        self.everyone = experts_of(getattr(module, "config", None))
+        self.choices: list[Routing | None] = [None]
+        self.everyone = _experts_of(getattr(module, "config", None))
         self.starts: list[int] = []
         self.fetched: dict[str, tuple[Any, ...]] = {}  # what a cache gave last, by the way
         self.given: set[int] = set()
-        self.quiet = 0
+        self.quiet = self.least = 0
         self.repeats: list[tuple[int, int]] = []
         self.stands: Counter[int] = Counter()
         self.alive: dict[int, Any] = {}  # storages, so that no number is given twice
@@ -85,13 +90,22 @@ class Recorder:
         number: int = memory._cdata
         return number
 
+    def storages(self, things: Any) -> set[int]:
+        """The numbers of all tensors in these."""
+        return {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+
+    def fresh(self) -> int:
+        """A number that no storage has: addresses are above zero."""
+        self.least -= 1
+        return self.least
+
     def keep(self, *things: Any) -> None:
         """Say that a cache holds these tensors."""
-        self.cached |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+        self.cached |= self.storages(things)
 
     def receive(self, things: Any) -> None:
         """Say that the pass is given these tensors."""
-        self.given |= {self.storage(one) for one in tensors_in(things, self.torch.Tensor)}
+        self.given |= self.storages(things)
 
     def put(self, new: Any, held: Any) -> None:
         """Note that new vectors go to a cache."""
@@ -100,8 +114,7 @@ class Recorder:
 
     def moved(self, name: str, read: Access, written: Access) -> None:
         """Note what is read and written as it is."""
-        how: dict[str, Any] = {"kind": "vector", "unit": "vector", "arithmetic": "fp32"}
-        self.note(name, 0.0, reads=(read,), writes=(written,), alone=False, **how)
+        self.note(name, 0.0, (read,), (written,), alone=False)
 
     def access(self, tensor: Any, elements: float | None = None, *, weight: bool = False) -> Access:
         """What of a tensor passes: each of its elements once, however often a view repeats them."""
@@ -117,15 +130,21 @@ class Recorder:
             kind = "kv"
         return Access(memory, float(elements), kind)
 
-    def note(self, name: str, flops: float, **how: Any) -> None:
+    def accesses(self, things: Any, *, weight: bool = False) -> tuple[Access, ...]:
+        """What passes of all tensors in these."""
+        every = tensors_in(things, self.torch.Tensor)
+        return tuple(self.access(one, weight=weight) for one in every)
+
+    def note(self, name: str, flops: float, reads: Any, writes: Any, **how: Any) -> None:
         """Note an operator of the module that runs just now."""
         if not self.quiet:
-            self.operations.append(Operation(name, self.path[-1], flops=flops, **how))
+            self.operations.append(
+                Operation(name, self.path[-1], flops, tuple(reads), tuple(writes), **how)
+            )
 
     def trace(self, results: Any, tokens: int) -> Trace:
         """What was noted; `results` are what the pass was for."""
-        kept = self.own.keys() | self.cached
-        kept |= {self.storage(one) for one in tensors_in(results, self.torch.Tensor)}
+        kept = self.own.keys() | self.cached | self.storages(results)
         every = list(self.operations)
         for (first, last), more in Counter(self.repeats).items():
             every[first:last] = (one.again(more) for one in every[first:last])
@@ -159,7 +178,7 @@ class Recorder:
                 stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(leave, always_call=True).remove)
             stack.enter_context(self.torch.no_grad())
-            for mode in watching(self):
+            for mode in _watching(self):
                 stack.enter_context(mode)
             yield
 
@@ -168,15 +187,14 @@ class Recorder:
             self.path.append(name)
             self.modules.append(module)
             self.starts.append(len(self.operations))
-            self.choices.append(choice_of([*args, *kwargs.values()], module) or self.choices[-1])
+            self.choices.append(_choice_of([*args, *kwargs.values()], module) or self.choices[-1])
 
         def leave(module: Any, _: Any, out: Any) -> None:
             first = self.starts.pop()
             if hasattr(module, "index_topk") and hasattr(out, "shape"):
                 index(self, module, first, out)
-            self.path.pop()
-            self.modules.pop()
-            self.choices.pop()
+            for stack in (self.path, self.modules, self.choices):
+                stack.pop()
 
         return enter, leave
 
@@ -186,34 +204,54 @@ class Recorder:
         if function.is_view or name in FREE:
             return
         given = tensors_in((args, kwargs), self.torch.Tensor)
+        names = (one.name for one in function._schema.arguments)
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
         if name in PRODUCTS:
             self._product(name, given, out)
         elif name in _GROUPED:
-            self._grouped(given, out)
+            rows, weights = given[:2]
+            experts, inner, columns = weights.shape
+            tokens = self.choices[-1].tokens if self.choices[-1] is not None else 1
+            active = max(1, min(experts, rows.shape[0] // max(tokens, 1)))
+            shape = (rows.shape[0], inner, columns, experts)
+            routing = Routing(experts, active, tokens)
+            taken = (self.access(weights, weight=True), self.access(rows))
+            self._multiplied("grouped_mm", shape, taken, self.accesses(out), routing=routing)
         elif _CONVOLVES.fullmatch(name):
-            self._convolution(given, out, bool(_named(function, args, kwargs).get("transposed")))
-        elif name in _ATTENTION:
-            causal = bool(_named(function, args, kwargs).get("is_causal"))
-            self.attention(*given[:3], causal=causal)
+            self._convolution(given, out, bool(named.get("transposed")))
+        elif _ATTENDS.fullmatch(name):
+            self.attention(*given[:3], causal=bool(named.get("is_causal")))
         elif (known := self.registry.get(function._overloadpacket)) is not None:
-            self.note(
-                name,
+            flops, reads = (
                 float(known(*args, **kwargs, out_val=out)),
-                kind="other",
-                unit="matrix",
-                arithmetic="matmul",
-                reads=tuple(self.access(one, weight=True) for one in given),
-                writes=tuple(map(self.access, tensors_in(out, self.torch.Tensor))),
+                self.accesses(given, weight=True),
             )
+            how: dict[str, Any] = {"kind": "other", "unit": "matrix", "arithmetic": "matmul"}
+            self.note(name, flops, reads, self.accesses(out), **how)
         else:
-            self._vector(name, function, args, kwargs, given, out)
+            self._vector(name, function, named, given, out)
+
+    def _multiplied(
+        self,
+        name: str,
+        shape: tuple[float, ...],
+        reads: tuple[Access, ...],
+        writes: tuple[Access, ...],
+        arithmetic: str = "matmul",
+        routing: Routing | None = None,
+    ) -> None:
+        """Note a product of so many rows, inner elements, columns and groups."""
+        rows, inner, columns, _ = sizes = tuple(map(float, shape))
+        how: dict[str, Any] = {"kind": "matmul", "unit": "matrix", "arithmetic": arithmetic}
+        self.note(
+            name, 2.0 * rows * inner * columns, reads, writes, shape=sizes, routing=routing, **how
+        )
 
     def _product(self, name: str, given: list[Any], out: Any) -> None:
         pair = given[-2:]
         rows, inner, columns, groups = product([tuple(one.shape) for one in pair])
         weighs = any(self.storage(one) in self.own for one in pair)
-        reads = tuple(self.access(one, weight=True) for one in given)
-        writes: tuple[Access, ...] = (self.access(out),)
+        reads, writes = self.accesses(given, weight=True), self.accesses(out)
         routing = None
         if weighs and (routing := self._routed(groups)) is not None:
             # Parameters first, of all experts; where each token's row meets every expert in this
@@ -228,67 +266,34 @@ class Recorder:
                     for of in (others, writes)
                 )
             else:
-                first = replace(first, elements=first.elements * routing.experts)
+                first = first.times(routing.experts)
             reads = (first, *others)
         formats = {one.format for one in reads}
         wide = next((kind for kind in ("fp64", "fp32") if kind in formats), None)
         bits = any(kind.isdigit() for kind in formats)  # integers, on whichever unit
-        self.note(
-            name,
-            2.0 * rows * inner * columns,
-            kind="matmul",
-            unit="matrix",
-            arithmetic=wide or ("int8" if bits else "matmul" if weighs else "attention"),
-            reads=reads,
-            writes=writes,
-            shape=(float(rows), float(inner), float(columns), float(groups)),
-            routing=routing,
-        )
+        arithmetic = wide or ("int8" if bits else "matmul" if weighs else "attention")
+        self._multiplied(name, (rows, inner, columns, groups), reads, writes, arithmetic, routing)
 
     def _routed(self, groups: int) -> Routing | None:
         """The routing of a product with an expert that stands for all, or with all of them."""
         choice = self.choices[-1]
         if choice is not None and choice.loops:
-            return Routing(choice.experts, choice.active, choice.tokens)
+            return choice
         if self.everyone is not None and groups == self.everyone[0] > self.everyone[1]:
             return Routing(*self.everyone, self.tokens)
         return None
-
-    def _grouped(self, given: list[Any], out: Any) -> None:
-        rows, weights = given[:2]
-        experts, inner, columns = weights.shape
-        many = rows.shape[0]
-        choice = self.choices[-1]
-        tokens = choice.tokens if choice is not None else 1
-        active = max(1, min(experts, many // max(tokens, 1)))
-        self.note(
-            "grouped_mm",
-            2.0 * many * inner * columns,
-            kind="matmul",
-            unit="matrix",
-            arithmetic="matmul",
-            reads=(self.access(weights, weight=True), self.access(rows)),
-            writes=(self.access(out),),
-            shape=(float(many), float(inner), float(columns), float(experts)),
-            routing=Routing(experts, active, tokens),
-        )
 
     def _convolution(self, given: list[Any], out: Any, transposed: bool) -> None:
         """A filter of a channel's own multiplies no matrix: it runs on the vector unit. Where it is
         transposed, each element of its input, not of its result, meets the filters.
         """
         weights = given[1]
-        each = math.prod(weights.shape[1:])
+        flops = 2.0 * (given[0] if transposed else out).numel() * math.prod(weights.shape[1:])
         own = weights.shape[1] == 1 and given[0].shape[1] > 1
-        self.note(
-            "convolution",
-            2.0 * (given[0] if transposed else out).numel() * each,
-            kind="vector" if own else "convolution",
-            unit="vector" if own else "matrix",
-            arithmetic="fp32" if own else "matmul",
-            reads=tuple(self.access(one, weight=not own) for one in given),
-            writes=(self.access(out),),
-        )
+        matrix = {"kind": "convolution", "unit": "matrix", "arithmetic": "matmul"}
+        how: dict[str, Any] = {} if own else matrix
+        reads = self.accesses(given, weight=not own)
+        self.note("convolution", flops, reads, self.accesses(out), **how)
 
     def attention(
         self,
@@ -319,41 +324,38 @@ class Recorder:
             if fresh:
                 reads.append(Access(memory, each * fresh, "x"))
                 writes.append(Access(memory, each * fresh, "kv"))
+        how: dict[str, Any] = {"kind": "attention", "unit": "matrix", "arithmetic": "attention"}
         self.note(
             "attention",
             2.0 * batch * heads * (width + last) * met,
-            kind="attention",
-            unit="matrix",
-            arithmetic="attention",
-            reads=(*reads, *(self.access(one) for one in besides if one is not None)),
-            writes=tuple(writes),
-            shape=tuple(float(size) for size in (batch, new, seen, heads, shared)),
+            (*reads, *self.accesses(besides)),
+            writes,
+            shape=tuple(map(float, (batch, new, seen, heads, shared))),
+            **how,
         )
         if not self.quiet:
             lessen(self, query, key, value, out)
         return out
 
-    def _vector(
-        self, name: str, function: Any, args: Any, kwargs: Any, given: list[Any], out: Any
-    ) -> None:
-        changed = _changed(function, args, kwargs)
+    def _vector(self, name: str, function: Any, named: Any, given: list[Any], out: Any) -> None:
+        changed: list[Any] = []  # the arguments that it writes into
+        for argument in function._schema.arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                into = named.get(argument.name)
+                changed += [into] if hasattr(into, "untyped_storage") else list(into or ())
         same = {id(one) for one in changed}
         made = [one for one in tensors_in(out, self.torch.Tensor) if id(one) not in same]
         sources = given
         if changed and (name in _FILLED or name in SCATTERED):
             sources = [one for one in given if id(one) not in same]
+        reads, writes = self.accesses(sources), self.accesses([*changed, *made])
         if name in SCATTERED and changed:
             put = max((one.numel() for one in sources), default=0)
-            writes = [self.access(one, min(put, one.numel())) for one in changed]
-            reads = [self.access(one) for one in sources]
+            writes = tuple(self.access(one, min(put, one.numel())) for one in changed)
         elif name in GATHERED and given:
-            elements = sum(one.numel() for one in made)
-            table = self.access(given[0], min(elements, given[0].numel()), weight=True)
-            reads = [table, *(self.access(one) for one in given[1:])]
-            writes = [self.access(one) for one in made]
-        else:
-            reads = [self.access(one) for one in sources]
-            writes = [self.access(one) for one in (*changed, *made)]
+            elements = min(sum(one.numel() for one in made), given[0].numel())
+            reads = (self.access(given[0], elements, weight=True), *self.accesses(given[1:]))
+            writes = self.accesses(made)
         if not reads and not writes:
             return
         largest = max((*given, *made), key=lambda one: one.numel())
@@ -365,16 +367,8 @@ class Recorder:
         if flops is None:
             where = re.sub(r"\.\d+(?=\.|$)", ".*", self.path[-1]) or "the model"
             self.uncounted[f"{name} in {where}"] = None
-        self.note(
-            name,
-            flops or 0.0,
-            kind="vector",
-            unit="vector",
-            arithmetic="fp32",
-            reads=tuple(reads),
-            writes=tuple(writes),
-            alone=name in GATHERED or name in SCATTERED or name in ("sort", "topk", "argsort"),
-        )
+        alone = name in GATHERED or name in SCATTERED or name in ("sort", "topk", "argsort")
+        self.note(name, flops or 0.0, reads, writes, alone=alone)
 
     def again(self, first: int, last: int, alike: dict[int, int]) -> None:
         """Note operators that ran for another module once more; `alike` says which storage stands
@@ -398,20 +392,9 @@ class Recorder:
 
         self.operations.extend([one.on(moved) for one in self.operations[first:last]])
 
-    def fresh(self) -> int:
-        """A number that no storage has: addresses are above zero."""
-        self._least = getattr(self, "_least", 0) - 1
-        return self._least
-
 
 def tensors_in(things: Any, kind: type) -> list[Any]:
-    """Every tensor in nested lists, tuples and dictionaries.
-
-    Examples
-    --------
-    >>> tensors_in(([1, "a"], {"b": 2}), int)
-    [1, 2]
-    """
+    """Every tensor in nested lists, tuples and dictionaries."""
     if isinstance(things, kind):
         return [things]
     if isinstance(things, dict):
@@ -421,17 +404,137 @@ def tensors_in(things: Any, kind: type) -> list[Any]:
     return [one for thing in things for one in tensors_in(thing, kind)]
 
 
-def _named(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Arguments by their names."""
-    names = (one.name for one in function._schema.arguments)
-    return {**dict(zip(names, args, strict=False)), **kwargs}
+def register(transformers: Any) -> None:
+    """Give transformers an attention that is noted as one kernel and needs no mask."""
+
+    def attention(
+        module: Any, query: Any, key: Any, value: Any, _: Any = None, **how: Any
+    ) -> tuple[Any, None]:
+        causal, window = how.get("is_causal"), how.get("sliding_window")
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        if isinstance(window, tuple):  # to the left and to the right
+            window = window[0] + window[1] if not causal else window[0] + 1
+        window = window if isinstance(window, int) and window > 0 else None
+        besides = (how.get("position_bias"), how.get("s_aux"))
+        about: dict[str, Any] = {"causal": bool(causal), "window": window, "besides": besides}
+        return CURRENT[-1].attention(query, key, value, **about).transpose(1, 2), None
+
+    transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
 
 
-def _changed(function: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments that a function writes into."""
-    found = []
-    for i, argument in enumerate(function._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[i] if i < len(args) else kwargs.get(argument.name)
-            found += [given] if hasattr(given, "untyped_storage") else list(given or ())
-    return found
+class _First(list[int]):
+    """The number of an expert, for code that asks a tensor for it."""
+
+    def item(self) -> int:
+        return self[0]
+
+
+def _watching(recorder: Recorder) -> tuple[Any, Any]:
+    """The modes that tell a recorder what runs while they are entered."""
+    import torch
+    import torch.utils._python_dispatch as dispatching
+
+    dispatch: Any = dispatching.TorchDispatchMode
+    functions: Any = torch.overrides.TorchFunctionMode
+
+    class Dispatch(dispatch):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = function(*args, **(kwargs or {}))
+            if not recorder.quiet:
+                recorder.see(function, args, kwargs or {}, out)
+            return out
+
+    class Functions(functions):  # type: ignore[misc]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if function is torch.nn.functional.scaled_dot_product_attention:
+                return _scaled(recorder, *args, **(kwargs or {}))
+            choice = recorder.choices[-1]
+            if choice is not None and function in (torch.Tensor.nonzero, torch.nonzero):
+                choice.loops = True  # over experts that somebody chose: the first for all
+                return [_First([0])]
+            if choice is not None and choice.loops and function is torch.where and len(args) == 1:
+                rows = choice.tokens * choice.active
+                return tuple(args[0].new_zeros(rows, dtype=torch.long) for _ in args[0].shape)
+            if getattr(function, "__name__", "") in _RECURRENT and len(args) == _ARGUMENTS:
+                return _stepped(recorder, function, *args)
+            return function(*args, **(kwargs or {}))
+
+    return Dispatch(), Functions()
+
+
+def _stepped(recorder: Any, function: Any, given: Any, state: Any, weights: Any, *how: Any) -> Any:
+    """A recurrence as one of its steps, which runs as often as there are."""
+    (_, layers, _, _, both, _), along = how, int(how[-1])
+    first, steps, each = len(recorder.operations), given.shape[along], len(weights) // layers
+    apart = recorder.torch.backends.mkldnn.flags(enabled=False)  # products, not a layer as a whole
+    with warnings.catch_warnings(action="ignore"), apart:
+        out, *ends = function(given.narrow(along, 0, 1), state, weights, *how)
+    # What meets the parameters before the recurrence takes all steps at once.
+    early = {recorder.storage(one) for one in weights[:: each // (1 + both)]}
+    for i, one in enumerate(recorder.operations[first:], first):
+        if one.shape is None or not any(read.storage in early for read in one.reads):
+            recorder.operations[i] = one.again(steps - 1)
+            continue
+        reads = (of if of.storage in recorder.own else of.times(steps) for of in one.reads)
+        recorder.operations[i] = replace(
+            one,
+            flops=steps * one.flops,
+            reads=tuple(reads),
+            writes=tuple(write.times(steps) for write in one.writes),
+            shape=(steps * one.shape[0], *one.shape[1:]),
+        )
+    after = out.new_empty([steps if i == along else size for i, size in enumerate(out.shape)])
+    recorder.moved(STEPS, recorder.access(out).times(steps), recorder.access(after))
+    return (after, *ends)
+
+
+def _scaled(
+    recorder: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    _dropout: float = 0.0,
+    is_causal: bool = False,
+    **_: Any,
+) -> Any:
+    # A mask cannot be looked at: a decoder's square one hides what comes later.
+    decodes = recorder.causal or getattr(recorder.modules[-1], "is_decoder", False)
+    crosses = re.search(r"cross|encoder_att|encdec", recorder.path[-1].lower())
+    square = attn_mask is not None and query.shape[-2] == key.shape[-2] > 1
+    hidden = square and decodes and not crosses
+    if query.dim() == 3:
+        query, key, value = (one.unsqueeze(1) for one in (query, key, value))
+        return _scaled(recorder, query, key, value, attn_mask, 0.0, is_causal).squeeze(1)
+    return recorder.attention(query, key, value, causal=is_causal or hidden, besides=(attn_mask,))
+
+
+def _experts_of(config: Any) -> tuple[int, int] | None:
+    """How many experts a configuration names, and how many a token visits."""
+    config = getattr(config, "text_config", config)
+    counts = (getattr(config, name, None) for name in ("num_local_experts", "num_experts"))
+    every = next((one for one in counts if isinstance(one, int)), None)
+    active = getattr(config, "num_experts_per_tok", None)
+    return (every, active) if every and isinstance(active, int) else None
+
+
+def _choice_of(given: list[Any], module: Any) -> Routing | None:
+    """What a module of experts is given: rows, and for each the numbers of its experts."""
+    if len(given) < 2 or not all(hasattr(one, "shape") for one in given[:2]):
+        return None
+    rows, numbers = given[:2]
+    if numbers.dim() != 2 or numbers.is_floating_point() or not rows.is_floating_point():
+        return None
+    if math.prod(rows.shape[:-1]) != numbers.shape[0]:
+        return None
+    held = [one.shape[0] for one in module.parameters(recurse=False) if one.dim() == 3]
+    named = getattr(module, "num_experts", None)
+    many = min(held) if held else named if isinstance(named, int) else len(list(module.children()))
+    # Some are chosen to do nothing: even choices meet as many of the others as are left.
+    idle = getattr(module, "zero_expert_num", None) or 0
+    active = round(numbers.shape[1] * many / (many + idle)) if many else 1
+    return Routing(max(many, 1), max(1, min(active, many)), numbers.shape[0])

@@ -3,6 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SECOND = 1e-6
+"""The times of a trace are in microseconds."""
+
+
+class Totals(dict[str, float]):
+    """What has no entry is zero."""
+
+    def __missing__(self, key: str) -> float:
+        return 0.0
+
 
 @dataclass
 class Account:
@@ -16,66 +26,55 @@ class Account:
     rows : by cause, what shows it: rows and seconds, by name.
     busy : seconds in which the device computes or copies; a collective alone does not count.
     roof : seconds of rows that are near their bound.
-    slow : seconds of rows that are far above their bound, beyond what a cause explains.
     unplaced : seconds of rows whose bound is not known.
     nameless : seconds after waits in which the host has no row, more than waiting less would hide.
     lacks : keys of what the trace cannot tell.
     operators : by name: calls, seconds, bound (0 where unknown), FLOPs, bytes, of all devices.
     devices : how many there are.
-    doubt : by cause, a factor below 1 where its evidence is weak.
+    doubt : by cause, seconds of weak evidence.
     """
 
     window: float
-    lost: dict[str, float] = field(default_factory=dict)
-    most: dict[str, float] = field(default_factory=dict)
+    lost: Totals = field(default_factory=Totals)
+    most: Totals = field(default_factory=Totals)
     rows: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     busy: float = 0.0
     roof: float = 0.0
-    slow: float = 0.0
     unplaced: float = 0.0
     nameless: float = 0.0
     lacks: list[str] = field(default_factory=list)
     operators: dict[str, list[float]] = field(default_factory=dict)
     devices: int = 1
-    doubt: dict[str, float] = field(default_factory=dict)
+    doubt: Totals = field(default_factory=Totals)
 
-    def add(self, cause: str, seconds: float, what: str, rows: int = 1) -> None:
-        """Seconds lost to a cause, and the rows that show it."""
+    def add(self, cause: str, seconds: float, what: str, rows: int = 1, sure: float = 1.0) -> None:
+        """Seconds lost to a cause, the rows that show it, and how well they do."""
         if seconds <= 0:
             return
-        self.lost[cause] = self.lost.get(cause, 0.0) + seconds
+        self.lost[cause] += seconds
+        self.doubt[cause] += seconds * (1 - sure)
         held = self.rows.setdefault(cause, {}).setdefault(what, [0, 0.0])
         held[0] += rows
         held[1] += seconds
 
-    def limit(self, cause: str, seconds: float) -> None:
-        """Seconds of a cause, just added, of which no more than these would go with it."""
-        self.most[cause] = self.most.get(cause, 0.0) + seconds
-
     def gain(self, cause: str) -> float:
         """Seconds that go at most if a cause does."""
-        lost = self.lost.get(cause, 0.0)
-        return min(lost, self.most.get(cause, lost))
+        return min(self.lost[cause], self.most.get(cause, self.lost[cause]))
 
     def scale(self, causes: Mapping[str, float]) -> None:
         """Take a cause's seconds times a factor."""
         for cause, factor in causes.items():
-            if cause in self.lost:
-                self.lost[cause] *= factor
-                if cause in self.most:
-                    self.most[cause] *= factor
-                for held in self.rows[cause].values():
-                    held[1] *= factor
+            for held in (self.lost, self.most):
+                if cause in held:
+                    held[cause] *= factor
+            for shown in self.rows.get(cause, {}).values():
+                shown[1] *= factor
 
-    def operator(
-        self, name: str, calls: int, seconds: float, bound: float, flops: float, moved: float
-    ) -> None:
-        """Calls of an operator or a kernel, for the list of those that take most time."""
-        held = self.operators.setdefault(name, [0.0] * 5)
-        for i, one in enumerate((calls, seconds, bound, flops, moved)):
-            held[i] += one
+    def operator(self, name: str, *amounts: float) -> None:
+        """Calls of an operator or a kernel, with what they take, as `operators` has it."""
+        held = self.operators.get(name, [0.0] * 5)
+        self.operators[name] = [one + more for one, more in zip(held, amounts, strict=True)]
 
-    def lack(self, key: str) -> None:
-        """Something that the trace cannot tell."""
-        if key not in self.lacks:
-            self.lacks.append(key)
+    def lack(self, **keys: object) -> None:
+        """What the trace cannot tell, where it lacks that."""
+        self.lacks += [key for key, lacking in keys.items() if lacking and key not in self.lacks]

@@ -1,40 +1,32 @@
-"""The causes that a diagnosis may name, and the questions that lead to each.
+"""The causes that a diagnosis may name, the questions that lead to each, a trace that shows it."""
 
-The keys are fixed, and `course diagnose --json` gives one of them as ``cause``:
-
-- ``launch-bound``: the device waits for the host to launch many small kernels;
-- ``host-bound``: it waits for something else that the host does, such as loading data;
-- ``synchronisation``: the host waits for the device, which then has nothing queued;
-- ``copies``: between host and device, or of arrays that nothing needed a second time;
-- ``unfused-elementwise``: one array goes through memory once for each of several operators;
-- ``strided``: arrays are read or copied across their layout, or lie misaligned;
-- ``wrong-format``: arithmetic or arrays in a wider format than the work needs, or conversions;
-- ``ragged-waves``: kernels with too few blocks for the multiprocessors, or a last wave half empty;
-- ``exposed-collectives``: chips exchange data while none computes;
-- ``load-imbalance``: chips wait for one that has more to do;
-- ``at-roof``: the time is near what the bounds allow;
-- ``unknown``: the trace shows none of these.
-"""
-
+from pathlib import Path
 from typing import NamedTuple
 
 from course_lib.core.checks import flag, known
+from course_tools.files import DATA
 
 CAUSES = (
-    "launch-bound",
-    "host-bound",
-    "synchronisation",
-    "copies",
-    "unfused-elementwise",
-    "strided",
-    "wrong-format",
-    "ragged-waves",
-    "exposed-collectives",
-    "load-imbalance",
-    "at-roof",
-    "unknown",
+    "launch-bound",  # the device waits for the host to launch many small kernels
+    "host-bound",  # it waits for something else that the host does, such as loading data
+    "synchronisation",  # the host waits for the device, which then has nothing queued
+    "copies",  # between host and device, or of arrays that nothing needed a second time
+    "unfused-elementwise",  # one array goes through memory once for each of several operators
+    "strided",  # arrays are read or copied across their layout, or lie misaligned
+    "wrong-format",  # a wider format than the work needs, or conversions
+    "ragged-waves",  # too few blocks for the multiprocessors, or a last wave half empty
+    "exposed-collectives",  # chips exchange data while none computes
+    "load-imbalance",  # chips wait for one that has more to do
+    "at-roof",  # the time is near what the bounds allow
+    "unknown",  # the trace shows none of these
 )
-"""What a diagnosis may name, in the order of the questions that lead there."""
+"""What a diagnosis may name, in the order of the questions that lead there. The keys are fixed:
+`course diagnose --json` gives one of them as ``cause``.
+"""
+FOLDER = DATA / "traces"
+"""The seeded traces, which tools/seeded_traces.py makes."""
+SEEDED = CAUSES
+"""Which cause each trace was made to show; the last shows none, a CUDA graph in one row."""
 
 
 class Fork(NamedTuple):
@@ -59,13 +51,9 @@ class Fork(NamedTuple):
         return "no" if self.answer == "yes" else "yes"
 
 
+_STARVED = (*CAUSES[:3], "exposed-collectives", "load-imbalance")
 FLOW = (
-    Fork(
-        "busy",
-        "no",
-        "launch",
-        ("launch-bound", "host-bound", "synchronisation", "exposed-collectives", "load-imbalance"),
-    ),
+    Fork("busy", "no", "launch", _STARVED),
     Fork("bytes", "no", "copies", ("copies", "strided", "wrong-format")),
     Fork("near", "no", "slow-path", ("strided", "ragged-waves")),
     Fork("memory", "yes", "move-less", ("unfused-elementwise",)),
@@ -93,17 +81,23 @@ def path_to(cause: str, *, extra: bool = True) -> tuple[tuple[str, str], ...]:
     (('busy', 'yes'), ('bytes', 'no'))
     >>> path_to("strided", extra=False)[-1]
     ('near', 'no')
-    >>> len(path_to("at-roof")) == len(FLOW)
-    True
     """
     known("cause", cause, CAUSES)
     flag("extra", extra)
     if cause == "unknown":
         return ()
-    found = []
-    for fork in FLOW if extra else reversed(FLOW):
-        if cause in fork.causes:
-            end = FLOW.index(fork)
-            found = [(one.key, one.other) for one in FLOW[:end]]
-            return (*found, (fork.key, fork.answer))
-    return tuple((one.key, one.other) for one in FLOW)
+    ends = [i for i, fork in enumerate(FLOW) if cause in fork.causes]
+    last = () if not ends else (ends[0] if extra else ends[-1],)
+    passed = tuple((fork.key, fork.other) for fork in FLOW[: last[0] if last else None])
+    return passed + tuple((FLOW[i].key, FLOW[i].answer) for i in last)
+
+
+def seeded(cause: str) -> Path:
+    """The trace that was made to show a cause of `SEEDED`.
+
+    Examples
+    --------
+    >>> seeded("copies").name
+    'copies.json.gz'
+    """
+    return FOLDER / f"{known('cause', cause, SEEDED)}.json.gz"

@@ -3,202 +3,199 @@ waits for in between.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_lib.specs import Accelerator
 from course_tools.diagnosis import gaps, kernels
-from course_tools.diagnosis.account import Account
-from course_tools.diagnosis.collectives import imbalance
-from course_tools.diagnosis.devices import OnDevice, every_device, launched_by
+from course_tools.diagnosis.account import SECOND, Account
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import KERNEL, OP, Rows, Sort
+from course_tools.diagnosis.reading.rows import (
+    COPY,
+    KERNEL,
+    ON_DEVICE,
+    OP,
+    Floats,
+    Intervals,
+    Places,
+    Rows,
+)
 
 LEAST_BANDWIDTH = 3e11
 """B/s that a kernel is compared with where neither the chip nor a better kernel is known: about
 what the smallest GPU of the spec table has.
 """
-SECOND = 1e-6
-"""The times of a trace are in microseconds."""
+UNEQUAL = 1.15
+"""Work of the busiest device over the mean, from which the others' waiting has a name."""
+SPREAD = 2.5
+"""Ninth over first tenth of the durations of one collective, from which it waits rather than
+carries: a link's own speed varies less.
+"""
+FEW = 4
+"""Calls from which durations of a collective can be compared."""
+
+
+class OnDevice:
+    """One device's rows of a trace, in time: where kernels, collectives and copies stand."""
+
+    def __init__(self, rows: Rows, name: str, places: Places) -> None:
+        self.rows, self.name, self.count = rows, name, len(places)
+        kinds = rows.kind[places]
+        comm = np.array([names.kernel(one.name)[0] == "collective" for one in rows.types])
+        collective = comm[rows.type[places]] & (kinds == KERNEL)
+        self.comm, self.copy = places[collective], places[kinds == COPY]
+        self.kernel = places[(kinds == KERNEL) & ~collective]
+        self.busy = rows.covered(places)
+        self.compute = rows.covered(self.kernel)
+
+    def working(self, which: Places) -> Intervals:
+        """When a kernel runs, or one of these rows."""
+        return self.rows.covered(np.concatenate([self.kernel, which]))
+
+    def exposed(self, which: Places, over: Intervals) -> float:
+        """How long some of the rows run and none of what they could hide under, µs."""
+        mine = self.rows.covered(which)
+        return mine.total - float(over.covered(mine.start, mine.end).sum())
 
 
 def account(rows: Rows, chip: Accelerator | None, multiprocessors: int) -> Account:
     """Where the time of a trace with a GPU went, for each device on average."""
-    every = every_device(rows)
-    host = gaps.Host(rows)
-    first, last = gaps.window(rows)
-    found = Account((last - first) * SECOND, devices=len(every))
-    graphs = [i for i, one in enumerate(rows.sorts) if _is_graph(one)]
-    bandwidth = chip.bandwidth if chip else 0.0
+    places = rows.of(*ON_DEVICE)
+    named = np.array([name for name, _ in rows.lanes])[rows.lane[places]]
+    every = [OnDevice(rows, str(one), places[named == one]) for one in sorted(set(named))]
+    host, (first, last), many = gaps.Host(rows), gaps.window(rows), len(every)
+    found = Account((last - first) * SECOND, devices=many)
     for device in every:
-        _kernels(found, rows, device, chip, multiprocessors, bandwidth, graphs)
-        _copies(found, rows, device)
-        host.gaps(found, device.busy.gaps(first, last), len(device.places))
-    share = {cause: 1 / len(every) for cause in found.lost}
-    found.scale(share)
-    found.roof, found.slow, found.unplaced = (
-        one / len(every) for one in (found.roof, found.slow, found.unplaced)
+        _kernels(found, device, chip, multiprocessors)
+        _copies(found, device)
+        host.gaps(found, device.busy.gaps(first, last), device.count)
+    found.scale(dict.fromkeys(found.lost, 1 / many))
+    found.roof, found.unplaced = found.roof / many, found.unplaced / many
+    found.busy = sum(one.working(one.copy).total for one in every) * SECOND / many
+    _collectives(found, every)
+    if many > 1:
+        _imbalance(found, every)
+    # Nobody launched the kernels of a replayed graph: shapes would not help there.
+    shapes = any(one.dims for one in rows.types if one.kind == OP)
+    found.lack(
+        shapes=not shapes and ("graph" not in found.lacks or (rows.kind == OP).any()),
+        host=not host.rows,
+        chip=chip is None,
+        ranks=many == 1 and len(every[0].comm),
+        window=rows.kept < 1,
     )
-    working = [device.spans(np.concatenate([device.kernel, device.copy])) for device in every]
-    found.busy = sum(one.total for one in working) * SECOND / len(every)
-    imbalance(found, rows, every)
-    _lacking(found, rows, host, chip, every)
     return found
 
 
-def _is_graph(one: Sort) -> bool:
-    """Whether a row of the device is a whole CUDA graph."""
-    return one.kind == KERNEL and bool(names.GRAPH_ROW.search(one.name)) and not one.grid
-
-
 def _kernels(
-    found: Account,
-    rows: Rows,
-    device: OnDevice,
-    chip: Accelerator | None,
-    multiprocessors: int,
-    bandwidth: float,
-    graphs: list[int],
+    found: Account, device: OnDevice, chip: Accelerator | None, multiprocessors: int
 ) -> None:
     """Judge the kernels of a device, all calls of a kind together."""
-    mine = device.places[device.kernel]
-    seconds = device.dur[device.kernel] * SECOND
+    rows, mine = device.rows, device.kernel
     if not len(mine):
         return
     # Kernels that run side by side share the time that they take.
-    real = device.compute.total * SECOND / float(seconds.sum() or 1.0)
-    seconds = seconds * real
-    sort, operator = rows.sort[mine].astype(np.int64), launched_by(rows, mine)
-    pairs, which = np.unique(np.stack([sort, operator]), axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    judged = [
-        kernels.judge(rows.sorts[k], rows.sorts[o] if o >= 0 else None, chip) for k, o in pairs.T
-    ]
-    if not bandwidth:
-        bandwidth = _best(judged, which, seconds)
-    narrow = {
-        one.dtype
-        for one in judged
-        if one.kind in ("product", "attention") and one.dtype in ("bf16", "fp16", "fp8")
-    }
-    chained = _chained(rows, device, judged, which, seconds)
-    for i, one in enumerate(judged):
-        members = np.flatnonzero(which == i)
-        kernel, launcher = (rows.sorts[k] if k >= 0 else None for k in pairs[:, i])
-        assert kernel is not None
-        times = seconds[members]
-        _operator(found, one, times)
-        if int(pairs[0, i]) in graphs:
-            found.unplaced += float(times.sum())
-            found.lack("graph")
+    seconds = rows.dur[mine] * SECOND
+    seconds = seconds * (device.compute.total * SECOND / float(seconds.sum() or 1.0))
+    launcher = rows.joined(mine, rows.ext, OP)
+    launcher[launcher < 0] = gaps.around_launch(rows, mine[launcher < 0])
+    types = np.where(launcher >= 0, rows.type[np.maximum(launcher, 0)].astype(np.int64), -1)
+    every = kernels.Candidates(rows, mine, types, chip)
+    least = every.bandwidth(seconds, 1.0, LEAST_BANDWIDTH, 1e7, 2e13)
+    bandwidth = chip.bandwidth if chip and chip.bandwidth else least
+    narrow = any(
+        one.kind in ("product", "attention") and one.dtype in ("bf16", "fp16", "fp8")
+        for one in every.each
+    )
+    chained = every.chained(seconds, np.arange(len(mine)))
+    for one, members in zip(every.each, every.members, strict=True):
+        times, calls = seconds[members], len(members)
+        total = float(times.sum())
+        every.book(found, one, times)
+        if names.GRAPH_ROW.search(one.kernel.name) and not one.kernel.grid:  # a whole CUDA graph
+            found.unplaced += total
+            found.lack(graph=True)
             continue
-        cause, lost, sure = kernels.loss(
-            one, kernel, launcher, times, chip, multiprocessors, bandwidth
-        )
+        cause, lost, sure = one.loss(times, multiprocessors, bandwidth)
         if one.kind in kernels.CHAINED and cause in ("", "ragged-waves"):
             lost, cause, sure = chained[members], "unfused-elementwise", 1.0
             if one.dtype == "fp32" and narrow and one.kind == "elementwise":
                 # Beside products in 16 bits, an operator in 32 moves twice what it must.
-                found.add("wrong-format", float(times.sum()) / 2, one.name, len(members))
+                found.add("wrong-format", total / 2, one.name, calls)
                 lost = lost / 2
-        _settle(found, one, cause, lost, times, sure)
-
-
-def _settle(
-    found: Account,
-    one: kernels.Judged,
-    cause: str,
-    lost: NDArray[np.float64],
-    times: NDArray[np.float64],
-    sure: float,
-) -> None:
-    """Book what calls of a kernel lose, and what of the rest their bound explains."""
-    total, gone = float(times.sum()), float(lost.sum())
-    if gone > 0:
-        found.add(cause, gone, one.name, len(times))
-        found.doubt[cause] = found.doubt.get(cause, 0.0) + gone * (1 - sure)
-    rest = total - gone
-    if not one.bound:
+        gone = float(lost.sum())
+        found.add(cause, gone, one.name, calls, sure=sure)
+        if kernels.settle(found, one, calls, total - gone):
+            continue
         if gone < 0.1 * total:
-            found.unplaced += rest
+            found.unplaced += total - gone
         else:
-            found.roof += rest  # as long as a better one would take
-        return
-    least = one.bound * len(times)
-    if rest * kernels.NEAR <= least:
-        found.roof += rest
-    else:
-        found.roof += least / kernels.FULL
-        found.slow += max(rest - least / kernels.FULL, 0.0)
+            found.roof += total - gone  # as long as a better one would take
 
 
-def _operator(found: Account, one: kernels.Judged, times: NDArray[np.float64]) -> None:
-    calls = len(times)
-    flops, moved = (one.amount.flops, one.amount.bytes) if one.amount else (0.0, 0.0)
-    found.operator(
-        one.name, calls, float(times.sum()), one.bound * calls, flops * calls, moved * calls
-    )
-
-
-def _best(
-    judged: list[kernels.Judged], which: NDArray[np.intp], seconds: NDArray[np.float64]
-) -> float:
-    """The highest rate at which a kernel of the trace moves its bytes: the memory has at least
-    that.
-    """
-    rates = [LEAST_BANDWIDTH]
-    for i, one in enumerate(judged):
-        if one.amount is not None and one.amount.bytes > 1e7:
-            rates.append(one.amount.bytes / max(float(np.median(seconds[which == i])), 1e-9))
-    return min(max(rates), 2e13)
-
-
-def _chained(
-    rows: Rows,
-    device: OnDevice,
-    judged: list[kernels.Judged],
-    which: NDArray[np.intp],
-    seconds: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    mine = device.places[device.kernel]
-    lane = rows.lane[mine].astype(np.int64)
-    order = np.lexsort((rows.ts[mine], lane))
-    simple = np.array([one.kind in kernels.CHAINED for one in judged])
-    saved = np.zeros(len(mine))
-    of = which[order]
-    saved[order] = kernels.chains(simple[of], of, seconds[order], lane[order])
-    return saved
-
-
-def _copies(found: Account, rows: Rows, device: OnDevice) -> None:
+def _copies(found: Account, device: OnDevice) -> None:
     """Copies that no kernel hides."""
-    if not len(device.copy):
+    rows = device.rows
+    exposed = device.exposed(device.copy, device.working(device.comm))
+    total = float(rows.dur[device.copy].sum()) or 1.0
+    for one in np.unique(rows.type[device.copy]):
+        members, about = device.copy[rows.type[device.copy] == one], rows.types[one]
+        seconds = float(rows.dur[members].sum()) * exposed / total * SECOND
+        found.add("copies", seconds, about.name, len(members))
+        moved = about.bytes * len(members)
+        found.operator(about.name, len(members), seconds, 0.0, 0.0, moved)
+
+
+def _collectives(found: Account, every: list[OnDevice]) -> None:
+    """Share out exposed collectives between carrying and waiting."""
+    for device, waited in zip(every, _waits(every), strict=True):
+        if not len(device.comm):
+            continue
+        rows, times = device.rows, device.rows.dur[device.comm]
+        exposed = device.exposed(device.comm, device.compute) * SECOND / len(every)
+        total = float(times.sum()) or 1.0
+        named = np.array([rows.types[one].name for one in rows.type[device.comm]])
+        for name in sorted(set(named.tolist())):
+            members = named == name
+            mine, calls = float(times[members].sum()), int(members.sum())
+            seconds = exposed * mine / total
+            part = float(waited[members].sum()) / (mine or 1.0)
+            found.add("load-imbalance", seconds * part, name, calls)
+            found.add("exposed-collectives", seconds * (1 - part), name, calls)
+            found.operator(name, calls, seconds * len(every), 0.0, 0.0, 0.0)
+
+
+def _waits(every: list[OnDevice]) -> list[Floats]:
+    """Of each collective of each device, the part of its time that it waits for another rank, µs.
+
+    Of several ranks in one file, whoever comes last waits least: its time is that of the
+    transfer, however far the ranks' clocks are apart. Of one rank alone, the shortest call of
+    a kind and size shows what carrying takes.
+    """
+    own = [device.rows.dur[device.comm] for device in every]
+    counts = {len(one) for one in own}
+    if len(every) > 1 and len(counts) == 1 and counts != {0}:
+        least = np.min(np.stack(own), axis=0)
+        return [one - least for one in own]
+    waits = [np.zeros(len(one)) for one in own]
+    for device, mine, waited in zip(every, own, waits, strict=True):
+        types = device.rows.type[device.comm]
+        for one in np.unique(types):
+            members = np.flatnonzero(types == one)
+            low, high = np.percentile(mine[members], (10, 90))
+            if len(members) >= FEW and high > SPREAD * max(low, 1e-9):
+                waited[members] = np.maximum(mine[members] - low, 0.0)
+    return waits
+
+
+def _imbalance(found: Account, every: list[OnDevice]) -> None:
+    """Idle time of devices that have less to do than the busiest counts as waiting for it."""
+    work = np.array([device.compute.total for device in every]) * SECOND
+    if work.max() < UNEQUAL * work.mean():
         return
-    exposed = device.exposed(
-        device.copy, device.spans(np.concatenate([device.kernel, device.comm]))
-    )
-    total = float(device.dur[device.copy].sum()) or 1.0
-    sorts = rows.sort[device.places[device.copy]]
-    for one in np.unique(sorts):
-        members = device.copy[sorts == one]
-        seconds = float(device.dur[members].sum()) * exposed / total * SECOND
-        found.add("copies", seconds, rows.sorts[one].name, len(members))
-        moved = rows.sorts[one].bytes * len(members)
-        found.operator(rows.sorts[one].name, len(members), seconds, 0.0, 0.0, moved)
-
-
-def _lacking(
-    found: Account, rows: Rows, host: gaps.Host, chip: Accelerator | None, every: list[OnDevice]
-) -> None:
-    """What the trace cannot tell."""
-    shapes = any(one.dims for one in rows.sorts if one.kind == OP)
-    # Nobody launched the kernels of a replayed graph: shapes would not help there.
-    if not shapes and ("graph" not in found.lacks or (rows.kind == OP).any()):
-        found.lack("shapes")
-    if not host.rows:
-        found.lack("host")
-    if chip is None:
-        found.lack("chip")
-    if len(every) == 1 and any(len(one.comm) for one in every):
-        found.lack("ranks")
-    if rows.kept < 1:
-        found.lack("window")
+    short = float((work.max() - work).mean()) - found.lost["load-imbalance"]
+    idle = {cause: found.lost[cause] for cause in ("host-bound", "launch-bound", "synchronisation")}
+    taken = min(max(short, 0.0), sum(idle.values()))
+    if taken <= 0:
+        return
+    found.scale(dict.fromkeys(idle, 1 - taken / sum(idle.values())))
+    busiest = every[int(work.argmax())]
+    found.add("load-imbalance", taken, f"device {busiest.name}", len(busiest.kernel))

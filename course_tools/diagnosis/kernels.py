@@ -4,25 +4,16 @@ A kernel has one cause: the one that explains most of the time beyond its bound.
 """
 
 import re
+from functools import cached_property
 from math import ceil, prod
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_lib.specs import Accelerator
-from course_tools.diagnosis.amounts import (
-    Counts,
-    bound,
-    disagree,
-    fastest,
-    peak,
-    sizes,
-    tensors,
-    work,
-)
+from course_tools.diagnosis.account import Account
+from course_tools.diagnosis.amounts import bound, count, disagree, factors, peak, tensors
 from course_tools.diagnosis.reading import names
-from course_tools.diagnosis.reading.rows import Sort
+from course_tools.diagnosis.reading.rows import Floats, Numbers, OpType, Places, Rows
 
 NEAR = 0.55
 """Part of its bound's rate from which a kernel counts as near it: tuned products reach 0.6 to 0.9,
@@ -37,207 +28,194 @@ another length are loaded in smaller pieces.
 SMALL = 4
 """Blocks for each multiprocessor up to which an incomplete last wave is told apart."""
 CHAINED = ("elementwise", "reduce")
-_COPIES = ("copy", "layout", "convert")
+Loss = tuple[str, Floats, float]
+"""The cause of what calls of a kernel lose, the seconds of each, and how well it is shown."""
 
 
-class Judged(NamedTuple):
-    """One kind of kernel, launched by one kind of operator.
+class Candidate:
+    """One kind of kernel, launched by one kind of operator, before its time is looked at.
 
     Attributes
     ----------
     kind, dtype : what it does, in which format.
     amount : FLOPs and bytes, or nothing.
     bound : s at least on the chip; 0 where not known.
-    name : of the operator, or of the kernel.
-    narrow : bytes of an element of its largest operand.
+    name : of the operator, or of the kernel, without its arguments and most of its template's.
     """
 
-    kind: str
-    dtype: str | None
-    amount: Counts | None
-    bound: float
-    name: str
-    narrow: int
+    def __init__(self, kernel: OpType, operator: OpType | None, chip: Accelerator | None) -> None:
+        self.kernel, self.chip = kernel, chip
+        called = operator.name if operator else ""
+        self.inputs = tensors(operator) if operator else []
+        self.kind, self.dtype = names.kernel(kernel.name, called)
+        self.amount = count(called, self.inputs, self.kind)
+        if self.amount is not None and (self.kind != "product" or self.dtype is None):
+            self.dtype = self.amount.dtype
+        if self.kind in ("copy", "elementwise", "other") and self._converts(called):
+            self.kind = "convert"
+        self.bound = bound(self.amount, chip, self.kind, self.dtype)
+        bare = kernel.name.removeprefix("void ").partition("(")[0]
+        self.name = called if operator else bare if len(bare) <= 80 else bare[:77] + "..."
+
+    def _converts(self, called: str) -> bool:
+        """Whether the operator copies between two formats."""
+        if not names.CONVERTING.search(called):
+            return False
+        formats = {one.dtype for one in self.inputs}
+        return len(formats) > 1 or called in ("aten::_to_copy", "aten::float", "aten::double")
+
+    @cached_property
+    def narrow(self) -> int:
+        """Bytes of an element of its largest operand."""
+        largest = max(self.inputs, key=lambda one: one.elements, default=None)
+        return names.BYTES.get(largest.dtype, 0) if largest else 0
+
+    def loss(self, seconds: Floats, multiprocessors: int, bandwidth: float) -> Loss:
+        """What calls lose that took so long."""
+        none = np.zeros(len(seconds))
+        excess = np.maximum(seconds - self.bound / FULL, 0.0) if self.bound else seconds
+        if self.kind == "collective":
+            return "", none, 1.0
+        if self.kind == "convert":
+            return "wrong-format", seconds, 1.0
+        inputs, most = self.inputs, max((one.elements for one in self.inputs), default=0)
+        across = disagree(inputs) or (
+            self.kind in ("copy", "layout", "reduce")
+            and bool(inputs)
+            and len(inputs[0].dims) > 1
+            and any(one.scattered for one in inputs if one.elements == most)
+        )
+        if self.kind == "layout" or (self.kind == "copy" and across):
+            return "strided", seconds, 1.0
+        if self.kind == "copy":
+            # Torch copies what lies alike by a memcpy: without shapes its own kernel tells of
+            # another format or layout.
+            if inputs or "direct_copy" not in self.kernel.name:
+                return "copies", seconds, 1.0
+            converts = re.search("unrolled|WithCast", self.kernel.name)
+            return "wrong-format" if converts else "strided", seconds, 0.6
+        losses: list[Loss] = []
+        if self.kind == "product":
+            losses += self._product(seconds, excess)
+        elif self.kind in CHAINED and self.dtype == "fp64":
+            losses.append(("wrong-format", seconds / 2, 0.8))
+        if self.kind in (*CHAINED, "gather", "other") and across and self.amount:
+            least = self.amount.bytes / bandwidth if bandwidth else 0.0
+            losses.append(("strided", np.where(seconds > 2.5 * least, seconds - least, 0.0), 1.0))
+        losses += self._waves(seconds, excess, multiprocessors)
+        return max(losses, key=lambda one: float(one[1].sum()), default=("", none, 1.0))
+
+    def _product(self, seconds: Floats, excess: Floats) -> list[Loss]:
+        found: list[Loss] = []
+        if self.dtype in names.WIDE:
+            # What a format of half the bits leaves: half the bytes, and the rate of the fast unit.
+            part = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.1}[self.dtype]
+            sure = 0.6 if self.dtype == "tf32" else 1.0
+            gained = seconds * (1 - part)
+            if self.chip is not None:
+                fast = max(peak(self.chip, one) for one in ("bf16", "fp16"))
+                own = peak(self.chip, self.dtype)
+                part = min(own / fast, 1.0) if fast and own else 1.0
+                gained = seconds * (1 - part)
+                if self.amount is not None and fast:
+                    t_memory = self.amount.bytes / 2 / self.chip.bandwidth
+                    narrowed = max(t_memory, self.amount.flops / fast) / FULL
+                    part, gained = 0.0, np.maximum(seconds - narrowed, 0.0)
+            if part < 1:
+                found.append(("wrong-format", gained, sure))
+        odd = bool(re.search(r"align[12](?!\d)", self.kernel.name))
+        if (of := factors(self.inputs)) is not None and self.narrow in (1, 2):
+            sizes = (of[0].dims[-1], of[2])
+            odd = any(size * self.narrow % ALIGNED and size > 64 for size in sizes)
+        if odd:
+            far = seconds > self.bound / NEAR
+            gained = np.where(far, excess, 0.0) if self.bound else seconds / 2
+            found.append(("strided", gained, 1.0 if self.bound else 0.6))
+        return found
+
+    def _waves(self, seconds: Floats, excess: Floats, multiprocessors: int) -> list[Loss]:
+        """What stands idle in the last wave of a kernel's blocks, or in its only one."""
+        if not self.kernel.grid or not multiprocessors:
+            return []
+        blocks = prod(self.kernel.grid)
+        each = ceil(blocks / multiprocessors)
+        filled = blocks / (each * multiprocessors)
+        if each > SMALL or filled > 0.85:
+            return []
+        if self.kind in ("elementwise", "gather") and (self.bound == 0 or each > 1):
+            return []
+        idle = np.minimum(seconds * (1 - filled), excess)
+        far = self.bound == 0 or seconds > self.bound / NEAR
+        sure = 1.0 if self.bound or self.kind in ("product", "attention") else 0.7
+        return [("ragged-waves", np.where(far, idle, 0.0), sure)]
 
 
-def judge(kernel: Sort, operator: Sort | None, chip: Accelerator | None) -> Judged:
-    """What is known of a kernel before its time is looked at."""
-    said = names.kernel(kernel.name, operator.name if operator else "")
-    found = work(operator, said.kind) if operator else None
-    dtype = said.dtype
-    if found is not None and (said.kind != "product" or dtype is None):
-        dtype = found.dtype
-    inputs = tensors(operator) if operator else []
-    kind = said.kind
-    if kind in ("copy", "elementwise", "other") and converts(operator):
-        kind = "convert"
-    largest = max(inputs, key=lambda one: one.elements, default=None)
-    return Judged(
-        kind,
-        dtype,
-        found,
-        bound(found, chip, kind, dtype),
-        operator.name if operator else short(kernel.name),
-        names.BYTES.get(largest.dtype, 0) if largest else 0,
-    )
+class Candidates:
+    """The kinds of kernels, or of a CPU's operators, of some rows.
 
-
-def converts(operator: Sort | None) -> bool:
-    """Whether an operator copies between two formats."""
-    if operator is None or not names.CONVERTING.search(operator.name):
-        return False
-    formats = {one.dtype for one in tensors(operator)}
-    return len(formats) > 1 or operator.name in ("aten::_to_copy", "aten::float", "aten::double")
-
-
-def loss(
-    one: Judged,
-    kernel: Sort,
-    operator: Sort | None,
-    seconds: NDArray[np.float64],
-    chip: Accelerator | None,
-    multiprocessors: int,
-    bandwidth: float,
-) -> tuple[str, NDArray[np.float64], float]:
-    """The cause of what calls of a kernel lose, the seconds of each, and how well it is shown."""
-    none = np.zeros(len(seconds))
-    excess = np.maximum(seconds - one.bound / FULL, 0.0) if one.bound else seconds
-    if one.kind == "collective":
-        return "", none, 1.0
-    if one.kind == "convert":
-        return "wrong-format", seconds, 1.0
-    inputs = tensors(operator) if operator else []
-    across = disagree(inputs) or (
-        one.kind in ("copy", "layout", "reduce")
-        and bool(inputs)
-        and len(inputs[0].dims) > 1
-        and any(t.scattered for t in inputs if t.elements == max(i.elements for i in inputs))
-    )
-    if one.kind == "layout" or (one.kind == "copy" and across):
-        return "strided", seconds, 1.0
-    if one.kind == "copy":
-        return _copy(kernel, seconds, bool(inputs))
-    candidates: list[tuple[str, NDArray[np.float64], float]] = []
-    if one.kind == "product":
-        candidates += _product(one, kernel, operator, seconds, excess, chip)
-    elif one.kind in CHAINED and one.dtype == "fp64":
-        candidates.append(("wrong-format", seconds / 2, 0.8))
-    if one.kind in (*CHAINED, "gather", "other"):
-        moved = one.amount.bytes if one.amount else 0.0
-        least = moved / bandwidth if bandwidth else 0.0
-        slow = seconds > 2.5 * least
-        if across and moved:
-            candidates.append(("strided", np.where(slow, seconds - least, 0.0), 1.0))
-    candidates += _waves(one, kernel, seconds, excess, multiprocessors)
-    return max(candidates, key=lambda of: float(of[1].sum()), default=("", none, 1.0))
-
-
-def _copy(
-    kernel: Sort, seconds: NDArray[np.float64], shapes: bool
-) -> tuple[str, NDArray[np.float64], float]:
-    """What a copy on the device is for. Torch copies what lies alike by a memcpy, so that without
-    shapes its own kernel tells of another format or layout.
-    """
-    if shapes or "direct_copy" not in kernel.name:
-        return "copies", seconds, 1.0
-    if re.search("unrolled|WithCast", kernel.name):
-        return "wrong-format", seconds, 0.6
-    return "strided", seconds, 0.6
-
-
-def _product(
-    one: Judged,
-    kernel: Sort,
-    operator: Sort | None,
-    seconds: NDArray[np.float64],
-    excess: NDArray[np.float64],
-    chip: Accelerator | None,
-) -> list[tuple[str, NDArray[np.float64], float]]:
-    found = []
-    if one.dtype in names.WIDE:
-        # What a format of half the bits leaves: half the bytes, and the rate of the fast unit.
-        part = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.1}[one.dtype]
-        sure = 0.6 if one.dtype == "tf32" else 1.0
-        if chip is not None:
-            fast, own = fastest(chip), peak(chip, one.dtype)
-            part = min(own / fast, 1.0) if fast and own else 1.0
-            if one.amount is not None and fast:
-                narrowed = (
-                    max(one.amount.bytes / 2 / chip.bandwidth, one.amount.flops / fast) / FULL
-                )
-                found.append(("wrong-format", np.maximum(seconds - narrowed, 0.0), sure))
-        if not found and part < 1:
-            found.append(("wrong-format", seconds * (1 - part), sure))
-    shape = sizes(operator) if operator else None
-    odd = bool(re.search(r"align[12](?!\d)", kernel.name))
-    if shape is not None and one.narrow in (1, 2):
-        odd = any(size * one.narrow % ALIGNED and size > 64 for size in shape[1:])
-    if odd:
-        gained = np.where(seconds > one.bound / NEAR, excess, 0.0) if one.bound else seconds / 2
-        found.append(("strided", gained, 1.0 if one.bound else 0.6))
-    return found
-
-
-def _waves(
-    one: Judged,
-    kernel: Sort,
-    seconds: NDArray[np.float64],
-    excess: NDArray[np.float64],
-    multiprocessors: int,
-) -> list[tuple[str, NDArray[np.float64], float]]:
-    """What stands idle in the last wave of a kernel's blocks, or in its only one."""
-    if not kernel.grid or not multiprocessors:
-        return []
-    blocks = prod(kernel.grid)
-    each = ceil(blocks / multiprocessors)
-    filled = blocks / (each * multiprocessors)
-    if each > SMALL or filled > 0.85:
-        return []
-    if one.kind in ("elementwise", "gather") and (one.bound == 0 or each > 1):
-        return []
-    idle = np.minimum(seconds * (1 - filled), excess)
-    far = one.bound == 0 or seconds > one.bound / NEAR
-    sure = 1.0 if one.bound or one.kind in ("product", "attention") else 0.7
-    return [("ragged-waves", np.where(far, idle, 0.0), sure)]
-
-
-def chains(
-    kinds: NDArray[np.bool_],
-    which: NDArray[np.intp],
-    seconds: NDArray[np.float64],
-    lane: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """What fusing saves of each kernel: in a run of kernels that only pass arrays on, all but the
-    longest.
-
-    Parameters
+    Attributes
     ----------
-    kinds : whether each kernel, in the order of its stream, is such a one.
-    which : what it does; the same over and over may be no chain, and counts half.
-    seconds, lane : of each.
+    each, which : the kinds, and which of them each row is.
     """
-    saved = np.zeros(len(seconds))
-    if not len(seconds):
+
+    def __init__(
+        self, rows: Rows, places: Places, operators: Numbers, chip: Accelerator | None
+    ) -> None:
+        self.rows, self.places = rows, places
+        pairs = np.stack([rows.type[places].astype(np.int64), operators])
+        found, which = np.unique(pairs, axis=1, return_inverse=True)
+        types = [*rows.types, None]
+        self.each = [Candidate(rows.types[k], types[o], chip) for k, o in found.T]
+        self.which = which.reshape(-1)
+        self.members = [np.flatnonzero(self.which == i) for i in range(len(self.each))]
+
+    def bandwidth(
+        self, times: Floats, unit: float, least: float, large: float, most: float, but: str = ""
+    ) -> float:
+        """B/s of the kind that moves more than `large` bytes fastest: memory has at least that."""
+        rates = [least]
+        for one, members in zip(self.each, self.members, strict=True):
+            if one.amount is not None and one.amount.bytes > large and one.kind != but:
+                median = float(np.median(times[members])) * unit
+                rates.append(one.amount.bytes / max(median, 1e-9))
+        return min(max(rates), most)
+
+    def chained(self, seconds: Floats, real: Places) -> Floats:
+        """What fusing saves of each of these rows: in a run on one lane of those that only pass
+        arrays on, all but the longest; of the same over and over, which may be no chain, half.
+        """
+        saved = np.zeros(len(seconds))
+        lane = self.rows.lane[self.places[real]].astype(np.int64)
+        order = np.lexsort((self.rows.ts[self.places[real]], lane))
+        real, lane = real[order], lane[order]
+        if not len(real):
+            return saved
+        which, times = self.which[real], seconds[real]
+        kinds = np.array([one.kind in CHAINED for one in self.each])[which]
+        new = np.ones(len(real), bool)
+        new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
+        run, first = np.cumsum(new) - 1, np.flatnonzero(new)
+        total = np.bincount(run, weights=times)
+        differs = np.zeros(len(real), bool)
+        differs[1:] = which[1:] != which[:-1]
+        differs[first] = False
+        varied = np.bincount(run, weights=differs) > 0
+        part = 1 - np.maximum.reduceat(times, first) / np.where(total > 0, total, 1)
+        chains = (np.bincount(run) > 1) & kinds[first]
+        saved[real] = times * np.where(chains, part * np.where(varied, 1.0, 0.5), 0.0)[run]
         return saved
-    new = np.ones(len(seconds), bool)
-    new[1:] = ~(kinds[1:] & kinds[:-1] & (lane[1:] == lane[:-1]))
-    run = np.cumsum(new) - 1
-    count = np.bincount(run)
-    longest = np.zeros(len(count))
-    np.maximum.at(longest, run, seconds)
-    total = np.bincount(run, weights=seconds)
-    first = np.flatnonzero(new)
-    differs = np.zeros(len(seconds), bool)
-    differs[1:] = which[1:] != which[:-1]
-    differs[first] = False
-    varied = np.bincount(run, weights=differs) > 0
-    part = np.where(total > 0, 1 - longest / np.where(total > 0, total, 1), 0.0)
-    part = np.where((count > 1) & kinds[first], part * np.where(varied, 1.0, 0.5), 0.0)
-    found: NDArray[np.float64] = seconds * part[run]
-    return found
+
+    def book(self, found: Account, one: Candidate, times: Floats) -> None:
+        """List calls among the operators that take most time."""
+        calls, amount = len(times), one.amount
+        flops, moved = (amount.flops, amount.bytes) if amount else (0.0, 0.0)
+        amounts = one.bound * calls, flops * calls, moved * calls
+        found.operator(one.name, calls, float(times.sum()), *amounts)
 
 
-def short(name: str) -> str:
-    """A kernel's name without its arguments and without most of its template's."""
-    name = name.removeprefix("void ").partition("(")[0]
-    return name if len(name) <= 80 else name[:77] + "..."
+def settle(found: Account, one: Candidate, calls: int, rest: float) -> bool:
+    """Book what the bound of calls explains of the time that no cause does, where it is known."""
+    least = one.bound * calls
+    if one.bound:
+        found.roof += rest if rest * NEAR <= least else least / FULL
+    return bool(one.bound)

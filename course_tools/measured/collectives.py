@@ -18,27 +18,7 @@ ABOUT = "all-reduce"
 
 
 def fits(rows: Iterable[Row]) -> dict[str, network.LinkFit]:
-    """Latency and bandwidth by collective, for those with enough sizes measured.
-
-    Parameters
-    ----------
-    rows : of one device and one number of processes.
-
-    Raises
-    ------
-    CourseError
-        If the rows are of several devices or settings: fit each by itself.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="send", dtype="fp32", timing="warm",
-    ...     data="random", status="ok", settings="world=2 backend=gloo")
-    >>> sizes = [10**power for power in range(3, 9)]
-    >>> rows = [Row(**about, shape=str(size), bytes=size, seconds_median=1e-6 + size / 1e9)
-    ...     for size in sizes]
-    >>> round(fits(rows)["send"].bandwidth / 1e9, 3)
-    1.0
-    """
+    """Latency and bandwidth by collective, for those with enough sizes measured."""
     measured = [pair for pair in timed(rows).values() if pair[0].op not in LOCAL]
     if len({(row.device, row.settings) for row, _ in measured}) > 1:
         raise CourseError(
@@ -55,16 +35,7 @@ def fits(rows: Iterable[Row]) -> dict[str, network.LinkFit]:
 
 
 def predicted(row: Row, link: network.Link) -> float:
-    """Seconds that the model gives a row's collective on a link.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", shape="1e9", timing="warm",
-    ...     data="random", status="ok")
-    >>> row = Row(**about, op="all-reduce", bytes=1e9, settings="world=2 backend=gloo")
-    >>> predicted(row, network.Link(1e9))
-    1.0
-    """
+    """Seconds that the model gives a row's collective on a link."""
     return float(FUNCTIONS[row.op](row.bytes or 0.0, link, _world(row)))
 
 

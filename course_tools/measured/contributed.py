@@ -11,7 +11,7 @@ import msgspec
 from course_lib.bench.results import read
 from course_lib.bench.rows import IDENTIFYING, Manifest, Row
 from course_lib.core.checks import CourseError, text
-from course_lib.specs import Accelerator, chip_of_device
+from course_lib.specs import chip_of_device
 from course_tools.measured.published import FOLDER
 
 ABOVE = 0.1
@@ -24,37 +24,15 @@ SLACK = timedelta(minutes=1)
 """Between the dates of rows and of the manifest, which read the clock at different moments."""
 STREAMS = ("copy", "triad")
 """Operators whose bytes all come from main memory, where the caches are flushed."""
-_NEEDED = (
-    "lab",
-    "command",
-    "git_commit",
-    "python",
-    "packages",
-    "device",
-    "started",
-    "finished",
-    "wall_seconds",
-    "host",
-)
+_NEEDED = "lab command git_commit python packages device started finished wall_seconds host"
 _AGAIN = "run the lab again in a clean clone, and send the folder as it comes"
 
 
 def review(folder: Path | str, kept: Path | str = FOLDER) -> list[str]:
     """What keeps measured rows from being taken into the book, each with what to do about it.
 
-    Parameters
-    ----------
-    folder : holds ``results.csv`` and ``manifest.json`` as a lab wrote them.
-    kept : folder of the rows that are kept already, ``lab-<nn>/<device>/results.csv``.
-
-    Returns
-    -------
-    One sentence a finding; none where all is well.
-
-    Examples
-    --------
-    >>> review("course_lib/data/nothing-measured-here")[0]
-    'results.csv is missing: give the folder results/local of a lab that has run'
+    `folder` holds ``results.csv`` and ``manifest.json`` as a lab wrote them, `kept` the rows that
+    are kept already, as ``lab-<nn>/<device>/results.csv``.
     """
     folder = Path(text("folder", str(folder)))
     try:
@@ -80,7 +58,7 @@ def review(folder: Path | str, kept: Path | str = FOLDER) -> list[str]:
 
 
 def _manifest(about: Manifest) -> Iterator[str]:
-    for name in _NEEDED:
+    for name in _NEEDED.split():
         if getattr(about, name) in ("", None, {}):
             yield f"manifest.json says nothing of {name}: {_AGAIN}"
     if about.git_commit.endswith("+"):
@@ -179,23 +157,12 @@ def _roofs(row: Row) -> Iterator[tuple[float, float, str]]:
         if row.peak_tflops:
             yield rate, row.peak_tflops * 1e12, "the peak in the row itself"
         return
-    peak = _peak(on, row.dtype)
+    # The faster of the chip's two units, where it has the format.
+    peak = max(on.peaks.get(f"{unit}.{row.dtype}", 0.0) for unit in ("matrix", "vector"))
     if peak and not row.world:
         yield rate, peak, f"the {row.dtype} peak of {on.name}"
     if row.op in STREAMS and row.timing == "cold":
         yield (row.achieved_bw_gbps or 0) * 1e9, on.bandwidth, f"the bandwidth of {on.name}"
-
-
-def _peak(on: Accelerator, dtype: str) -> float | None:
-    """The faster of a chip's two units in a format; none where neither is published."""
-    return max(
-        (
-            on.peaks[f"{unit}.{dtype}"]
-            for unit in ("matrix", "vector")
-            if f"{unit}.{dtype}" in on.peaks
-        ),
-        default=None,
-    )
 
 
 def _repeated(rows: Iterable[Row], folder: Path, kept: Path) -> Iterator[str]:

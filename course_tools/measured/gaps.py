@@ -38,22 +38,8 @@ def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> st
     (`LAUNCH_SECONDS`), ``"dtype-path"`` (a narrow format not faster than fp32 beyond noise, or
     below `WRONG_PATH`), ``"wave"`` (`WAVE_EFFICIENCY`); ``"unknown"`` when they show none.
 
-    Parameters
-    ----------
-    row : the measurement in question.
-    rows : all of the run, to find the fp32 one of the same shape.
-    multiprocessors : of the GPU, where known.
-
-    Examples
-    --------
-    >>> about = dict(device="gpu", kind="cuda", op="matmul", dtype="bf16", timing="warm",
-    ...     data="random", status="ok")
-    >>> gap(Row(**about, shape="8192x8192x8192", mfu=0.7, mfu_at_clock=0.9), [])
-    'clock'
-    >>> gap(Row(**about, shape="1408x8192x1408", mfu=0.7), [], multiprocessors=132)
-    'unknown'
-    >>> gap(Row(**about, shape="1664x8192x1664", mfu=0.6), [], multiprocessors=132)
-    'wave'
+    `rows` are all of the run, to find the fp32 one of the same shape; `multiprocessors` are the
+    GPU's, where known.
     """
     if row.status != "ok":
         return "unknown"
@@ -79,21 +65,7 @@ def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> st
 
 
 def no_faster_than(row: Row, rows: Iterable[Row]) -> Row | None:
-    """The fp32 matmul of the same shape, where one in a narrower format is not faster beyond noise.
-
-    Parameters
-    ----------
-    row : a matmul.
-    rows : where to look for the other.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="matmul", shape="64x64x64", timing="warm",
-    ...     data="random", status="ok")
-    >>> wide = Row(**about, dtype="fp32", seconds_median=1e-3)
-    >>> no_faster_than(Row(**about, dtype="bf16", seconds_median=2e-3), [wide]) == wide
-    True
-    """
+    """The fp32 matmul of a shape where one in a narrower format is not faster beyond noise."""
     narrow = BITS.get(row.dtype, 32) < 32 or row.dtype == "tf32"
     if row.op != "matmul" or not narrow or row.seconds_median is None:
         return None
@@ -105,14 +77,7 @@ def no_faster_than(row: Row, rows: Iterable[Row]) -> Row | None:
 
 
 def waves(row: Row, multiprocessors: int) -> tuple[int, int, float]:
-    """Tiles of a matmul's result, the waves they take, and how full those are.
-
-    Examples
-    --------
-    >>> waves(Row(device="gpu", kind="cuda", op="matmul", dtype="bf16", shape="256x64x256",
-    ...     timing="warm", data="random", status="ok"), 8)
-    (4, 1, 0.5)
-    """
+    """Tiles of a matmul's result, the waves they take, and how full those are."""
     rows, _, columns = row.sizes
     tiles = ceil(rows / TILE) * ceil(columns / TILE)
     turns = ceil(tiles / multiprocessors)

@@ -50,20 +50,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:
-    """The kernel of a row, its sizes and blocks, and whether it is causal.
-
-    Raises
-    ------
-    CourseError
-        If it is none of lab 04's.
-
-    Examples
-    --------
-    >>> row = Row(device="cpu", kind="cpu", op="matmul", dtype="fp16", shape="8x16x32",
-    ...     timing="warm", data="random", status="ok", settings="path=triton block=4x4x8")
-    >>> step_of(row)
-    ('matmul', (8, 32, 16), (4, 4, 8), False)
-    """
+    """The kernel of a row of lab 04, its sizes and blocks, and whether it is causal."""
     kernel = next((kernel for kernel, op in OPS.items() if op == row.op), "")
     if not kernel or row.path != "triton" or not row.block:
         raise CourseError(
@@ -78,17 +65,8 @@ def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:
 
 
 def counts(rows: Iterable[Row]) -> list[Counted]:
-    """What was counted, in the order in which it first was; of several counts the last.
-
-    Parameters
-    ----------
-    rows : of any lab; those that count nothing are passed over.
-
-    Examples
-    --------
-    >>> from course_tools import measured
-    >>> all(one.loaded == one.work.loaded for one in counts(measured.lab("04")))
-    True
+    """What was counted, in the order in which it first was, of several counts the last; rows that
+    count nothing are passed over.
     """
     found: dict[tuple[str, tuple[int, ...], tuple[int, ...], bool], dict[str, float]] = {}
     for row in rows:

@@ -38,58 +38,27 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(rows: Sequence[Row]) -> list[Rung]:
-    """The steps of which a device has rows on both sides.
-
-    Parameters
-    ----------
-    rows : of one device.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
-    ...     status="ok")
-    >>> rows = [
-    ...     Row(**about, op="triad", shape="8", achieved_bw_gbps=40),
-    ...     Row(**about, op="outer", shape="8x8x8", intensity=0.25, achieved_tflops=0.01),
-    ...     Row(**about, op="matmul", shape="8x8x8", intensity=99, achieved_tflops=0.4,
-    ...     peak_tflops=1),
-    ... ]
-    >>> [(round(one.predicted), round(one.measured), round(one.error, 2)) for one in steps(rows)]
-    [(100, 40, -0.6)]
-    """
+    """The steps of which a device has rows on both sides."""
     last = list({row.key: row for row in rows}.values())
     moved = [row.achieved_bw_gbps or 0 for row in last if row.op in ("copy", "triad")]
-    rungs = [_rung(last, op, dtype) for op, dtype in RUNGS]
-    return [
-        _step(before, after, max(moved, default=0) * 1e9)
-        for before, after in pairwise(rungs)
-        if before and after
-    ]
+    bandwidth, found = max(moved, default=0) * 1e9, []
+    products = [row for row in last if (row.timing, row.data) == ("cold", "random")]
+    products.sort(key=lambda row: -(row.achieved_tflops or 0))  # those without a time last
+    rungs = [[row for row in products if (row.op, row.dtype) == rung] for rung in RUNGS]
+    for before, after in pairwise(rungs):
+        if before and after:
+            shapes = {row.shape for row in before if row.achieved_tflops}
+            alike = [row for row in after if row.shape in shapes and row.achieved_tflops]
+            new = (alike or after)[0]
+            old = next((row for row in before if row.shape == new.shape), before[0])
+            predicted = _ratio(_allowed(new, bandwidth), _allowed(old, bandwidth))
+            measured = _ratio(new.achieved_tflops, old.achieved_tflops)
+            found.append(Rung(before=old, after=new, predicted=predicted, measured=measured))
+    return found
 
 
-def _rung(rows: Sequence[Row], op: str, dtype: str) -> list[Row]:
-    """The rows of a rung, the fastest first, and those without a time last."""
-    found = [
-        row
-        for row in rows
-        if (row.op, row.dtype, row.timing, row.data) == (op, dtype, "cold", "random")
-    ]
-    return sorted(found, key=lambda row: -(row.achieved_tflops or 0))
-
-
-def _step(before: Sequence[Row], after: Sequence[Row], bandwidth: float) -> Rung:
-    shapes = {row.shape for row in before if row.achieved_tflops}
-    alike = [row for row in after if row.shape in shapes and row.achieved_tflops]
-    new = (alike or after)[0]
-    old = next((row for row in before if row.shape == new.shape), before[0])
-    most_old, most_new = _allowed(old, bandwidth), _allowed(new, bandwidth)
-    was, now = old.achieved_tflops, new.achieved_tflops
-    return Rung(
-        before=old,
-        after=new,
-        predicted=most_new / most_old if most_old and most_new else None,
-        measured=now / was if was and now else None,
-    )
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one and other else None
 
 
 def _allowed(row: Row, bandwidth: float) -> float | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from course_lib.bench.results import Row, read
+from course_lib.bench.results import read
+from course_lib.bench.rows import Row
 from course_lib.core.checks import known
 from course_lib.specs import chip
 from course_lib.workloads import llm
@@ -41,32 +41,19 @@ TABLES = (
 UNSEEN = ("decode_torchao_bs1",)
 """Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`."""
 
-_MODELS = {
-    "llama2-7b": "llama-2-7b",
-    "Llama-2-7B": "llama-2-7b",
-    "LLaMA-7B": "llama-2-7b",
-    "llama2-70b": "llama-2-70b",
-    "Llama-2-70B": "llama-2-70b",
-    "LLaMA-70B": "llama-2-70b",
-    "Llama-3-8B": "llama-3-8b",
-    "Llama-3.1-8B": "llama-3-8b",
-}
 # The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
 # in the context they were trained for.
-_CHIPS = {
-    "A100": "a100-sxm-80",
-    "A100-SXM-80GB": "a100-sxm-80",
-    "A100-80GB": "a100-sxm-80",
-    "A100-80GB (330 W limit)": "a100-sxm-80",
-    "H100": "h100-sxm",
+_MODELS = {
+    **dict.fromkeys(("llama2-7b", "Llama-2-7B", "LLaMA-7B"), "llama-2-7b"),
+    **dict.fromkeys(("llama2-70b", "Llama-2-70B", "LLaMA-70B"), "llama-2-70b"),
+    **dict.fromkeys(("Llama-3-8B", "Llama-3.1-8B"), "llama-3-8b"),
 }
+_A100 = ("A100", "A100-SXM-80GB", "A100-80GB", "A100-80GB (330 W limit)")
+_CHIPS = {**dict.fromkeys(_A100, "a100-sxm-80"), "H100": "h100-sxm"}
 _TECHNIQUES = {
-    "Base": "bf16",
-    "bf16": "bf16",
-    "8-bit": "int8",
+    **dict.fromkeys(("Base", "bf16", "Base (bfloat16)"), "bf16"),
+    **dict.fromkeys(("8-bit", "int8wo"), "int8"),
     "4-bit (G=32)": "int4/32",
-    "Base (bfloat16)": "bf16",
-    "int8wo": "int8",
     "float8wo": "fp8",
     "int4wo-64": "int4/64",
 }
@@ -77,8 +64,7 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    chip : key in the spec table.
-    dtype : format.
+    chip, dtype : key in the spec table, and format.
     rate : FLOP/s.
     shape : M, N and K.
     source : where, as ``repo@commit:path``.
@@ -92,11 +78,7 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table(name: str) -> list[Mapping[str, str]]:
-    """The rows of a published file, as printed.
-
-    Parameters
-    ----------
-    name : of a CSV file in `data/measured`, without its ending.
+    """The rows of a published CSV file in `data/measured`, named without its ending, as printed.
 
     Examples
     --------
@@ -117,19 +99,17 @@ def best_published(dtype: str) -> dict[str, Best]:
     794.5
     """
     known("dtype", dtype, {row["dtype"] for row in table("matmul_mamf")})
-    found = {}
-    for row in table("matmul_mamf"):
-        key = CHIPS.get(row["accelerator"])
-        if key and row["dtype"] == dtype:
-            shape = (int(row["M"]), int(row["N"]), int(row["K"]))
-            found[key] = Best(
-                chip=key,
-                dtype=dtype,
-                rate=float(row["mamf_tflops"]) * 1e12,
-                shape=shape,
-                source=row["source"],
-            )
-    return found
+    return {
+        key: Best(
+            chip=key,
+            dtype=dtype,
+            rate=float(row["mamf_tflops"]) * 1e12,
+            shape=(int(row["M"]), int(row["N"]), int(row["K"])),
+            source=row["source"],
+        )
+        for row in table("matmul_mamf")
+        if row["dtype"] == dtype and (key := CHIPS.get(row["accelerator"]))
+    }
 
 
 class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,38 +167,18 @@ def runs(name: str) -> list[PublishedRun]:
     -------
     Runs in the order of the file. Tensor parallelism is over NVLink, all links of a chip together.
 
-    References
-    ----------
-    The rows' own `source`.
-
     Examples
     --------
     >>> all(run.ratio > 1 for run in runs("decode_gptfast_bs1"))
     True
     """
     known("table", name, TABLES + UNSEEN)
-    found = [_run(name, row) for row in table(name)]
-    return [run for run in found if run is not None]
-
-
-def median_error(name: str) -> float:
-    """The median over a table of how much longer than its bound a run took: 0.3 is 30 % longer.
-
-    Examples
-    --------
-    >>> 0 < median_error("prefill_trtllm_v05_ttft") < 1
-    True
-    """
-    return float(np.median([run.ratio for run in runs(name)])) - 1
+    return [run for row in table(name) if (run := _run(name, row)) is not None]
 
 
 def lab(number: str) -> list[Row]:
     """What a lab measured: the committed rows, and the reader's own where `COURSE_RESULTS` names
     the folder of the labs that hold them.
-
-    Parameters
-    ----------
-    number : of the lab, ``"00"``.
 
     Examples
     --------
@@ -234,7 +194,8 @@ def lab(number: str) -> list[Row]:
 def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
     if row["model"] not in _MODELS or row["gpu"] not in _CHIPS:
         return None
-    w = _TECHNIQUES[row["technique"]] if "technique" in row else row["dtype"]
+    steps_only = "technique" in row
+    w = _TECHNIQUES[row["technique"]] if steps_only else row["dtype"]
     batch, tp = int(row["batch"]), int(row.get("tp") or row["n_gpus"])
     prompt = int(row.get("prompt_tokens") or row.get("in_len") or 1)
     output = int(row.get("output_tokens") or row.get("out_len") or 1)
@@ -242,14 +203,26 @@ def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
     if not llm.fits(model, on, batch, prompt + output, w=w, tp=tp).fits:
         return None
     step: dict[str, Any] = {"w": w, "tp": tp, "link": "nvlink" if tp > 1 else None}
-    parts = []
-    if "technique" not in row:
-        parts.append((1, llm.prefill(model, on, batch, prompt, **step)))
-    if output > 1 or "technique" in row:
-        parts.append(
-            (max(output - 1, 1), llm.decode(model, on, batch, prompt + output // 2, **step))
-        )
+    parts = [] if steps_only else [(1, llm.prefill(model, on, batch, prompt, **step))]
+    if output > 1 or steps_only:
+        decode = llm.decode(model, on, batch, prompt + output // 2, **step)
+        parts.append((max(output - 1, 1), decode))
     times = [count * float(part.lower) for count, part in parts]
+    first = token = None
+    if "first_token_ms" in row:
+        measured = first = float(row["first_token_ms"]) / 1e3
+    else:
+        rate = float(
+            row.get("out_tok_s_per_gpu") or row.get("throughput(out tok/s)") or row["tokens_per_s"]
+        )
+        measured = batch * output / (rate * tp if "out_tok_s_per_gpu" in row else rate)
+        # Alone, a prompt's first token is its prefill; among others it has waited too.
+        if batch == 1 and row.get("FTL(ave)(s)"):
+            first = float(row["FTL(ave)(s)"])
+    if steps_only:
+        token = 1 / float(row["tokens_per_s"])
+    elif "50%(s)" in row:
+        token = float(row["50%(s)"]) if first is None else (measured - first) / (output - 1)
     return PublishedRun(
         table=name,
         model=model,
@@ -259,36 +232,10 @@ def _run(name: str, row: Mapping[str, str]) -> PublishedRun | None:
         tp=tp,
         prompt=prompt,
         output=output,
-        measured=_seconds(row, batch * output, tp),
+        measured=measured,
         predicted=sum(times),
         bound=parts[times.index(max(times))][1].bound,
-        first=_first(row, batch),
-        token=_token(row, batch, output),
+        first=first,
+        token=token,
         source=row["source"],
     )
-
-
-def _first(row: Mapping[str, str], batch: int) -> float | None:
-    """Alone, a prompt's first token is its prefill; among others it has waited too."""
-    if "first_token_ms" in row:
-        return float(row["first_token_ms"]) / 1e3
-    return float(row["FTL(ave)(s)"]) if batch == 1 and row.get("FTL(ave)(s)") else None
-
-
-def _token(row: Mapping[str, str], batch: int, output: int) -> float | None:
-    if "technique" in row:
-        return 1 / float(row["tokens_per_s"])
-    if "50%(s)" not in row:
-        return None
-    first = _first(row, batch)
-    return (
-        float(row["50%(s)"]) if first is None else (_seconds(row, output, 1) - first) / (output - 1)
-    )
-
-
-def _seconds(row: Mapping[str, str], tokens: int, tp: int) -> float:
-    if "first_token_ms" in row:
-        return float(row["first_token_ms"]) / 1e3
-    if "out_tok_s_per_gpu" in row:
-        return tokens / (float(row["out_tok_s_per_gpu"]) * tp)
-    return tokens / float(row.get("throughput(out tok/s)") or row["tokens_per_s"])

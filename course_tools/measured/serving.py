@@ -71,69 +71,32 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def steps(rows: Iterable[Row]) -> list[tuple[int, int, float]]:
-    """New tokens, tokens read, and s of each step that was measured.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="step", dtype="fp32", timing="warm",
-    ...     data="random", status="ok")
-    >>> steps([Row(**about, shape="4x260", settings="decode", seconds_median=0.01)])
-    [(4, 260, 0.01)]
-    """
-    found = []
-    for row, seconds in timed(rows).values():
-        if row.op == "step":
-            tokens, seen = row.sizes
-            found.append((tokens, seen, seconds))
-    return found
+    """New tokens, tokens read, and s of each step that was measured."""
+    measured = [pair for pair in timed(rows).values() if pair[0].op == "step"]
+    return [(row.sizes[0], row.sizes[1], seconds) for row, seconds in measured]
 
 
 def fit(rows: Iterable[Row]) -> StepFit:
-    """The three constants that come closest to the measured steps, none of them negative.
-
-    Relative errors count, so that a short step weighs as much as a long one.
-
-    Parameters
-    ----------
-    rows : of one engine on one device.
-
-    Raises
-    ------
-    CourseError
-        If the steps are too few, or all alike.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="step", dtype="fp32", timing="warm",
-    ...     data="random", status="ok", settings="decode")
-    >>> rows = [Row(**about, shape=f"{n}x{n * c}", seconds_median=2e-3 + 1e-4 * n + 1e-6 * n * c)
-    ...     for n in (1, 4, 8) for c in (64, 512)]
-    >>> found = fit(rows)
-    >>> [round(1e6 * one) for one in (found.step, found.token, found.seen)]
-    [2000, 100, 1]
+    """The three constants that come closest to the measured steps of one engine on one device, none
+    of them negative. Relative errors count, so that a short step weighs as much as a long one.
     """
     measured = np.array(steps(rows))
-    if len(measured) < 4 or np.linalg.matrix_rank(_columns(measured)) < 3:
+    columns = np.insert(measured[:, :2], 0, 1, axis=1) if len(measured) else measured
+    if len(measured) < 4 or np.linalg.matrix_rank(columns) < 3:
         raise CourseError(
             "rows must hold four steps or more, with different tokens and contexts: measure with a "
             "larger budget"
         )
-    seconds = measured[:, 2]
-    scaled = _columns(measured) / seconds[:, None]
+    scaled = columns / measured[:, 2:]
     used = [0, 1, 2]
     while True:
         found = np.zeros(3)
-        found[used] = np.linalg.lstsq(scaled[:, used], np.ones(len(seconds)), rcond=None)[0]
+        found[used] = np.linalg.lstsq(scaled[:, used], np.ones(len(scaled)), rcond=None)[0]
         if found.min() >= 0:
             break
         used.remove(int(found.argmin()))
-    errors = np.abs(scaled @ found - 1)
     step, token, seen = map(float, found)
-    return StepFit(step, token, seen, float(np.median(errors)))
-
-
-def _columns(measured: Numbers) -> Numbers:
-    return np.stack([np.ones(len(measured)), measured[:, 0], measured[:, 1]], axis=1)
+    return StepFit(step, token, seen, float(np.median(np.abs(scaled @ found - 1))))
 
 
 def capacity(fitted: StepFit, prompt: float, output: float, sequences: int) -> float:
@@ -142,15 +105,9 @@ def capacity(fitted: StepFit, prompt: float, output: float, sequences: int) -> f
     Each request pays for its prompt, and in each of its steps for its own token, for its cache as
     it is on average, and for its share of what a step takes anyway.
 
-    Parameters
-    ----------
-    fitted : of its steps.
-    prompt, output : mean tokens.
-    sequences : its places.
-
     Examples
     --------
-    >>> round(capacity(StepFit(8e-3, 1e-4, 1e-6), 100, 50, 8), 2)
+    >>> round(capacity(StepFit(8e-3, 1e-4, 1e-6), prompt=100, output=50, sequences=8), 2)
     14.04
     """
     positive("prompt", prompt)
@@ -161,17 +118,9 @@ def capacity(fitted: StepFit, prompt: float, output: float, sequences: int) -> f
 
 
 def kept(row: Row, run: str, scheduled: float, first: float, last: float) -> Row:
-    """The row of a request once it has been served.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="request", dtype="fp32", timing="warm",
-    ...     data="random", status="ok", shape="8x2")
-    >>> kept(Row(**about, settings="of=1 arrived=0.5"), "run=1", 0.5, 0.6, 0.7).settings
-    'run=1 of=1 arrived=0.5 scheduled=0.500000 first=0.600000 last=0.700000'
-    """
-    told = zip(_TIMES, (scheduled, first, last), strict=True)
-    after = " ".join(f"{name}={seconds:.6f}" for name, seconds in told)
+    """The row of a request once it has been served: times in s after those it came with."""
+    times = zip(_TIMES, (scheduled, first, last), strict=True)
+    after = " ".join(f"{name}={seconds:.6f}" for name, seconds in times)
     arrived = float(row.setting("arrived") or 0)
     return msgspec.structs.replace(
         row, settings=f"{run} {row.settings} {after}", seconds_median=last - arrived
@@ -179,42 +128,30 @@ def kept(row: Row, run: str, scheduled: float, first: float, last: float) -> Row
 
 
 def replays(rows: Iterable[Row]) -> list[Replayed]:
-    """The runs that came to their end, in the order in which they were measured.
-
-    Of a run that was ended while its rows were written nothing is kept.
-
-    Examples
-    --------
-    >>> replays([])
-    []
+    """The runs that came to their end, in the order in which they were measured; of one that was
+    ended while its rows were written nothing is kept.
     """
     found: dict[str, list[Row]] = {}
     for row in rows:
         if row.op == "request":
             found.setdefault(row.setting("run"), []).append(row)
-    return [_replayed(these) for these in found.values() if str(len(these)) == _of(these)]
+    return [
+        _replayed(tuple(sorted(these, key=lambda row: int(row.setting("request")))))
+        for these in found.values()
+        if str(len(these)) == these[0].setting("of")
+    ]
 
 
-def _of(these: Sequence[Row]) -> str:
-    return these[0].setting("of")
-
-
-def _replayed(these: Sequence[Row]) -> Replayed:
-    ordered = tuple(sorted(these, key=lambda row: int(row.setting("request"))))
-    sizes = [row.sizes for row in ordered]
-
-    def told(name: str) -> tuple[float, ...]:
-        return tuple(float(row.setting(name)) for row in ordered)
-
+def _replayed(rows: tuple[Row, ...]) -> Replayed:
+    prompt, output = zip(*(row.sizes for row in rows), strict=True)
+    names, one = ("arrived", *_TIMES), rows[0]
+    times = {name: tuple(float(row.setting(name)) for row in rows) for name in names}
     return Replayed(
-        rows=ordered,
-        arrived=told("arrived"),
-        scheduled=told("scheduled"),
-        first=told("first"),
-        last=told("last"),
-        prompt=tuple(prompt for prompt, _ in sizes),
-        output=tuple(output for _, output in sizes),
-        seqs=int(ordered[0].setting("seqs")),
-        tokens=int(ordered[0].setting("tokens")),
-        rule=ordered[0].setting("rule"),
+        rows,
+        **times,
+        prompt=prompt,
+        output=output,
+        seqs=int(one.setting("seqs")),
+        tokens=int(one.setting("tokens")),
+        rule=one.setting("rule"),
     )

@@ -1,20 +1,21 @@
-"""Reads a trace of torch.profiler: where the time went, and which ceiling explains it. Needs no
-torch.
-
-A trace is what the lab records: the operators of `record_shapes=True` and the kernels of a GPU,
-without the machine's name.
+"""Reads a trace of torch.profiler as the lab records it: where the time went, and which ceiling
+explains it. Needs no torch.
 """
 
-import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
+Tensor: TypeAlias = tuple[Sequence[int], Sequence[int], int]
+"""Sizes, steps (none where not known) and bytes of an element."""
 FAR = 5.0
 """So many times the larger of the two bounds and neither explains the time: many tiny calls,
 strided access, a slow path.
@@ -24,29 +25,24 @@ WRAPPER = 0.5
 it calls.
 """
 _BYTES = {
-    "float": 4,
-    "double": 8,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "long int": 8,
-    "long": 8,
-    "int": 4,
-    "bool": 1,
-    "signed char": 1,
-    "unsigned char": 1,
+    **dict.fromkeys(("double", "long int", "long"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16"), 2),
+    **dict.fromkeys(("bool", "signed char", "unsigned char"), 1),
 }
-_CONVENTION = {
-    "gelu": "gelu",
-    "_softmax": "softmax",
-    "native_layer_norm": "layer",
-    "native_dropout": "dropout",
+_FLOPS = {
+    "gelu": ops.CONVENTIONS["gelu"].flops,
+    "_softmax": ops.CONVENTIONS["softmax"].flops,
+    "native_layer_norm": ops.CONVENTIONS["layer"].flops,
+    "native_dropout": ops.CONVENTIONS["dropout"].flops,
 }
+"""For each element; of all others one."""
 _VIEWS = """
 t transpose permute view _unsafe_view reshape expand as_strided slice select split narrow
 unsqueeze squeeze detach resolve_conj resolve_neg empty_like result_type
 """
 """They touch no element."""
-_MOVES = "cat clone contiguous _to_copy to"
+_MOVES = ("cat", "clone", "contiguous", "_to_copy", "to")
 _OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -99,19 +95,7 @@ class Hot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> list[TraceEvent]:
-    """The events of a trace that the lab recorded.
-
-    Parameters
-    ----------
-    path : a JSON file.
-
-    Examples
-    --------
-    >>> read(Path("nowhere.json"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.json' cannot be read: No such file or directory
-    """
+    """The events of a trace that the lab recorded as JSON."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[TraceEvent])
     except OSError as error:
@@ -123,18 +107,7 @@ def read(path: Path) -> list[TraceEvent]:
 
 
 def events(raw: Iterable[Mapping[str, Any]]) -> list[TraceEvent]:
-    """What matters of the events of a Chrome trace that torch.profiler exported.
-
-    Parameters
-    ----------
-    raw : its `traceEvents`.
-
-    Examples
-    --------
-    >>> [event.name for event in events([{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0,
-    ...     "dur": 3, "tid": 1}])]
-    ['aten::mm']
-    """
+    """What matters of the `traceEvents` that torch.profiler exported."""
     return [
         TraceEvent(
             **{name: one[name] for name in ("name", "cat", "ts", "dur")},
@@ -151,11 +124,7 @@ def events(raw: Iterable[Mapping[str, Any]]) -> list[TraceEvent]:
 
 
 def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
-    """The operators of a trace, those first that take most time.
-
-    Parameters
-    ----------
-    trace : from `read` or `events`.
+    """The operators of a trace from `read` or `events`, those first that take most time.
 
     Examples
     --------
@@ -168,28 +137,32 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
     operators = [event for event in trace if event.cat == _OPERATOR]
     if not operators:
         raise CourseError("trace must hold operators: record it with record_shapes=True")
-    own = _own(operators)
-    on_device: dict[int, float] = {}
-    for event in trace:
-        if event.cat != _OPERATOR:
-            on_device[event.id] = on_device.get(event.id, 0.0) + event.dur
-    times = [
-        on_device.get(event.id, 0.0) if on_device else mine
-        for event, mine in zip(operators, own, strict=True)
-    ]
+    times = own = _own(operators)
+    if launched := [event for event in trace if event.cat != _OPERATOR]:
+        on_device: dict[int, float] = defaultdict(float)
+        for event in launched:
+            on_device[event.id] += event.dur
+        times = [on_device.get(event.id, 0.0) for event in operators]
     everything = sum(times) or 1.0
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = defaultdict(list)
     for i, event in enumerate(operators):
-        groups.setdefault(event.name, []).append(i)
+        groups[event.name].append(i)
     found = []
     for name, members in groups.items():
         workers = [
-            i
+            operators[i]
             for i in members
-            if (times[i] > 0 if on_device else own[i] >= WRAPPER * operators[i].dur)
+            if (times[i] > 0 if launched else own[i] >= WRAPPER * operators[i].dur)
         ]
-        amounts = [amount(operators[i]) for i in workers]
+        amounts = [amount(one) for one in workers]
         spent = sum(times[i] for i in members)
+        # A number counts as a tensor without dimensions, in a format that says nothing.
+        types = {
+            kind
+            for i in members
+            for dims, kind in zip(operators[i].dims, operators[i].types, strict=False)
+            if dims and kind in _BYTES
+        }
         found.append(
             Hot(
                 name=name,
@@ -198,32 +171,16 @@ def hot(trace: Sequence[TraceEvent]) -> list[Hot]:
                 share=spent / everything,
                 flops=float(sum(flops for flops, _ in amounts)),
                 bytes=float(sum(moved for _, moved in amounts)),
-                types=tuple(sorted({kind for i in members for kind in _formats(operators[i])})),
-                strided=any(_strided(operators[i]) for i in workers),
+                types=tuple(sorted(types)),
+                strided=any(map(_strided, workers)),
             )
         )
     return sorted(found, key=lambda one: -one.seconds)
 
 
 def bound(one: Hot, peak: float, bandwidth: float) -> str:
-    """Which ceiling explains an operator's time.
-
-    Parameters
-    ----------
-    one : from `hot`.
-    peak, bandwidth : FLOP/s and byte/s that the device really reaches.
-
-    Returns
-    -------
-    ``"compute-bound"`` or ``"memory-bound"``, or ``"neither"`` where the time is `FAR` times what
-    both would take.
-
-    Examples
-    --------
-    >>> about = dict(name="aten::copy_", calls=1, share=1.0, flops=0.0, bytes=8e6,
-    ...     types=("float",), strided=True)
-    >>> bound(Hot(**about, seconds=1e-3), 1e11, 1e10), bound(Hot(**about, seconds=1e-2), 1e11, 1e10)
-    ('memory-bound', 'neither')
+    """Which ceiling, of FLOP/s and byte/s that the device really reaches, explains an operator's
+    time: ``"compute-bound"``, ``"memory-bound"``, or ``"neither"`` beyond `FAR` times both.
     """
     t_math = one.flops / float(positive("peak", peak))
     t_memory = one.bytes / float(positive("bandwidth", bandwidth))
@@ -235,16 +192,6 @@ def bound(one: Hot, peak: float, bandwidth: float) -> str:
 def busy(trace: Sequence[TraceEvent]) -> float:
     """What part of the time a GPU was at work, from the first kernel to the end of the last: the
     rest it waited to be told.
-
-    Parameters
-    ----------
-    trace : from `read` or `events`, recorded on a GPU.
-
-    Examples
-    --------
-    >>> busy([TraceEvent(name="k", cat="kernel", ts=0.0, dur=1.0),
-    ...     TraceEvent(name="k", cat="kernel", ts=3.0, dur=1.0)])
-    0.5
     """
     on_device = sorted(
         (event.ts, event.ts + event.dur) for event in trace if event.cat != _OPERATOR
@@ -261,9 +208,9 @@ def busy(trace: Sequence[TraceEvent]) -> float:
 def _own(operators: Sequence[TraceEvent]) -> list[float]:
     """Each operator's duration without those it calls: calls nest within a thread."""
     own = [event.dur for event in operators]
-    open_: dict[int | str, list[int]] = {}
+    open_: dict[int | str, list[int]] = defaultdict(list)
     for i in sorted(range(len(operators)), key=lambda i: (operators[i].ts, -operators[i].dur)):
-        event, stack = operators[i], open_.setdefault(operators[i].tid, [])
+        event, stack = operators[i], open_[operators[i].tid]
         while stack and operators[stack[-1]].ts + operators[stack[-1]].dur <= event.ts:
             stack.pop()
         if stack:
@@ -272,21 +219,12 @@ def _own(operators: Sequence[TraceEvent]) -> list[float]:
     return [max(mine, 0.0) for mine in own]
 
 
-def _tensors(event: TraceEvent) -> list[tuple[list[int], list[int], int]]:
-    """Sizes, strides and bytes of an element, of each input that is a tensor."""
+def _tensors(event: TraceEvent) -> list[Tensor]:
     strides = event.strides or [[]] * len(event.dims)
-    every = zip(event.dims, strides, event.types, strict=False)
     return [
         (dims, steps, _BYTES[kind])
-        for dims, steps, kind in every
+        for dims, steps, kind in zip(event.dims, strides, event.types, strict=False)
         if kind in _BYTES and dims and isinstance(dims[0], int)
-    ]
-
-
-def _formats(event: TraceEvent) -> list[str]:
-    # A number counts as a tensor without dimensions, in a format that says nothing.
-    return [
-        kind for dims, kind in zip(event.dims, event.types, strict=False) if dims and kind in _BYTES
     ]
 
 
@@ -300,49 +238,35 @@ def _strided(event: TraceEvent) -> bool:
     return False
 
 
-def _held(dims: Sequence[int], steps: Sequence[int]) -> int:
-    """Elements that memory holds: an expanded dimension is there once."""
-    return math.prod(
-        size for size, step in zip(dims, steps or [1] * len(dims), strict=True) if step
-    )
-
-
 def amount(event: TraceEvent) -> tuple[float, float]:
-    """FLOPs and bytes of a call, from the shapes of its inputs; the result is taken to be in the
-    first one's format.
+    """FLOPs and bytes of an operator's call, from the shapes of its inputs."""
+    return work(event.name, _tensors(event))
 
-    Parameters
-    ----------
-    event : of an operator.
 
-    Examples
-    --------
-    >>> amount(TraceEvent(name="aten::mm", cat="cpu_op", ts=0, dur=1, dims=[[8, 16], [16, 4]],
-    ...     types=["float", "float"]))
-    (1024.0, 896.0)
-    """
-    inputs, name = _tensors(event), event.name.removeprefix("aten::")
+def work(name: str, inputs: Sequence[Tensor]) -> tuple[float, float]:
+    """FLOPs and bytes of an operator; the result is taken to be in the first input's format."""
+    name = name.removeprefix("aten::")
     if not inputs or name in _VIEWS.split():
         return 0.0, 0.0
-    moved = float(sum(_held(dims, steps) * size for dims, steps, size in inputs))
+    # Memory holds an expanded dimension, whose step is 0, once.
+    moved = float(
+        sum(
+            size * prod(n for n, step in zip(dims, steps or [1] * len(dims), strict=True) if step)
+            for dims, steps, size in inputs
+        )
+    )
     shapes, size = [dims for dims, *_ in inputs], inputs[0][2]
     if name in ("copy_", "fill_"):  # what they write is their first input
         return 0.0, moved
     name = name.removesuffix("_")
     if name in ("mm", "addmm", "bmm", "baddbmm") and len(shapes) > 1:
         a, b = shapes[-2:]
-        return 2.0 * math.prod(a) * b[-1], moved + math.prod(a[:-1]) * b[-1] * size
+        return 2.0 * prod(a) * b[-1], moved + prod(a[:-1]) * b[-1] * size
     if "scaled_dot_product" in name and len(shapes) > 2:
         q, k = shapes[:2]
-        return 4.0 * math.prod(q) * k[-2], moved + math.prod(q) * size
-    result = math.prod(max(sizes) for sizes in zip(*_aligned(shapes), strict=True))
-    if name in _MOVES.split():
-        return 0.0, moved + math.prod(shapes[0]) * size
-    each = ops.CONVENTIONS[_CONVENTION[name]].flops if name in _CONVENTION else 1.0
-    return each * result, moved + result * size
-
-
-def _aligned(shapes: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Shapes with ones put in front, as broadcasting does."""
-    longest = max(len(dims) for dims in shapes)
-    return [[1] * (longest - len(dims)) + list(dims) for dims in shapes]
+        return 4.0 * prod(q) * k[-2], moved + prod(q) * size
+    if name in _MOVES:
+        return 0.0, moved + prod(shapes[0]) * size
+    # As broadcasting does: from the last dimension on, the larger of each.
+    result = prod(map(max, zip_longest(*map(reversed, shapes), fillvalue=1)))
+    return _FLOPS.get(name, 1.0) * result, moved + result * size

@@ -6,7 +6,6 @@ where it was seen.
 """
 
 import re
-from typing import NamedTuple
 
 LOADER = re.compile(r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz", re.I)
 """Annotations that wrap the loading of data: torch's own is enumerate(DataLoader)#….__next__."""
@@ -17,86 +16,68 @@ MAYBE_SYNC = re.compile(r"^(cuda|hip|cu)Memcpy\w*Async")
 WAITS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|equal)$")
 """Operators that need a result on the host."""
 LAUNCH = re.compile(r"Launch(Kernel|CooperativeKernel|KernelEx|Graph)|GraphLaunch")
-GRAPH_LAUNCH = re.compile(r"GraphLaunch", re.I)
 GRAPH_ROW = re.compile(r"graph", re.I)
 """A row of the device for a whole replayed graph; kernels have other names."""
 CONVERTING = re.compile(r"^aten::(to|_to_copy|copy_|type_as|float|double|half|bfloat16)$")
 COPYING = re.compile(r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat|_reshape_copy)$")
 
-_KINDS = (
+_KINDS = {
     # ncclDevKernel_AllReduce_Sum_bf16_RING_LL, ncclKernel_…, vLLM's cross_device_reduce_1stage
-    (
-        "collective",
-        r"nccl|rccl|cross_device_reduce|(all|reduce)_?(gather|scatter|reduce|to_?all)_?k",
-    ),
-    ("layout", r"nchwTo|nhwcTo|transpose|permute"),
-    (
-        "convert",
-        r"(bfloat16|float16|float8\w*|half)_copy_kernel|_to_copy(?!\w*(mul|add))|cast_kernel",
-    ),
-    ("copy", r"direct_copy_kernel|CatArrayBatchedCopy|copy_kernel|memcpy"),
-    ("attention", r"flash|fmha|attention|attn|paged|sdpa|mha_"),
-    (
-        "product",
+    "collective": r"nccl|rccl|cross_device_reduce|(all|reduce)_?(gather|scatter|reduce|to_?all)_?k",
+    "layout": r"nchwTo|nhwcTo|transpose|permute",
+    "convert": r"(b?float16|float8\w*|half)_copy_kernel|_to_copy(?!\w*(mul|add))|cast_kernel",
+    "copy": r"direct_copy_kernel|CatArrayBatchedCopy|copy_kernel|memcpy",
+    "attention": r"flash|fmha|attention|attn|paged|sdpa|mha_",
+    "product": (
         r"gemm|gemv|cutlass|cublas|xmma|nvjet|wgmma|splitk|matmul|convolve|conv[123]d|wgrad|"
-        r"dgrad|winograd|marlin|Cijk_|triton_tem|tensorop|_mm_|::mm\b",
+        r"dgrad|winograd|marlin|Cijk_|triton_tem|tensorop|_mm_|::mm\b"
     ),
-    (
-        "reduce",
+    "reduce": (
         r"reduce_kernel|softmax|layer_?norm|rms_?norm|group_?norm|batch_norm|triton_(red|per)|"
-        r"GammaBeta|RowwiseMoments",
+        r"GammaBeta|RowwiseMoments"
     ),
-    (
-        "gather",
+    "gather": (
         r"index|gather|scatter|embedding|sort|topk|cumsum|reshape_and_cache|multi_tensor|"
-        r"multi_tensor_apply|adam",
+        r"multi_tensor_apply|adam"
     ),
-    (
-        "elementwise",
+    "elementwise": (
         r"elementwise|triton_poi|pointwise|Functor|dropout|gelu|silu|relu|act_and_mul|"
-        r"rotary|sigmoid|tanh|fill",
+        r"rotary|sigmoid|tanh|fill"
     ),
-)
-_PATTERNS = [(kind, re.compile(pattern, re.I)) for kind, pattern in _KINDS]
-_OPERATORS = (
-    (
-        "product",
+}
+_OPERATORS = {
+    "product": (
         r"^aten::(mm|addmm|bmm|baddbmm|linear|matmul|_scaled_mm|convolution|_convolution|"
-        r"conv\w*|mkldnn_convolution|mkldnn_linear|cudnn_convolution\w*|addmv|mv|dot|einsum)$",
+        r"conv\w*|mkldnn_convolution|mkldnn_linear|cudnn_convolution\w*|addmv|mv|dot|einsum)$"
     ),
-    ("attention", r"attention|attn"),
-    ("copy", r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat)$"),
-    (
-        "reduce",
+    "attention": r"attention|attn",
+    "copy": r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat)$",
+    "reduce": (
         r"^aten::(sum|mean|var|std|norm|amax|max|min|argmax|_?softmax|_?log_softmax|"
         r"native_layer_norm|layer_norm|linalg_vector_norm|var_mean|native_group_norm|rms_norm|"
-        r"_fused_rms_norm|native_batch_norm)$",
+        r"_fused_rms_norm|native_batch_norm)$"
     ),
-    (
-        "gather",
+    "gather": (
         r"^aten::(index\w*|gather|scatter\w*|embedding\w*|sort|topk|cumsum|nonzero|_foreach\w*|"
-        r"_fused_adam\w*|multinomial|native_dropout|normal_|uniform_|random_|randn|rand|bernoulli_)$",
+        r"_fused_adam\w*|multinomial|native_dropout|normal_|uniform_|random_|randn|rand|bernoulli_)$"
     ),
-    (
-        "elementwise",
+    "elementwise": (
         r"^aten::(add|sub|mul|div|pow|tanh|exp|log|sqrt|rsqrt|neg|abs|sigmoid|silu|gelu|"
         r"relu|erf|sin|cos|where|masked_fill|clamp\w*|reciprocal|square|add_|sub_|mul_|div_|relu_|rsub|"
         r"threshold\w*|maximum|minimum|lerp|addcmul|addcdiv|fill_|zero_|eq|ne|gt|lt|ge|le|tanh_|exp_|"
         r"bitwise\w*|logical\w*|gelu_backward|silu_backward|tanh_backward|hardtanh|leaky_relu|softplus|"
-        r"mish|elu|sigmoid_|pow_|expm1|log1p|erfc|floor|round|sign|logit|atan2?|sinh|cosh|tan|masked_fill_)$",
+        r"mish|elu|sigmoid_|pow_|expm1|log1p|erfc|floor|round|sign|logit|atan2?|sinh|cosh|tan|masked_fill_)$"
     ),
-)
-_OPS = [(kind, re.compile(pattern)) for kind, pattern in _OPERATORS]
-_FORMATS = (
-    ("fp64", r"dgemm|d884|_f64|f64f64|double"),
-    ("tf32", r"tf32|s1688gemm(?!_(bf16|fp?16))"),
-    ("fp8", r"e4m3|e5m2|fp8|f8f6"),
-    ("int8", r"i8816|i16832|int8|_s8_|imma"),
-    ("bf16", r"bf16|bfloat16|nvjet_t[so]t"),
-    ("fp16", r"h(gemm|884|1688|16816)|f16|half|nvjet_h[sho][hst]"),
-    ("fp32", r"sgemm|f32f32|ffma|simt|fp32|nvjet_s[so]s|\bfloat\b"),
-)
-_BY_NAME = [(name, re.compile(pattern, re.I)) for name, pattern in _FORMATS]
+}
+_FORMATS = {
+    "fp64": r"dgemm|d884|_f64|f64f64|double",
+    "tf32": r"tf32|s1688gemm(?!_(bf16|fp?16))",
+    "fp8": r"e4m3|e5m2|fp8|f8f6",
+    "int8": r"i8816|i16832|int8|_s8_|imma",
+    "bf16": r"bf16|bfloat16|nvjet_t[so]t",
+    "fp16": r"h(gemm|884|1688|16816)|f16|half|nvjet_h[sho][hst]",
+    "fp32": r"sgemm|f32f32|ffma|simt|fp32|nvjet_s[so]s|\bfloat\b",
+}
 _TYPES = {
     "float": "fp32", "float32": "fp32", "fp32": "fp32",
     "double": "fp64", "float64": "fp64", "fp64": "fp64",
@@ -114,18 +95,11 @@ WIDE = ("fp32", "tf32", "fp64")
 """Formats for which a tensor core has a narrower and faster one."""
 
 
-class Meant(NamedTuple):
-    """What a name says: what the row does, and in which format a product is computed."""
-
-    kind: str
-    dtype: str | None
-
-
-def kernel(name: str, operator: str = "") -> Meant:
+def kernel(name: str, operator: str = "") -> tuple[str, str | None]:
     """What a kernel does, by its name, and by that of the operator that launched it where its own
-    says nothing.
+    says nothing; and in which format a product is computed, where the name says so.
     """
-    kind = next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "")
+    kind = _first(_KINDS, name, re.I)
     launched = operator_kind(operator)
     if kind in ("", "elementwise", "gather") and launched in ("product", "attention", "reduce"):
         kind = launched
@@ -133,19 +107,17 @@ def kernel(name: str, operator: str = "") -> Meant:
         kind = launched
     if kind == "elementwise" and launched == "copy":
         kind = "copy"
-    kind = kind or launched or "other"
-    dtype = next((dtype for dtype, pattern in _BY_NAME if pattern.search(name)), None)
-    return Meant(kind, dtype)
+    return kind or launched or "other", _first(_FORMATS, name, re.I) or None
 
 
 def operator_kind(name: str) -> str:
     """What an operator does, by its name; nothing where that is not known."""
-    return next((kind for kind, pattern in _OPS if pattern.search(name)), "")
+    return _first(_OPERATORS, name)
 
 
 def does(name: str) -> str:
     """What an operator or a kernel does, all that only copies counting as a copy."""
-    kind = operator_kind(name) or kernel(name).kind
+    kind = operator_kind(name) or kernel(name)[0]
     only = COPYING.search(name) or CONVERTING.search(name)
     return "copy" if only or kind in ("layout", "convert") else kind
 
@@ -153,3 +125,7 @@ def does(name: str) -> str:
 def dtype(written: str) -> str | None:
     """The format that a trace calls so: ``"c10::BFloat16"``, ``"float"``, ``"torch.float16"``."""
     return _TYPES.get(written.lower().removeprefix("c10::").removeprefix("torch.").strip())
+
+
+def _first(patterns: dict[str, str], name: str, flags: int = 0) -> str:
+    return next((key for key, one in patterns.items() if re.search(one, name, flags)), "")

@@ -6,7 +6,7 @@ stretch in the middle.
 """
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
@@ -20,41 +20,82 @@ from course_lib.core.checks import CourseError
 from course_tools.diagnosis.reading.names import LOADER
 from course_tools.diagnosis.reading.stream import Args, Event, Stream
 
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+Numbers = NDArray[np.int64]
 MOST = 2_000_000
 """Rows that are kept; each takes 48 bytes."""
 KINDS = 20_000
 """Different rows, by name and shapes, that are kept apart; shapes of further ones are dropped."""
 OP, CALL, KERNEL, COPY, SET, LOAD, STEP = range(7)
 ON_DEVICE = (KERNEL, COPY, SET)
+_RUNTIMES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")
 _CATEGORIES = {
-    "cpu_op": OP,
-    "operator": OP,
-    "cuda_runtime": CALL,
-    "cuda_driver": CALL,
-    "hip_runtime": CALL,
-    "xpu_runtime": CALL,
-    "runtime": CALL,
+    **dict.fromkeys(("cpu_op", "operator"), OP),
+    **dict.fromkeys(_RUNTIMES, CALL),
     "kernel": KERNEL,
-    "gpu_memcpy": COPY,
-    "memcpy": COPY,
-    "gpu_memset": SET,
-    "memset": SET,
+    **dict.fromkeys(("gpu_memcpy", "memcpy"), COPY),
+    **dict.fromkeys(("gpu_memset", "memset"), SET),
 }
-_ASIDE = ("user_annotation", "python_function", "gpu_user_annotation", "overhead", "trace", "ac2g")
-_COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "sort": "I", "ext": "q", "corr": "q"}
+_ASIDE = ("user_annotation", "python_function", "overhead", "trace", "ac2g")
+_COLUMNS = {"ts": "d", "dur": "d", "kind": "B", "lane": "H", "type": "I", "ext": "q", "corr": "q"}
+_NO_ARGS = Args()
 
 
-class Sort(NamedTuple):
+class Intervals(NamedTuple):
+    """Stretches of time that neither touch nor overlap, in order."""
+
+    start: Floats
+    end: Floats
+
+    @property
+    def total(self) -> float:
+        """Their length together."""
+        return float((self.end - self.start).sum())
+
+    def covered(self, start: Any, end: Any) -> Floats:
+        """How much of them lies between each pair of moments."""
+        return self._before(end) - self._before(start)
+
+    def _before(self, at: Any) -> Floats:
+        if not len(self.start):
+            return np.zeros(np.shape(at))
+        done = np.concatenate([[0.0], np.cumsum(self.end - self.start)])
+        which = np.searchsorted(self.start, at, side="right")
+        last = np.maximum(which - 1, 0)
+        within = np.clip(np.asarray(at) - self.start[last], 0, self.end[last] - self.start[last])
+        return np.asarray(np.where(which > 0, done[last] + within, 0.0))
+
+    def gaps(self, first: float, last: float) -> "Intervals":
+        """What they leave open between two moments."""
+        starts = np.clip(np.concatenate([[first], self.end]), first, last)
+        ends = np.clip(np.concatenate([self.start, [last]]), first, last)
+        keep = ends > starts
+        return Intervals(starts[keep], ends[keep])
+
+
+def union(start: Any, duration: Any) -> Intervals:
+    """What at least one of many stretches covers."""
+    start, duration = np.asarray(start, float), np.asarray(duration, float)
+    if not len(start):
+        return Intervals(np.zeros(0), np.zeros(0))
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], (start + duration)[order]
+    until = np.maximum.accumulate(end)
+    first = np.concatenate([[True], start[1:] > until[:-1]])
+    last = np.concatenate([np.flatnonzero(first)[1:] - 1, [len(start) - 1]])
+    return Intervals(start[first], until[last])
+
+
+class OpType(NamedTuple):
     """What rows that differ only in time have in common.
 
     Attributes
     ----------
     kind, name : one of the numbers above, and as written.
     dims, strides, types : of an operator's inputs.
-    grid, block : of a kernel, as many numbers as were written.
+    grid : of a kernel, as many numbers as were written.
     bytes : of a copy.
-    comm : of a collective: its name, elements sent and received, format, chips.
-    graph : whether the kernel is a node of a CUDA graph.
     """
 
     kind: int
@@ -63,10 +104,7 @@ class Sort(NamedTuple):
     strides: Sequence[Any] = ()
     types: Sequence[str] = ()
     grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
     bytes: float = 0.0
-    comm: tuple[str, float, float, str, int] | None = None
-    graph: bool = False
 
 
 class Rows(NamedTuple):
@@ -75,7 +113,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     ts, dur : µs.
-    kind, lane, sort : of each row, the last two as places in `lanes` and `sorts`.
+    kind, lane, type : of each row, the last two as places in `lanes` and `types`.
     ext, corr : what joins rows of the host to those of the device; -1 where there is none.
     lanes : thread or stream: process and thread, or device and stream.
     head : what stands beside the events.
@@ -83,37 +121,54 @@ class Rows(NamedTuple):
     kept : part of the rows that count that was kept.
     """
 
-    ts: NDArray[np.float64]
-    dur: NDArray[np.float64]
+    ts: Floats
+    dur: Floats
     kind: NDArray[np.uint8]
     lane: NDArray[np.uint16]
-    sort: NDArray[np.uint32]
-    ext: NDArray[np.int64]
-    corr: NDArray[np.int64]
+    type: NDArray[np.uint32]
+    ext: Numbers
+    corr: Numbers
     lanes: list[tuple[str, str]]
-    sorts: list[Sort]
+    types: list[OpType]
     head: dict[str, Any]
     seen: Counter[str]
     kept: float
 
-    def of(self, *kinds: int) -> NDArray[np.intp]:
+    def of(self, *kinds: int) -> Places:
         """Places of the rows of these kinds, in time."""
         found = np.flatnonzero(np.isin(self.kind, kinds))
         return found[np.argsort(self.ts[found], kind="stable")]
+
+    def covered(self, which: Any) -> Intervals:
+        """When at least one of these rows runs."""
+        return union(self.ts[which], self.dur[which])
+
+    def joined(self, places: Places, by: Numbers, kind: int) -> Numbers:
+        """The row of a kind that has the same number as each of these rows; -1 for none."""
+        mine = np.flatnonzero((self.kind == kind) & (by > 0))
+        if not len(mine):
+            return np.full(len(places), -1, np.int64)
+        order = mine[np.argsort(by[mine], kind="stable")]
+        keys = by[order]
+        at = np.minimum(np.searchsorted(keys, by[places]), len(keys) - 1)
+        hit = (keys[at] == by[places]) & (by[places] > 0)
+        return np.asarray(np.where(hit, order[at], -1))
+
+    def foremost(self, which: Any, weights: Any) -> tuple[str, float]:
+        """The name of the type that has most of the weight of some rows, and its weight."""
+        found = np.bincount(self.type[which], weights=weights)
+        return self.types[int(found.argmax())].name, float(found.max())
 
 
 def gather(path: Path, most: int = MOST) -> Rows:
     """Read a trace, and keep what a diagnosis needs."""
     found = _OncePass(path, None, most)
-    found.read()
     if found.counted > most:
         # Host rows stand before those of the device: only a stretch of time has both.
         # It is chosen with room to spare, as rows do not lie evenly in time.
         half = (found.until - found.since) * most / found.counted / 3
         middle = (found.until + found.since) / 2
-        second = _OncePass(path, (middle - half, middle + half), int(1.3 * most))
-        second.read()
-        return second.rows()
+        found = _OncePass(path, (middle - half, middle + half), int(1.3 * most))
     return found.rows()
 
 
@@ -123,14 +178,12 @@ class _OncePass:
     def __init__(self, path: Path, window: tuple[float, float] | None, most: int) -> None:
         self.path, self.window, self.most = path, window, most
         self.columns: dict[str, array[Any]] = {name: array(code) for name, code in _COLUMNS.items()}
-        self.sorts: list[Sort] = []
+        self.types: list[OpType] = []
         self.lanes: dict[tuple[str, str], int] = {}
         self.known: dict[Any, int] = {}
-        self.open: dict[tuple[Any, Any], list[Event]] = {}
+        self.open: dict[tuple[str, str], list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.counted, self.since, self.until = 0, float("inf"), float("-inf")
-
-    def read(self) -> None:
         stream = Stream(self.path)
         for event in stream:
             for whole in self._closed(event):
@@ -152,7 +205,7 @@ class _OncePass:
         if event.ph == "X" or (event.ph is None and event.dur is not None):
             yield event
         elif event.ph in ("B", "E"):
-            held = self.open.setdefault((str(event.pid), str(event.tid)), [])
+            held = self.open[str(event.pid), str(event.tid)]
             if event.ph == "B":
                 held.append(event)
             elif held:
@@ -166,111 +219,70 @@ class _OncePass:
         category, name = str(event.cat or "").lower(), str(event.name or "")
         self.seen[category] += 1
         kind = _CATEGORIES.get(category)
-        if kind is None:
-            if category not in _ASIDE or category.startswith("gpu"):
-                return
-            if name.startswith("ProfilerStep#"):
-                kind = STEP
-            elif LOADER.search(name):
-                kind = LOAD
-            else:
-                return
-        elif kind == OP and LOADER.search(name):
+        if (kind == OP or category in _ASIDE) and LOADER.search(name):
             kind = LOAD
+        if category in _ASIDE and name.startswith("ProfilerStep#"):
+            kind = STEP
         start, lasted = _number(event.ts), _number(event.dur)
-        if start is None or lasted is None or lasted < 0:
+        if kind is None or start is None or lasted is None or lasted < 0:
             return
         self.counted += 1
         self.since, self.until = min(self.since, start), max(self.until, start + lasted)
         if self.window is not None and not self.window[0] <= start <= self.window[1]:
             return
-        columns = self.columns
-        if len(columns["ts"]) >= self.most:
+        if len(self.columns["ts"]) >= self.most:
             return
         args = event.args or _NO_ARGS
-        columns["ts"].append(start)
-        columns["dur"].append(lasted)
-        columns["kind"].append(kind)
-        columns["lane"].append(self._lane(event, args, kind))
-        columns["sort"].append(self._sort(kind, name, args))
         external = args.external if args.external is not None else args.external_lower
-        columns["ext"].append(_whole(external))
-        columns["corr"].append(_whole(args.correlation))
+        lane, type_ = self._lane(event, args, kind), self._type(kind, name, args)
+        row = (start, lasted, kind, lane, type_, _whole(external), _whole(args.correlation))
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
 
     def _lane(self, event: Event, args: Args, kind: int) -> int:
+        lane = (str(event.pid), str(event.tid))
         if kind in ON_DEVICE:
             device = "" if args.device is None else f":{args.device}"
             stream = event.tid if args.stream is None else args.stream
             lane = (f"{event.pid}{device}", str(stream))
-        else:
-            lane = (str(event.pid), str(event.tid))
         return self.lanes.setdefault(lane, min(len(self.lanes), 65535))
 
-    def _sort(self, kind: int, name: str, args: Args) -> int:
-        key: Any
-        if kind == OP:
-            dims = bytes(args.dims) or bytes(args.dims_lower)
-            comm = (args.collective, args.sent, args.got, args.dtype, args.group)
-            key = (kind, name, dims, bytes(args.strides), bytes(args.types), str(comm))
-        elif kind == KERNEL:
-            comm = (args.collective, args.sent, args.got, args.dtype, args.group)
-            graph = args.graph_node not in (None, 0, "0", "")
-            key = (kind, name, bytes(args.grid), bytes(args.block), str(comm), graph)
-        elif kind == COPY:
-            key = (kind, name, str(args.bytes))
-        else:
-            key = (kind, name)
-        found = self.known.get(key)
-        if found is None:
-            full = len(self.sorts) >= KINDS
-            if full and (found := self.known.get((kind, name))) is not None:
-                return found
-            found = len(self.sorts)
-            self.sorts.append(Sort(kind, name) if full else _made(kind, name, args))
-            self.known[(kind, name) if full else key] = found
-        return found
+    def _type(self, kind: int, name: str, args: Args) -> int:
+        dims = args.dims if bytes(args.dims) else args.dims_lower
+        about: tuple[Any, ...] = ()
+        if kind == COPY:
+            about = (str(args.bytes),)
+        elif kind in (OP, KERNEL):
+            # Calls of one collective with other sizes are of another type.
+            comm = str((args.collective, args.sent, args.got, args.dtype, args.group))
+            given = (args.grid, args.block) if kind == KERNEL else (dims, args.strides, args.types)
+            graph = kind == KERNEL and args.graph_node not in (None, 0, "0", "")
+            about = (comm, graph, *map(bytes, given))
+        key = (kind, name, *about)
+        if key not in self.known and len(self.types) >= KINDS:
+            key, args = (kind, name), _NO_ARGS
+        if key not in self.known:
+            self.known[key] = len(self.types)
+            shapes = (dims, args.strides, args.types) if kind == OP and args is not _NO_ARGS else ()
+            inputs = [_list(one) for one in shapes] or [(), (), ()]
+            grid = tuple(max(_whole(one), 1) for one in _list(args.grid))
+            moved = (_number(args.bytes) or 0.0) if kind == COPY else 0.0
+            types = [str(one) for one in inputs[2]]
+            self.types.append(OpType(kind, name, inputs[0], inputs[1], types, grid, moved))
+        return self.known[key]
 
     def rows(self) -> Rows:
-        columns = {name: np.array(column) for name, column in self.columns.items()}
-        if not len(columns["ts"]):
+        columns = [np.array(column) for column in self.columns.values()]
+        if not len(columns[0]):
             raise CourseError(
                 f"{self.path.name} has no rows in the middle of its time: record fewer steps"
             )
-        return Rows(
-            **columns,
-            lanes=list(self.lanes),
-            sorts=self.sorts,
-            head=self.head,
-            seen=self.seen,
-            kept=len(columns["ts"]) / self.counted,
-        )
+        kept = len(columns[0]) / self.counted
+        every: Any = [*columns, list(self.lanes), self.types, self.head, self.seen, kept]
+        return Rows(*every)
 
 
-_NO_ARGS = Args()
-
-
-def _made(kind: int, name: str, args: Args) -> Sort:
-    dims = _list(args.dims) or _list(args.dims_lower)
-    comm = None
-    if args.collective is not None or args.sent is not None:
-        sent, got = _number(args.sent) or 0.0, _number(args.got) or 0.0
-        group = max(_whole(args.group), 0)
-        comm = (str(args.collective or ""), sent, got, str(args.dtype or ""), group)
-    return Sort(
-        kind,
-        name,
-        dims if kind == OP else (),
-        _list(args.strides) if kind == OP else (),
-        [str(one) for one in _list(args.types)] if kind == OP else (),
-        tuple(max(_whole(one), 1) for one in _list(args.grid)),
-        tuple(max(_whole(one), 1) for one in _list(args.block)),
-        (_number(args.bytes) or 0.0) if kind == COPY else 0.0,
-        comm,
-        args.graph_node not in (None, 0, "0", ""),
-    )
-
-
-def _list(raw: msgspec.Raw) -> list[Any]:
+def _list(raw: msgspec.Raw) -> Sequence[Any]:
     """A list as written, or as some write it, in a string."""
     found: Any = msgspec.json.decode(raw) if bytes(raw) else []
     if isinstance(found, str):

@@ -1,8 +1,6 @@
 """Reads a trace piece by piece, however long it is: an object with traceEvents, or a bare list,
-gzipped or not.
-
-Pieces of the file are decoded whole by msgspec where they end at the end of an event; what it does
-not take is read event by event with the standard library, which says exactly where it stumbles.
+gzipped or not. msgspec decodes pieces that end at the end of an event; what it does not take the
+standard library reads event by event, which says exactly where it stumbles.
 """
 
 import gzip
@@ -78,7 +76,6 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         self.path, self.head, self.count = path, dict[str, Any](), 0
-        self.keys: list[str] = []
         # What was read of the file, from its byte `_start` in line `_line`; `_at` is where we are.
         self._buffer, self._at, self._start, self._line = b"", 0, 0, 1
         self._ended, self._distrusted = False, 0
@@ -92,17 +89,12 @@ class Stream:
                     self._file: IO[bytes] = file  # type: ignore[assignment]
                     yield from self._everything()
         except EOFError:
-            raise self._error(
-                "is cut off inside its compression", self._start + len(self._buffer)
-            ) from None
+            raise self._error("is cut off inside its compression") from None
         except (zlib.error, gzip.BadGzipFile) as error:
-            raise self._error(
-                f"is not well compressed ({error})", self._start + len(self._buffer)
-            ) from None
+            raise self._error(f"is not well compressed ({error})") from None
         except OSError as error:
-            raise CourseError(
-                f"path {shown(str(self.path))} cannot be read: {error.strerror}"
-            ) from None
+            path = shown(str(self.path))
+            raise CourseError(f"path {path} cannot be read: {error.strerror}") from None
 
     def _everything(self) -> Iterator[Event]:
         self._more()
@@ -110,24 +102,18 @@ class Stream:
         first = self._peek()
         if first == "":
             raise self._error("is empty", 0)
-        if first == "[":
-            self._at += 1
-            yield from self._events()
-        elif first == "{":
-            self._at += 1
-            yield from self._members()
-        else:
+        if first not in "[{":
             raise self._error("does not begin as JSON does", self._here)
+        self._at += 1
+        yield from self._events() if first == "[" else self._members()
         if self._peek():
             raise self._error("goes on after its end", self._here)
 
     def _members(self) -> Iterator[Event]:
+        keys: list[str] = []
         found = False
-        while (mark := self._peek()) != "}":
-            if mark == ",":
-                self._at += 1
-                mark = self._peek()
-            if mark != '"':
+        while self._peek() != "}":
+            if self._next() != '"':
                 raise self._cut_or("a key in double quotes was expected")
             key = self._value()
             if self._peek() != ":":
@@ -139,27 +125,20 @@ class Stream:
                 yield from self._events()
                 continue
             value = self._value()
-            self.keys.append(str(key))
+            keys.append(str(key))
             if key in HEAD:
                 self.head[key] = value
         self._at += 1
         if not found:
-            keys = ", ".join(map(repr, self.keys[:6])) or "none"
+            others = ", ".join(map(repr, keys[:6])) or "none"
             raise CourseError(
-                f"{self.path.name} is JSON without a list traceEvents (its keys: {keys}): it is "
+                f"{self.path.name} is JSON without a list traceEvents (its keys: {others}): it is "
                 f"no trace of torch.profiler; export one with export_chrome_trace"
             )
 
     def _events(self) -> Iterator[Event]:
         """The events of a list whose bracket has been read, and its end."""
-        while True:
-            mark = self._peek()
-            if mark == ",":
-                self._at += 1
-                mark = self._peek()
-            if mark == "]":
-                self._at += 1
-                return
+        while (mark := self._next()) != "]":
             if mark != "{":
                 raise self._cut_or("an event was expected")
             if piece := self._piece():
@@ -168,6 +147,13 @@ class Stream:
             else:
                 self.count += 1
                 yield _event(self._value())
+        self._at += 1
+
+    def _next(self) -> str:
+        """The character at which the next member begins, or a list or an object ends."""
+        if self._peek() == ",":
+            self._at += 1
+        return self._peek()
 
     def _piece(self) -> list[Event]:
         """Events up to the last that ends in the buffer, where that end is found at once."""
@@ -203,16 +189,11 @@ class Stream:
                 window = wider
                 continue
             self._at += len(text[:end].encode())
-            if "\\u" in text[:end]:
-                self._whole(value)
+            try:  # the standard library reads half a character, which no message can show
+                json.dumps(value if "\\u" in text[:end] else "", ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise self._error("holds half a character (a lone surrogate)", self._here) from None
             return value
-
-    def _whole(self, value: Any) -> None:
-        """Refuse half a character, which the standard library reads and no message can show."""
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise self._error("holds half a character (a lone surrogate)", self._here) from None
 
     def _wider(self, window: int) -> int:
         """A window to look at instead, with more of the file in it; 0 where there is no more."""
@@ -270,9 +251,11 @@ class Stream:
         return self._cut() if self._peek() == "" else self._error(f"({said})", self._here)
 
     def _cut(self) -> CourseError:
-        return self._error(f"is cut off after {self.count} events", self._start + len(self._buffer))
+        return self._error(f"is cut off after {self.count} events")
 
-    def _error(self, said: str, at: int) -> CourseError:
+    def _error(self, said: str, at: int | None = None) -> CourseError:
+        """What is wrong at a byte of the file, or at the end of what was read."""
+        at = self._start + len(self._buffer) if at is None else at
         line = self._line + self._buffer.count(b"\n", 0, max(at - self._start, 0))
         return CourseError(
             f"{self.path.name} {said} at byte {at}, line {line}: record or copy the trace again"

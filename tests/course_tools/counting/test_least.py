@@ -308,6 +308,6 @@ def test_a_convolution_says_that_it_is_counted_directly():
 def test_a_passing_function_gives_back_what_it_was_lent():
     layer = nn.BatchNorm1d(4)
     held = dict(layer.named_buffers())
-    with pytest.raises(CourseError), building.lent(layer, (zeros(2, 4),), {}):
+    with pytest.raises(CourseError), building.lend(layer, (zeros(2, 4),), {}):
         raise CourseError("on the way")
     assert all(one is held[name] for name, one in layer.named_buffers())

@@ -8,8 +8,7 @@ from course_lib.workloads.weights import distinct
 from course_tools.counting import building, passes
 from course_tools.counting.building import Built
 from course_tools.counting.estimates import _bounded as bounded
-from course_tools.counting.estimates import estimate
-from course_tools.counting.works import kernels, size_of
+from course_tools.counting.estimates import estimate, kernels, size_of
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -19,7 +18,7 @@ FM = formats()
 def trace(make, *shapes, dtype=torch.bfloat16):
     mode = building.without_memory()
     module = make().to(dtype)
-    building.emptied(module, mode)
+    building.take_memory(module, mode)
     with mode:
         inputs = tuple(
             torch.zeros(shape, dtype=torch.long) if whole else torch.zeros(shape, dtype=dtype)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_tools import diagnosis
 from course_tools.diagnosis.reading import rows, stream
-from course_tools.diagnosis.reading.intervals import union
+from course_tools.diagnosis.reading.rows import union
 from tests.course_tools.diagnosis.test_verdicts import drawn
 
 ROW = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}
@@ -152,8 +152,8 @@ def test_shapes_beyond_a_number_of_kinds_are_dropped(tmp_path, monkeypatch):
     file.write_text(json.dumps(every))
     monkeypatch.setattr(rows, "KINDS", 10)
     found = rows.gather(file)
-    assert len(found.sorts) == 11
-    assert found.sorts[-1].dims == ()
+    assert len(found.types) == 11
+    assert found.types[-1].dims == ()
 
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=20)

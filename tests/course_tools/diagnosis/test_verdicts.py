@@ -11,8 +11,8 @@ import pytest
 from course_lib import CourseError, chip
 from course_tools import diagnosis
 from course_tools.diagnosis.amounts import Operand, tensors
-from course_tools.diagnosis.examples import FOLDER
-from course_tools.diagnosis.reading.rows import OP, Sort
+from course_tools.diagnosis.causes import FOLDER
+from course_tools.diagnosis.reading.rows import OP, OpType
 from tests.course_tools.diagnosis import others
 from tests.course_tools.diagnosis.others import MAKERS, Pen
 from tools import seeded_traces
@@ -350,5 +350,5 @@ def test_the_models_kernels_take_what_their_bounds_allow():
     ],
 )
 def test_shapes_that_are_none_are_no_shapes(dims, strides, kept):
-    sort = Sort(OP, "aten::add", dims=[dims], strides=[strides], types=["float"])
-    assert tensors(sort) == [Operand(one, (), "fp32") for one in kept]
+    of = OpType(OP, "aten::add", dims=[dims], strides=[strides], types=["float"])
+    assert tensors(of) == [Operand(one, (), "fp32") for one in kept]

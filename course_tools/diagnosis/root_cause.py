@@ -1,12 +1,13 @@
 """From a trace to one cause: what takes most of the time, how sure that is, and what it would gain.
 
-Each cause is a rule over where the seconds went (`gpu`, `host`); the verdict ranks them by the
-seconds that they explain, and says ``unknown`` where none explains enough.
+Each cause is a rule over where the seconds went (`gpu`, `host`). The one that explains most seconds
+is it, or ``unknown`` where none explains enough.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from course_lib.core.checks import CourseError, shown
 from course_lib.specs import Accelerator, chip_of_device, chips
@@ -148,26 +149,45 @@ def diagnose(path: Path | str, chip: Accelerator | str | None = None) -> Diagnos
     """
     if not isinstance(path, Path | str):
         raise CourseError(f"path must be the path of a trace (got {shown(path)})")
-    given = accelerator(chip) if chip is not None else None
-    rows = gather(Path(path))
-    device = any(int(kind) in ON_DEVICE for kind in set(rows.kind.tolist()))
-    named, multiprocessors = _properties(rows)
-    on, taken_for = given, None
-    if given is None and device:
-        on, taken_for = _chip(named, multiprocessors)
-    if device:
+    on = accelerator(chip) if chip is not None else None
+    rows, taken_for = gather(Path(path)), None
+    if np.isin(rows.kind, ON_DEVICE).any():
+        named, multiprocessors = _properties(rows)
+        if on is None:
+            on, taken_for = _chip(named, multiprocessors)
         units = multiprocessors or int(on.multiprocessors or 0 if on else 0)
         found = gpu.account(rows, on, units)
     elif (rows.kind == OP).any():
         found = host.account(rows, on)
-        if "device" in found.lacks:
-            return _verdict(found, rows, on, taken_for, blind=True)
     else:
         raise CourseError(
             f"{Path(path).name} holds neither operators nor kernels, only calls of the runtime: "
             f"record it with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         )
-    return _verdict(found, rows, on, taken_for)
+    window = found.window or 1e-9
+    ranked, cause, confidence = _root_cause(found, window)
+    seconds = {"at-roof": found.roof, "unknown": 0.0}.get(cause, found.lost[cause])
+    evidence = _evidence(found, cause, window)
+    does = names.does(evidence[0].what) if evidence else ""
+    return Diagnosis(
+        cause=cause,
+        confidence=round(confidence, 3),
+        seconds=seconds,
+        share=seconds / window,
+        gain=found.gain(cause) if seconds else 0.0,
+        window=window,
+        evidence=evidence,
+        alternatives=tuple((one, lost / window) for one, lost in ranked if one != cause),
+        operators=_operators(found, window),
+        chip=on.key if on else None,
+        taken_for=taken_for,
+        cannot_tell=tuple(found.lacks),
+        # Whether the row that shows most of a cause moves bytes that the work does not need.
+        path=path_to(cause, extra=does == "copy" if cause == "strided" else does != "product"),
+        busy=found.busy / window,
+        devices=found.devices,
+        constructed=bool(rows.head.get("constructed")),
+    )
 
 
 def _properties(rows: Rows) -> tuple[str | None, int]:
@@ -184,130 +204,63 @@ def _chip(named: str | None, multiprocessors: int) -> tuple[Accelerator | None, 
     """The chip that a trace names: by the exact name, else by a part of it and the number of
     multiprocessors, where only one fits.
     """
-    if not named:
-        return None, None
-    if (found := chip_of_device(named)) is not None:
-        return found, None
+    if not named or (found := chip_of_device(named)) is not None:
+        return found if named else None, None
     words = named.upper().replace("-", " ").split()
-    every = [chip_by_key(key) for key in chips()]
     fits = [
         one
-        for one in every
+        for one in map(chip_by_key, chips())
         if one.short.upper().split()[0] in words and one.multiprocessors == multiprocessors
     ]
-    if not fits:
-        return None, None
     alike = len({(one.bandwidth, one.peaks.get("matrix.bf16")) for one in fits}) == 1
     return (fits[0], named) if alike else (None, None)
 
 
-def _verdict(
-    found: Account,
-    rows: Rows,
-    on: Accelerator | None,
-    taken_for: str | None,
-    *,
-    blind: bool = False,
-) -> Diagnosis:
-    window = found.window or 1e-9
-    ranked, unsure = _ranked(found)
-    top, most = ranked[0] if ranked else ("unknown", 0.0)
-    second = ranked[1][1] / window if len(ranked) > 1 else 0.0
-    share, roof = most / window, found.roof / window
-    hidden = found.unplaced / window
-    if roof >= NEAR_ROOF and share < LITTLE:
-        cause, seconds = "at-roof", found.roof
-        confidence = min(1.1 * roof - 2 * share, 0.97) * _shown(found, "at-roof", found.roof)
-    elif share < ENOUGH or (hidden > 0.5 and share < 2 * ENOUGH):
-        cause, seconds, confidence = "unknown", 0.0, 0.0
-    else:
-        cause, seconds = top, most
-        rival = max(second, hidden * 0.5 if hidden > share else 0.0)
-        confidence = _sure(found, top, share - rival, share)
-        if unsure or roof > OUTWEIGHS * share:
-            confidence = min(confidence, 0.45)
-    if ("graph" in found.lacks and hidden > max(share, 0.4)) or blind:
-        cause, seconds, confidence = "unknown", 0.0, 0.0
-    evidence = _evidence(found, cause, window)
-    return Diagnosis(
-        cause=cause,
-        confidence=round(confidence, 3),
-        seconds=seconds,
-        share=seconds / window,
-        gain=found.gain(cause) if seconds else 0.0,
-        window=window,
-        evidence=evidence,
-        alternatives=tuple((one, lost / window) for one, lost in ranked if one != cause),
-        operators=_operators(found, window),
-        chip=on.key if on else None,
-        taken_for=taken_for,
-        cannot_tell=tuple(found.lacks),
-        path=path_to(cause, extra=_extra(cause, evidence)),
-        busy=found.busy / window,
-        devices=found.devices,
-        constructed=bool(rows.head.get("constructed")),
-    )
-
-
-def _ranked(found: Account) -> tuple[list[tuple[str, float]], bool]:
-    """The causes, the one that explains most first; and whether that is unsure: where the host
-    waits again and again and nobody knows what it does in between, the waiting is what shows.
+def _root_cause(found: Account, window: float) -> tuple[list[tuple[str, float]], str, float]:
+    """The causes, the one that explains most first; which it is, and how sure that is: by what it
+    explains, by how far the next one is behind, and by how well its rows show it.
     """
     ranked = sorted(found.lost.items(), key=lambda one: -one[1])
-    waits, most = found.lost.get("synchronisation", 0.0), ranked[0][1] if ranked else 0.0
-    nameless = found.nameless / found.devices
-    if waits < most < min(2 * waits, waits + nameless):
+    waits, most = found.lost["synchronisation"], ranked[0][1] if ranked else 0.0
+    # Where the host waits again and again and nobody knows what it does in between, the waiting is
+    # what shows.
+    unsure = waits < most < min(2 * waits, waits + found.nameless / found.devices)
+    if unsure:
         ranked.sort(key=lambda one: (one[0] != "synchronisation", -one[1]))
-        return ranked, True
-    return ranked, False
-
-
-def _extra(cause: str, evidence: Sequence[Evidence]) -> bool:
-    """Whether the row that shows most of a cause moves bytes that the work does not need."""
-    does = names.does(evidence[0].what) if evidence else ""
-    return does == "copy" if cause == "strided" else does != "product"
-
-
-def _sure(found: Account, cause: str, margin: float, share: float) -> float:
-    """How sure a cause is: by what it explains, by how far the next one is behind, and by how well
-    its rows show it.
-    """
+    (cause, most), (_, second) = [*ranked, ("unknown", 0.0), ("unknown", 0.0)][:2]
+    share, roof, hidden = most / window, found.roof / window, found.unplaced / window
+    graph = "graph" in found.lacks and hidden > max(share, 0.4)
+    if graph or "device" in found.lacks:
+        return ranked, "unknown", 0.0
+    if roof >= NEAR_ROOF and share < LITTLE:
+        doubt = min(found.doubt["at-roof"] / found.roof, 1.0)
+        return ranked, "at-roof", min(1.1 * roof - 2 * share, 0.97) * (1 - doubt)
+    if share < ENOUGH or (hidden > 0.5 and share < 2 * ENOUGH):
+        return ranked, "unknown", 0.0
+    margin = share - max(second / window, hidden * 0.5 if hidden > share else 0.0)
     sure = max(min(0.35 + 0.6 * share + 0.9 * margin, 0.97), 0.05)
-    return sure * _shown(found, cause, found.lost.get(cause, 0.0))
-
-
-def _shown(found: Account, cause: str, seconds: float) -> float:
-    """How well the rows of a cause show it."""
-    return 1 - min(found.doubt.get(cause, 0.0) / seconds, 1.0) if seconds else 1.0
+    sure *= 1 - min(found.doubt[cause] / most, 1.0)
+    return ranked, cause, min(sure, 0.45) if unsure or roof > OUTWEIGHS * share else sure
 
 
 def _evidence(found: Account, cause: str, window: float) -> tuple[Evidence, ...]:
-    held: Sequence[tuple[str, list[float]]]
+    held = found.rows.get(cause, {})
     if cause == "at-roof":
-        near = [
-            (name, [calls, seconds])
+        near = {
+            name: [calls, seconds]
             for name, (calls, seconds, bound, *_) in found.operators.items()
             if bound and seconds * NEAR <= bound
-        ]
-        held = near or [(name, one[:2]) for name, one in found.operators.items()]
-    else:
-        held = list(found.rows.get(cause, {}).items())
-    top = sorted(held, key=lambda one: -one[1][1])[:5]
+        }
+        held = near or {name: one[:2] for name, one in found.operators.items()}
+    top = sorted(held.items(), key=lambda one: -one[1][1])[:5]
     return tuple(Evidence(name, int(n), s, s / window) for name, (n, s) in top if s > 0)
 
 
 def _operators(found: Account, window: float) -> tuple[Operator, ...]:
     top = sorted(found.operators.items(), key=lambda one: -one[1][1])[:TOP]
+    whole = window * found.devices
     return tuple(
-        Operator(
-            name,
-            int(calls),
-            seconds,
-            seconds / (window * found.devices),
-            bound or None,
-            flops,
-            moved,
-        )
+        Operator(name, int(calls), seconds, seconds / whole, bound or None, flops, moved)
         for name, (calls, seconds, bound, flops, moved) in top
         if seconds > 0
     )
