@@ -112,7 +112,7 @@ def _notebook(
     }
     markdown = run_pandoc(book, chapter, text, course, "notebook.lua", JUPYTER)
     stem = chapter.path.stem
-    outputs = outputs_by_cell(chapter, ran, "notebook") if executed else {}
+    outputs = outputs_by_cell(chapter, ran, "notebook") if executed else [[] for _ in cells]
     parts: list[dict[str, Any]] = [
         text_cell(f"{stem}-title", f"# {chapter.title}"),
         code_cell(f"{stem}-install", first_cell(book, book.lang), [], 1 if executed else None),
@@ -123,7 +123,7 @@ def _notebook(
             part = code_cell(
                 _id(stem, cells[number], number),
                 cells[number].code,
-                outputs[number] if executed else (),
+                outputs[number],
                 number + 2 if executed else None,
             )
             if not cells[number].options.get("eval", True):

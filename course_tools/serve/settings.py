@@ -55,8 +55,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     # one: as many sequences and tokens as above for each. Else they are replicas
     data_parallel_size: int = 1
     enable_expert_parallel: bool = False
-    # How many times its share of the tokens the busiest of these chips gets, as in `llm.max_expert_load`: 1
-    # leaves it to chance.
+    # How many times its share of the tokens the busiest of these chips gets, as in
+    # `llm.max_expert_load`: 1 leaves it to chance.
     skew: float = 1.0
     # num_speculative_tokens, acceptance: tokens that a draft guesses in each step, and the share of
     # guesses that the model agrees with
