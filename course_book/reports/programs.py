@@ -73,7 +73,7 @@ def times(texts: Mapping[str, str]) -> Table:
     >>> repr(times({"tensor": hlo.compiled_example("tensor")})).splitlines()[-1]
     '| tensor parallelism | 391 µs | 261 µs | 130 µs | 1.84 ms |'
     """
-    between = [network.joining(key, link, 8) for key, link in LINKS]
+    between = [network.resolve_link(key, link, 8) for key, link in LINKS]
     rows = [
         [
             t(NAMES[scheme]),

@@ -28,9 +28,21 @@ from course_lib.network.collectives import (
 )
 from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
-from course_lib.network.layers import SCHEMES, sharded_mlp
-from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, joining, legs
-from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
+from course_lib.network.nodes import (
+    Nodes,
+    Phases,
+    between_nodes,
+    fewest_nodes,
+    phases,
+    resolve_link,
+)
+from course_lib.network.sharding import (
+    SCHEMES,
+    CollectiveStep,
+    Sharded,
+    sharded_matmul,
+    sharded_mlp,
+)
 from course_lib.network.thresholds import (
     critical_contraction,
     data_parallel_tokens,
@@ -43,10 +55,10 @@ __all__ = [
     "SCHEMES",
     "CollectiveStep",
     "Cost",
-    "Legs",
     "Link",
     "LinkFit",
     "Nodes",
+    "Phases",
     "Sharded",
     "all_gather",
     "all_reduce",
@@ -58,10 +70,10 @@ __all__ = [
     "data_parallel_tokens",
     "fewest_nodes",
     "fit",
-    "joining",
     "latency_bound_size",
-    "legs",
+    "phases",
     "reduce_scatter",
+    "resolve_link",
     "send",
     "sharded_matmul",
     "sharded_mlp",

@@ -21,7 +21,7 @@ from course_lib.core.checks import (
     whole,
 )
 from course_lib.core.links import Link, LinkLike, as_link
-from course_lib.network.costs import ALGORITHMS, Cost, carried, cost, rate
+from course_lib.network.costs import ALGORITHMS, Cost, alpha_beta, cost, rate
 from course_lib.specs import Accelerator, Node
 from course_lib.specs.catalog import accelerator
 
@@ -30,19 +30,12 @@ from course_lib.specs.catalog import accelerator
 class Nodes(Link):
     """What chips of several machines have between them. Where a ring is laid through it, it is a
     link at the rate of the crossing.
-
-    Attributes
-    ----------
-    inside : the links between the chips of one machine; its latency is that of a hop inside.
-    port : byte/s in one direction that each chip has to itself at the machine's edge.
-    crossing : s of a hop from machine to machine.
-    each : chips of every machine that take part.
     """
 
-    inside: Link
-    port: Any
-    crossing: Any = 0.0
-    each: Any = 1
+    inside: Link  # between the chips of one machine; its latency is that of a hop inside
+    port: Any  # byte/s in one direction that each chip has to itself at the machine's edge
+    crossing: Any = 0.0  # s of a hop from machine to machine
+    each: Any = 1  # chips of every machine that take part
 
 
 def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Nodes:
@@ -88,11 +81,9 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     within = as_link(inside, "inside")
     port = np.asarray(node.ports.total_per_direction) / node.chips
     # One chip a machine has nobody to share with, and nothing to send inside.
-    width = np.where(
-        taking > 1, np.minimum(port * taking, within.total_per_direction), port * taking
-    )
+    most = np.where(taking > 1, within.total_per_direction, np.inf)
     return Nodes(
-        plain(width),
+        plain(np.minimum(port * taking, most)),
         latency=within.latency,
         inside=within,
         port=plain(port),
@@ -104,19 +95,12 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
 def fewest_nodes(
     node: Node | None, inside: LinkLike, n: ArrayLike, least: int = 1, *, name: str = "n"
 ) -> Nodes:
-    """As few machines as hold n chips, each with as many of them as the others.
+    """As few machines as hold n chips, `least` at least, each with as many of them as the others.
 
     Parameters
     ----------
     node, inside : as in `between_nodes`.
-    n : chips in all. Broadcasts.
-    least : machines at least.
-    name : what the caller calls the chips, for what is refused.
-
-    Raises
-    ------
-    CourseError
-        If the chips do not spread evenly.
+    n : chips in all; what the caller names them. Broadcasts.
 
     Examples
     --------
@@ -128,33 +112,21 @@ def fewest_nodes(
     whole_node = float(between_nodes(node, inside).each)
     chips = np.asarray(whole(name, n))
     machines = np.maximum(np.ceil(chips / whole_node), count("least", least))
-    each = np.maximum(chips // machines, 1.0)
     if np.any((chips % machines != 0) & (chips > 1)):
         raise CourseError(
             f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
             f"take a multiple of the machines that hold them"
         )
-    return between_nodes(node, inside, plain(each))
+    return between_nodes(node, inside, plain(np.maximum(chips // machines, 1.0)))
 
 
-def joining(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
+def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
     """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
-    as hold them.
-
-    Parameters
-    ----------
-    chip : an accelerator or its key.
-    link : ``"nvlink"``, ``"host"``, ``"nodes"``.
-    n, name : as in `fewest_nodes`.
-
-    Raises
-    ------
-    CourseError
-        If the chip has no such link, or its machine does not hold so many.
+    as hold them, as in `fewest_nodes`.
 
     Examples
     --------
-    >>> joining("h100-sxm", "nodes", 16).total_per_direction / 1e9
+    >>> resolve_link("h100-sxm", "nodes", 16).total_per_direction / 1e9
     400.0
     """
     on = accelerator(chip)
@@ -171,32 +143,32 @@ def joining(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n"
     return on.joins[link]
 
 
-class Legs(NamedTuple):
-    """What a collective takes by its legs, in s: its bytes `inside` machines and `across` them, and
-    the hops that it waits for one after another.
+class Phases(NamedTuple):
+    """What a collective takes by its phases, in s: its bytes `inside` machines and `across` them,
+    and the `latency` of its hops one after another.
     """
 
     inside: Any
     across: Any
-    waiting: Any
+    latency: Any
 
     @property
     def moving(self) -> Numbers:
-        """Both legs at once, piece by piece: the longer one."""
+        """Both at once, piece by piece: the longer one."""
         return plain(np.maximum(self.inside, self.across))
 
     @property
     def lower(self) -> Numbers:
-        """With both legs at once: no library is faster."""
-        return plain(np.asarray(self.waiting) + self.moving)
+        """With both at once: no library is faster."""
+        return plain(np.asarray(self.latency) + self.moving)
 
     @property
     def in_turn(self) -> Numbers:
-        """With one leg after the other."""
-        return plain(np.asarray(self.waiting) + np.asarray(self.inside) + np.asarray(self.across))
+        """With one after the other."""
+        return plain(np.asarray(self.latency) + np.asarray(self.inside) + np.asarray(self.across))
 
 
-def legs(
+def phases(
     collective: str,
     bytes: ArrayLike,
     link: LinkLike,
@@ -204,8 +176,8 @@ def legs(
     algorithm: str | None = None,
     *,
     limit: bool = False,
-) -> Legs:
-    """What a collective takes of its links, leg by leg.
+) -> Phases:
+    """What a collective takes of its links, inside machines and across them.
 
     Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
     adds up its part with its counterparts in the other machines through its own port, and an
@@ -213,13 +185,12 @@ def legs(
 
     Parameters
     ----------
-    collective, n : as in `cost`; over machines `n` is a multiple of the chips of each, or at most
-        so many, in one machine.
+    collective, n, limit : as in `cost`; over machines `n` is a multiple of the chips of each, or at
+        most so many, in one machine.
     bytes : byte, counted as in the collectives. Broadcasts.
     link : byte/s per direction, a `Link`, or `between_nodes`.
     algorithm : as in `cost`. Over machines ``"hierarchical"``, what is taken when nothing is said,
         or ``"ring"``: as many rings through all chips as there are ports.
-    limit : allow `inf` for the limit of many chips.
 
     Examples
     --------
@@ -227,36 +198,32 @@ def legs(
 
     >>> from course_lib import chip
     >>> h100 = chip("h100-sxm")
-    >>> takes = legs("all-reduce", 1e9, between_nodes(h100.node, h100.links["nvlink"]), 16)
+    >>> takes = phases("all-reduce", 1e9, between_nodes(h100.node, h100.links["nvlink"]), 16)
     >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
     (3.89, 2.5)
     """
     one, moved, limit = as_link(link), nonnegative("bytes", bytes), flag("limit", limit)
     if algorithm is not None:
-        known("algorithm", algorithm, _ways(collective, one), f"of {collective} over this link")
+        ways = ALGORITHMS[known("collective", collective, ALGORITHMS)]
+        if isinstance(one, Nodes):
+            plainly = ("ring",) if "ring" in ways and collective != "all-to-all" else ()
+            ways = ("hierarchical", *plainly)
+        known("algorithm", algorithm, ways, f"of {collective} over this link")
     if isinstance(one, Nodes) and algorithm != "ring":
         return _hierarchical(collective, moved, one, n, limit)
     takes = cost(collective, n, algorithm, limit=limit)
     width = rate(one, takes, bytes=moved)
-    moving = carried(0, 0.0, takes.share, np.asarray(moved), width)
-    return Legs(plain(moving), 0.0, _waiting(takes, one.latency))
+    moving = alpha_beta(0, 0.0, takes.share, np.asarray(moved), width)
+    return Phases(plain(moving), 0.0, _latency(takes, one.latency))
 
 
-def _ways(collective: str, link: Link) -> tuple[str, ...]:
-    """The algorithms that can be had over a link."""
-    ways = ALGORITHMS[known("collective", collective, ALGORITHMS)]
-    if not isinstance(link, Nodes):
-        return ways
-    return ("hierarchical", *(way for way in ways if way == "ring" and collective != "all-to-all"))
-
-
-def _waiting(takes: Cost, latency: Any) -> Any:
+def _latency(takes: Cost, latency: Any) -> Any:
     """Seconds of the hops; of endlessly many without latency none."""
     late = np.asarray(latency)
     return plain(np.where(late > 0, takes.hops, 0.0) * late)
 
 
-def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool) -> Legs:
+def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool) -> Phases:
     if isinstance(n, tuple):
         raise CourseError(f"n={shown(n)} is a torus, and machines have none: give their chips")
     many = limit and isinstance(n, float) and n == np.inf
@@ -280,20 +247,14 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
         parts, stays = 1, size / machines
     elif collective == "send":
         parts, stays = 1, np.where(machines > 1, 0.0, size)
-    inside = carried(0, 0.0, within.share, stays, rate(nodes.inside, within))
-    across = carried(0, 0.0, between.share, size / parts, np.asarray(nodes.port))
-    waiting = _waiting(within, nodes.inside.latency) + _waiting(between, nodes.crossing)
-    return Legs(plain(inside), plain(across), plain(waiting))
+    inside = alpha_beta(0, 0.0, within.share, stays, rate(nodes.inside, within))
+    across = alpha_beta(0, 0.0, between.share, size / parts, np.asarray(nodes.port))
+    latency = _latency(within, nodes.inside.latency) + _latency(between, nodes.crossing)
+    return Phases(plain(inside), plain(across), plain(latency))
 
 
 def seconds(
     collective: str, bytes: ArrayLike, link: LinkLike, n: Any, algorithm: str | None = None
 ) -> Numbers:
-    """Latency of the hops plus the time of the bytes on the busiest link, s.
-
-    Examples
-    --------
-    >>> seconds("send", 1e9, 50e9, 2)
-    0.02
-    """
-    return legs(collective, bytes, link, n, algorithm).lower
+    """Latency of the hops plus the time of the bytes on the busiest link, s."""
+    return phases(collective, bytes, link, n, algorithm).lower

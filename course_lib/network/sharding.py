@@ -1,9 +1,9 @@
-"""Matrix products whose operands are spread over chips: the collective that each needs, and what
-hides it.
+"""Matrix products and MLP layers spread over chips: the collectives that each needs, and what hides
+them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,21 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
-from course_lib.network.nodes import seconds
+from course_lib.network.nodes import resolve_link, seconds
+from course_lib.specs import Accelerator
+from course_lib.specs.catalog import accelerator
+
+SCHEMES: Mapping[str, Mapping[str, int]] = {
+    "tensor": {"model": 8},
+    "data": {"data": 8},
+    "both": {"data": 2, "model": 4},
+    "fsdp": {"data": 8},
+    "sequence": {"model": 8},
+    "experts": {"expert": 8},
+}
+"""Ways of cutting a layer, each with eight chips along its axes: what is taken where no mesh is
+given.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,24 +55,18 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sharded:
-    """A sharded matrix product, seen from one chip.
+    """A sharded matrix product, seen from one chip; `estimate.t_network` is the collectives' time.
 
-    Attributes
-    ----------
-    case : ``"neither"``, ``"one"`` or ``"both"``: the operands that are sharded along the
-        contracted size; ``"same-axis"`` where an axis shards the rows of one and the columns of the
-        other.
-    steps : the collectives, in order.
-    work : what each chip computes and moves through its own memory.
-    estimate : its times; `estimate.t_network` is the collectives'.
-    out : axis by sharded size of the result.
+    `case` is ``"neither"``, ``"one"`` or ``"both"``, the operands that are sharded along the
+    contracted size, or ``"same-axis"`` where an axis shards the rows of one and the columns of the
+    other.
     """
 
     case: str
     steps: tuple[CollectiveStep, ...]
-    work: Work
+    work: Work  # what each chip computes and moves through its own memory
     estimate: Estimate
-    out: Mapping[str, str]
+    out: Mapping[str, str]  # axis by sharded size of the result
 
     @property
     def bytes_sent(self) -> Numbers:
@@ -94,7 +102,10 @@ def sharded_matmul(
     Neither operand sharded along D: nothing is sent. One: it is gathered first. Both, over the same
     axis: each chip multiplies what it has and the partial results are added, by an all-reduce, or
     by a reduce-scatter if the result may stay sharded. The same axis on B and on F: one operand is
-    gathered first, or each chip would compute a block of the diagonal.
+    gathered first, or each chip would compute a block of the diagonal [austin2025, chapter 3].
+
+    Collectives run one after another. Memory traffic is the local product's; what a collective
+    itself reads and writes is not counted.
 
     Parameters
     ----------
@@ -111,15 +122,6 @@ def sharded_matmul(
     algorithm : of the collectives, each along one axis.
     x, w, out, compute : formats, as in `ops.matmul`. Partial results are sent in `out`.
 
-    Returns
-    -------
-    Collectives run one after another. Memory traffic is the local product's; what a collective
-    itself reads and writes is not counted.
-
-    References
-    ----------
-    [austin2025] chapter 3.
-
     Examples
     --------
     Two chips, D split between them: both have a part of every sum.
@@ -132,16 +134,19 @@ def sharded_matmul(
     >>> step.steps[0].collective, step.bound
     ('all-reduce', 'compute-bound')
     """
-    mesh = _mesh(mesh)
+    if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
+        raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
+    chips: dict[str, Any] = {
+        axis: np.asarray(whole(f"mesh[{axis!r}]", size)) for axis, size in mesh.items()
+    }
     of_x, of_w = _axes("x_axes", x_axes, "BD", mesh), _axes("w_axes", w_axes, "DF", mesh)
     known("gather", gather, ("x", "w"))
     sizes = {
         name: np.asarray(size) for name, size in zip("BDF", wholes(B=B, D=D, F=F), strict=True)
     }
-    together(**sizes, **{f"mesh[{axis!r}]": np.asarray(chips) for axis, chips in mesh.items()})
-    ops.matmul(
-        1, 1, 1, x=x, w=w, out=out, compute=compute
-    )  # formats that are not known are found before anything is sent
+    together(**sizes, **{f"mesh[{axis!r}]": size for axis, size in chips.items()})
+    # Formats that are not known are found before anything is sent.
+    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)
     both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
     if both is None and "D" in of_x and "D" in of_w:
         raise CourseError(
@@ -149,44 +154,49 @@ def sharded_matmul(
             f"over one axis, or in one"
         )
     case = "both" if both else "one" if "D" in of_x or "D" in of_w else "neither"
-    gathered = [
-        (array, axes, "D") for array, axes in (("x", of_x), ("w", of_w)) if "D" in axes and not both
-    ]
+    gathered = [] if both else [(axes, "D") for axes in (of_x, of_w) if "D" in axes]
     if of_x.get("B") is not None and of_x.get("B") == of_w.get("F"):
         case = "same-axis"
-        gathered.append(("x", of_x, "B") if gather == "x" else ("w", of_w, "F"))
+        gathered.append((of_x, "B") if gather == "x" else (of_w, "F"))
 
-    steps = []
-    for array, axes, size in gathered:
-        axis = axes.pop(size)
-        named, dtype = ("BD", x) if array == "x" else ("DF", w)
-        size_of = _elements(sizes, named, axes, mesh) * itemsize(dtype)
-        steps.append(_step("all-gather", array, axis, size_of, link, mesh, algorithm))
+    def shard(name: str, size: Any, axes: Mapping[str, str]) -> Any:
+        """The part of a size that one chip holds."""
+        share = chips[axes[name]] if name in axes else np.asarray(1.0)
+        if np.any(size % share):
+            over = f"{shown(plain(size))} over {shown(plain(share))}"
+            raise CourseError(
+                f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it"
+            )
+        return size / share
+
+    def step(kind: str, array: str, axis: str, axes: Mapping[str, str]) -> CollectiveStep:
+        named, dtype = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out or x)}[array]
+        rows, columns = (shard(name, sizes[name], axes) for name in named)
+        size = rows * columns * itemsize(dtype)
+        takes = seconds(kind, size, link, plain(chips[axis]), algorithm)
+        return CollectiveStep(kind, array, axis, plain(size), takes)
+
+    steps = [
+        step("all-gather", "x" if axes is of_x else "w", axes.pop(size), axes)
+        for axes, size in gathered
+    ]
     result = {size: axes[size] for size, axes in (("B", of_x), ("F", of_w)) if size in axes}
-    local = {size: _local(size, sizes[size], {**of_x, **of_w}, mesh) for size in "BDF"}
+    local = {size: shard(size, sizes[size], {**of_x, **of_w}) for size in "BDF"}
     if both:
-        partial = _elements(sizes, "BF", result, mesh) * itemsize(out or x)
         kind = "all-reduce" if scatter is None else "reduce-scatter"
-        steps.append(_step(kind, "result", both, partial, link, mesh, algorithm))
+        steps.append(step(kind, "result", both, result))
     if scatter is not None:
         if not both or known("scatter", scatter, ("B", "F")) in result:
             raise CourseError(
                 f"scatter={scatter!r} needs D sharded in both operands, and a size that "
                 f"no axis shards yet"
             )
-        _local(scatter, local[scatter], {scatter: both}, mesh)
+        shard(scatter, local[scatter], {scatter: both})
         result[scatter] = both
-    work = ops.matmul(
-        plain(local["B"]), plain(local["D"]), plain(local["F"]), x=x, w=w, out=out, compute=compute
-    )
+    whole_sizes = (plain(local[size]) for size in "BDF")
+    work = ops.matmul(*whole_sizes, x=x, w=w, out=out, compute=compute)
     comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
     return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
-
-
-def _mesh(mesh: Any) -> dict[str, Any]:
-    if not isinstance(mesh, Mapping) or not mesh or not all(isinstance(axis, str) for axis in mesh):
-        raise CourseError(f"mesh must be chips by axis, {{'X': 4, 'Y': 2}} (got {shown(mesh)})")
-    return {axis: whole(f"mesh[{axis!r}]", chips) for axis, chips in mesh.items()}
 
 
 def _axes(
@@ -206,34 +216,103 @@ def _axes(
     return found
 
 
-def _local(name: str, size: Any, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]) -> Any:
-    chips = np.asarray(mesh[axes[name]]) if name in axes else np.asarray(1.0)
-    if np.any(size % chips):
-        over = shown(plain(size)) + " over " + shown(plain(chips))
+def sharded_mlp(
+    scheme: str,
+    B: ArrayLike,
+    D: ArrayLike,
+    F: ArrayLike,
+    mesh: Mapping[str, ArrayLike] | None = None,
+    *,
+    chip: Accelerator | str = "h100-sxm",
+    link: str = "nvlink",
+    algorithm: str | None = None,
+    x: str = "bf16",
+) -> tuple[CollectiveStep, ...]:
+    """The collectives of an MLP layer, X[B, D] @ W1[D, F] and H[B, F] @ W2[F, D], shared by chips,
+    in order. The gradient of the tokens is not asked for.
+
+    What each scheme cuts, and what it therefore exchanges:
+
+    - ``"tensor"``, forward: W1 by columns and W2 by rows. The results are all-reduced.
+    - ``"data"``, a training step: the tokens. The gradients of both weights are all-reduced.
+    - ``"both"``, a training step: the tokens over one axis, and the weights over the other.
+    - ``"fsdp"``, a training step: the tokens, and each weight over the same axis. The weights are
+      gathered, and the gradients reduce-scattered.
+    - ``"sequence"``, forward: as ``"tensor"``, with the tokens cut before and behind the layer:
+      gathered, and reduce-scattered.
+    - ``"experts"``, forward: each chip has one expert's weights and its own tokens, the same number
+      for every expert. An all-to-all takes them there, and one takes the results back.
+
+    Parameters
+    ----------
+    scheme : one of `SCHEMES`.
+    B, D, F : tokens in all, width of the model, width of the MLP. Broadcast.
+    mesh : chips by axis, with the axes that `SCHEMES` names: ``{"data": 2, "model": 4}``. Eight
+        chips if not given.
+    chip, link : what they are and what joins them, as in `resolve_link`.
+    algorithm : of all collectives: ``"switched"`` where a switch joins the chips.
+    x : format of all arrays.
+
+    Examples
+    --------
+    >>> [(step.collective, step.array, step.bytes / 2**20)
+    ...     for step in sharded_mlp("sequence", 8192, 4096, 16384)]
+    [('all-gather', 'x', 64.0), ('reduce-scatter', 'y', 64.0)]
+    """
+    axes = SCHEMES[known("scheme", scheme, SCHEMES)]
+    mesh = axes if mesh is None else mesh
+    if not isinstance(mesh, Mapping) or set(mesh) != set(axes):
+        said = ", ".join(f"{axis!r}: 8" for axis in axes)
         raise CourseError(
-            f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it"
+            f"mesh must have the axes of scheme={scheme!r}, {{{said}}} say (got {shown(mesh)})"
         )
-    return size / chips
+    on = accelerator(chip)
+    chips: Any = 1
+    for axis in axes:
+        chips = chips * mesh[axis]
+    between = resolve_link(on, link, chips)
+    if scheme == "experts":
+        tokens, width, _, chips = wholes(B=B, D=D, F=F, **{"mesh['expert']": chips})
+        if np.any(np.asarray(tokens) % (np.asarray(chips) ** 2)):
+            raise CourseError(
+                f"B must give every chip as many tokens for each expert (got {shown(B)} over "
+                f"{shown(chips)} chips): take a multiple of their square"
+            )
+        size = plain(tokens * width * itemsize(x, "x") / chips)  # what one chip holds
+        takes = seconds("all-to-all", size, between, chips, algorithm)
+        return tuple(CollectiveStep("all-to-all", to, "expert", size, takes) for to in ("x", "y"))
 
-
-def _elements(
-    sizes: Mapping[str, Any], array: str, axes: Mapping[str, str], mesh: Mapping[str, ArrayLike]
-) -> Any:
-    """Elements of an array that one chip holds."""
-    return _local(array[0], sizes[array[0]], axes, mesh) * _local(
-        array[1], sizes[array[1]], axes, mesh
-    )
-
-
-def _step(
-    collective: str,
-    array: str,
-    axis: str,
-    size: Any,
-    link: LinkLike,
-    mesh: Mapping[str, ArrayLike],
-    algorithm: str | None,
-) -> CollectiveStep:
-    return CollectiveStep(
-        collective, array, axis, plain(size), seconds(collective, size, link, mesh[axis], algorithm)
-    )
+    products = {"x": (B, D, F), "w1": (B, D, F), "y": (B, F, D), "w2": (B, F, D)}
+    # A weight's gradient is a product too, and its tokens are what is contracted.
+    products |= {"dw1": (D, B, F), "dw2": (F, B, D)}
+    data, model = {"D": "data"}, {"D": "model"}
+    fsdp: dict[str, Any] = {"scatter": "B"} if scheme == "fsdp" else {}
+    cut = {"F": "model"} if scheme == "both" else {}
+    rows = {"B": "model"} if scheme == "both" else {}
+    gradients = [("dw1", data, {**data, **cut}, fsdp), ("dw2", {**rows, **data}, data, fsdp)]
+    asked: dict[str, list[tuple[str, dict[str, str], dict[str, str], dict[str, Any]]]] = {
+        "tensor": [("y", model, model, {})],
+        "data": gradients,
+        "both": [("y", {"B": "data", **model}, model, {}), *gradients],
+        "fsdp": [*((name, {"B": "data"}, data, {}) for name in ("w1", "w2")), *gradients],
+        "sequence": [
+            ("x", {"B": "model"}, {"F": "model"}, {"gather": "x"}),
+            ("y", model, model, {"scatter": "B"}),
+        ],
+    }
+    found = []
+    for name, of_x, of_w, how in asked[scheme]:
+        done = sharded_matmul(
+            *products[name],
+            on,
+            between,
+            mesh,
+            x_axes=of_x,
+            w_axes=of_w,
+            algorithm=algorithm,
+            x=x,
+            w=x,
+            **how,
+        )
+        found += [replace(step, array=name) for step in done.steps]
+    return tuple(found)

@@ -1,7 +1,7 @@
 """Sizes from which arithmetic hides the all-reduce of what it makes.
 
-Of each: `peak` is FLOP/s of one chip, dense; `link` its links, as of a collective; `algorithm` that
-of the all-reduce; all broadcast. What is returned is a whole number, at least 1.
+Of each: `peak` is FLOP/s of one chip, dense; `link` its links, as of a collective; `n` chips;
+`algorithm` that of the all-reduce; all broadcast. What is returned is a whole number, at least 1.
 """
 
 from math import inf
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from course_lib.core.checks import Numbers, count, plain, positive, together, whole, wholes
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
-from course_lib.network.nodes import legs
+from course_lib.network.nodes import phases
 
 TIE = 1 - 1e-12
 """A size that makes both times equal is enough, whatever the last bit says."""
@@ -23,19 +23,7 @@ def critical_contraction(
     peak: ArrayLike, link: LinkLike, n: Any = 2, *, out: str = "bf16", algorithm: str | None = None
 ) -> Numbers:
     """The smallest contracted size D, split over n chips, whose arithmetic takes as long as adding
-    up the results.
-
-    Each chip does 2BDF/n FLOP and sends its share of an all-reduce of BF elements: B and F cancel,
-    D does not. Latency is left out, and so is the memory.
-
-    Parameters
-    ----------
-    n : chips.
-    out : format in which the partial results are sent.
-
-    References
-    ----------
-    [austin2025] chapter 1.
+    up the results, which are sent in `out`. Latency is left out, and so is the memory.
 
     Examples
     --------
@@ -44,6 +32,8 @@ def critical_contraction(
     >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
     (8756.0, 7880.0)
     """
+    # Each chip does 2BDF/n FLOP and sends its share of an all-reduce of BF elements: B and F
+    # cancel, D does not [austin2025, chapter 1].
     return _enough(_all(n) * _meanwhile(peak, link, n, algorithm, itemsize(out, "out")) / 2)
 
 
@@ -56,9 +46,7 @@ def data_parallel_tokens(
     algorithm: str | None = None,
 ) -> Numbers:
     """Batch of a chip, in tokens, from which the backward pass hides the gradients' all-reduce.
-
-    A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the
-    number of weights cancels. Latency is left out: gradients are large.
+    Latency is left out: gradients are large.
 
     Parameters
     ----------
@@ -66,14 +54,9 @@ def data_parallel_tokens(
         two axes.
     grad : format in which the gradients are sent.
 
-    References
-    ----------
-    [austin2025] chapter 5.
-
     Examples
     --------
-    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s; and nodes of one GPU with one such
-    port.
+    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s.
 
     >>> from course_lib import chip, network
     >>> h100 = chip("h100-sxm")
@@ -82,10 +65,9 @@ def data_parallel_tokens(
     >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node,
     ...     h100.links["nvlink"]))
     2474.0
-    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node,
-    ...     h100.links["nvlink"], each=1))
-    19788.0
     """
+    # A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the
+    # number of weights cancels [austin2025, chapter 5].
     size = itemsize(grad, "grad")
     return _enough(_meanwhile(peak, link, n, algorithm, size, limit=True) / 4)
 
@@ -99,22 +81,9 @@ def tensor_parallel_width(
     x: str = "bf16",
     algorithm: str | None = None,
 ) -> Numbers:
-    """Width F of an MLP from which its arithmetic, split over n chips, hides the all-reduce of its
-    result.
-
-    A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an
-    all-reduce of D elements: D and the tokens cancel. Latency is left out; `tensor_parallel_tokens`
-    counts it. F/n is then about the tokens per chip of `data_parallel_tokens`.
-
-    Parameters
-    ----------
-    n : chips that share the layer.
-    matrices : 2, or 3 for a gated MLP.
-    x : format of the activations.
-
-    References
-    ----------
-    [austin2025] chapter 5.
+    """Width F of an MLP of so many `matrices` (3 where it is gated) from which its arithmetic,
+    split over n chips, hides the all-reduce of its result in the format `x`. Latency is left out;
+    `tensor_parallel_tokens` counts it.
 
     Examples
     --------
@@ -123,6 +92,8 @@ def tensor_parallel_width(
     >>> tensor_parallel_width(h100.peak("bf16"), h100.links["nvlink"], 8)
     15391.0
     """
+    # A token costs 2 FLOP for each element of the D x F matrices, shared by n chips, and an
+    # all-reduce of D elements: D and the tokens cancel [austin2025, chapter 5].
     flops = _meanwhile(peak, link, n, algorithm, itemsize(x, "x"))
     return _enough(_all(n) * flops / (2 * count("matrices", matrices)))
 
@@ -138,35 +109,27 @@ def tensor_parallel_tokens(
     x: str = "bf16",
     algorithm: str | None = None,
 ) -> Numbers:
-    """Tokens from which an MLP's arithmetic, split over n chips, hides the all-reduce of its
-    result, latency included.
+    """Tokens from which the arithmetic of an MLP (of width F, in a model of width D) hides the
+    all-reduce of its result, latency included; otherwise as `tensor_parallel_width`.
 
     Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width`
     needs the tokens that pay for the hops, and a narrower one never has enough: `inf`.
-
-    Parameters
-    ----------
-    D, F : width of the model and of its MLP. Broadcast.
-    n : chips that share the layer, and all of its tokens.
-    matrices, x : as in `tensor_parallel_width`.
 
     Examples
     --------
     >>> from course_lib.network import Link
     >>> nvlink = Link(25e9, count=18, latency=1e-6)
-    >>> tensor_parallel_tokens(8192, 28672, 989.4e12, nvlink, 8)
-    255.0
-    >>> tensor_parallel_tokens(4096, 14336, 989.4e12, nvlink, 8)
-    inf
+    >>> [tensor_parallel_tokens(D, 3.5 * D, 989.4e12, nvlink, 8) for D in (8192, 4096)]
+    [255.0, inf]
     """
     d, f = wholes(D=D, F=F)
-    per_byte, fast = _seconds_per_byte(link, n, algorithm), positive("peak", peak)
+    takes, fast = phases("all-reduce", 1.0, link, n, algorithm), positive("peak", peak)
+    per_byte = np.asarray(takes.moving)
     together(D=d, F=f, peak=fast, link=per_byte)
     flops = 2 * count("matrices", matrices) * d * f
     gain = np.asarray(flops / (_all(n) * fast) - d * (per_byte * itemsize(x, "x")))
-    waiting = np.asarray(legs("all-reduce", 1.0, link, n, algorithm).waiting)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tokens = np.where(gain > 0, np.ceil(waiting / gain * TIE), np.inf)
+        tokens = np.where(gain > 0, np.ceil(np.asarray(takes.latency) / gain * TIE), np.inf)
     return plain(np.maximum(tokens, 1.0))
 
 
@@ -174,10 +137,6 @@ def _all(n: Any) -> Any:
     """Chips in all, along every axis."""
     sizes = [np.asarray(whole("n", size)) for size in (n if isinstance(n, tuple) else (n,))]
     return np.prod(np.broadcast_arrays(*sizes), axis=0)
-
-
-def _seconds_per_byte(link: LinkLike, n: Any, algorithm: str | None, *, limit: bool = False) -> Any:
-    return np.asarray(legs("all-reduce", 1.0, link, n, algorithm, limit=limit).moving)
 
 
 def _meanwhile(
@@ -190,7 +149,7 @@ def _meanwhile(
     limit: bool = False,
 ) -> Any:
     """FLOP that a chip can do while the others' share of an element of so many bytes is reduced."""
-    per_byte = _seconds_per_byte(link, n, algorithm, limit=limit)
+    per_byte = np.asarray(phases("all-reduce", 1.0, link, n, algorithm, limit=limit).moving)
     fast = positive("peak", peak)
     together(peak=fast, link=per_byte)
     return per_byte * size * fast

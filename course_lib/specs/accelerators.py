@@ -1,4 +1,4 @@
-"""A chip: every figure with its unit as printed and its source, in one TOML file."""
+"""A chip: every figure with its unit as published and its source, in one TOML file."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -11,10 +11,7 @@ import msgspec
 from course_lib.core import Link, Unit, ridge
 from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.core.dtypes import BITS
-from course_lib.specs.parts import PARTS
-from course_lib.specs.plausible import check_figures
 from course_lib.specs.provenance import (
-    UNITS,
     Classic,
     Figure,
     Source,
@@ -24,47 +21,7 @@ from course_lib.specs.provenance import (
     load_toml,
     sources,
 )
-
-_PLAIN = (
-    "bandwidth",
-    "memory",
-    "llc",
-    "scratchpad",
-    "power",
-    "clock",
-    "max_clock",
-    "multiprocessors",
-    "lanes",
-    "integer_lanes",
-    "special",
-    "warps",
-    "blocks",
-    "registers",
-    "shared_memory",
-    "block_memory",
-    "latency",
-)
-_QUANTITIES = {
-    "memory": "B",
-    "llc": "B",
-    "scratchpad": "B",
-    "power": "W",
-    "clock": "Hz",
-    "max_clock": "Hz",
-    "multiprocessors": "1",
-    "lanes": "1",
-    "integer_lanes": "1",
-    "special": "1",
-    "warps": "1",
-    "blocks": "1",
-    "registers": "1",
-    "shared_memory": "B",
-    "block_memory": "B",
-    "latency": "s",
-    "matrix": "FLOP/s",
-    "vector": "FLOP/s",
-    **{name: unit for name, (unit, _, _) in PARTS.items()},
-}
+from course_lib.specs.ranges import PARTS, PLAIN, check_figures, range_of
 
 
 class LinkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,11 +32,14 @@ class LinkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     per_direction: Figure
     bidirectional: Figure
 
+    @property
+    def link(self) -> Link:
+        """The same in SI units."""
+        return Link(self.per_direction.si, self.count, name=self.name)
+
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The machine that a vendor builds around a chip: how many `chips`, and its `ports` to other
-    machines.
-    """
+    """The machine that a vendor builds around a chip, as its file has it."""
 
     chips: int
     ports: LinkSpec
@@ -98,36 +58,28 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ports: Link
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    name: str
-    short: str
-    vendor: str
-    year: int
-    device_names: tuple[str, ...] = ()
-    bandwidth: Figure
-    memory: Figure | None = None
-    llc: Figure | None = None
-    scratchpad: Figure | None = None
-    power: Figure | None = None
-    clock: Figure | None = None
-    max_clock: Figure | None = None
-    multiprocessors: Figure | None = None
-    lanes: Figure | None = None
-    integer_lanes: Figure | None = None
-    special: Figure | None = None
-    warps: Figure | None = None
-    blocks: Figure | None = None
-    registers: Figure | None = None
-    shared_memory: Figure | None = None
-    block_memory: Figure | None = None
-    latency: Figure | None = None
-    parts: dict[str, Figure] = {}
-    peaks: dict[str, dict[str, Any]]
-    links: dict[str, Any] = {}
-    host: LinkSpec | None = None
-    node: NodeSpec | None = None
-    classic: dict[str, Classic] = {}
-    sources: dict[str, dict[str, str]] = {}
+_File: Any = msgspec.defstruct(
+    "_File",
+    [
+        ("name", str),
+        ("short", str),
+        ("vendor", str),
+        ("year", int),
+        ("bandwidth", Figure),
+        ("peaks", dict[str, dict[str, Any]]),
+        ("device_names", tuple[str, ...], ()),
+        *((name, Figure | None, None) for name in PLAIN if name != "bandwidth"),
+        ("parts", dict[str, Figure], {}),
+        ("links", dict[str, Any], {}),
+        ("host", LinkSpec | None, None),
+        ("node", NodeSpec | None, None),
+        ("classic", dict[str, Classic], {}),
+        ("sources", dict[str, dict[str, str]], {}),
+    ],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
 
 
 class Accelerator:
@@ -142,21 +94,7 @@ class Accelerator:
     peaks : FLOP/s, dense, by ``"unit.dtype"``; ``"unit.dtype/sums"`` where other sums have another
         rate.
     bandwidth : byte/s of main memory.
-    memory, llc, scratchpad : byte of main memory, of the last-level cache and of on-chip memory
-        that software manages; `None` if unpublished.
-    power : W; `None` if unpublished.
-    clock, max_clock : Hz at which the peaks are stated, and at most; `None` if unpublished.
-    multiprocessors : how many streaming multiprocessors, compute units or cores are enabled; `None`
-        if unpublished.
-    lanes, integer_lanes : 32-bit floating-point and integer instructions that a multiprocessor does
-        in a clock; `None` if not looked up.
-    special : special functions, exponentials say, that one multiprocessor does in a clock; `None`
-        if unpublished.
-    warps, blocks : how many of them one multiprocessor keeps at once; `None` if not looked up.
-    registers : 32-bit registers of one multiprocessor; `None` if not looked up.
-    shared_memory, block_memory : byte of a multiprocessor's shared memory, and of it what one block
-        may use; `None` if not looked up.
-    latency : s from a load's start until main memory has answered; `None` if not looked up.
+    memory, … : the other figures of `PLAIN`; `None` where unpublished or not looked up.
     parts : what it is made of, SI, by the names of `PARTS`: those that were looked up.
     links : links to other chips by name.
     host : the link to the host, or `None`.
@@ -174,28 +112,49 @@ class Accelerator:
     1978.9
     """
 
-    def __init__(self, key: str, file: _File) -> None:
-        self.key = key
-        self.name, self.short, self.device_names = file.name, file.short, file.device_names
-        self.vendor, self.year = file.vendor, file.year
-        figures: dict[str, Figure | None] = {name: getattr(file, name) for name in _PLAIN}
+    bandwidth: float
+    memory: float | None  # byte
+    llc: float | None  # byte of the last-level cache
+    scratchpad: float | None  # byte on chip that software manages
+    power: float | None  # W
+    clock: float | None  # Hz at which the peaks are stated
+    max_clock: float | None  # Hz
+    multiprocessors: float | None  # or compute units, or cores, as many as are enabled
+    # Of one multiprocessor: 32-bit floating-point and integer instructions, and special functions
+    # (exponentials, say), in a clock; warps and blocks that it keeps at once; 32-bit registers;
+    # byte of shared memory, and of it what one block may use.
+    lanes: float | None
+    integer_lanes: float | None
+    special: float | None
+    warps: float | None
+    blocks: float | None
+    registers: float | None
+    shared_memory: float | None
+    block_memory: float | None
+    latency: float | None  # s from a load's start until main memory has answered
+
+    def __init__(self, key: str, file: Any) -> None:
+        self.key: str = key
+        self.name: str = file.name
+        self.short: str = file.short
+        self.device_names: tuple[str, ...] = file.device_names
+        self.vendor: str = file.vendor
+        self.year: int = file.year
         for name in file.parts:
             known("part", name, PARTS)
-        figures |= file.parts
         for unit in file.peaks:
             known("unit", unit, ("matrix", "vector"), "a peak's table is [peaks.matrix.bf16], say")
         peaks = {
-            f"{unit}.{dtype}": peak
+            f"{unit}.{dtype}": as_record(f"{unit}.{dtype}", peak, Figure)
             for unit, rates in file.peaks.items()
             for dtype, peak in rates.items()
         }
-        figures |= {name: as_record(name, peak, Figure) for name, peak in peaks.items()}
         links = {
             name: as_record(f"links.{name}", link, LinkSpec) for name, link in file.links.items()
         }
-        every = dict(links)
-        if file.host:
-            every["host"] = file.host
+        plain: dict[str, Figure | None] = {name: getattr(file, name) for name in PLAIN}
+        figures = {**plain, **file.parts, **peaks}
+        every = {**links, **({"host": file.host} if file.host else {})}
         if file.node:
             count("node: chips", file.node.chips)
             every["node"] = file.node.ports
@@ -204,42 +163,25 @@ class Accelerator:
             figures[f"{link}.per_direction"] = spec.per_direction
             figures[f"{link}.bidirectional"] = spec.bidirectional
         self.figures: Mapping[str, Figure] = MappingProxyType(
-            {name: fig for name, fig in figures.items() if fig}
+            {name: figure for name, figure in figures.items() if figure}
         )
         self.classic: Mapping[str, Classic] = MappingProxyType(file.classic)
         self.sources: Mapping[str, Source] = self._check(file.sources)
-        self.bandwidth = file.bandwidth.si
-        (
-            self.memory,
-            self.llc,
-            self.scratchpad,
-            self.power,
-            self.clock,
-            self.max_clock,
-            self.multiprocessors,
-            self.lanes,
-            self.integer_lanes,
-            self.special,
-            self.warps,
-            self.blocks,
-            self.registers,
-            self.shared_memory,
-            self.block_memory,
-            self.latency,
-        ) = (figure and figure.si for figure in (getattr(file, name) for name in _PLAIN[1:]))
+        for name, figure in plain.items():
+            setattr(self, name, figure and figure.si)
         self.parts: Mapping[str, float] = MappingProxyType(
             {name: part.si for name, part in file.parts.items()}
         )
         self.peaks: Mapping[str, float] = MappingProxyType(
-            {name: self.figures[name].si for name in peaks}
+            {name: peak.si for name, peak in peaks.items()}
         )
-        self.links: Mapping[str, Link] = MappingProxyType(
-            {name: _link(spec) for name, spec in links.items()}
+        joins = {name: spec.link for name, spec in every.items() if name != "node"}
+        self.joins: Mapping[str, Link] = MappingProxyType(joins)
+        self.links: Mapping[str, Link] = MappingProxyType({name: joins[name] for name in links})
+        self.host: Link | None = file.host and joins["host"]
+        self.node: Node | None = file.node and Node(
+            chips=file.node.chips, ports=file.node.ports.link
         )
-        self.host = _link(file.host) if file.host else None
-        hosts = {"host": self.host} if self.host is not None else {}
-        self.joins: Mapping[str, Link] = MappingProxyType({**self.links, **hosts})
-        self.node = Node(chips=file.node.chips, ports=_link(file.node.ports)) if file.node else None
 
     @classmethod
     def from_toml(cls, path: str | Path) -> "Accelerator":
@@ -284,7 +226,7 @@ class Accelerator:
         *,
         clock: float | None = None,
     ) -> float:
-        """Dense peak for a format on the matrix or the vector unit.
+        """Dense peak for a format on the matrix or the vector unit, FLOP/s (or integer OP/s).
 
         Parameters
         ----------
@@ -294,10 +236,6 @@ class Accelerator:
             when not given.
         clock : Hz at which to state it, since a vendor may state two units' peaks at two clocks; as
             published when not given.
-
-        Returns
-        -------
-        FLOP/s (or integer OP/s).
 
         Raises
         ------
@@ -324,23 +262,22 @@ class Accelerator:
         if accumulate is not None and name in self.peaks:
             known("dtype", accumulate, BITS, "accumulate")
             name = name if self.figures[name].accumulate == accumulate else f"{name}/{accumulate}"
-        if name in self.peaks:
-            return self.peaks[name] if clock is None else self._at(name, positive("clock", clock))
-        own = [known_ for known_ in sorted(self.peaks) if known_.startswith(unit)]
-        has = ", ".join(known_.partition(".")[2] for known_ in own or sorted(self.peaks))
-        remedy = f"it has {has}" if own else f"nothing is published for its {unit} unit, but {has}"
-        raise CourseError(
-            f"{self.key} has no published peak for {name.partition('.')[2]!r} on its "
-            f"{unit} unit: {remedy}"
-        )
-
-    def _at(self, name: str, clock: Any) -> float:
-        own = self.figures[name].clock
-        if own is None:
+        if name not in self.peaks:
+            own = [peak for peak in sorted(self.peaks) if peak.startswith(unit)]
+            has = ", ".join(peak.partition(".")[2] for peak in own or sorted(self.peaks))
+            other = f"nothing is published for its {unit} unit, but {has}"
+            raise CourseError(
+                f"{self.key} has no published peak for {name.partition('.')[2]!r} on its "
+                f"{unit} unit: {f'it has {has}' if own else other}"
+            )
+        if clock is None:
+            return self.peaks[name]
+        at, stated = positive("clock", clock), self.figures[name].clock
+        if stated is None:
             raise CourseError(
                 f"clock: {self.key} publishes no clock for its peak {name}: take the peak as it is"
             )
-        return float(self.peaks[name] * clock / own)
+        return float(self.peaks[name] * at / stated)
 
     def ridge(self, dtype: str, unit: Unit = "matrix", *, clock: float | None = None) -> float:
         """Ridge point: the peak for `dtype` on `unit` over the memory bandwidth, FLOP/byte; `clock`
@@ -352,12 +289,6 @@ class Accelerator:
     def special_peak(self) -> float:
         """Special functions of the whole chip, exponentials say, at the clock of the matrix peaks,
         OP/s.
-
-        Examples
-        --------
-        >>> from course_lib import chip
-        >>> round(chip("h100-sxm").special_peak / 1e12, 2)
-        3.86
         """
         for name in ("special", "multiprocessors", "clock"):
             if name not in self.figures:
@@ -367,7 +298,7 @@ class Accelerator:
         return float((self.special or 0) * (self.multiprocessors or 0) * (self.clock or 0))
 
     def as_printed(self, figure: str) -> tuple["Accelerator", ...]:
-        """One chip for each value that the sources of a figure print, the table's own first.
+        """One chip for each value that the sources of a figure publish, the table's own first.
 
         A conclusion that holds for some of them and not for others rests on which source was
         believed.
@@ -383,21 +314,15 @@ class Accelerator:
         >>> [one.bandwidth / 1e12 for one in chip("b200-sxm").as_printed("bandwidth")]
         [8.0, 7.7, 7.672]
         """
-        given = self.figures[
-            known("figure", figure, {*_PLAIN, *self.peaks} & set(self.figures), f"of {self.key}")
-        ]
-        printed = dict.fromkeys(
-            [given.si, *(conflict.value * UNITS[conflict.unit][1] for conflict in given.conflicts)]
-        )
-        return tuple(self._with(figure, value) for value in printed)
-
-    def _with(self, figure: str, value: float) -> "Accelerator":
-        other = copy(self)
-        if figure in self.peaks:
-            other.peaks = MappingProxyType({**self.peaks, figure: value})
-        else:
-            setattr(other, figure, value)
-        return other
+        known("figure", figure, {*PLAIN, *self.peaks} & set(self.figures), f"of {self.key}")
+        given, found = self.figures[figure], []
+        for value in dict.fromkeys([given.si, *(conflict.si for conflict in given.conflicts)]):
+            found.append(copy(self))
+            if figure in self.peaks:
+                found[-1].peaks = MappingProxyType({**self.peaks, figure: value})
+            else:
+                setattr(found[-1], figure, value)
+        return tuple(found)
 
     def __repr__(self) -> str:
         return f"chip({self.key!r})"
@@ -410,7 +335,7 @@ class Accelerator:
         }
         every = {**sources(), **added}
         for name, figure in self.figures.items():
-            figure.check(name, _QUANTITIES.get(name.partition(".")[0], "B/s"), every)
+            figure.check(name, range_of(name)[0], every)
             if name.startswith(("matrix.", "vector.")):
                 for dtype in name.partition(".")[2].split("/"):
                     known("dtype", dtype, BITS, f"figure {name}")
@@ -419,29 +344,17 @@ class Accelerator:
         check_figures(self.figures)
         if not 1950 <= self.year <= 2100:
             raise CourseError(f"year must be one in which chips were made (got {self.year})")
-        for name in self.figures:
-            if name.endswith(".per_direction"):
-                one, both = (
-                    self.figures[name].si,
-                    self.figures[name.replace("per_direction", "bidirectional")].si,
-                )
+        for name, figure in self.figures.items():
+            link, _, way = name.partition(".")
+            if way == "per_direction":
+                one, both = figure.si, self.figures[f"{link}.bidirectional"].si
                 if abs(both - 2 * one) > 1e-9 * both:
                     raise CourseError(
-                        f"link {name.partition('.')[0]}: bidirectional {both:g} B/s is "
-                        f"not twice {one:g} B/s"
+                        f"link {link}: bidirectional {both:g} B/s is not twice {one:g} B/s"
                     )
         for name, constant in self.classic.items():
             known("classic figure", constant.of, self.figures, f"constant {name}")
-            check_quantity(
-                f"constant {name}", _QUANTITIES.get(constant.of.partition(".")[0], "B/s"), constant
-            )
+            check_quantity(f"constant {name}", range_of(constant.of)[0], constant)
             known("source", constant.source, every, f"constant {name}")
-        ids = {
-            *cited(self.figures.values()),
-            *(constant.source for constant in self.classic.values()),
-        }
+        ids = {*cited(self.figures.values()), *(one.source for one in self.classic.values())}
         return MappingProxyType({id_: every[id_] for id_ in sorted(ids)})
-
-
-def _link(spec: LinkSpec) -> Link:
-    return Link(spec.per_direction.si, spec.count, name=spec.name)

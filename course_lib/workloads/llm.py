@@ -342,4 +342,4 @@ def _joined(chip: Accelerator, link: Any, name: str, chips: int) -> Any:
             f"link must be given for {name} {chips}: byte/s in one direction, or a link of "
             f"{chip.key} by its name"
         )
-    return network.joining(chip, link, chips, name=name) if isinstance(link, str) else link
+    return network.resolve_link(chip, link, chips, name=name) if isinstance(link, str) else link

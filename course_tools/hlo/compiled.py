@@ -15,8 +15,8 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, Numbers, known, plain, shown
 from course_lib.core.links import LinkLike, as_link
-from course_lib.network.layers import SCHEMES
 from course_lib.network.nodes import seconds
+from course_lib.network.sharding import SCHEMES
 from course_tools.files import DATA
 from course_tools.hlo.parsing import (
     FORMATS,

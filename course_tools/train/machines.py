@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.core import Link
 from course_lib.core.checks import CourseError, count, shown
-from course_lib.network.nodes import Legs, between_nodes, legs
+from course_lib.network.nodes import Phases, between_nodes, phases
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
@@ -50,7 +50,7 @@ class Cluster:
             return own
         return Link(own.per_direction, count=_BOTH_WAYS, latency=own.latency, name=own.name)
 
-    def takes(self, collective: str, bytes: Any, n: Any, stride: Any = 1) -> Legs:
+    def takes(self, collective: str, bytes: Any, n: Any, stride: Any = 1) -> Phases:
         """What a collective takes, at what the links are sold for.
 
         Parameters
@@ -68,11 +68,11 @@ class Cluster:
         """
         size, many, apart = np.broadcast_arrays(bytes, n, stride)
         if self.chip.node is None:
-            return legs(collective, size, self.inside, many, _plain_way(collective))
+            return phases(collective, size, self.inside, many, _plain_way(collective))
         each = np.gcd(np.maximum(self.each // apart, 1).astype(int), many.astype(int))
         # Those that are not one after another cannot fill a machine together.
         each = np.where(self.each % apart == 0, each, np.where(apart == 1, each, 1))
-        return legs(collective, size, between_nodes(self.chip.node, self.inside, each), many)
+        return phases(collective, size, between_nodes(self.chip.node, self.inside, each), many)
 
 
 def _plain_way(collective: str) -> str | None:

@@ -264,9 +264,9 @@ CALLS = [
         network.fewest_nodes,
         {"node": H100.node, "inside": NVLINK, "n": 16, "least": 2, "name": "n"},
     ),
-    Call(network.joining, {"chip": H100, "link": "nodes", "n": 16, "name": "n"}),
+    Call(network.resolve_link, {"chip": H100, "link": "nodes", "n": 16, "name": "n"}),
     Call(
-        network.legs,
+        network.phases,
         {
             "collective": "all-reduce",
             "bytes": 1e9,

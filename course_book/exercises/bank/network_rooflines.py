@@ -38,9 +38,9 @@ def _inside(chip: Accelerator) -> float:
     return max((float(one.total_per_direction) for one in chip.links.values()), default=0.0)
 
 
-def _legs(chip: Accelerator, message: float, nodes: int) -> network.Legs:
+def _legs(chip: Accelerator, message: float, nodes: int) -> network.Phases:
     between = network.between_nodes(chip.node, chip.links["nvlink"])
-    return network.legs("all-reduce", message, between, int(nodes * between.each))
+    return network.phases("all-reduce", message, between, int(nodes * between.each))
 
 
 def _one_ring(chip: Accelerator, message: float, nodes: int) -> Any:
