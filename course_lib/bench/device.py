@@ -33,53 +33,34 @@ BUSY = 0.5
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A device and what is known of it.
+    """A device and what is known of it."""
 
-    Attributes
-    ----------
-    name, kind : as the runtime reports it; ``"cpu"`` or ``"cuda"``.
-    key : of its chip in the spec table; `None` where the table lists no such name.
-    cache : byte of last-level cache.
-    threads : of a CPU that the arithmetic may use.
-    multiprocessors : of a GPU.
-    note : what a reader should know about its peak.
-    """
-
-    name: str
-    kind: str
-    key: str | None = None
-    cache: float = DEFAULT_CACHE
-    threads: int = 1
-    multiprocessors: int | None = None
-    note: str = ""
+    name: str  # as the runtime reports it
+    kind: str  # "cpu" or "cuda"
+    key: str | None = None  # of its chip in the spec table
+    cache: float = DEFAULT_CACHE  # byte of last-level cache
+    threads: int = 1  # of a CPU that the arithmetic may use
+    multiprocessors: int | None = None  # of a GPU
+    note: str = ""  # what a reader should know about its peak
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a measurement would run on, and what is wrong with it; printed, a line for each.
-
-    Attributes
-    ----------
-    python, torch, driver : versions; empty where there is none.
-    cuda : for which torch was built; empty where for none.
-    name : of the device.
-    power_limit_w, power_w : W that the driver allows, and that the datasheet states.
-    clock_mhz, highest_mhz : now, and at most.
-    faults : what would spoil a measurement, each with its remedy.
-    """
+    """What a measurement would run on, and what is wrong with it; printed, a line for each."""
 
     python: str
     torch: str
-    cuda: str = ""
+    cuda: str = ""  # for which torch was built
     driver: str = ""
     name: str = ""
-    power_limit_w: float | None = None
-    power_w: float | None = None
+    power_limit_w: float | None = None  # that the driver allows
+    power_w: float | None = None  # that the datasheet states
     clock_mhz: float | None = None
     highest_mhz: float | None = None
-    faults: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()  # what would spoil a measurement, each with its remedy
 
     def __str__(self) -> str:
-        limit = "" if self.power_w is None else f", the datasheet has {self.power_w:g} W"
+        limit, clock = self.power_limit_w, self.clock_mhz
+        stated = "" if self.power_w is None else f", the datasheet has {self.power_w:g} W"
         most = "" if self.highest_mhz is None else f", at most {self.highest_mhz:g} MHz"
         lines = {
             "Python": self.python,
@@ -87,24 +68,17 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
             "CUDA of torch": self.cuda or "none",
             "driver": self.driver or "none",
             "device": self.name or "none",
-            "power limit": "not told"
-            if self.power_limit_w is None
-            else f"{self.power_limit_w:g} W{limit}",
-            "clock now": "not told" if self.clock_mhz is None else f"{self.clock_mhz:g} MHz{most}",
+            "power limit": "not told" if limit is None else f"{limit:g} W{stated}",
+            "clock now": "not told" if clock is None else f"{clock:g} MHz{most}",
         }
         wrong = [f"WRONG: {one}" for one in self.faults] or ["nothing wrong was found"]
         return "\n".join([*(f"{what:<14} {value}" for what, value in lines.items()), *wrong])
 
 
 def inspect(device: str = "cpu") -> Setup:
-    """Look at the set-up before anything is measured: versions, the device, its limits, and what
-    is wrong with a remedy.
-
-    It raises nothing where a device is missing: that is what it tells.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
+    """Look at the set-up of ``"cpu"`` or ``"cuda"`` before anything is measured: versions, the
+    device, its limits, and what is wrong with a remedy. It raises nothing where a device is
+    missing: that is what it tells.
 
     Examples
     --------
@@ -129,8 +103,7 @@ def inspect(device: str = "cpu") -> Setup:
     usable = bool(torch and torch.cuda.is_available())
     name = str(torch.cuda.get_device_name(0)) if torch and usable else gpu.name
     found = chip_of_device(name) if name else None
-    power = found.power if found else None
-    faults = [*_torch_faults(torch, gpu, usable=usable)]
+    faults = [] if usable else [*_torch_faults(torch, gpu)]
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
     return Setup(
@@ -138,7 +111,7 @@ def inspect(device: str = "cpu") -> Setup:
         driver=gpu.driver,
         name=name,
         power_limit_w=gpu.power_limit_w,
-        power_w=power,
+        power_w=found.power if found else None,
         clock_mhz=gpu.clock_mhz,
         highest_mhz=gpu.highest_mhz,
         faults=tuple(faults),
@@ -146,11 +119,7 @@ def inspect(device: str = "cpu") -> Setup:
 
 
 def machine(device: str = "cpu") -> Machine:
-    """Find out what a device is.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
+    """Find out what ``"cpu"`` or ``"cuda"`` is.
 
     Examples
     --------
@@ -168,10 +137,8 @@ def machine(device: str = "cpu") -> Machine:
                 "machine with a GPU"
             )
         gpu, name = torch.cuda.get_device_properties(0), torch.cuda.get_device_name(0)
-        more = {
-            "cache": getattr(gpu, "L2_cache_size", 0),
-            "multiprocessors": gpu.multi_processor_count,
-        }
+        cache = getattr(gpu, "L2_cache_size", 0)
+        more = {"cache": cache, "multiprocessors": gpu.multi_processor_count}
     found = chip_of_device(name)
     more["cache"] = float(more["cache"] or (found and found.llc) or DEFAULT_CACHE)
     return Machine(
@@ -180,13 +147,7 @@ def machine(device: str = "cpu") -> Machine:
 
 
 def torch_or_none() -> Any:
-    """The module torch, or `None` where it is not installed.
-
-    Examples
-    --------
-    >>> torch_or_none() is None or hasattr(torch_or_none(), "matmul")
-    True
-    """
+    """The module torch, or `None` where it is not installed."""
     try:
         import torch
     except ImportError:
@@ -216,23 +177,14 @@ def cpu_peak(
     204.8
     """
     lanes = count("simd_bits", simd_bits) / count("bits", bits)
-    return (
-        count("cores", cores)
-        * lanes
-        * count("fma_units", fma_units)
-        * 2
-        * single("clock", positive("clock", clock))
-    )
+    units = count("cores", cores) * lanes * count("fma_units", fma_units)
+    return units * 2 * single("clock", positive("clock", clock))
 
 
 def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | None, str]:
-    """The peak of this CPU and the assumptions it rests on; `None` where the system does not say
+    """The peak of this CPU for a format of so many bits, at the highest clock that the system tells
+    or at this one (Hz), and the assumptions it rests on; `None` where the system does not say
     enough.
-
-    Parameters
-    ----------
-    bits : width of the format.
-    clock : Hz; the highest that the system tells when not given.
 
     Examples
     --------
@@ -266,12 +218,10 @@ def _cpu_faults(torch: Any) -> Iterator[str]:
             )
 
 
-def _torch_faults(torch: Any, gpu: Nvidia, *, usable: bool) -> Iterator[str]:
+def _torch_faults(torch: Any, gpu: Nvidia) -> Iterator[str]:
     """What keeps torch from a GPU."""
     if torch is None:
         yield "torch is not installed: pip install -e '.[torch]'"
-    if usable:
-        return
     if not gpu.driver and not DRIVER.exists():
         yield (
             f"no GPU is here, or no driver for it ({gpu.note}): choose a machine or a Colab "

@@ -43,45 +43,28 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 class Nvidia(msgspec.Struct, frozen=True, kw_only=True):
     """How the driver has an NVIDIA GPU set up; `None` or empty where it does not tell, and `note`
     where there is nothing to ask.
-
-    Attributes
-    ----------
-    power_limit_w : W that it may draw.
-    clock_mhz, highest_mhz : of the multiprocessors, now and at most.
-    mig : whether it is cut into slices.
-    pids : of the processes that compute on it, as the driver numbers them.
     """
 
     name: str = ""
     driver: str = ""
     power_limit_w: float | None = None
-    clock_mhz: float | None = None
-    highest_mhz: float | None = None
-    mig: bool = False
-    pids: tuple[int, ...] = ()
+    clock_mhz: float | None = None  # of the multiprocessors, now
+    highest_mhz: float | None = None  # and at most
+    mig: bool = False  # whether it is cut into slices
+    pids: tuple[int, ...] = ()  # of the processes that compute on it, as the driver numbers them
     note: str = ""
 
 
 def nvidia() -> Nvidia:
     """How the NVIDIA GPU of this machine is set up, by its driver; of several, the one that CUDA
     calls 0.
-
-    Examples
-    --------
-    >>> here = nvidia()
-    >>> bool(here.name) != bool(here.note)
-    True
     """
     return _with_nvml(_settings, lambda why: Nvidia(note=f"the driver was not asked{why}"))
 
 
 def observe(kind: str) -> Observed:
-    """Clock, power, temperature and reasons for throttling now: of an NVIDIA GPU through NVML, of a
-    CPU the clock where Linux measures it.
-
-    Parameters
-    ----------
-    kind : ``"cpu"`` or ``"cuda"``.
+    """Clock, power, temperature and reasons for throttling now: of an NVIDIA GPU (``"cuda"``)
+    through NVML, of a ``"cpu"`` the clock where Linux measures it.
 
     Examples
     --------
@@ -89,7 +72,9 @@ def observe(kind: str) -> Observed:
     True
     """
     if known("kind", kind, ("cpu", "cuda")) == "cpu":
-        return Observed(clock_mhz=clock_told() if _live() else None)
+        # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
+        live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
+        return Observed(clock_mhz=clock_told() if live else None)
     return _with_nvml(_asked, lambda why: Observed(note=f"clock and power were not observed{why}"))
 
 
@@ -109,19 +94,16 @@ def _with_nvml(ask: Callable[[Any], T], otherwise: Callable[[str], T]) -> T:
         return otherwise(f", NVML says: {error}")
 
 
-def _gpu(nvml: Any) -> Any:
-    """The GPU that CUDA calls 0: CUDA_VISIBLE_DEVICES hides some from CUDA, and NVML sees all."""
+def _asker(nvml: Any) -> Callable[..., Any]:
+    """Asks the GPU that CUDA calls 0 one thing at a time: one tells no power, another no reasons,
+    and the rest is worth having.
+    """
+    # CUDA_VISIBLE_DEVICES hides some from CUDA, and NVML sees all.
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
     if first and not first.isdecimal():
-        return nvml.nvmlDeviceGetHandleByUUID(first)
-    return nvml.nvmlDeviceGetHandleByIndex(int(first or 0))
-
-
-def _asker(nvml: Any) -> Callable[..., Any]:
-    """Asks the GPU one thing at a time: one tells no power, another no reasons, and the rest is
-    worth having.
-    """
-    gpu = _gpu(nvml)
+        gpu = nvml.nvmlDeviceGetHandleByUUID(first)
+    else:
+        gpu = nvml.nvmlDeviceGetHandleByIndex(int(first or 0))
     # What an older driver has no function for is an error of another kind.
     silent = nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
 
@@ -175,8 +157,3 @@ def clock_told() -> float | None:
     """MHz, the clock in /proc/cpuinfo: measured, or nominal where the system cannot measure it."""
     told = cpuinfo("cpu MHz")
     return float(told) if told else None
-
-
-def _live() -> bool:
-    # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
-    return "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()

@@ -15,17 +15,8 @@ import numpy as np
 
 from course_lib import ops
 from course_lib.bench.device import Machine, machine
-from course_lib.bench.operands import DATA, Arrays, arrays
-from course_lib.bench.record import (
-    Case,
-    blank,
-    caller,
-    judged,
-    not_measured,
-    out_of_memory,
-    timed,
-    under_load,
-)
+from course_lib.bench.operands import DATA, NumpyArrays, arrays
+from course_lib.bench.record import Case, Ready, blank, in_turn, measure, not_measured
 from course_lib.bench.rows import Row
 from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
@@ -101,39 +92,26 @@ def matmul(
     budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
-    case = Case("matmul", dtype, timing=timing, data=data)
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, case, f"{M}x{N}x{K}", work, **how)
+    row = _row(here, library, Case("matmul", dtype, timing=timing, data=data), (M, N, K), work)
     if why := library.supports(dtype):
         return not_measured(row, "unsupported", why)
     predicted = _predicted(library, dtype, M * N * K, budget, seed)
-    try:
-        if predicted * FEWEST <= budget:
-            pairs = _operands(library, here, (M, N, K), dtype, data, seed, timing)
-            predicted, error = _checked(library, *pairs[0], dtype, budget)
+    each = (M * K + K * N) * itemsize(dtype)
+    sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
+
+    def prepare() -> Ready:
         if predicted * FEWEST > budget:
-            why = f"one product takes about {predicted:.3g} s, and the budget is {budget:.3g} s"
-            return not_measured(row, "over-budget", why)
-        call = caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen, error=error), here)
+            return Ready([], predicted)
+        pairs = [_pair(library, (M, N, K), dtype, data, seed + 2 * i) for i in range(sets)]
+        seconds, error = _checked(library, *pairs[0], dtype, budget)
+        return Ready([partial(library.multiply, a, b, dtype) for a, b in pairs], seconds, error)
+
+    return measure(row, here, library, prepare, budget=budget, seed=seed, what="one product takes")
 
 
 def outer_shape(here: Machine, dtype: str = "fp32") -> tuple[int, int, int]:
     """B, D and F of the outer products that are measured: the result outgrows the cache, or it
     would never go to memory.
-
-    Parameters
-    ----------
-    here : the device, from `machine`.
-    dtype : format.
-
-    Examples
-    --------
-    >>> outer_shape(Machine(name="a GPU", kind="cuda", cache=50 * 2**20))
-    (8192, 16, 8192)
     """
     side = SIDE * math.ceil(math.sqrt(CACHES * here.cache / itemsize(dtype)) / SIDE)
     return side, STEPS, side
@@ -148,18 +126,7 @@ def outer_products(
     seed: int = 0,
 ) -> Row:
     """Measure a matrix product as a naive loop: one outer product after another, each added to the
-    whole result.
-
-    Its rate stands beside that of the library's product. Part of the first result is checked
-    against float64.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    dtype : format of the operands, the result and the arithmetic.
-    budget : s. Products that would not fit at least five times are not begun.
-    data : ``"random"`` or ``"zeros"``.
-    seed : of the operands.
+    whole result. Its rate stands beside that of the library's product, `matmul`.
 
     Examples
     --------
@@ -170,14 +137,14 @@ def outer_products(
     here, library = machine(device), arrays(device)
     B, D, F = outer_shape(here, dtype)
     work = ops.outer_products(B, D, F, dtype=dtype)
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, Case("outer", dtype, data=data), f"{B}x{D}x{F}", work, **how)
+    row = _row(here, library, Case("outer", dtype, data=data), (B, D, F), work)
     why = library.supports(dtype)
     if not why and dtype not in SUMS:
         why = f"{dtype} is a format of products, not of their sums"
     if why:
         return not_measured(row, "unsupported", why)
-    try:
+
+    def prepare() -> Ready:
         to = library.operand(B, F, dtype, "zeros", seed)
         a, b = _pair(library, (B, F, D), dtype, data, seed)
         run = partial(library.outer, to, a, b)
@@ -186,14 +153,10 @@ def outer_products(
         # A first call may load libraries: only a second one tells what the others will take.
         if first * FEWEST > budget:
             (first,) = library.timed(run, 1)
-        if first * FEWEST > budget:
-            why = f"{D} outer products take about {first:.3g} s, and the budget is {budget:.3g} s"
-            return not_measured(row, "over-budget", why)
-        call = caller(library, [run])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen, error=error), here)
+        return Ready([run], first, error)
+
+    what = f"{D} outer products take"
+    return measure(row, here, library, prepare, budget=budget, seed=seed, what=what)
 
 
 def bandwidth(
@@ -213,12 +176,8 @@ def bandwidth(
 
     Parameters
     ----------
-    device : ``"cpu"`` or ``"cuda"``.
     op : ``"copy"`` or ``"triad"``.
-    dtype : format of the elements.
-    budget : s.
-    data : ``"random"`` or ``"zeros"``.
-    seed : of the operands.
+    device, dtype, budget, data, seed : as in `matmul`.
 
     Examples
     --------
@@ -232,40 +191,27 @@ def bandwidth(
     elements = math.ceil(CACHES * here.cache / size)
     moved = (2 if op == "copy" else 3) * elements * size
     work = Work(2.0 * elements if op == "triad" else 0.0, moved, "fp32", unit="vector")
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, Case(op, dtype, data=data), f"{int(elements * size)}", work, **how)
+    row = _row(here, library, Case(op, dtype, data=data), (int(elements * size),), work)
     if why := library.supports(dtype):
         return not_measured(row, "unsupported", why)
-    try:
+
+    def prepare() -> Ready:
         to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
-        run = partial(library.copy, to, a) if op == "copy" else partial(library.triad, to, a, b)
-        call = caller(library, [run])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen), here)
+        copy = op == "copy"
+        return Ready([partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)])
+
+    return measure(row, here, library, prepare, budget=budget, seed=seed)
 
 
 def ceiling(
     device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, seed: int = 0
 ) -> float | None:
     """The fastest product seen while trying sizes whose operands stay in the cache, FLOP/s: what
-    this device can really do.
+    this device can really do; `None` where it does not have the format.
 
     An empirical ceiling to set beside a peak that rests on assumptions. It is the best of many
     single samples, not a median: no measurement to report, but one that no median may exceed by
     much.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    dtype : format.
-    budget : s for all sizes.
-    seed : of the operands.
-
-    Returns
-    -------
-    `None` where the device does not have the format.
 
     Examples
     --------
@@ -279,12 +225,8 @@ def ceiling(
         return None
     best = 0.0
     for side in CEILING_SIDES:
-        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
-        times = sample(
-            caller(library, [partial(library.multiply, a, b, dtype)]),
-            budget / len(CEILING_SIDES),
-            seed=seed,
-        )
+        run = partial(library.multiply, *_pair(library, (side,) * 3, dtype, DATA[0], seed), dtype)
+        times = sample(in_turn(library, [run]), budget / len(CEILING_SIDES), seed=seed)
         best = max(best, 2 * side**3 / times.fastest)
     return best
 
@@ -295,8 +237,15 @@ def _checked_arguments(dtype: str, data: str, budget: float, seed: int) -> tuple
     return single("budget", positive("budget", budget)), count("seed", seed, 0)
 
 
+def _row(
+    here: Machine, library: NumpyArrays, case: Case, sizes: tuple[int, ...], work: Work
+) -> Row:
+    how = {"settings": library.settings(case.dtype), "backend": library.label}
+    return blank(here, case, "x".join(map(str, sizes)), work, **how)
+
+
 def _pair(
-    library: Arrays, shape: tuple[int, int, int], dtype: str, data: str, seed: int
+    library: NumpyArrays, shape: tuple[int, ...], dtype: str, data: str, seed: int
 ) -> tuple[Any, Any]:
     M, N, K = shape
     return (
@@ -305,7 +254,9 @@ def _pair(
     )
 
 
-def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
+def _predicted(
+    library: NumpyArrays, dtype: str, products: float, budget: float, seed: int
+) -> float:
     """Seconds that one product will take, from smaller ones: twice as large each time, while asking
     is cheap.
     """
@@ -321,22 +272,9 @@ def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed
         side *= 2
 
 
-def _operands(
-    library: Arrays,
-    here: Machine,
-    shape: tuple[int, int, int],
-    dtype: str,
-    data: str,
-    seed: int,
-    timing: str,
-) -> list[tuple[Any, Any]]:
-    M, N, K = shape
-    each = (M * K + K * N) * itemsize(dtype)
-    sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
-    return [_pair(library, shape, dtype, data, seed + 2 * i) for i in range(sets)]
-
-
-def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
+def _checked(
+    library: NumpyArrays, a: Any, b: Any, dtype: str, budget: float
+) -> tuple[float, float]:
     """Seconds of a product, and the largest error of some of its rows relative to the largest value
     in them.
     """
@@ -353,7 +291,7 @@ def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tupl
     return min(spent), _error(library, made[0], a, b)
 
 
-def _error(library: Arrays, made: Any, a: Any, b: Any) -> float:
+def _error(library: NumpyArrays, made: Any, a: Any, b: Any) -> float:
     got = library.rows(made, CHECKED_ROWS)
     wanted = library.rows(a, CHECKED_ROWS) @ library.rows(b, b.shape[0])
     scale = float(np.abs(wanted).max())

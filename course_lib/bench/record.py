@@ -15,9 +15,9 @@ import msgspec
 
 from course_lib.bench.device import Machine, cpu_peak_here
 from course_lib.bench.driver import Observed, observe
-from course_lib.bench.operands import Arrays
+from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
-from course_lib.bench.timing import NOISY, Timing
+from course_lib.bench.timing import FEWEST, NOISY, Timing, sample
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text
 from course_lib.core.dtypes import BITS
@@ -25,23 +25,15 @@ from course_lib.specs import chip
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One measurement.
-
-    Attributes
-    ----------
-    op, dtype, timing, data : as in a `Row`.
-    size : side of a square product.
-    name : which chain or norm.
-    path : ``"eager"``, ``"compiled"``, or one of attention's.
-    """
+    """One measurement; `op`, `dtype`, `timing` and `data` as in a `Row`."""
 
     op: str
     dtype: str
-    size: int = 0
+    size: int = 0  # side of a square product
     timing: str = "cold"
     data: str = "random"
-    name: str = ""
-    path: str = "eager"
+    name: str = ""  # which chain or norm
+    path: str = "eager"  # or "compiled", or one of attention's
 
     @property
     def settings(self) -> str:
@@ -107,7 +99,40 @@ def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None
     )
 
 
-def judged(row: Row, here: Machine) -> Row:
+class Ready(NamedTuple):
+    """What can be timed: calls to make in turn, so that what one left in the cache is no use to
+    the next; the s that one takes; and the error of a result.
+    """
+
+    runs: Sequence[Callable[[], Any]]
+    seconds: float = 0.0
+    error: float | None = None
+
+
+def measure(
+    row: Row,
+    here: Machine,
+    library: NumpyArrays,
+    prepare: Callable[[], Ready],
+    *,
+    budget: float,
+    seed: int,
+    what: str = "one call takes",
+) -> Row:
+    """A row with what `prepare` made ready timed, where the budget lasts and the memory does."""
+    try:
+        ready = prepare()
+        if ready.seconds * FEWEST > budget:
+            why = f"{what} about {ready.seconds:.3g} s, and the budget is {budget:.3g} s"
+            return not_measured(row, "over-budget", why)
+        call = in_turn(library, ready.runs)
+        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
+    except (MemoryError, RuntimeError) as failure:
+        return out_of_memory(row, failure)
+    return _judged(timed(row, times, seen, error=ready.error), here)
+
+
+def _judged(row: Row, here: Machine) -> Row:
     """A row with times, beside the device's peak, and what a reader should know of both."""
     peak, at_clock, about = _peak(row, here)
     rate = row.achieved_tflops and row.achieved_tflops * 1e12
@@ -153,8 +178,10 @@ def _peak(row: Row, here: Machine) -> tuple[float | None, float | None, str]:
     return None, None, ""
 
 
-def caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int], list[float]]:
-    """Calls each run in turn, so that what one left in the cache is no use to the next."""
+def in_turn(
+    library: NumpyArrays, runs: Sequence[Callable[[], Any]]
+) -> Callable[[int], list[float]]:
+    """Seconds of so many calls, of one run after another."""
     turn = 0
 
     def one() -> Any:
@@ -234,20 +261,16 @@ def manifest(
     texts = {"lab": lab, "command": command, "sku": sku, "price_source": price_source}
     for name, value in texts.items():
         text(name, value)
-    seed = count("seed", seed, 0)
-    price = (
-        None
-        if usd_per_hour is None
-        else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
-    )
+    seed, price = count("seed", seed, 0), usd_per_hour
+    if price is not None:
+        price = single("usd_per_hour", nonnegative("usd_per_hour", price))
     seen, wall = observe(here.kind), time.monotonic() - started.clock
     packages = {}
     for name in ("course-lib", "numpy", "torch", "triton", "jax", "papermill"):
         with contextlib.suppress(PackageNotFoundError):
             packages[name] = version(name)
     return Manifest(
-        lab=lab,
-        command=command,
+        **texts,
         git_commit=git_commit(),
         seed=seed,
         python=platform.python_version(),
@@ -255,9 +278,7 @@ def manifest(
         device=here.name,
         driver=seen.driver,
         clocks={"now": seen.clock_mhz} if seen.clock_mhz else {},
-        sku=sku,
         usd_per_hour=price,
-        price_source=price_source,
         started=started.at.isoformat(timespec="seconds"),
         finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"),
         wall_seconds=wall,
@@ -275,11 +296,6 @@ def manifest(
 def git_commit() -> str:
     """The commit of the book's repository, with a plus where files were changed; empty outside of
     one.
-
-    Examples
-    --------
-    >>> len(git_commit()) in (0, 40, 41)
-    True
     """
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         folder = str(Path(__file__).parent)

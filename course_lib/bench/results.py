@@ -8,7 +8,7 @@ row in flight.
 import errno
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,6 @@ def read(path: Path | str) -> list[Row]:
     is what a killed writer left; it is passed over, and the file stays as it is. The mark that
     spreadsheets put in front is passed over too.
 
-    Parameters
-    ----------
-    path : the file; one that does not exist yet has no rows.
-
     Examples
     --------
     >>> read(Path("nothing-measured-yet.csv"))
@@ -62,13 +58,9 @@ def read(path: Path | str) -> list[Row]:
 def append(path: Path | str, row: Row) -> None:
     """Add one row so that it survives: locked, written at once, synced to the disk.
 
-    Several processes may append to one file. A half-line that a killed writer left is cut off
-    first. Where the disk is full the file is cut back to what it was.
-
-    Parameters
-    ----------
-    path : results.csv; made, with its folder and header, when missing.
-    row : what was measured.
+    Several processes may append to one file, which is made, with its folder and header, when
+    missing. A half-line that a killed writer left is cut off first. Where the disk is full the file
+    is cut back to what it was.
 
     Examples
     --------
@@ -118,36 +110,14 @@ def append(path: Path | str, row: Row) -> None:
 
 
 def done(path: Path | str) -> set[Key]:
-    """The keys that need not be measured again: all but those that only ran out of their budget.
-
-    Parameters
-    ----------
-    path : results.csv; one that does not exist yet has none.
-
-    Examples
-    --------
-    >>> done(Path("nothing-measured-yet.csv"))
-    set()
-    """
+    """The keys that need not be measured again: all but those that only ran out of their budget."""
     return {row.key for row in read(path) if row.status != "over-budget"}
 
 
 def write_manifest(path: Path | str, manifest: Manifest) -> None:
     """Write manifest.json whole or not at all.
 
-    Parameters
-    ----------
-    path : the file; an older one is replaced once the new one is on the disk.
-    manifest : what the run was made of.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_manifest(Path(folder, "manifest.json"), Manifest(lab="00",
-    ...     command="course lab 00", seed=1))
-    ...     msgspec.json.decode(Path(folder, "manifest.json").read_bytes(), type=Manifest).seed
-    1
+    An older one is replaced once the new one is on the disk.
     """
     if not isinstance(manifest, Manifest):
         raise CourseError(f"manifest must be a Manifest (got {shown(manifest)})")
@@ -155,7 +125,16 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
     for name in ("usd_per_hour", "wall_seconds", "cost_usd"):
         if getattr(manifest, name) is not None:
             nonnegative(f"manifest.{name}", getattr(manifest, name))
-    _anonymous(manifest.host)
+    about = (
+        platform.node(),
+        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
+    )
+    for name, value in manifest.host.items():
+        if name.lower() in IDENTIFYING or value in {*about} - {""}:
+            raise CourseError(
+                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
+                f"out of the manifest"
+            )
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,15 +155,8 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
 
 
 def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
-    """What changed between two runs, and whether it is more than noise.
-
-    Parameters
-    ----------
-    before, after : rows of two files. Those that both measured are compared, each by its last row.
-
-    Returns
-    -------
-    One difference a key, in the order of `before`.
+    """What changed between two runs, and whether it is more than noise: one difference for each
+    key that both measured, by its last rows, in the order of `before`.
 
     Examples
     --------
@@ -196,17 +168,10 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
     [(0.5, True)]
     """
     old, new = timed(before), timed(after)
+    pairs = {key: (*old[key], *new[key]) for key in old if key in new}
     return [
-        Difference(
-            key=key,
-            before=was,
-            after=now,
-            ratio=now / was,
-            beyond_noise=apart(old[key][0], new[key][0]),
-        )
-        for key, (_, was) in old.items()
-        if key in new
-        for now in [new[key][1]]
+        Difference(key=key, before=was, after=now, ratio=now / was, beyond_noise=apart(one, other))
+        for key, (one, was, other, now) in pairs.items()
     ]
 
 
@@ -215,9 +180,10 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
     not.
     """
     *lines, torn = content.removeprefix(_MARK).split(b"\n")
-    if torn and lines and _whole(torn):
-        lines.append(torn)
-        torn = b""
+    if torn and lines:
+        with suppress(ValueError):
+            from_line(torn.decode())
+            lines, torn = [*lines, torn], b""
     if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (
         not lines and not HEADER.encode().startswith(torn)
     ):
@@ -234,14 +200,6 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
                 f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
             ) from None
     return rows, len(content) - len(torn)
-
-
-def _whole(line: bytes) -> bool:
-    try:
-        from_line(line.decode())
-    except ValueError:
-        return False
-    return True
 
 
 def _path(path: Any) -> Path:
@@ -269,16 +227,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _anonymous(host: Mapping[str, Any]) -> None:
-    names = {
-        platform.node(),
-        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
-    } - {""}
-    for name, value in host.items():
-        if name.lower() in IDENTIFYING or value in names:
-            raise CourseError(
-                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
-                f"out of the manifest"
-            )

@@ -113,25 +113,25 @@ class Accelerator:
     """
 
     bandwidth: float
-    memory: float | None  # byte
-    llc: float | None  # byte of the last-level cache
-    scratchpad: float | None  # byte on chip that software manages
-    power: float | None  # W
-    clock: float | None  # Hz at which the peaks are stated
-    max_clock: float | None  # Hz
-    multiprocessors: float | None  # or compute units, or cores, as many as are enabled
+    memory: Any  # byte, a float; or `None`, as of all that follow
+    llc: Any  # byte of the last-level cache
+    scratchpad: Any  # byte on chip that software manages
+    power: Any  # W
+    clock: Any  # Hz at which the peaks are stated
+    max_clock: Any  # Hz
+    multiprocessors: Any  # or compute units, or cores, as many as are enabled
     # Of one multiprocessor: 32-bit floating-point and integer instructions, and special functions
     # (exponentials, say), in a clock; warps and blocks that it keeps at once; 32-bit registers;
     # byte of shared memory, and of it what one block may use.
-    lanes: float | None
-    integer_lanes: float | None
-    special: float | None
-    warps: float | None
-    blocks: float | None
-    registers: float | None
-    shared_memory: float | None
-    block_memory: float | None
-    latency: float | None  # s from a load's start until main memory has answered
+    lanes: Any
+    integer_lanes: Any
+    special: Any
+    warps: Any
+    blocks: Any
+    registers: Any
+    shared_memory: Any
+    block_memory: Any
+    latency: Any  # s from a load's start until main memory has answered
 
     def __init__(self, key: str, file: Any) -> None:
         self.key: str = key
@@ -295,7 +295,7 @@ class Accelerator:
                 raise CourseError(
                     f"{self.key} has no published rate of special functions: its file lacks {name}"
                 )
-        return float((self.special or 0) * (self.multiprocessors or 0) * (self.clock or 0))
+        return float(self.special * self.multiprocessors * self.clock)
 
     def as_printed(self, figure: str) -> tuple["Accelerator", ...]:
         """One chip for each value that the sources of a figure publish, the table's own first.

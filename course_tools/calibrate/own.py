@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from course_lib import ops
-from course_lib.bench.results import Row
+from course_lib.bench.rows import Row
 from course_lib.core import Work
 from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator, chip_of_device

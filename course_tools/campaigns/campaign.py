@@ -32,10 +32,6 @@ def plan(device: str) -> list[Case]:
 
     The order puts what matters first, in case the budget is small.
 
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-
     Examples
     --------
     >>> [case.op for case in plan("cpu")][:3]
@@ -55,20 +51,7 @@ def plan(device: str) -> list[Case]:
 
 
 def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> Row:
-    """Measure one case of any lab's plan.
-
-    Parameters
-    ----------
-    case : what to measure.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s.
-    seed : of the operands.
-
-    Examples
-    --------
-    >>> measure(Case("matmul", "fp32", 64), "cpu", budget=0.5).shape
-    '64x64x64'
-    """
+    """Measure one case of any lab's plan within `budget` s."""
     about: dict[str, Any] = {"budget": budget, "seed": seed}
     if case.op not in PLAIN:
         return operators.measure(case, device, **about)
@@ -91,22 +74,17 @@ def run(
     measure: Callable[..., Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Measure the cases that the file does not hold yet, and append each row before the next is
-    begun.
+    """Measure the cases that the file does not hold yet, in the order of their worth, and append
+    each row before the next is begun; how many are left for another run.
 
     Parameters
     ----------
-    cases : of a plan, in the order of their worth.
+    cases, device : of a plan.
     file : results.csv.
-    device : ``"cpu"`` or ``"cuda"``.
     budget : s for all of them; what is left is shared among the cases to come.
     seed : of the operands.
     say : is told of each row, and of what the budget did not reach.
     measure, clock : do the measuring and tell the time.
-
-    Returns
-    -------
-    How many cases are left for another run.
 
     Examples
     --------
@@ -136,14 +114,6 @@ def within(
 ) -> int:
     """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
     and append each row before the next is begun; how many are left for another run.
-
-    Examples
-    --------
-    >>> from time import monotonic
-    >>> about = {"budget": 1.0, "say": print, "clock": monotonic}
-    >>> within([], 2, Path("results.csv"), measure, str, **about)
-    2 of 2 are measured already
-    0
     """
     positive("budget", budget)
     if len(left) < planned:

@@ -23,15 +23,7 @@ def kept() -> Iterator[bool]:
     call: several times what the operator takes. A GPU's caching allocator, and allocators made for
     servers, do not do that.
 
-    Yields
-    ------
-    Whether the C library can be told to; else times hold the handing-out of pages.
-
-    Examples
-    --------
-    >>> with kept() as can:
-    ...     can in (True, False)
-    True
+    It yields whether the C library can be told to; else times hold the handing-out of pages.
     """
     told = _tell({MMAP_MAX: 0, TRIM_THRESHOLD: -1})
     try:
@@ -46,6 +38,4 @@ def _tell(parameters: dict[int, int]) -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # musl has the name and does nothing: it returns 0.
-    return mallopt is not None and all(
-        mallopt(name, value) == 1 for name, value in parameters.items()
-    )
+    return mallopt is not None and all(mallopt(*one) == 1 for one in parameters.items())

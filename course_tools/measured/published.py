@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from course_lib.bench.results import Row, read
+from course_lib.bench.results import read
+from course_lib.bench.rows import Row
 from course_lib.core.checks import known
 from course_lib.specs import chip
 from course_lib.workloads import llm

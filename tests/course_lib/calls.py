@@ -29,7 +29,7 @@ from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
 from course_tools.files import DATA
-from course_tools.hlo.parsing import program
+from course_tools.hlo.compiled import program
 from course_tools.measured import published
 import course_book
 from course_book import exercises, text
@@ -639,8 +639,6 @@ ROOMS = {
     "course_book.plot.web": "draws; see test_web",
     "course_tools.diagnosis.examples": "takes a cause of the fixed list",
     "course_tools.diagnosis.verdict": "reads a trace; see tests/course_tools/diagnosis",
-    "course_tools.campaigns.serving.replaying": "serves requests; see bench/test_serving",
-    "course_tools.campaigns.serving.stepping": "takes an engine; see bench/test_serving",
     "course_tools.serve.clock": "tabulates; see test_clock",
     "course_tools.serve.fleet": "takes a service's settings; see test_service",
     "course_tools.serve.planning": "takes a service's settings; see test_service",
@@ -648,7 +646,6 @@ ROOMS = {
     "course_lib.specs.rental": "takes rows of prices.csv; see test_prices",
     "course_lib.specs.rows": "prints the spec tables",
     "course_lib.specs.provenance": "reads the library's own files",
-    "course_tools.campaigns.kernels.running": "runs a file of kernels",
 }
 LEFT_OUT = {
     "course_book.text.phrases.retold": "takes sentences of the library's own; see test_phrases",

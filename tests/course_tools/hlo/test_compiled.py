@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import CourseError, network
 from course_tools import hlo
-from course_tools.hlo.parsing import program
+from course_tools.hlo.compiled import program
 
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 HEAD = "HloModule m, is_scheduled=true, num_partitions=8\n\n"
