@@ -16,35 +16,39 @@ import numpy as np
 from course_lib import ops
 from course_lib.bench.device import Machine, machine
 from course_lib.bench.operands import DATA, NumpyArrays, arrays
-from course_lib.bench.record import Case, Ready, blank, in_turn, measure, not_measured
+from course_lib.bench.record import (
+    FEWEST,
+    Case,
+    Ready,
+    blank,
+    in_turn,
+    measure,
+    not_measured,
+    sample,
+)
 from course_lib.bench.rows import Row
-from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
 
+# Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
+# the last-level cache.
 CACHES = 4
-"""Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
-the last-level cache.
-"""
+# Side of the small product from whose time a large one's is predicted, so that a slow format is
+# never waited for, and the share of the budget that asking again with a larger one may take.
 PROBE, PROBE_SHARE = 128, 0.25
-"""Side of the small product from whose time a large one's is predicted, so that a slow format is
-never waited for, and the share of the budget that asking again with a larger one may take.
-"""
 CHECKED_ROWS = 8
+# Outer products that are timed: all take as long, so a few tell the rate of as many as one likes.
 STEPS = 16
-"""Outer products that are timed: all take as long, so a few tell the rate of as many as one likes.
-"""
+# Formats whose outer products can be added up where they stand.
 SUMS = ("fp64", "fp32", "bf16", "fp16")
-"""Formats whose outer products can be added up where they stand."""
+# The side of their result is a multiple of this.
 SIDE = 1024
-"""The side of their result is a multiple of this."""
 CEILING_SIDES = (256, 384, 512, 768, 1024)
 TIMINGS = ("cold", "warm")
+# The format of the result where it is not the operands': four bytes for sums of int8, two for
+# products of fp8.
 _RESULT = {"int8": "fp32", "fp8": "bf16"}
-"""The format of the result where it is not the operands': four bytes for sums of int8, two for
-products of fp8.
-"""
 
 
 def matmul(

@@ -1,6 +1,11 @@
-"""What a measurement is asked for, how its row is filled, and what a run was made of."""
+"""What a measurement is asked for, how it is timed and its row filled, and what a run was made of.
+
+Calls are timed the way a careful person would: warm until steady, many samples, and the spread
+beside the median.
+"""
 
 import contextlib
+import math
 import platform
 import subprocess
 import time
@@ -12,16 +17,28 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from course_lib.bench.device import Machine, cpu_peak_here
-from course_lib.bench.driver import Observed, observe
+from course_lib.bench.device import Machine, Observed, cpu_peak_here, observe
 from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
-from course_lib.bench.timing import FEWEST, NOISY, Timing, sample
 from course_lib.core import Work
-from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text
+from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, single, text
 from course_lib.core.dtypes import BITS
 from course_lib.specs import chip
+
+# Warm-up ends when three calls in a row differ by less than this from their fastest.
+STEADY = 0.05
+# Share of the budget after which warm-up ends, steady or not.
+WARM_SHARE = 0.25
+# Seconds a sample takes at least: a clock read costs tens of nanoseconds, a context switch some
+# microseconds.
+SHORTEST = 1e-3
+# Samples taken: no fewer, whatever the budget, once the call is known to fit; no more.
+FEWEST, MOST = 5, 100
+# From the 20th to the 80th percentile, in medians: above it a result is called noisy.
+NOISY = 0.10
+RESAMPLES = 1000
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -74,6 +91,92 @@ def out_of_memory(row: Row, failure: Exception) -> Row:
     if not (isinstance(failure, MemoryError) or "out of memory" in said or "allocate" in said):
         raise failure
     return not_measured(row, "out-of-memory", str(failure).partition("\n")[0][:200])
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one call, with a 95 % interval of the median by bootstrap, `low` to `high`."""
+
+    median: float
+    fastest: float
+    p20: float
+    p80: float
+    low: float
+    high: float
+    repeats: int
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the samples spread so widely that the median means little."""
+        return self.p80 - self.p20 > NOISY * self.median
+
+
+def summary(samples: Sequence[float], seed: int = 0) -> Timing:
+    """Median, spread and the median's interval of samples in seconds.
+
+    Examples
+    --------
+    >>> summary([1.0, 1.0, 1.0, 1.0, 9.0]).median
+    1.0
+    """
+    times = np.asarray(positive("samples", samples)).reshape(-1)
+    size = (RESAMPLES, times.size)
+    drawn = np.random.default_rng(count("seed", seed, 0)).choice(times, size=size)
+    low, high = map(float, np.percentile(np.median(drawn, axis=1), (2.5, 97.5)))
+    fastest, p20, median, p80 = map(float, np.percentile(times, (0, 20, 50, 80)))
+    return Timing(
+        median=median, fastest=fastest, p20=p20, p80=p80, low=low, high=high, repeats=times.size
+    )
+
+
+def _seconds(each: Any) -> Sequence[float]:
+    if (
+        not isinstance(each, Sequence)
+        or not each
+        or not all(isinstance(one, int | float) for one in each)
+    ):
+        raise CourseError(
+            f"once must return the seconds of its calls as a list (got {shown(each)})"
+        )
+    return each
+
+
+def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int = 0) -> Timing:
+    """Time calls until the budget is spent, after warming up.
+
+    Parameters
+    ----------
+    once : runs so many calls back to back, waits until they are done, and returns the seconds of
+        one call: one value for all of them where a clock is read before and after, one for each
+        where the device marks every launch.
+    budget : s for everything, warm-up included.
+    seed : of the bootstrap.
+
+    Examples
+    --------
+    >>> sample(lambda calls: [0.01], budget=1.0).median
+    0.01
+    """
+    if not callable(once):
+        raise CourseError(
+            f"once must be a function that runs so many calls and returns their seconds "
+            f"(got {shown(once)})"
+        )
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    spent = 0.0
+    recent: list[float] = []
+    while spent < WARM_SHARE * budget:
+        seconds = _seconds(once(1))[0]
+        spent += seconds
+        recent = [*recent[-2:], seconds]
+        if len(recent) == 3 and max(recent) - min(recent) <= STEADY * min(recent):
+            break
+    calls = max(1, math.ceil(SHORTEST / max(min(recent), 1e-9)))
+    samples: list[float] = []
+    while len(samples) < FEWEST or (len(samples) < MOST and spent < budget):
+        each = _seconds(once(calls))
+        spent += sum(each) * calls / len(each)
+        samples.extend(each)
+    return summary(samples, seed)
 
 
 def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None) -> Row:

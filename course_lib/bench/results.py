@@ -29,8 +29,8 @@ from course_lib.bench.rows import (
 )
 from course_lib.core.checks import CourseError, nonnegative, shown, text
 
+# What spreadsheets write in front of a text file, to say that it is UTF-8.
 _MARK = b"\xef\xbb\xbf"
-"""What spreadsheets write in front of a text file, to say that it is UTF-8."""
 
 
 def read(path: Path | str) -> list[Row]:

@@ -16,12 +16,12 @@ Products: TypeAlias = Literal["matmul", "outer", "copy", "triad"]
 Operators: TypeAlias = Literal["add", "chain", "softmax", "norm", "attention"]
 Collectives: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
 Served: TypeAlias = Literal["step", "request"]
+# Operators that are done in one way only.
 PLAIN: tuple[str, ...] = get_args(Products)
-"""Operators that are done in one way only."""
+# Operators that one device runs alone; the others are collectives.
 LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served))
-"""Operators that one device runs alone; the others are collectives."""
+# What a manifest says of its host under none of these names: whose machine it is.
 IDENTIFYING = ("host", "hostname", "node", "user", "username", "login", "home")
-"""What a manifest says of its host under none of these names: whose machine it is."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
 

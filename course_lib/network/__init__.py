@@ -18,34 +18,30 @@ comes on top; `fit` finds a link's constants as a library sees them.
 
 from course_lib.core.links import Link
 from course_lib.network.collectives import (
+    Nodes,
+    Phases,
     all_gather,
     all_reduce,
     all_to_all,
+    between_nodes,
     bus_bandwidth,
+    fewest_nodes,
     latency_bound_size,
+    phases,
     reduce_scatter,
+    resolve_link,
     send,
 )
 from course_lib.network.costs import ALGORITHMS, Cost, cost
 from course_lib.network.fitting import LinkFit, fit
-from course_lib.network.nodes import (
-    Nodes,
-    Phases,
-    between_nodes,
-    fewest_nodes,
-    phases,
-    resolve_link,
-)
 from course_lib.network.sharding import (
     SCHEMES,
     CollectiveStep,
     Sharded,
-    sharded_matmul,
-    sharded_mlp,
-)
-from course_lib.network.thresholds import (
     critical_contraction,
     data_parallel_tokens,
+    sharded_matmul,
+    sharded_mlp,
     tensor_parallel_tokens,
     tensor_parallel_width,
 )

@@ -19,6 +19,7 @@ from course_lib.core.checks import (
     whole,
 )
 
+# What each collective can be done by; the first is the one taken when nothing is said.
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
     "reduce-scatter": ("ring", "torus", "tree", "switched", "in-switch"),
@@ -26,7 +27,6 @@ ALGORITHMS = {
     "all-to-all": ("ring", "torus", "switched"),
     "send": ("cut-through", "store-and-forward"),
 }
-"""What each collective can be done by; the first is the one taken when nothing is said."""
 
 
 class Cost(NamedTuple):

@@ -11,10 +11,10 @@ from course_lib.core.checks import CourseError, count, positive, shown, together
 from course_lib.network.costs import cost
 
 ROUNDS = 60
+# Resamples that no interval needs more of.
 MOST = 100_000
-"""Resamples that no interval needs more of."""
+# Relative residual below which more precision gains nothing; it keeps the weights finite.
 SMALLEST = 1e-4
-"""Relative residual below which more precision gains nothing; it keeps the weights finite."""
 
 
 class LinkFit(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from course_lib.specs.configurations import (
 from course_lib.specs.provenance import DATA, UNITS, Figure, Source, load_toml, sources
 from course_lib.specs.ranges import PARTS
 from course_lib.specs.rental import Price, outdated, prices, quotes
-from course_lib.specs.rows import as_csv, as_json, chip_rows, figure_rows, model_rows
+from course_lib.specs.rows import as_csv, as_json, chip_rows, model_rows
 
 __all__ = [
     "DATA",
@@ -37,7 +37,6 @@ __all__ = [
     "chip_rows",
     "chips",
     "cited_by",
-    "figure_rows",
     "load_toml",
     "model",
     "model_rows",

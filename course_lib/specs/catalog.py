@@ -19,27 +19,18 @@ from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer
 from course_lib.specs.provenance import DATA, as_record, load_toml
 
+# The environment variable that names a folder with more chips.
 FOLDER = "COURSE_CHIPS"
-"""The environment variable that names a folder with more chips."""
 _CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
 _MODELS = "models() or course models lists them"
 
 
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
     """The keys of all chips in the spec table, sorted; only a vendor's or a year's where one is
-    given.
-
-    Those in the reader's folder that cannot be read are left out: `unreadable` says why.
-
-    Raises
-    ------
-    CourseError
-        If no chip is of this vendor or year, or `COURSE_CHIPS` is not a folder.
+    given. Those in the reader's folder that cannot be read are left out: `unreadable` says why.
 
     Examples
     --------
-    >>> "h100-sxm" in chips()
-    True
     >>> chips(vendor="AMD")
     ('mi250x', 'mi300x', 'mi325x')
     """
@@ -130,15 +121,11 @@ def chip(key: str) -> Accelerator:
     --------
     >>> round(chip("h100-sxm").ridge("bf16"))
     295
-    >>> chip("h10")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() or course chips lists them; course chip --new begins a file of your own)
     >>> chip("h100")
     Traceback (most recent call last):
     ...
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
-    """  # noqa: E501
+    """
     if not isinstance(key, str):
         raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
     files = _files()
@@ -262,11 +249,7 @@ def model(key: str) -> Model:
     --------
     >>> model("llama-2-70b").kv_heads
     8
-    >>> model("llama-2")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
-    """  # noqa: E501
+    """
     if not isinstance(key, str):
         raise CourseError(f"key must be a model's key, as text (got {shown(key)}): {_MODELS}")
     return _read_model(key)

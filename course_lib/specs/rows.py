@@ -41,11 +41,6 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
 def figure_rows(one: Accelerator) -> list[dict[str, Any]]:
     """One row for each figure of a chip: as published, in SI units, with status, sources and what
     others publish.
-
-    Examples
-    --------
-    >>> figure_rows(chip("t4"))[0]["figure"]
-    'bandwidth'
     """
     return [
         {"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)}

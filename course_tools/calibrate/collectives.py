@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core.checks import CourseError, flag, known, nonnegative, plain, together
+from course_lib.network.collectives import Nodes, resolve_link
+from course_lib.network.collectives import seconds as bound_of
 from course_lib.network.costs import ALGORITHMS
-from course_lib.network.nodes import Nodes, resolve_link
-from course_lib.network.nodes import seconds as bound_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import Calibration

@@ -20,10 +20,10 @@ FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
     "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"),
 }
+# By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
-"""By device: the formats, what matters most first, and the sizes of square products."""
+# Seconds that a measurement gets at least, as long as they last.
 SHORTEST = 2.0
-"""Seconds that a measurement gets at least, as long as they last."""
 
 
 def plan(device: str) -> list[Case]:

@@ -20,27 +20,24 @@ from typing import Any
 import msgspec
 
 from course_lib import network
-from course_lib.bench.device import Machine, machine, torch_or_none
-from course_lib.bench.driver import observe
-from course_lib.bench.record import Case, blank, not_measured, timed
+from course_lib.bench.device import Machine, machine, observe, torch_or_none
+from course_lib.bench.record import FEWEST, Case, blank, not_measured, sample, timed
 from course_lib.bench.results import append, done
 from course_lib.bench.rows import Row
-from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
 from course_tools.measured.collectives import FUNCTIONS
 
 OPS = tuple(FUNCTIONS)
+# Byte of the messages: from those that latency rules to those that bandwidth rules.
 SIZES = {"cpu": tuple(4**i for i in range(5, 13)), "cuda": tuple(4**i for i in range(5, 16))}
-"""Byte of the messages: from those that latency rules to those that bandwidth rules."""
+# Relative error that fp32 sums in another order stay well below, and a missing or doubled operand
+# does not.
 WRONG = 1e-5
-"""Relative error that fp32 sums in another order stay well below, and a missing or doubled operand
-does not.
-"""
+# Seconds that a measurement gets at least, while the budget lasts.
 SHORTEST_SHARE = 0.3
-"""Seconds that a measurement gets at least, while the budget lasts."""
+# Seconds after which a rank that waits for another gives up.
 PATIENCE = 120.0
-"""Seconds after which a rank that waits for another gives up."""
 _NAMES = {
     "all_gather_single": "all_gather_into_tensor",
     "reduce_scatter_single": "reduce_scatter_tensor",

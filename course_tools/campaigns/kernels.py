@@ -20,8 +20,9 @@ from course_tools.campaigns.traffic import counted
 from course_tools.measured.kernels import OPS, WAYS
 
 NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there measures anything"
+# Relative error above which a result is wrong, whatever its format.
 RIGHT = 0.01
-"""Relative error above which a result is wrong, whatever its format."""
+# By kernel, the function that launches it.
 FUNCTIONS = {
     "add": "add",
     "fused": "bias_gelu_dropout",
@@ -29,10 +30,9 @@ FUNCTIONS = {
     "matmul": "matmul",
     "attention": "attention",
 }
-"""By kernel, the function that launches it."""
 DROPPED = 0.1
+# Rows of a result that are compared with float64.
 CHECKED = 64
-"""Rows of a result that are compared with float64."""
 BLOCKS: dict[str, tuple[int, ...]] = {
     "add": (1024,),
     "fused": (4, 256),
@@ -40,8 +40,10 @@ BLOCKS: dict[str, tuple[int, ...]] = {
     "matmul": (128, 128, 64),
     "attention": (64, 64),
 }
+# Smaller tiles, so that several of them make a small product.
 INTERPRETED = {**BLOCKS, "matmul": (64, 64, 32)}
-"""Smaller tiles, so that several of them make a small product."""
+# What is counted is small, for the interpreter takes a thousand times as long; the second sizes are
+# such that no block divides. What is timed is larger than any cache, but for attention.
 SIZES: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = {
     "cpu": {
         "add": ((16384,), (10000,)),
@@ -58,9 +60,6 @@ SIZES: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = {
         "attention": ((16384, 16384, 64),),
     },
 }
-"""What is counted is small, for the interpreter takes a thousand times as long; the second sizes
-are such that no block divides. What is timed is larger than any cache, but for attention.
-"""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -26,16 +26,15 @@ from course_lib.core.checks import CourseError, known, positive
 from course_lib.core.dtypes import itemsize
 from course_tools.campaigns import pages
 
+# The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
+# take the time.
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
-"""The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
-take the time.
-"""
+# How torch may do attention: `math` stores the scores, the others are one kernel.
 PATHS = {"cpu": ("math", "flash"), "cuda": ("math", "flash", "efficient", "cudnn")}
-"""How torch may do attention: `math` stores the scores, the others are one kernel."""
 FORMATS = {"cpu": "fp32", "cuda": "bf16"}
 WIDTH = 4096
+# Sequences, heads, tokens and the size of a head.
 ATTENTION = {"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 128)}
-"""Sequences, heads, tokens and the size of a head."""
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 DROPPED = 0.1
 OPS = ("chain", "softmax", "norm", "attention")

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
+# free memory is given back.
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
-"""Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
-free memory is given back.
-"""
 DEFAULTS = {MMAP_MAX: 65536, TRIM_THRESHOLD: 128 * 1024}
 
 

@@ -14,17 +14,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from course_lib.bench.device import machine, torch_or_none
-from course_lib.bench.driver import observe
-from course_lib.bench.record import not_measured, timed
+from course_lib.bench.device import machine, observe, torch_or_none
+from course_lib.bench.record import FEWEST, not_measured, sample, timed
 from course_lib.bench.results import append, done, read
 from course_lib.bench.rows import Row
-from course_lib.bench.timing import FEWEST, sample
 from course_lib.core.checks import CourseError, count, known, shown
 from course_tools.campaigns.campaign import within
 from course_tools.measured import serving
 
 VOCABULARY = 1024
+# The model, as a config.json would have it: four million weights, all of them random.
 CONFIG = MappingProxyType(
     {
         "model_type": "llama",
@@ -39,13 +38,12 @@ CONFIG = MappingProxyType(
         "tie_word_embeddings": False,
     }
 )
-"""The model, as a config.json would have it: four million weights, all of them random."""
 FORMATS = {"cpu": "fp32", "cuda": "bf16"}
 _ATTENTION = "course-by-sequence"
 SEQUENCES, CONTEXTS = (1, 8, 4, 2), (64, 1000, 256, 512)
 PROMPTS = (16, 248, 64, 128)
+# Seconds that a step is timed at least, while the budget lasts.
 SHORTEST = 0.2
-"""Seconds that a step is timed at least, while the budget lasts."""
 Admit = Callable[[list[int], int, int, int], int]
 
 

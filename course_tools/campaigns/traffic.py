@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+# Bytes that an NVIDIA GPU's memory hands out at least, aligned alike.
 SECTOR = 32
-"""Bytes that an NVIDIA GPU's memory hands out at least, aligned alike."""
 
 
 class Launch(NamedTuple):

@@ -18,10 +18,11 @@ import numpy as np
 
 from course_lib.core.checks import CourseError, Numbers, known, plain, shown
 from course_lib.core.links import LinkLike, as_link
-from course_lib.network.nodes import seconds
+from course_lib.network.collectives import seconds
 from course_lib.network.sharding import SCHEMES
 from course_tools.files import DATA
 
+# What `network.cost` calls each of XLA's collectives.
 KINDS = {
     "all-reduce": "all-reduce",
     "all-gather": "all-gather",
@@ -29,17 +30,16 @@ KINDS = {
     "all-to-all": "all-to-all",
     "collective-permute": "send",
 }
-"""What `network.cost` calls each of XLA's collectives."""
+# Collectives of XLA's that `network` has no cost for.
 OTHERS = ("collective-broadcast", "ragged-all-to-all")
-"""Collectives of XLA's that `network` has no cost for."""
+# Instructions whose computation runs where they stand; others only add or compare by one.
 CALLING = ("async-start", "call", "conditional", "fusion")
-"""Instructions whose computation runs where they stand; others only add or compare by one."""
+# Instructions that stand for others, and what names the computation that holds those.
 UNFOLDED = {"fusion": "calls", "call": "to_apply"}
-"""Instructions that stand for others, and what names the computation that holds those."""
+# Formats by XLA's names for them, where the course has one of its own.
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "s8": "int8", "s4": "int4"}
-"""Formats by XLA's names for them, where the course has one of its own."""
+# Instructions that leave every number what it is, and where the collective has put it.
 SHAPES = ("bitcast", "convert", "copy", "get-tuple-element", "reshape", "transpose")
-"""Instructions that leave every number what it is, and where the collective has put it."""
 PIECES = ("dynamic-slice", "slice")
 HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.+)$")

@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.core import Link
 from course_lib.core.checks import CourseError, count, shown
-from course_lib.network.nodes import Phases, between_nodes, phases
+from course_lib.network.collectives import Phases, between_nodes, phases
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 

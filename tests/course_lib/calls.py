@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import course_lib
 from course_lib import bench, block, chip, llm, network, occupancy, ops, resnet, specs
-from course_lib.bench import results, timing
+from course_lib.bench import record, results
 from course_lib.core import (
     Work,
     attainable,
@@ -560,7 +560,7 @@ CALLS = [
     Call(bench.machine, {"device": "cpu"}),
     Call(bench.inspect, {"device": "cpu"}),
     Call(bench.summary, {"samples": TIMES, "seed": 0}),
-    Call(timing.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
+    Call(record.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
     Call(
         bench.manifest,
         {
@@ -685,7 +685,7 @@ LEFT_OUT = {
     "course_book.text.output.widget_bundle": "takes anything that is shown",
     "course_lib.bench.record.start": "takes nothing",
     "course_lib.bench.device.cpu_peak_here": "measures",
-    "course_lib.bench.driver.observe": "measures",
+    "course_lib.bench.device.observe": "measures",
     "course_book.moving.scene.holds": "takes what a picture of the library's own says",
     "course_tools.counting.answers.ask": "hands what it is given to llm",
     "course_tools.counting.answers.told": "takes the formats that llm.formats has checked",
