@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from course_lib.bench import products, results
-from course_lib.bench.device import Machine, machine
-from course_lib.bench.record import Case
+from course_lib.bench.device import Machine, machine, observe
+from course_lib.bench.record import FEWEST, Case, not_measured, sample, timed
 from course_lib.bench.rows import PLAIN, Key, Row
 from course_lib.core.checks import known, positive
 from course_tools.campaigns import operators
@@ -77,19 +77,8 @@ def run(
     """Measure the cases that the file does not hold yet, in the order of their worth, and append
     each row before the next is begun; how many are left for another run.
 
-    Parameters
-    ----------
-    cases, device : of a plan.
-    file : results.csv.
-    budget : s for all of them; what is left is shared among the cases to come.
-    seed : of the operands.
-    say : is told of each row, and of what the budget did not reach.
-    measure, clock : do the measuring and tell the time.
-
-    Examples
-    --------
-    >>> run([], Path("results.csv"))
-    0
+    `budget` s are shared among the cases to come; `say` is told of each row, and of what they did
+    not reach; `measure` and `clock` do the measuring and tell the time.
     """
     here, there = machine(device), results.done(file)
     left = [case for case in cases if not _measured(case, here, there)]
@@ -128,6 +117,24 @@ def within(
         results.append(file, row)
         say(said(row))
     return 0
+
+
+def timed_within(
+    row: Row,
+    once: Callable[[int], list[float]],
+    first: float,
+    share: float,
+    *,
+    seed: int,
+    kind: str,
+    what: str,
+    error: float | None = None,
+) -> Row:
+    """A row timed for its `share` of a budget, s, where that lasts for calls like the `first`."""
+    if first * (FEWEST + 1) > 2 * share:
+        why = f"{what} took {first:.3g} s of a share of {share:.3g} s"
+        return not_measured(row, "over-budget", why)
+    return timed(row, sample(once, share, seed=seed), observe(kind), error=error)
 
 
 def _measured(case: Case, here: Machine, there: set[Key]) -> bool:

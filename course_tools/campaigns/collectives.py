@@ -20,12 +20,13 @@ from typing import Any
 import msgspec
 
 from course_lib import network
-from course_lib.bench.device import Machine, machine, observe, torch_or_none
-from course_lib.bench.record import FEWEST, Case, blank, not_measured, sample, timed
+from course_lib.bench.device import Machine, machine, torch_or_none
+from course_lib.bench.record import Case, blank
 from course_lib.bench.results import append, done
 from course_lib.bench.rows import Row
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
+from course_tools.campaigns.campaign import timed_within
 from course_tools.measured.collectives import FUNCTIONS
 
 OPS = tuple(FUNCTIONS)
@@ -50,11 +51,8 @@ def launch(
     """Run a script in so many processes with torchrun; `say` is given each line that they print.
     Each finds its number in the environment, as RANK.
 
-    Raises
-    ------
-    CourseError
-        If torch is missing, or a process failed: which rank, how, and that rows measured before are
-        kept.
+    A `CourseError` where torch is missing, or a process failed: which rank, how, and that rows
+    measured before are kept.
     """
     whole("world", world)
     if not script.is_file():
@@ -127,21 +125,9 @@ def sweep(
     A time is the slowest rank's, from a barrier on. Ranks hold seeded random numbers, so that each
     can compute what it must receive. Run again, it goes on where it stopped.
 
-    Parameters
-    ----------
-    file : results.csv.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all measurements.
-    seed : of the operands.
-    sizes : byte of the messages, rounded to whole elements for each rank; `SIZES` if not given.
-    ops : which collectives.
-    say : is given a line for each measurement, in rank 0.
-
-    Raises
-    ------
-    CourseError
-        If the processes were not started by torchrun, or a collective gave a wrong result: which
-        rank's.
+    `sizes` are byte of the messages, rounded to whole elements for each rank; `budget` is s for all
+    measurements. A `CourseError` where the processes were not started by torchrun, or a collective
+    gave a wrong result: which rank's.
     """
     known("device", device, SIZES)
     positive("budget", budget)
@@ -317,10 +303,9 @@ def _measured(ranks: _Ranks, row: Row, op: str, size: int, *, share: float) -> R
             f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: "
             f"relative error {worst:.3g}"
         )
-    if first * (FEWEST + 1) > 2 * share:
-        why = f"one call took {first:.3g} s of a share of {share:.3g} s"
-        return not_measured(row, "over-budget", why)
-    times = sample(once, share, seed=ranks.seed)
-    bus = network.bus_bandwidth(size, times.median, ranks.world, collective=op)
-    row = timed(row, times, observe(ranks.kind), error=worst)
+    about: Any = {"seed": ranks.seed, "kind": ranks.kind, "what": "one call", "error": worst}
+    row = timed_within(row, once, first, share, **about)
+    if not row.seconds_median:
+        return row
+    bus = network.bus_bandwidth(size, row.seconds_median, ranks.world, collective=op)
     return msgspec.structs.replace(row, achieved_bw_gbps=float(nonnegative("bus", bus)) / 1e9)

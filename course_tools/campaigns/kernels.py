@@ -108,13 +108,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def plan(device: str) -> list[Step]:
-    """The steps of lab 04: on ``"cpu"`` the interpreter counts them, on ``"cuda"`` they are timed.
-
-    Examples
-    --------
-    >>> plan("cpu")[3].shape, plan("cpu")[1].settings
-    ('256x256x256', 'bias+gelu+dropout path=triton block=4x256')
-    """
+    """The steps of lab 04: the interpreter counts them on ``"cpu"``, ``"cuda"`` is timed."""
     kernels = SIZES[known("device", device, SIZES)]
     blocks = INTERPRETED if device == "cpu" else BLOCKS
     return [
@@ -180,17 +174,7 @@ def error(torch: Any, step: Step, arrays: list[Any], result: Any) -> float:
 
 
 def load(path: Path | str, device: str = "cpu") -> Any:
-    """A file of kernels as a module: interpreted on a CPU, compiled on a GPU.
-
-    Triton settles which when it is imported.
-
-    Examples
-    --------
-    >>> load("nowhere.py")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: path 'nowhere.py' is not a file: give that of a kernels.py
-    """
+    """A file of kernels as a module: interpreted on a CPU, compiled on a GPU."""
     interpreted = known("device", device, ("cpu", "cuda")) == "cpu"
     if not isinstance(path, str | Path) or not Path(path).is_file():
         raise CourseError(f"path {str(path)!r} is not a file: give that of a kernels.py")
@@ -286,11 +270,6 @@ def run(
 
     It says what became of each step, and returns how many are left for another run. `clock` tells
     the time.
-
-    Examples
-    --------
-    >>> run([], None, Path("results.csv"))
-    0
     """
     positive("budget", budget)
     name, there = machine(device).name, results.done(file)

@@ -20,13 +20,6 @@ def record(
     """Run something so many times under torch.profiler, after warming up, and keep what
     `course_tools.measured.trace` reads of the fastest run in a JSON file: on a machine that does
     other things besides, the slower runs tell of those.
-
-    Examples
-    --------
-    >>> record(lambda: None, Path("trace.json"), tries=0)
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: tries must be a positive whole number (got 0)
     """
     whole("tries", tries)
     torch = torch_or_none()

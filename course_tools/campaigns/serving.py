@@ -14,12 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from course_lib.bench.device import machine, observe, torch_or_none
-from course_lib.bench.record import FEWEST, not_measured, sample, timed
+from course_lib.bench.device import machine, torch_or_none
 from course_lib.bench.results import append, done, read
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError, count, known, shown
-from course_tools.campaigns.campaign import within
+from course_tools.campaigns.campaign import timed_within, within
 from course_tools.measured import serving
 
 VOCABULARY = 1024
@@ -50,21 +49,8 @@ Admit = Callable[[list[int], int, int, int], int]
 class SmallEngine:
     """A model with random weights, and a cache with a place for each of several sequences.
 
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    max_num_seqs : places: the most sequences of a step.
-    max_num_batched_tokens : the most new tokens of a step.
-    max_model_len : the most tokens of a sequence; `lengths` has those in the cache, by place.
-    threads : of a CPU. One is enough for so small a model, and waits for no other.
-    seed : of the weights.
-
-    Examples
-    --------
-    >>> SmallEngine("tpu")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown device 'tpu': did you mean 'cpu'?
+    On a CPU one of its `threads` is enough for so small a model, and waits for no other. `lengths`
+    has the tokens in the cache, by place.
     """
 
     def __init__(
@@ -239,13 +225,7 @@ class EngineStep(NamedTuple):
 
 
 def plan(engine: SmallEngine) -> list[EngineStep]:
-    """The steps that lab 03 times, those that tell most first: as many as the engine has room for.
-
-    Examples
-    --------
-    >>> plan(SmallEngine(max_num_seqs=2, max_model_len=128))[0]
-    EngineStep(decoding=1, context=64, prompt=0)
-    """
+    """The steps that lab 03 times and the engine has room for, those that tell most first."""
     steps = [EngineStep(n, context, 0) for context in CONTEXTS for n in SEQUENCES]
     steps[2:2] = [EngineStep(0, 0, prompt) for prompt in PROMPTS]
     steps += [EngineStep(4, 256, 64), EngineStep(7, 512, 128)]
@@ -270,25 +250,8 @@ def sweep(
     """Time the steps of the plan that the file does not hold yet, and append each row before the
     next is begun.
 
-    Parameters
-    ----------
-    engine : all of whose places are free.
-    file : results.csv.
-    budget : s for all of them; what is left is shared among the steps to come.
-    seed : of the resampling.
-    say, clock : is told of each row, and of what the budget did not reach; tells the time.
-
-    Returns
-    -------
-    How many are left for another run.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     small = SmallEngine(max_num_seqs=1, max_num_batched_tokens=16, max_model_len=64)
-    ...     sweep(small, Path(folder, "results.csv"), budget=1.0, say=lambda _: None)
-    0
+    All places of the engine must be free. `budget` s are shared among the steps to come; `say` is
+    told of each row, and of what they did not reach. Returns how many are left for another run.
     """
     if any(engine.lengths):
         raise CourseError("engine must be idle: free its places, or make a new one")
@@ -327,11 +290,8 @@ def _measured(engine: SmallEngine, one: EngineStep, share: float, seed: int) -> 
     try:
         once(1)
         (first,) = once(1)
-        row = _step_row(engine, one)
-        if first * (FEWEST + 1) > 2 * share:
-            why = f"one step took {first:.3g} s of a share of {share:.3g} s"
-            return not_measured(row, "over-budget", why)
-        return timed(row, sample(once, share, seed=seed), observe(engine.device))
+        row, kind = _step_row(engine, one), engine.device
+        return timed_within(row, once, first, share, seed=seed, kind=kind, what="one step")
     finally:
         for place in range(one.decoding):
             engine.free(place)
@@ -343,11 +303,8 @@ def admitted(
     """How many of those that wait join the next step: first come, first served, whole prompts, as
     long as there is a place and the step's budget of tokens lasts.
 
-    Parameters
-    ----------
-    prompts : tokens of those that wait, in the order in which they came.
-    running : sequences that decode: each has a place, and one token of the step.
-    max_num_seqs, max_num_batched_tokens : the most sequences, and new tokens, of a step.
+    `prompts` are the tokens of those that wait, in the order in which they came; each of those that
+    are `running` decodes: it has a place, and one token of the step.
 
     Examples
     --------
@@ -379,28 +336,12 @@ def replay(
 
     Parameters
     ----------
-    engine : all of whose places are free.
-    file : results.csv.
+    engine, file : all of whose places are free; results.csv.
     requests : when each comes, s from the start, and the tokens of its prompt and of its output; in
         the order in which they come.
     admit : who joins the next step, as in `admitted`.
     rule : a name for `admit`, without blanks: another rule is another measurement.
     seed : of the prompts.
-    clock, sleep, say : tell the time and wait; is told what was served.
-
-    Raises
-    ------
-    CourseError
-        If a request does not fit, or `admit` lets in more than there are or have room, or nobody
-        where nothing runs.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     small = SmallEngine(max_num_seqs=1, max_num_batched_tokens=16, max_model_len=64)
-    ...     replay(small, Path(folder, "results.csv"), [(0.0, 8, 2), (0.001, 8, 1)], say=print)
-    2 requests served
     """
     requests = [
         (float(arrived), count("prompt", prompt), count("output", output))
