@@ -1,6 +1,4 @@
-"""What is measured on: the device's exact name, its chip in the spec table, its cache, a CPU's peak
-by multiplication, how its driver has it set up, what it does while it works, and what is wrong.
-"""
+"""What is measured on, what its driver says of it, and what is wrong with it."""
 
 import contextlib
 import os
@@ -45,9 +43,7 @@ BUSY = 0.5
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was observed; `None` or empty where nothing was, and `note` where a reader can help
-    it.
-    """
+    """What was observed; `note` says where a reader can help it."""
 
     clock_mhz: float | None = None
     power_w: float | None = None
@@ -58,9 +54,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvidia(msgspec.Struct, frozen=True, kw_only=True):
-    """How the driver has an NVIDIA GPU set up; `None` or empty where it does not tell, and `note`
-    where there is nothing to ask.
-    """
+    """How the driver has a GPU set up; `note` where there is nothing to ask."""
 
     name: str = ""
     driver: str = ""
@@ -73,9 +67,7 @@ class Nvidia(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nvidia() -> Nvidia:
-    """How the NVIDIA GPU of this machine is set up, by its driver; of several, the one that CUDA
-    calls 0.
-    """
+    """How the NVIDIA GPU that CUDA calls 0 is set up, by its driver."""
     return _with_nvml(_settings, lambda why: Nvidia(note=f"the driver was not asked{why}"))
 
 
@@ -112,9 +104,7 @@ def _with_nvml(ask: Callable[[Any], T], otherwise: Callable[[str], T]) -> T:
 
 
 def _asker(nvml: Any) -> Callable[..., Any]:
-    """Asks the GPU that CUDA calls 0 one thing at a time: one tells no power, another no reasons,
-    and the rest is worth having.
-    """
+    """Asks the GPU that CUDA calls 0 one thing at a time, for some tell no power."""
     # CUDA_VISIBLE_DEVICES hides some from CUDA, and NVML sees all.
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
     if first and not first.isdecimal():
@@ -305,15 +295,8 @@ def cpu_peak(
     """Peak of a CPU by multiplication: cores × lanes × fused multiply-add units × 2 operations ×
     clock, FLOP/s.
 
-    Every factor is an assumption about what the cores do at once and at which clock; print them
-    beside the result.
-
-    Parameters
-    ----------
-    cores : with multiply-add units of their own: two hyperthreads share one's.
-    clock : Hz.
-    simd_bits, bits : width of a vector register and of the format.
-    fma_units : of a core.
+    Every factor is an assumption about what the cores (two hyperthreads share one's units) do at
+    once and at which `clock`, Hz; print them beside the result.
 
     Examples
     --------

@@ -28,9 +28,7 @@ class NumpyArrays:
     def operand(
         self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
     ) -> Any:
-        """A matrix of seeded random numbers, or of zeros on request; `second` lays it out as a
-        right operand.
-        """
+        """A matrix of seeded random numbers or of zeros; `second`: as a right operand."""
         kind = self._TYPES[dtype]
         if known("data", data, DATA) == "zeros":
             return np.zeros((rows, columns), kind)

@@ -63,7 +63,8 @@ def matmul(
     data: str = "random",
     seed: int = 0,
 ) -> Row:
-    """Measure the product of an M × K and a K × N matrix.
+    """Measure the product of an M × K and a K × N matrix; `status` and `note` of the row say what
+    was not measured, and why.
 
     FLOPs are 2MNK; bytes are each operand and the result once, in their own formats. Cold operands
     rotate through more memory than the last-level cache holds, as in a model whose every layer has
@@ -79,12 +80,6 @@ def matmul(
     budget : s. A product that would not fit at least five times is not begun.
     data : ``"random"``, or ``"zeros"`` to see how much faster a chip is when nothing switches.
     seed : of the operands.
-
-    Returns
-    -------
-    Row
-        With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and
-        `note` saying why.
 
     Examples
     --------
@@ -114,9 +109,7 @@ def matmul(
 
 
 def outer_shape(here: Machine, dtype: str = "fp32") -> tuple[int, int, int]:
-    """B, D and F of the outer products that are measured: the result outgrows the cache, or it
-    would never go to memory.
-    """
+    """B, D and F of the outer products: the result outgrows the cache, to go to memory."""
     side = SIDE * math.ceil(math.sqrt(CACHES * here.cache / itemsize(dtype)) / SIDE)
     return side, STEPS, side
 
@@ -177,11 +170,6 @@ def bandwidth(
     A copy counts one read and one write of the array, a triad (`a + 3 b`) two reads and one write.
     What a CPU reads besides, to own the lines that it writes, is not counted: the convention of
     STREAM.
-
-    Parameters
-    ----------
-    op : ``"copy"`` or ``"triad"``.
-    device, dtype, budget, data, seed : as in `matmul`.
 
     Examples
     --------
@@ -261,9 +249,7 @@ def _pair(
 def _predicted(
     library: NumpyArrays, dtype: str, products: float, budget: float, seed: int
 ) -> float:
-    """Seconds that one product will take, from smaller ones: twice as large each time, while asking
-    is cheap.
-    """
+    """Seconds that one product will take, from smaller ones, while asking is cheap."""
     side = PROBE
     while True:
         a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
@@ -279,9 +265,7 @@ def _predicted(
 def _checked(
     library: NumpyArrays, a: Any, b: Any, dtype: str, budget: float
 ) -> tuple[float, float]:
-    """Seconds of a product, and the largest error of some of its rows relative to the largest value
-    in them.
-    """
+    """Seconds of a product, and its largest error relative to the largest value."""
     made: list[Any] = []
 
     def run() -> None:

@@ -203,9 +203,7 @@ def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None
 
 
 class Ready(NamedTuple):
-    """What can be timed: calls to make in turn, so that what one left in the cache is no use to
-    the next; the s that one takes; and the error of a result.
-    """
+    """What can be timed: calls to make in turn, s that one takes, and a result's error."""
 
     runs: Sequence[Callable[[], Any]]
     seconds: float = 0.0
@@ -259,9 +257,7 @@ def _judged(row: Row, here: Machine) -> Row:
 
 
 def _peak(row: Row, here: Machine) -> tuple[float | None, float | None, str]:
-    """The dense datasheet peak, the same at the clock observed, and what a reader should know of
-    them.
-    """
+    """The dense datasheet peak, the same at the clock observed, and what to know of them."""
     dtype, hz = row.dtype, row.clock_mhz and row.clock_mhz * 1e6
     if row.op != "matmul":
         return None, None, ""
@@ -296,9 +292,7 @@ def in_turn(
 
 
 def under_load(call: Callable[[int], Any], kind: str) -> Observed:
-    """What the driver says while the device works: asked afterwards, a GPU would report a clock at
-    rest.
-    """
+    """What the driver says while the device works: later, a GPU's clock would rest."""
     if kind == "cpu":
         return observe(kind)
     with ThreadPoolExecutor(1) as pool:
@@ -340,14 +334,8 @@ def manifest(
 ) -> Manifest:
     """What a run was made of, collected now: commit, versions, device, clocks, duration and cost.
 
-    Parameters
-    ----------
-    lab, command : which lab, and how it was started.
-    here : the device, from `machine`.
-    started : from `start`, before the measuring.
-    seed : of the operands.
-    sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
-    host : what else is known of the machine.
+    `here` is from `machine`, `started` from `start` before the measuring, `seed` of the operands;
+    then what was rented, its price, and where that was printed; and what else is known of the host.
 
     Examples
     --------
@@ -397,9 +385,7 @@ def manifest(
 
 
 def git_commit() -> str:
-    """The commit of the book's repository, with a plus where files were changed; empty outside of
-    one.
-    """
+    """The commit of the book, with a plus where files were changed; empty outside of git."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         folder = str(Path(__file__).parent)
         asked = "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"

@@ -39,11 +39,6 @@ def read(path: Path | str) -> list[Row]:
     A last line without its line end counts where it is whole: an editor took its end away. Else it
     is what a killed writer left; it is passed over, and the file stays as it is. The mark that
     spreadsheets put in front is passed over too.
-
-    Examples
-    --------
-    >>> read(Path("nothing-measured-yet.csv"))
-    []
     """
     path = _path(path)
     try:
@@ -61,16 +56,6 @@ def append(path: Path | str, row: Row) -> None:
     Several processes may append to one file, which is made, with its folder and header, when
     missing. A half-line that a killed writer left is cut off first. Where the disk is full the file
     is cut back to what it was.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> row = Row(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm",
-    ...     data="random", status="ok")
-    >>> with TemporaryDirectory() as folder:
-    ...     append(Path(folder, "results.csv"), row)
-    ...     read(Path(folder, "results.csv")) == [row]
-    True
     """
     import fcntl  # of POSIX systems; reading does without
 
@@ -115,10 +100,7 @@ def done(path: Path | str) -> set[Key]:
 
 
 def write_manifest(path: Path | str, manifest: Manifest) -> None:
-    """Write manifest.json whole or not at all.
-
-    An older one is replaced once the new one is on the disk.
-    """
+    """Write manifest.json whole or not at all, in an older one's place."""
     if not isinstance(manifest, Manifest):
         raise CourseError(f"manifest must be a Manifest (got {shown(manifest)})")
     path = _path(path)
@@ -157,15 +139,6 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
 def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
     """What changed between two runs, and whether it is more than noise: one difference for each
     key that both measured, by its last rows, in the order of `before`.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096",
-    ...     timing="warm", data="random", status="ok")
-    >>> old = Row(**about, seconds_median=2.0, ci_low=1.9, ci_high=2.1)
-    >>> new = Row(**about, seconds_median=1.0, ci_low=0.9, ci_high=1.1)
-    >>> [(change.ratio, change.beyond_noise) for change in compare([old], [new])]
-    [(0.5, True)]
     """
     old, new = timed(before), timed(after)
     pairs = {key: (*old[key], *new[key]) for key in old if key in new}
@@ -176,9 +149,7 @@ def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
 
 
 def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
-    """The rows of a file and the length up to which it is whole: a last line without its end is
-    not.
-    """
+    """The rows of a file and its length but for a torn last line."""
     *lines, torn = content.removeprefix(_MARK).split(b"\n")
     if torn and lines:
         with suppress(ValueError):

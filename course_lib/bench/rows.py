@@ -242,9 +242,7 @@ def timed(rows: Iterable[Row]) -> dict[Key, tuple[Row, float]]:
 
 
 def apart(one: Row, other: Row) -> bool | None:
-    """Whether the confidence intervals of two rows do not overlap; None where one was
-    not measured.
-    """
+    """Whether the confidence intervals of two rows, where measured, do not overlap."""
     if None in (one.ci_low, one.ci_high, other.ci_low, other.ci_high):
         return None
     return max(one.ci_low or 0, other.ci_low or 0) > min(one.ci_high or 0, other.ci_high or 0)

@@ -8,8 +8,7 @@ seconds` is the algorithm bandwidth, and `bus_bandwidth` what a ring would need 
 as fast.
 
 Every time is a lower bound: hops one after another, and the bytes on the busiest link. What a
-library adds, by its own steps, by cutting the message into pieces, by sharing the chip's memory,
-comes on top; `fit` finds a link's constants as a library sees them.
+library adds comes on top; `fit` finds a link's constants as a library sees them.
 
 >>> from course_lib import chip, network
 >>> network.all_reduce(1e9, chip("h100-sxm").links["nvlink"], 8)
@@ -32,11 +31,10 @@ from course_lib.network.collectives import (
     resolve_link,
     send,
 )
-from course_lib.network.costs import ALGORITHMS, Cost, cost
+from course_lib.network.costs import ALGORITHMS, cost
 from course_lib.network.fitting import LinkFit, fit
 from course_lib.network.sharding import (
     SCHEMES,
-    CollectiveStep,
     Sharded,
     critical_contraction,
     data_parallel_tokens,
@@ -49,8 +47,6 @@ from course_lib.network.sharding import (
 __all__ = [
     "ALGORITHMS",
     "SCHEMES",
-    "CollectiveStep",
-    "Cost",
     "Link",
     "LinkFit",
     "Nodes",

@@ -35,9 +35,7 @@ from course_lib.specs.catalog import accelerator
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Nodes(Link):
-    """What chips of several machines have between them. Where a ring is laid through it, it is a
-    link at the rate of the crossing.
-    """
+    """What chips of several machines have between them; to a ring, one link."""
 
     inside: Link  # between the chips of one machine; its latency is that of a hop inside
     port: Any  # byte/s in one direction that each chip has to itself at the machine's edge
@@ -61,8 +59,6 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
 
     Examples
     --------
-    Eight ports of 400 Gb/s.
-
     >>> from course_lib import chip
     >>> h100 = chip("h100-sxm")
     >>> between_nodes(h100.node, h100.links["nvlink"]).total_per_direction / 1e9
@@ -139,9 +135,7 @@ def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str 
 
 
 class Phases(NamedTuple):
-    """What a collective takes by its phases, in s: its bytes `inside` machines and `across` them,
-    and the `latency` of its hops one after another.
-    """
+    """s of a collective's bytes `inside` machines and `across` them, and of its hops."""
 
     inside: Any
     across: Any
@@ -189,8 +183,6 @@ def phases(
 
     Examples
     --------
-    Two machines of eight: each port carries an eighth of the array.
-
     >>> from course_lib import chip
     >>> h100 = chip("h100-sxm")
     >>> takes = phases("all-reduce", 1e9, between_nodes(h100.node, h100.links["nvlink"]), 16)
@@ -345,9 +337,8 @@ def send(
 
     Parameters
     ----------
-    bytes : byte.
+    bytes, n : byte; chips on the way, both ends counted.
     link : all links of a chip carry it side by side: for one cable of a torus pass its bandwidth.
-    n : chips on the way, both ends counted.
     algorithm : ``"cut-through"``: what arrives is passed on at once; ``"store-and-forward"``: when
         all has arrived.
 

@@ -1,6 +1,4 @@
-"""What a collective operation takes of its links: hops one after another, and a share of the bytes
-on the busiest one.
-"""
+"""What a collective takes of its links: hops, and bytes on the busiest one."""
 
 from typing import Any, NamedTuple
 
@@ -30,9 +28,7 @@ ALGORITHMS = {
 
 
 class Cost(NamedTuple):
-    """What a collective takes: `hops` one after another, and `share` of the message over so many
-    `links` (`None`: all).
-    """
+    """Hops in turn, and the `share` of the message over so many `links` (`None`: all)."""
 
     hops: Any
     share: Any
@@ -120,9 +116,7 @@ def _chips(name: str, n: Any, limit: bool) -> Any:
 
 
 def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
-    """Byte/s, one way, of the links that an algorithm uses; raises where the chip has fewer, or
-    where sizes, links and chips do not broadcast.
-    """
+    """Byte/s, one way, of the links that an algorithm uses; raises where there are fewer."""
     width = link.total_per_direction
     together(**more, link=np.asarray(width + link.latency), n=np.asarray(takes.share + takes.hops))
     if takes.links is None:

@@ -18,9 +18,7 @@ SMALLEST = 1e-4
 
 
 class LinkFit(msgspec.Struct, frozen=True, kw_only=True):
-    """What measured times say of a link: s per hop, and byte/s in one direction of all links
-    together (on a torus: of one), with 95 % intervals by bootstrap over the measurements.
-    """
+    """What times say of a link: s per hop, and byte/s of all links (on a torus: of one)."""
 
     latency: float
     latency_low: float
@@ -51,20 +49,14 @@ def fit(
 
     Minimises the sum of the absolute *relative* residuals: a microsecond matters for a small
     message, and an outlier has no more weight than any other point. Neither constant is allowed to
-    be negative.
+    be negative. Three measurements are needed, of two sizes and of two chips or more.
 
     Parameters
     ----------
-    bytes, seconds : byte of each measurement, counted as in the collectives, and its s.
-    n : chips of each; one number for all, for a torus a tuple of its axes.
+    bytes, seconds, n : byte of each measurement, counted as in the collectives; its s; its chips,
+        one number for all, for a torus a tuple of its axes.
     collective, algorithm : what was measured, and how it is taken to work, as in `cost`.
     resamples, seed : of the bootstrap.
-
-    Raises
-    ------
-    CourseError
-        If there are fewer than three measurements or two sizes, one chip only, or no size large
-        enough to tell a bandwidth.
 
     Examples
     --------
@@ -125,9 +117,7 @@ def fit(
 def _least_absolute(
     a: NDArray[Any], b: NDArray[Any], counts: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts: by least squares,
-    weighted again and again.
-    """
+    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts."""
     weights = counts
     for _ in range(ROUNDS):
         aa, ab, bb, a1, b1 = (weights @ column for column in (a * a, a * b, b * b, a, b))

@@ -1,6 +1,4 @@
-"""Matrix products and MLP layers spread over chips: the collectives that each needs, and the sizes
-from which arithmetic hides them.
-"""
+"""Products and MLP layers spread over chips: their collectives, and what hides them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -44,9 +42,7 @@ SCHEMES: Mapping[str, Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectiveStep:
-    """One collective of a sharded product: of which array, over which axis of the mesh, how much
-    and how long.
-    """
+    """One collective of a sharded product: of an array, over an axis of the mesh."""
 
     collective: str
     array: str
@@ -126,8 +122,6 @@ def sharded_matmul(
 
     Examples
     --------
-    Two chips, D split between them: both have a part of every sum.
-
     >>> from course_lib import chip
     >>> v5e = chip("tpu-v5e")
     >>> halves = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
@@ -335,8 +329,6 @@ def critical_contraction(
 
     Examples
     --------
-    The classic constants, and the table's link of 50 GB/s.
-
     >>> critical_contraction(1.97e14, 4.5e10), critical_contraction(1.97e14, 5e10)
     (8756.0, 7880.0)
     """
@@ -364,20 +356,15 @@ def data_parallel_tokens(
 
     Examples
     --------
-    NVLink; nodes whose eight GPUs share eight ports of 400 Gb/s.
-
-    >>> from course_lib import chip, network
+    >>> from course_lib import chip
     >>> h100 = chip("h100-sxm")
     >>> data_parallel_tokens(h100.peak("bf16"), h100.links["nvlink"])
     2199.0
-    >>> data_parallel_tokens(h100.peak("bf16"), network.between_nodes(h100.node,
-    ...     h100.links["nvlink"]))
-    2474.0
     """
     # A weight costs 4 FLOP per token in the backward pass, and one gradient in the all-reduce: the
     # number of weights cancels [austin2025, chapter 5].
     size = itemsize(grad, "grad")
-    return _enough(_meanwhile(peak, link, n, algorithm, size, limit=True) / 4)
+    return _enough(_meanwhile(peak, link, n, algorithm, size, True) / 4)
 
 
 def tensor_parallel_width(
@@ -448,16 +435,10 @@ def _all(n: Any) -> Any:
 
 
 def _meanwhile(
-    peak: ArrayLike,
-    link: LinkLike,
-    n: Any,
-    algorithm: str | None,
-    size: float,
-    *,
-    limit: bool = False,
+    peak: ArrayLike, link: LinkLike, n: Any, way: str | None, size: float, limit: bool = False
 ) -> Any:
     """FLOP that a chip can do while the others' share of an element of so many bytes is reduced."""
-    per_byte = np.asarray(phases("all-reduce", 1.0, link, n, algorithm, limit=limit).moving)
+    per_byte = np.asarray(phases("all-reduce", 1.0, link, n, way, limit=limit).moving)
     fast = positive("peak", peak)
     together(peak=fast, link=per_byte)
     return per_byte * size * fast

@@ -252,16 +252,12 @@ class Accelerator:
         return float(self.peaks[name] * at / stated)
 
     def ridge(self, dtype: str, unit: Unit = "matrix", *, clock: float | None = None) -> float:
-        """Ridge point: the peak for `dtype` on `unit` over the memory bandwidth, FLOP/byte; `clock`
-        as in `peak`.
-        """
+        """Peak, as `peak` has it, over the memory bandwidth, FLOP/byte."""
         return float(ridge(self.peak(dtype, unit, clock=clock), self.bandwidth))
 
     @property
     def special_peak(self) -> float:
-        """Special functions of the whole chip, exponentials say, at the clock of the matrix peaks,
-        OP/s.
-        """
+        """Special functions of the whole chip at the clock of the matrix peaks, OP/s."""
         for name in ("special", "multiprocessors", "clock"):
             if name not in self.figures:
                 raise CourseError(

@@ -273,9 +273,7 @@ def model_from(file: str, raw: Mapping[str, Any]) -> Model:
 
 
 def transformer(given: Transformer | str, *, windows: bool = False) -> Transformer:
-    """The model itself or of this key; raise where it is not a transformer, or has layers that look
-    at a window only and these are not counted where it is asked for.
-    """
+    """The model itself or of this key, refused where its `windows` are not counted."""
     found: Any = model(given) if isinstance(given, str) else given
     if not isinstance(found, Transformer):
         said = shown(getattr(found, "key", found))

@@ -37,9 +37,7 @@ class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The formats that a model's own file declares, as `course_lib.llm.formats` takes them; ``""``
-    where they follow from the others.
-    """
+    """Formats that a model's file declares; `""` where they follow from the others."""
 
     w: str
     x: str
@@ -146,9 +144,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.width * hidden * (3 if self.gated else 2) + biases
 
     def extended(self, context: int) -> "Transformer":
-        """The same model asked for longer contexts than it was released for; a learned position
-        table grows with them. `course_lib.llm` refuses longer contexts of the model as released.
-        """
+        """The same model asked for longer contexts; a learned position table grows with them."""
         longer = max(self.context, count("context", context))
         positions = max(self.positions, longer) if self.positions else 0
         return msgspec.structs.replace(self, context=longer, positions=positions)

@@ -86,9 +86,7 @@ class Figure(PublishedValue, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return (*self.sources, *(conflict.source for conflict in self.conflicts))
 
     def check(self, name: str, quantity: str, every: Mapping[str, "Source"]) -> None:
-        """Raise where the figure contradicts itself, is of another quantity (an SI unit), or lacks
-        a source that `every` knows.
-        """
+        """Raise where the figure contradicts itself, its SI unit or the sources that exist."""
         what = f"figure {name}"
         check_quantity(what, quantity, self)
         for conflict in self.conflicts:
@@ -136,9 +134,7 @@ def sources() -> Mapping[str, Source]:
 
 
 def check_quantity(what: str, quantity: str, figure: PublishedValue) -> None:
-    """Raise unless the figure is positive and in a unit of its quantity: a bandwidth in TB is a
-    mistake.
-    """
+    """Raise unless the figure is positive and in a unit of its quantity."""
     known("unit", figure.unit, (unit for unit, (si, _) in UNITS.items() if si == quantity), what)
     positive(what, figure.value)
 

@@ -1,6 +1,4 @@
-"""Whether the figures of a chip can be true together: alone, a unit that is a thousand times off is
-a number like any other.
-"""
+"""Whether the figures of a chip can be true together: their units could be wrong."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -105,9 +103,7 @@ def check_figures(figures: Mapping[str, Figure]) -> None:
 
 
 def _ratios(si: Mapping[str, float]) -> Iterator[tuple[Any, ...]]:
-    """Two figures, what the first over the second lies between, and what that quotient is; of a
-    first that others make, what they make of it.
-    """
+    """Two figures, what their quotient lies between, what it is, what makes the first."""
     yield "memory", "bandwidth", 1e-6, 16, "reading all of the memory takes, in s,"
     # Moving a byte takes a picojoule at the very least.
     yield "bandwidth", "power", 0, 2e12, "a watt would move, in B/s,"

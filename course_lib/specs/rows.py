@@ -39,9 +39,7 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
 
 
 def figure_rows(one: Accelerator) -> list[dict[str, Any]]:
-    """One row for each figure of a chip: as published, in SI units, with status, sources and what
-    others publish.
-    """
+    """One row for each figure of a chip: as published and in SI units, with its sources."""
     return [
         {"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)}
         for name, f in one.figures.items()

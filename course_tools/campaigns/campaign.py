@@ -1,6 +1,4 @@
-"""What a lab measures on a device, in which order, and how it goes on where an earlier
-run stopped.
-"""
+"""What a lab measures, in which order, and how it goes on where a run stopped."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -120,21 +118,14 @@ def within(
 
 
 def timed_within(
-    row: Row,
-    once: Callable[[int], list[float]],
-    first: float,
-    share: float,
-    *,
-    seed: int,
-    kind: str,
-    what: str,
-    error: float | None = None,
+    row: Row, once: Any, first: float, share: float, *, seed: int, error: Any = None
 ) -> Row:
     """A row timed for its `share` of a budget, s, where that lasts for calls like the `first`."""
     if first * (FEWEST + 1) > 2 * share:
-        why = f"{what} took {first:.3g} s of a share of {share:.3g} s"
+        what = "step" if row.op == "step" else "call"
+        why = f"one {what} took {first:.3g} s of a share of {share:.3g} s"
         return not_measured(row, "over-budget", why)
-    return timed(row, sample(once, share, seed=seed), observe(kind), error=error)
+    return timed(row, sample(once, share, seed=seed), observe(row.kind), error=error)
 
 
 def _measured(case: Case, here: Machine, there: set[Key]) -> bool:

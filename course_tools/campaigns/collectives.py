@@ -217,9 +217,7 @@ class _Ranks:
         return self.torch.randn(count, generator=generator).to(self.device)
 
     def ready(self, op: str, size: int) -> tuple[Callable[[], Any], ...]:
-        """A collective made ready: puts its operands in place, runs once, and compares one result
-        with what it must be.
-        """
+        """Puts a collective's operands in place, runs it, and says a result's error."""
         torch, dist, count = self.torch, self.dist, size // 4
         part = count // self.world
         mine = slice(self.rank * part, (self.rank + 1) * part)
@@ -303,8 +301,7 @@ def _measured(ranks: _Ranks, row: Row, op: str, size: int, *, share: float) -> R
             f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: "
             f"relative error {worst:.3g}"
         )
-    about: Any = {"seed": ranks.seed, "kind": ranks.kind, "what": "one call", "error": worst}
-    row = timed_within(row, once, first, share, **about)
+    row = timed_within(row, once, first, share, seed=ranks.seed, error=worst)
     if not row.seconds_median:
         return row
     bus = network.bus_bandwidth(size, row.seconds_median, ranks.world, collective=op)

@@ -149,9 +149,7 @@ def call(module: Any, step: Step, arrays: list[Any], seed: int) -> Callable[[], 
 
 
 def error(torch: Any, step: Step, arrays: list[Any], result: Any) -> float:
-    """The largest error in the first rows, relative to the largest value in them; of dropout's
-    result, where it kept.
-    """
+    """The largest error in the first rows, relative to the largest value; of what is kept."""
     head = arrays[0][:CHECKED].double()
     rest = [one.double() for one in arrays[1:]]
     got = result[:CHECKED].double()

@@ -47,9 +47,7 @@ _SDPA = {
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 02: the two roofs, then the operators; what must be compiled first comes
-    last.
-    """
+    """The cases of lab 02: the two roofs, then the operators; compiled ones last."""
     dtype = FORMATS[known("device", device, FORMATS)]
     return [
         Case("copy", "fp32"),
@@ -66,9 +64,7 @@ def plan(device: str) -> list[Case]:
 
 
 def work(case: Case, here: Machine) -> tuple[Work, str]:
-    """What an operator does, and its shape as results.csv holds it. Arrays are several times the
-    last-level cache, so that it cannot serve them.
-    """
+    """What an operator does, and its shape: several times the last-level cache."""
     known("op", case.op, OPS)
     if case.op == "attention":
         batch, heads, tokens, dim = ATTENTION[here.kind]
@@ -141,12 +137,13 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
             return record.Ready([call], min(library.timed(call, 1) + library.timed(call, 1)), error)
 
         row = record.measure(row, here, library, prepare, budget=budget, seed=seed)
+    if row.status != "ok":
+        return row
     notes = [row.note]
-    if row.status == "ok" and not kept and device != "cuda":
-        notes.insert(
-            0, "results are put into pages handed out anew at each call, which takes time too"
-        )
-    if row.status == "ok" and case.path == "compiled":
+    if not kept and device != "cuda":
+        told = "results are put into pages handed out anew at each call, which takes time too"
+        notes.insert(0, told)
+    if case.path == "compiled":
         notes.insert(0, f"compiling and the first call took {first:.1f} s")
     return msgspec.structs.replace(row, note="; ".join(filter(None, notes)))
 
@@ -187,11 +184,8 @@ def _ready(
         return attend, attended
     rows, width = sizes
     x = library.operand(rows, width, case.dtype, "random", seed)
-    residual = (
-        library.operand(rows, width, case.dtype, "random", seed + 1)
-        if case.name == CHAINS[1]
-        else None
-    )
+    two = case.name == CHAINS[1]
+    residual = library.operand(rows, width, case.dtype, "random", seed + 1) if two else None
     vector = library.operand(1, width, case.dtype, "random", seed + 2)[0]
     exact: Callable[..., Any] = {
         "softmax": lambda x, *_: torch.softmax(x, -1),
@@ -207,19 +201,12 @@ def _ready(
     made: Callable[..., Any] = dropped if case.name == CHAINS[0] else exact
     if case.path == "compiled":
         made = _compiled(torch, made)
-    head = slice(CHECKED_ROWS)
-    in_double = [
-        x[head].double(),
-        vector.double(),
-        None if residual is None else residual[head].double(),
-    ]
-    return partial(made, x, vector, residual), partial(exact, *in_double)
+    head = [None if one is None else one[:CHECKED_ROWS].double() for one in (x, residual)]
+    return partial(made, x, vector, residual), partial(exact, head[0], vector.double(), head[1])
 
 
 def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled as one graph, or not at all: where a part would run eager, the comparison would mean
-    nothing.
-    """
+    """Compiled as one graph, or not at all: a part run eager would spoil the comparison."""
     import torch._inductor.config as inductor
 
     compiled = torch.compile(function, fullgraph=True, dynamic=False)
@@ -233,9 +220,7 @@ def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _error(case: Case, result: Any, wanted: Callable[[], Any]) -> float:
-    """The largest error of the rows checked, relative to the largest value in them; of dropout's
-    result, where it kept.
-    """
+    """The largest error in the first rows, relative to the largest value; of what is kept."""
     want = wanted()
     got = (result[0, 0] if case.op == "attention" else result)[:CHECKED_ROWS].double()
     if case.name == CHAINS[0]:

@@ -1,6 +1,4 @@
-"""Keeps a CPU's memory pages between calls, so that what is timed is an operator and not the
-system's handing-out of pages.
-"""
+"""Keeps a CPU's memory pages between calls, for they would be timed too."""
 
 import ctypes
 import sys

@@ -155,15 +155,7 @@ class SmallEngine:
 
 
 def _by_sequence(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    _mask: Any,
-    *,
-    spans: Any,
-    cache: Any,
-    **more: Any,
+    module: Any, query: Any, key: Any, value: Any, _: Any, *, spans: Any, cache: Any, **more: Any
 ) -> tuple[Any, None]:
     """Attention of one row of tokens: each sequence looks at its own cache only."""
     import torch
@@ -290,8 +282,7 @@ def _measured(engine: SmallEngine, one: EngineStep, share: float, seed: int) -> 
     try:
         once(1)
         (first,) = once(1)
-        row, kind = _step_row(engine, one), engine.device
-        return timed_within(row, once, first, share, seed=seed, kind=kind, what="one step")
+        return timed_within(_step_row(engine, one), once, first, share, seed=seed)
     finally:
         for place in range(one.decoding):
             engine.free(place)
@@ -377,12 +368,7 @@ def replay(
 
 
 def _served(
-    engine: SmallEngine,
-    requests: Sequence[Any],
-    admit: Admit,
-    seed: int,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
+    engine: SmallEngine, requests: Any, admit: Admit, seed: int, clock: Any, sleep: Any
 ) -> list[tuple[float, float, float]]:
     """When each was scheduled, and got its first and its last token, s."""
     if any(engine.lengths):

@@ -18,23 +18,17 @@ SECTOR = 32
 
 
 class Launch(NamedTuple):
-    """What one launch of a kernel moved, over all of its programs, in byte asked for: lanes that a
-    mask leaves out ask for nothing.
-
-    `loaded_sectors` and `stored_sectors` are byte of the sectors that each load and each store
-    touches: equal where neighboring lanes take neighboring addresses. `overlap` is what more than
-    one program stores, which run in turn here and at once on a GPU; atomic operations may. What is
-    `outside` lies beyond the ends of the arrays that the kernel was given: on a GPU that is other
-    arrays' memory, or an error; here it is kept from harm.
-    """
+    """What one launch of a kernel moved, over all of its programs, in byte."""
 
     kernel: str
     programs: int
-    loaded: int = 0
+    loaded: int = 0  # asked for: lanes that a mask leaves out ask for nothing
     stored: int = 0
-    loaded_sectors: int = 0
+    loaded_sectors: int = 0  # of the sectors that each load touches
     stored_sectors: int = 0
-    overlap: int = 0
+    overlap: int = 0  # stored by more than one program: they run in turn here, at once on a GPU
+    # Beyond the ends of the arrays that the kernel was given: on a GPU that is other arrays'
+    # memory, or an error; here it is kept from harm.
     outside_loaded: int = 0
     outside_stored: int = 0
 
@@ -174,9 +168,7 @@ class _Tally:
 
 
 def _ends(given: list[Any]) -> list[tuple[int, int]] | None:
-    """First address and the one after the last of each array; None where one lies elsewhere: the
-    interpreter copies arrays of a GPU.
-    """
+    """Each array's first address and the one behind its last; None if on a GPU."""
     found = []
     for one in given:
         if isinstance(one, tuple | list):

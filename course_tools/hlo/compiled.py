@@ -222,11 +222,6 @@ def compiled_collectives(text: str) -> tuple[CompiledCollective, ...]:
     ----------
     text : what ``compiled.as_text()`` of JAX returns, of a program for any number of devices.
 
-    Raises
-    ------
-    CourseError
-        If it is no compiled program, or has a collective that `network` does not count.
-
     Examples
     --------
     >>> text = '''HloModule m, num_partitions=8
@@ -252,8 +247,7 @@ def compiled_collectives(text: str) -> tuple[CompiledCollective, ...]:
 def compiled_seconds(
     found: Sequence[CompiledCollective], link: LinkLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time of a program's collectives on a link, one after another, s: a lower bound, as every time
-    in `network`, where nothing overlaps. One that runs several times counts so often.
+    """Time of a program's collectives on a link, one after another, s: a lower bound.
 
     Examples
     --------
@@ -375,9 +369,7 @@ def _narrower(at: Computation, one: Instruction, value: str, dtype: str) -> str:
 
 
 def _converted(at: Computation, value: str) -> set[str]:
-    """The formats into which everything that uses a value converts it first; `""` for one that
-    does not.
-    """
+    """The formats into which all users of a value convert it first; `""` for none."""
     found: set[str] = set()
     for user in at.uses(value):
         if user.opcode == "convert":
@@ -429,9 +421,7 @@ def _braced(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _iota(text: str) -> np.ndarray:
-    """Chips counted through in one shape, turned, and cut into another: ``[4,2]<=[2,4]T(1,0)``;
-    without an arrow they stay in the shape that they were turned into.
-    """
+    """Chips counted in one shape, turned, cut into another: ``[4,2]<=[2,4]T(1,0)``."""
     shape, arrow, rest = text.partition("<=")
     counted, _, turned = (rest if arrow else shape).partition("T")
     sizes = _whole_numbers(counted)
