@@ -46,16 +46,10 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A machine of several chips, in SI units.
-
-    Attributes
-    ----------
-    chips : how many share it.
-    ports : its network ports, all of the machine's: `ports.total_per_direction` is what leaves it.
-    """
+    """A machine of several chips, in SI units."""
 
     chips: int
-    ports: Link
+    ports: Link  # all of the machine's: `ports.total_per_direction` is what leaves it
 
 
 _File: Any = msgspec.defstruct(
@@ -156,22 +150,17 @@ class Accelerator:
             count(f"link {link}: count", spec.count)
             figures[f"{link}.per_direction"] = spec.per_direction
             figures[f"{link}.bidirectional"] = spec.bidirectional
-        self.figures: Mapping[str, Figure] = MappingProxyType(
-            {name: figure for name, figure in figures.items() if figure}
-        )
+        self.figures = MappingProxyType({name: one for name, one in figures.items() if one})
         self.classic: Mapping[str, Classic] = MappingProxyType(file.classic)
-        self.sources: Mapping[str, Source] = self._check(file.sources)
+        self.sources = self._check(file.sources)
         for name, figure in plain.items():
             setattr(self, name, figure and figure.si)
-        self.parts: Mapping[str, float] = MappingProxyType(
-            {name: part.si for name, part in file.parts.items()}
-        )
-        self.peaks: Mapping[str, float] = MappingProxyType(
-            {name: peak.si for name, peak in peaks.items()}
-        )
-        joins = {name: spec.link for name, spec in every.items() if name != "node"}
-        self.joins: Mapping[str, Link] = MappingProxyType(joins)
-        self.links: Mapping[str, Link] = MappingProxyType({name: joins[name] for name in links})
+        parts: dict[str, Figure] = file.parts
+        self.parts = MappingProxyType({name: part.si for name, part in parts.items()})
+        self.peaks = MappingProxyType({name: peak.si for name, peak in peaks.items()})
+        joins: dict[str, Link] = {name: spec.link for name, spec in every.items() if name != "node"}
+        self.joins = MappingProxyType(joins)
+        self.links = MappingProxyType({name: joins[name] for name in links})
         self.host: Link | None = file.host and joins["host"]
         self.node: Node | None = file.node and Node(
             chips=file.node.chips, ports=file.node.ports.link

@@ -35,12 +35,14 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     ('mi250x', 'mi300x', 'mi325x')
     """
     bad = unreadable()
-    found = {key: _of_file(path) for key, path in sorted(_files().items()) if path not in bad}
+    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
+    if vendor is None and year is None:
+        return keys
+    found = {key: chip(key) for key in keys}
     if vendor is not None:
         known("vendor", vendor, {one.vendor for one in found.values()})
-    if year is not None and count("year", year) not in (
-        years := sorted({one.year for one in found.values()})
-    ):
+    years = sorted({one.year for one in found.values()})
+    if year is not None and count("year", year) not in years:
         raise CourseError(
             f"no chip is of year {shown(year)}: choose one of {', '.join(map(str, years))}"
         )
@@ -51,13 +53,13 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     )
 
 
+def _ours() -> dict[str, Path]:
+    return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
+
+
 def _files() -> dict[str, Path]:
     """The file of every chip by key: ours, and those in the reader's folder."""
     return {**_ours(), **_own()}
-
-
-def _ours() -> dict[str, Path]:
-    return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
 
 
 def _own() -> dict[str, Path]:

@@ -104,7 +104,7 @@ def _events(one: _Pass) -> list[float]:
 
 def _says(batch: int, one: _Pass, needed: float) -> Iterator[str]:
     over = one.math[-1].until
-    values = {"needed": n(needed), "tokens": n(batch), "waiting": n(one.latency, "s")}
+    values = {"needed": n(needed), "tokens": n(batch), "waiting": n(one.waiting, "s")}
     for at in _events(one):
         begun = sum(span.since <= at * (1 + 1e-9) for span in one.network)
         ready = sum(span.until <= at * (1 + 1e-9) for span in one.math)
