@@ -7,14 +7,12 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from course_lib.core.checks import CourseError, count, known, positive, shown, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
-
-T = TypeVar("T")
 
 CPU = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
@@ -43,32 +41,21 @@ BUSY = 0.5
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was observed; `note` says where a reader can help it."""
-
-    clock_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    throttle: str = ""
-    driver: str = ""
-    note: str = ""
-
-
-class Nvidia(msgspec.Struct, frozen=True, kw_only=True):
-    """How the driver has a GPU set up; `note` where there is nothing to ask."""
+    """What a device's driver says; `None` or empty where it does not tell, and `note` where a
+    reader can help it.
+    """
 
     name: str = ""
     driver: str = ""
     power_limit_w: float | None = None
+    power_w: float | None = None
     clock_mhz: float | None = None  # of the multiprocessors, now
     highest_mhz: float | None = None  # and at most
+    temperature_c: float | None = None
+    throttle: str = ""
     mig: bool = False  # whether it is cut into slices
     pids: tuple[int, ...] = ()  # of the processes that compute on it, as the driver numbers them
     note: str = ""
-
-
-def nvidia() -> Nvidia:
-    """How the NVIDIA GPU that CUDA calls 0 is set up, by its driver."""
-    return _with_nvml(_settings, lambda why: Nvidia(note=f"the driver was not asked{why}"))
 
 
 def observe(kind: str) -> Observed:
@@ -84,23 +71,36 @@ def observe(kind: str) -> Observed:
         # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
         live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
         return Observed(clock_mhz=clock_told() if live else None)
-    return _with_nvml(_asked, lambda why: Observed(note=f"clock and power were not observed{why}"))
+    return nvidia("clock and power were not observed")
 
 
-def _with_nvml(ask: Callable[[Any], T], otherwise: Callable[[str], T]) -> T:
-    """What the driver answers, or what stands for it where it does not, told why."""
+def nvidia(unasked: str = "the driver was not asked") -> Observed:
+    """What the driver says of the NVIDIA GPU that CUDA calls 0, or what was not done, and why."""
     try:
-        import pynvml
+        import pynvml as nvml
     except ImportError:
-        return otherwise(": pip install nvidia-ml-py")
+        return Observed(note=f"{unasked}: pip install nvidia-ml-py")
     try:
-        pynvml.nvmlInit()
+        nvml.nvmlInit()
         try:
-            return ask(pynvml)
+            ask = _asker(nvml)
+            reasons = int(ask("CurrentClocksThrottleReasons") or 0)
+            return Observed(
+                name=str(ask("Name") or ""),
+                driver=str(nvml.nvmlSystemGetDriverVersion()),
+                power_limit_w=_scaled(ask("EnforcedPowerLimit"), 1e3),
+                power_w=_scaled(ask("PowerUsage"), 1e3),
+                clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
+                highest_mhz=_scaled(ask("MaxClockInfo", nvml.NVML_CLOCK_SM)),
+                temperature_c=_scaled(ask("Temperature", nvml.NVML_TEMPERATURE_GPU)),
+                throttle=", ".join(name for bit, name in REASONS.items() if reasons & bit),
+                mig=bool((ask("MigMode") or [0])[0]),
+                pids=tuple(one.pid for one in ask("ComputeRunningProcesses") or ()),
+            )
         finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        return otherwise(f", NVML says: {error}")
+            nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        return Observed(note=f"{unasked}, NVML says: {error}")
 
 
 def _asker(nvml: Any) -> Callable[..., Any]:
@@ -124,31 +124,6 @@ def _asker(nvml: Any) -> Callable[..., Any]:
 
 def _scaled(told: float | None, scale: float = 1) -> float | None:
     return None if told is None else float(told) / scale
-
-
-def _settings(nvml: Any) -> Nvidia:
-    ask = _asker(nvml)
-    return Nvidia(
-        name=str(ask("Name") or ""),
-        driver=str(nvml.nvmlSystemGetDriverVersion()),
-        power_limit_w=_scaled(ask("EnforcedPowerLimit"), 1e3),
-        clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
-        highest_mhz=_scaled(ask("MaxClockInfo", nvml.NVML_CLOCK_SM)),
-        mig=bool((ask("MigMode") or [0])[0]),
-        pids=tuple(one.pid for one in ask("ComputeRunningProcesses") or ()),
-    )
-
-
-def _asked(nvml: Any) -> Observed:
-    ask = _asker(nvml)
-    reasons = int(ask("CurrentClocksThrottleReasons") or 0)
-    return Observed(
-        clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
-        power_w=_scaled(ask("PowerUsage"), 1e3),
-        temperature_c=_scaled(ask("Temperature", nvml.NVML_TEMPERATURE_GPU)),
-        throttle=", ".join(name for bit, name in REASONS.items() if reasons & bit),
-        driver=str(nvml.nvmlSystemGetDriverVersion()),
-    )
 
 
 def cpuinfo(field: str) -> str:
@@ -345,7 +320,7 @@ def _cpu_faults(torch: Any) -> Iterator[str]:
             )
 
 
-def _torch_faults(torch: Any, gpu: Nvidia) -> Iterator[str]:
+def _torch_faults(torch: Any, gpu: Observed) -> Iterator[str]:
     """What keeps torch from a GPU."""
     if torch is None:
         yield "torch is not installed: pip install -e '.[torch]'"
@@ -366,12 +341,12 @@ def _torch_faults(torch: Any, gpu: Nvidia) -> Iterator[str]:
         )
 
 
-def _gpu_faults(gpu: Nvidia, name: str, found: Accelerator | None, *, others: int) -> Iterator[str]:
+def _gpu_faults(gpu: Observed, name: str, one: Accelerator | None, *, others: int) -> Iterator[str]:
     """What would spoil a measurement on a GPU that is there."""
-    power = found.power if found else None
+    power = one.power if one else None
     if gpu.note:
         yield f"clock, power and other processes cannot be seen: {gpu.note}"
-    if why := _missing(found):
+    if why := _missing(one):
         yield f"{name!r} is {why}"
     if gpu.mig or " MIG " in name:
         yield (

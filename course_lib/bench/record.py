@@ -181,9 +181,9 @@ def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int =
 
 def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None) -> Row:
     """A row with its times, its rates, and what the driver said."""
+    told = ("note", "clock_mhz", "power_w", "temperature_c", "throttle")
     return msgspec.structs.replace(
         row,
-        note=seen.note,
         achieved_tflops=row.flops and row.flops / times.median / 1e12,
         achieved_bw_gbps=row.bytes and row.bytes / times.median / 1e9,
         seconds_median=times.median,
@@ -195,10 +195,7 @@ def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None
         repeats=times.repeats,
         noisy=times.noisy,
         error=error,
-        clock_mhz=seen.clock_mhz,
-        power_w=seen.power_w,
-        temperature_c=seen.temperature_c,
-        throttle=seen.throttle,
+        **{name: getattr(seen, name) for name in told},
     )
 
 

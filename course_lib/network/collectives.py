@@ -46,10 +46,6 @@ class Nodes(Link):
 def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Nodes:
     """Machines joined by all of their network ports side by side, as collectives take them.
 
-    An array leaves a machine by all of its ports: a library lays as many rings as there are ports,
-    or adds up inside a machine first. So the chips of a machine share the crossing. What is not
-    shared has one port a chip: an all-to-all, or a message between two chips.
-
     Parameters
     ----------
     node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
@@ -76,7 +72,10 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
         )
     within = as_link(inside, "inside")
     port = np.asarray(node.ports.total_per_direction) / node.chips
-    # One chip a machine has nobody to share with, and nothing to send inside.
+    # An array leaves a machine by all of its ports: a library lays as many rings as there are
+    # ports, or adds up inside a machine first. So the chips of a machine share the crossing. What
+    # is not shared has one port a chip: an all-to-all, or a message between two chips. One chip a
+    # machine has nobody to share with, and nothing to send inside.
     most = np.where(taking > 1, within.total_per_direction, np.inf)
     return Nodes(
         plain(np.minimum(port * taking, most)),
@@ -168,10 +167,6 @@ def phases(
 ) -> Phases:
     """What a collective takes of its links, inside machines and across them.
 
-    Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
-    adds up its part with its counterparts in the other machines through its own port, and an
-    all-gather inside completes the array.
-
     Parameters
     ----------
     collective, n, limit : as in `cost`; over machines `n` is a multiple of the chips of each, or at
@@ -223,6 +218,9 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
             f"multiple, or other chips of each machine to between_nodes"
         )
     together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
+    # Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
+    # adds up its part with its counterparts in the other machines through its own port, and an
+    # all-gather inside completes the array.
     way = "switched" if collective == "all-to-all" else None
     within = cost(collective, each, way)
     between = cost(collective, np.inf if many else machines, way, limit=limit)

@@ -31,11 +31,20 @@ from course_lib.specs.catalog import accelerator
 # Ways of cutting a layer, each with eight chips along its axes: what is taken where no mesh is
 # given.
 SCHEMES: Mapping[str, Mapping[str, int]] = {
+    # Forward: W1 by columns and W2 by rows. The results are all-reduced.
     "tensor": {"model": 8},
+    # A training step: the tokens. The gradients of both weights are all-reduced.
     "data": {"data": 8},
+    # A training step: the tokens over one axis, and the weights over the other.
     "both": {"data": 2, "model": 4},
+    # A training step: the tokens, and each weight over the same axis. The weights are gathered, and
+    # the gradients reduce-scattered.
     "fsdp": {"data": 8},
+    # Forward: as "tensor", with the tokens cut before and behind the layer: gathered, and
+    # reduce-scattered.
     "sequence": {"model": 8},
+    # Forward: each chip has one expert's weights and its own tokens, the same number for every
+    # expert. An all-to-all takes them there, and one takes the results back.
     "experts": {"expert": 8},
 }
 
@@ -53,13 +62,10 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sharded:
-    """A sharded matrix product, seen from one chip; `estimate.t_network` is the collectives' time.
+    """A sharded matrix product, seen from one chip; `t_network` of its estimate is the steps'."""
 
-    `case` is ``"neither"``, ``"one"`` or ``"both"``, the operands that are sharded along the
-    contracted size, or ``"same-axis"`` where an axis shards the rows of one and the columns of the
-    other.
-    """
-
+    # The operands that are sharded along the contracted size: "neither", "one" or "both"; or
+    # "same-axis" where an axis shards the rows of one and the columns of the other.
     case: str
     steps: tuple[CollectiveStep, ...]
     work: Work  # what each chip computes and moves through its own memory
@@ -123,10 +129,8 @@ def sharded_matmul(
     Examples
     --------
     >>> from course_lib import chip
-    >>> v5e = chip("tpu-v5e")
-    >>> halves = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
-    >>> step = sharded_matmul(1024, 16384, 8192, v5e, v5e.links["ici"].per_direction, {"X": 2},
-    ...     **halves)
+    >>> step = sharded_matmul(1024, 16384, 8192, chip("tpu-v5e"), 5e10, {"X": 2},
+    ...     x_axes={"D": "X"}, w_axes={"D": "X"})
     >>> step.steps[0].collective, step.bound
     ('all-reduce', 'compute-bound')
     """
@@ -226,18 +230,6 @@ def sharded_mlp(
 ) -> tuple[CollectiveStep, ...]:
     """The collectives of an MLP layer, X[B, D] @ W1[D, F] and H[B, F] @ W2[F, D], shared by chips,
     in order. The gradient of the tokens is not asked for.
-
-    What each scheme cuts, and what it therefore exchanges:
-
-    - ``"tensor"``, forward: W1 by columns and W2 by rows. The results are all-reduced.
-    - ``"data"``, a training step: the tokens. The gradients of both weights are all-reduced.
-    - ``"both"``, a training step: the tokens over one axis, and the weights over the other.
-    - ``"fsdp"``, a training step: the tokens, and each weight over the same axis. The weights are
-      gathered, and the gradients reduce-scattered.
-    - ``"sequence"``, forward: as ``"tensor"``, with the tokens cut before and behind the layer:
-      gathered, and reduce-scattered.
-    - ``"experts"``, forward: each chip has one expert's weights and its own tokens, the same number
-      for every expert. An all-to-all takes them there, and one takes the results back.
 
     Parameters
     ----------
@@ -407,9 +399,6 @@ def tensor_parallel_tokens(
     """Tokens from which the arithmetic of an MLP (of width F, in a model of width D) hides the
     all-reduce of its result, latency included; otherwise as `tensor_parallel_width`.
 
-    Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width`
-    needs the tokens that pay for the hops, and a narrower one never has enough: `inf`.
-
     Examples
     --------
     >>> from course_lib.network import Link
@@ -417,6 +406,8 @@ def tensor_parallel_tokens(
     >>> [tensor_parallel_tokens(D, 3.5 * D, 989.4e12, nvlink, 8) for D in (8192, 4096)]
     [255.0, inf]
     """
+    # Both grow with the tokens; only the hops do not. So a layer wider than `tensor_parallel_width`
+    # needs the tokens that pay for the hops, and a narrower one never has enough: `inf`.
     d, f = wholes(D=D, F=F)
     takes, fast = phases("all-reduce", 1.0, link, n, algorithm), positive("peak", peak)
     per_byte = np.asarray(takes.moving)

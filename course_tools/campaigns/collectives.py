@@ -147,14 +147,14 @@ def sweep(
         todo = ranks.agreed([ranks.row(here, op, size).key not in finished for op, size in plan])
         begin = time.monotonic()
         wanted = [case for case, one in zip(plan, todo, strict=True) if one]
+        tell: Callable[[str], Any] = say if ranks.rank == 0 else len
         for i, (op, size) in enumerate(wanted):
             left = ranks.agreed([budget - (time.monotonic() - begin)])[0]
             if left <= 0:
-                if ranks.rank == 0:
-                    say(
-                        f"the budget is spent: {len(wanted) - i} of {len(plan)} "
-                        f"measurements are left for the next run"
-                    )
+                tell(
+                    f"the budget is spent: {len(wanted) - i} of {len(plan)} "
+                    f"measurements are left for the next run"
+                )
                 break
             share = max(left / (len(wanted) - i), min(left, SHORTEST_SHARE))
             row = _measured(ranks, ranks.row(here, op, size), op, size, share=share)
