@@ -143,13 +143,9 @@ def _seconds(each: Any) -> Sequence[float]:
 def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int = 0) -> Timing:
     """Time calls until the budget is spent, after warming up.
 
-    Parameters
-    ----------
-    once : runs so many calls back to back, waits until they are done, and returns the seconds of
-        one call: one value for all of them where a clock is read before and after, one for each
-        where the device marks every launch.
-    budget : s for everything, warm-up included.
-    seed : of the bootstrap.
+    `once` runs so many calls back to back, waits until they are done, and returns the seconds of
+    one call: one value for all of them where a clock is read before and after, one for each where
+    the device marks every launch. `budget` is s for everything; `seed` of the bootstrap.
 
     Examples
     --------

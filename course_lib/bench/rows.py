@@ -26,22 +26,7 @@ Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of results.csv. An empty field was not measured.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
-    ...     status="ok")
-    >>> row = Row(**about, op="norm", shape="512x4096", settings="rms path=eager")
-    >>> row.sizes, row.variant, row.path
-    ((512, 4096), 'rms', 'eager')
-    >>> row = Row(**about, op="send", shape="1024", settings="world=2 backend=gloo")
-    >>> row.world, row.transport
-    (2, 'gloo')
-    >>> row = Row(**about, op="add", shape="64", settings="path=triton block=8 count=loaded")
-    >>> row.block, row.counted
-    ((8,), 'loaded')
-    """
+    """One line of results.csv. An empty field was not measured."""
 
     device: str
     kind: Literal["cpu", "cuda"]

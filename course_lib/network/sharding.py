@@ -290,18 +290,8 @@ def sharded_mlp(
     }
     found = []
     for name, of_x, of_w, how in asked[scheme]:
-        done = sharded_matmul(
-            *products[name],
-            on,
-            between,
-            mesh,
-            x_axes=of_x,
-            w_axes=of_w,
-            algorithm=algorithm,
-            x=x,
-            w=x,
-            **how,
-        )
+        about = {"x_axes": of_x, "w_axes": of_w, "x": x, "w": x, "algorithm": algorithm, **how}
+        done = sharded_matmul(*products[name], on, between, mesh, **about)
         found += [replace(step, array=name) for step in done.steps]
     return tuple(found)
 

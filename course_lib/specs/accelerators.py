@@ -198,11 +198,9 @@ class Accelerator:
 
         Parameters
         ----------
-        dtype : format of the arithmetic.
-        unit : ``"matrix"`` or ``"vector"``.
-        accumulate : format of the sums, where the rate depends on it; the one that training uses
-            when not given.
-        clock : Hz at which to state it, since a vendor may state two units' peaks at two clocks; as
+        dtype, unit : format of the arithmetic; ``"matrix"`` or ``"vector"``.
+        accumulate : format of the sums, where the rate depends on it; training's if not given.
+        clock : Hz at which to state it, for a vendor may state two units' peaks at two clocks; as
             published when not given.
 
         Raises

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from course_lib.core import Estimate, Work, formulas, roofline
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import ConvNet, Model, Transformer
+from course_lib.specs.configurations import ConvNet, Model, Transformer, check
 from course_lib.specs.provenance import DATA, as_record, load_toml
 
 # The environment variable that names a folder with more chips.
@@ -268,7 +268,7 @@ def model_from(file: str, raw: Mapping[str, Any]) -> Model:
     kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
     try:
         found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
-        found.check()
+        check(found)
     except CourseError as error:
         raise CourseError(f"{file}: {error}") from None
     return found

@@ -180,11 +180,6 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
 
-    def check(self) -> None:
-        """Raise also where a source is unknown, or the parameters are not the published."""
-        self.check_sizes()
-        _check_published(self)
-
 
 class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A residual network of bottleneck blocks."""
@@ -230,11 +225,6 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """All of them: every image meets every parameter."""
         return self.parameters
 
-    def check(self) -> None:
-        """Raise as `Transformer.check` does."""
-        self.check_sizes()
-        _check_published(self)
-
     def check_sizes(self) -> None:
         """Raise where stages and widths differ in number, or a size is not positive."""
         if len(self.blocks) != len(self.widths) or not self.blocks:
@@ -258,7 +248,11 @@ def _sizes(prefix: str, record: Any, names: str, least: int) -> None:
         count(prefix + name, getattr(record, name), least)
 
 
-def _check_published(model: Model) -> None:
+def check(model: Model) -> None:
+    """Raise where a size is not one that a model can have, a source is unknown, or the parameters
+    are not the published.
+    """
+    model.check_sizes()
     if not 1950 <= model.year <= 2100:
         raise CourseError(f"year must be one in which models were made (got {model.year})")
     every = sources()

@@ -41,8 +41,6 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
     or at this one: the newest, and of several from that day the dearest. A budget that holds for
     the dearest holds for the others; one provider sells one chip under several names, see `note`.
 
-    Returns
-    -------
     In the order of the chips, the cheapest provider first; USD an hour for one chip.
 
     Examples
