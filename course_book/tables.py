@@ -15,8 +15,8 @@ from course_lib.specs import (
     prices,
     sources,
 )
-from course_lib.specs.parts import PARTS
 from course_lib.specs.provenance import UNITS
+from course_lib.specs.ranges import PARTS
 from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
 from course_book.text.markdown import joined
 

@@ -325,7 +325,7 @@ def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
     >>> round(seconds_of_byte(chip("h100-sxm"), 8, "nvlink") * 450e9, 2)
     1.75
     """
-    return float(network.all_reduce(1.0, network.joining(on, link, tp, name="tp"), tp))
+    return float(network.all_reduce(1.0, network.resolve_link(on, link, tp, name="tp"), tp))
 
 
 def offers(key: str) -> tuple[Price, ...]:

@@ -51,7 +51,7 @@ def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:
 
 def times(texts: Mapping[str, str]) -> Table:
     """The time that each program's collectives take at least, one after another, on four links."""
-    between = [network.joining(key, link, 8) for key, link in LINKS]
+    between = [network.resolve_link(key, link, 8) for key, link in LINKS]
     rows = []
     for scheme, text in texts.items():
         found = hlo.compiled_collectives(text)

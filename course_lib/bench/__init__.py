@@ -1,10 +1,16 @@
 """Measures the device at hand, and says how far to trust the result."""
 
-from course_lib.bench.device import Machine, Setup, cpu_peak, cpu_peak_here, inspect, machine
-from course_lib.bench.driver import observe
+from course_lib.bench.device import (
+    Machine,
+    Setup,
+    cpu_peak,
+    cpu_peak_here,
+    inspect,
+    machine,
+    observe,
+)
 from course_lib.bench.products import bandwidth, ceiling, matmul, outer_products
-from course_lib.bench.record import manifest, start
-from course_lib.bench.timing import sample, summary
+from course_lib.bench.record import manifest, sample, start, summary
 
 __all__ = [
     "Machine",

@@ -1,85 +1,175 @@
-"""What is measured on: the device's exact name, its chip in the spec table, its cache, a CPU's peak
-by multiplication, and what is wrong with the set-up.
-"""
+"""What is measured on, what its driver says of it, and what is wrong with it."""
 
 import contextlib
 import os
 import platform
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from course_lib.bench.driver import CPU, DRIVER, Nvidia, clock_told, cpuinfo, nvidia
 from course_lib.core.checks import CourseError, count, known, positive, shown, single
 from course_lib.specs import Accelerator, chip_of_device, unreadable
 
+CPU = Path("/sys/devices/system/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+# Is there where Linux has loaded NVIDIA's driver, whether or not NVML can be asked.
+DRIVER = Path("/proc/driver/nvidia/version")
+# Why the clock is held down, by NVML's bits. Idling is no reason.
+REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+# Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold
+# timing.
 DEFAULT_CACHE = 64 * 2**20
-"""Bytes of last-level cache assumed where the system does not say: large enough to be safe for cold
-timing.
-"""
+# The variable of the environment that says how much last-level cache this CPU has, in bytes, where
+# the system tells too much: a virtual machine often shows all of a host that it shares.
 CACHE = "COURSE_CACHE"
-"""The variable of the environment that says how much last-level cache this CPU has, in bytes, where
-the system tells too much: a virtual machine often shows all of a host that it shares.
-"""
+# Fused multiply-add units a core is taken to have. Some have one: the peak is then half of what is
+# printed.
 FMA_UNITS = 2
-"""Fused multiply-add units a core is taken to have. Some have one: the peak is then half of what is
-printed.
-"""
 
+# Processes that want a CPU, for each thread: above it, others were at work before we began.
 BUSY = 0.5
-"""Processes that want a CPU, for each thread: above it, others were at work before we began."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A device and what is known of it.
-
-    Attributes
-    ----------
-    name, kind : as the runtime reports it; ``"cpu"`` or ``"cuda"``.
-    key : of its chip in the spec table; `None` where the table lists no such name.
-    cache : byte of last-level cache.
-    threads : of a CPU that the arithmetic may use.
-    multiprocessors : of a GPU.
-    note : what a reader should know about its peak.
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device's driver says; `None` or empty where it does not tell, and `note` where a
+    reader can help it.
     """
 
-    name: str
-    kind: str
-    key: str | None = None
-    cache: float = DEFAULT_CACHE
-    threads: int = 1
-    multiprocessors: int | None = None
+    name: str = ""
+    driver: str = ""
+    power_limit_w: float | None = None
+    power_w: float | None = None
+    clock_mhz: float | None = None  # of the multiprocessors, now
+    highest_mhz: float | None = None  # and at most
+    temperature_c: float | None = None
+    throttle: str = ""
+    mig: bool = False  # whether it is cut into slices
+    pids: tuple[int, ...] = ()  # of the processes that compute on it, as the driver numbers them
     note: str = ""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a measurement would run on, and what is wrong with it; printed, a line for each.
+def observe(kind: str) -> Observed:
+    """Clock, power, temperature and reasons for throttling now: of an NVIDIA GPU (``"cuda"``)
+    through NVML, of a ``"cpu"`` the clock where Linux measures it.
 
-    Attributes
-    ----------
-    python, torch, driver : versions; empty where there is none.
-    cuda : for which torch was built; empty where for none.
-    name : of the device.
-    power_limit_w, power_w : W that the driver allows, and that the datasheet states.
-    clock_mhz, highest_mhz : now, and at most.
-    faults : what would spoil a measurement, each with its remedy.
+    Examples
+    --------
+    >>> observe("cpu").power_w is None
+    True
     """
+    if known("kind", kind, ("cpu", "cuda")) == "cpu":
+        # Without either, as in most virtual machines, Linux prints the nominal clock for ever.
+        live = "aperfmperf" in cpuinfo("flags").split() or (CPU / "cpu0" / "cpufreq").is_dir()
+        return Observed(clock_mhz=clock_told() if live else None)
+    return nvidia("clock and power were not observed")
+
+
+def nvidia(unasked: str = "the driver was not asked") -> Observed:
+    """What the driver says of the NVIDIA GPU that CUDA calls 0, or what was not done, and why."""
+    try:
+        import pynvml as nvml
+    except ImportError:
+        return Observed(note=f"{unasked}: pip install nvidia-ml-py")
+    try:
+        nvml.nvmlInit()
+        try:
+            ask = _asker(nvml)
+            reasons = int(ask("CurrentClocksThrottleReasons") or 0)
+            return Observed(
+                name=str(ask("Name") or ""),
+                driver=str(nvml.nvmlSystemGetDriverVersion()),
+                power_limit_w=_scaled(ask("EnforcedPowerLimit"), 1e3),
+                power_w=_scaled(ask("PowerUsage"), 1e3),
+                clock_mhz=_scaled(ask("ClockInfo", nvml.NVML_CLOCK_SM)),
+                highest_mhz=_scaled(ask("MaxClockInfo", nvml.NVML_CLOCK_SM)),
+                temperature_c=_scaled(ask("Temperature", nvml.NVML_TEMPERATURE_GPU)),
+                throttle=", ".join(name for bit, name in REASONS.items() if reasons & bit),
+                mig=bool((ask("MigMode") or [0])[0]),
+                pids=tuple(one.pid for one in ask("ComputeRunningProcesses") or ()),
+            )
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        return Observed(note=f"{unasked}, NVML says: {error}")
+
+
+def _asker(nvml: Any) -> Callable[..., Any]:
+    """Asks the GPU that CUDA calls 0 one thing at a time, for some tell no power."""
+    # CUDA_VISIBLE_DEVICES hides some from CUDA, and NVML sees all.
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    if first and not first.isdecimal():
+        gpu = nvml.nvmlDeviceGetHandleByUUID(first)
+    else:
+        gpu = nvml.nvmlDeviceGetHandleByIndex(int(first or 0))
+    # What an older driver has no function for is an error of another kind.
+    silent = nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError)
+
+    def ask(name: str, *about: int) -> Any:
+        with contextlib.suppress(*silent):
+            return getattr(nvml, f"nvmlDeviceGet{name}")(gpu, *about)
+        return None
+
+    return ask
+
+
+def _scaled(told: float | None, scale: float = 1) -> float | None:
+    return None if told is None else float(told) / scale
+
+
+def cpuinfo(field: str) -> str:
+    """What Linux says of the first core; empty elsewhere."""
+    with contextlib.suppress(OSError):
+        text = CPUINFO.read_text(encoding="utf-8")
+        found = re.search(rf"^{field}\s*:\s*(.+)$", text, re.MULTILINE)
+        return found[1].strip() if found else ""
+    return ""
+
+
+def clock_told() -> float | None:
+    """MHz, the clock in /proc/cpuinfo: measured, or nominal where the system cannot measure it."""
+    told = cpuinfo("cpu MHz")
+    return float(told) if told else None
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A device and what is known of it."""
+
+    name: str  # as the runtime reports it
+    kind: str  # "cpu" or "cuda"
+    key: str | None = None  # of its chip in the spec table
+    cache: float = DEFAULT_CACHE  # byte of last-level cache
+    threads: int = 1  # of a CPU that the arithmetic may use
+    multiprocessors: int | None = None  # of a GPU
+    note: str = ""  # what a reader should know about its peak
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a measurement would run on, and what is wrong with it; printed, a line for each."""
 
     python: str
     torch: str
-    cuda: str = ""
+    cuda: str = ""  # for which torch was built
     driver: str = ""
     name: str = ""
-    power_limit_w: float | None = None
-    power_w: float | None = None
+    power_limit_w: float | None = None  # that the driver allows
+    power_w: float | None = None  # that the datasheet states
     clock_mhz: float | None = None
     highest_mhz: float | None = None
-    faults: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()  # what would spoil a measurement, each with its remedy
 
     def __str__(self) -> str:
-        limit = "" if self.power_w is None else f", the datasheet has {self.power_w:g} W"
+        limit, clock = self.power_limit_w, self.clock_mhz
+        stated = "" if self.power_w is None else f", the datasheet has {self.power_w:g} W"
         most = "" if self.highest_mhz is None else f", at most {self.highest_mhz:g} MHz"
         lines = {
             "Python": self.python,
@@ -87,24 +177,17 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
             "CUDA of torch": self.cuda or "none",
             "driver": self.driver or "none",
             "device": self.name or "none",
-            "power limit": "not told"
-            if self.power_limit_w is None
-            else f"{self.power_limit_w:g} W{limit}",
-            "clock now": "not told" if self.clock_mhz is None else f"{self.clock_mhz:g} MHz{most}",
+            "power limit": "not told" if limit is None else f"{limit:g} W{stated}",
+            "clock now": "not told" if clock is None else f"{clock:g} MHz{most}",
         }
         wrong = [f"WRONG: {one}" for one in self.faults] or ["nothing wrong was found"]
         return "\n".join([*(f"{what:<14} {value}" for what, value in lines.items()), *wrong])
 
 
 def inspect(device: str = "cpu") -> Setup:
-    """Look at the set-up before anything is measured: versions, the device, its limits, and what
-    is wrong with a remedy.
-
-    It raises nothing where a device is missing: that is what it tells.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
+    """Look at the set-up of ``"cpu"`` or ``"cuda"`` before anything is measured: versions, the
+    device, its limits, and what is wrong with a remedy. It raises nothing where a device is
+    missing: that is what it tells.
 
     Examples
     --------
@@ -129,8 +212,7 @@ def inspect(device: str = "cpu") -> Setup:
     usable = bool(torch and torch.cuda.is_available())
     name = str(torch.cuda.get_device_name(0)) if torch and usable else gpu.name
     found = chip_of_device(name) if name else None
-    power = found.power if found else None
-    faults = [*_torch_faults(torch, gpu, usable=usable)]
+    faults = [] if usable else [*_torch_faults(torch, gpu)]
     if name:
         faults += _gpu_faults(gpu, name, found, others=len(gpu.pids) - own)
     return Setup(
@@ -138,7 +220,7 @@ def inspect(device: str = "cpu") -> Setup:
         driver=gpu.driver,
         name=name,
         power_limit_w=gpu.power_limit_w,
-        power_w=power,
+        power_w=found.power if found else None,
         clock_mhz=gpu.clock_mhz,
         highest_mhz=gpu.highest_mhz,
         faults=tuple(faults),
@@ -146,11 +228,7 @@ def inspect(device: str = "cpu") -> Setup:
 
 
 def machine(device: str = "cpu") -> Machine:
-    """Find out what a device is.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
+    """Find out what ``"cpu"`` or ``"cuda"`` is.
 
     Examples
     --------
@@ -168,10 +246,8 @@ def machine(device: str = "cpu") -> Machine:
                 "machine with a GPU"
             )
         gpu, name = torch.cuda.get_device_properties(0), torch.cuda.get_device_name(0)
-        more = {
-            "cache": getattr(gpu, "L2_cache_size", 0),
-            "multiprocessors": gpu.multi_processor_count,
-        }
+        cache = getattr(gpu, "L2_cache_size", 0)
+        more = {"cache": cache, "multiprocessors": gpu.multi_processor_count}
     found = chip_of_device(name)
     more["cache"] = float(more["cache"] or (found and found.llc) or DEFAULT_CACHE)
     return Machine(
@@ -180,13 +256,7 @@ def machine(device: str = "cpu") -> Machine:
 
 
 def torch_or_none() -> Any:
-    """The module torch, or `None` where it is not installed.
-
-    Examples
-    --------
-    >>> torch_or_none() is None or hasattr(torch_or_none(), "matmul")
-    True
-    """
+    """The module torch, or `None` where it is not installed."""
     try:
         import torch
     except ImportError:
@@ -200,15 +270,8 @@ def cpu_peak(
     """Peak of a CPU by multiplication: cores × lanes × fused multiply-add units × 2 operations ×
     clock, FLOP/s.
 
-    Every factor is an assumption about what the cores do at once and at which clock; print them
-    beside the result.
-
-    Parameters
-    ----------
-    cores : with multiply-add units of their own: two hyperthreads share one's.
-    clock : Hz.
-    simd_bits, bits : width of a vector register and of the format.
-    fma_units : of a core.
+    Every factor is an assumption about what the cores (two hyperthreads share one's units) do at
+    once and at which `clock`, Hz; print them beside the result.
 
     Examples
     --------
@@ -216,23 +279,14 @@ def cpu_peak(
     204.8
     """
     lanes = count("simd_bits", simd_bits) / count("bits", bits)
-    return (
-        count("cores", cores)
-        * lanes
-        * count("fma_units", fma_units)
-        * 2
-        * single("clock", positive("clock", clock))
-    )
+    units = count("cores", cores) * lanes * count("fma_units", fma_units)
+    return units * 2 * single("clock", positive("clock", clock))
 
 
 def cpu_peak_here(bits: int = 32, clock: float | None = None) -> tuple[float | None, str]:
-    """The peak of this CPU and the assumptions it rests on; `None` where the system does not say
+    """The peak of this CPU for a format of so many bits, at the highest clock that the system tells
+    or at this one (Hz), and the assumptions it rests on; `None` where the system does not say
     enough.
-
-    Parameters
-    ----------
-    bits : width of the format.
-    clock : Hz; the highest that the system tells when not given.
 
     Examples
     --------
@@ -266,12 +320,10 @@ def _cpu_faults(torch: Any) -> Iterator[str]:
             )
 
 
-def _torch_faults(torch: Any, gpu: Nvidia, *, usable: bool) -> Iterator[str]:
+def _torch_faults(torch: Any, gpu: Observed) -> Iterator[str]:
     """What keeps torch from a GPU."""
     if torch is None:
         yield "torch is not installed: pip install -e '.[torch]'"
-    if usable:
-        return
     if not gpu.driver and not DRIVER.exists():
         yield (
             f"no GPU is here, or no driver for it ({gpu.note}): choose a machine or a Colab "
@@ -289,12 +341,12 @@ def _torch_faults(torch: Any, gpu: Nvidia, *, usable: bool) -> Iterator[str]:
         )
 
 
-def _gpu_faults(gpu: Nvidia, name: str, found: Accelerator | None, *, others: int) -> Iterator[str]:
+def _gpu_faults(gpu: Observed, name: str, one: Accelerator | None, *, others: int) -> Iterator[str]:
     """What would spoil a measurement on a GPU that is there."""
-    power = found.power if found else None
+    power = one.power if one else None
     if gpu.note:
         yield f"clock, power and other processes cannot be seen: {gpu.note}"
-    if why := _missing(found):
+    if why := _missing(one):
         yield f"{name!r} is {why}"
     if gpu.mig or " MIG " in name:
         yield (

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,61 +13,8 @@ from course_lib.core.checks import CourseError, known
 DATA = ("random", "zeros")
 
 
-class Arrays(Protocol):
-    """What the benchmark needs of an array library on one device."""
-
-    label: str
-
-    def supports(self, dtype: str) -> str:
-        """Why a format cannot be multiplied here; empty where it can."""
-
-    def operand(
-        self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
-    ) -> Any:
-        """A matrix of seeded random numbers, or of zeros on request; `second` lays it out as a
-        right operand.
-        """
-
-    def multiply(self, a: Any, b: Any, dtype: str) -> Any:
-        """The product, in the format that the device gives."""
-
-    def copy(self, to: Any, source: Any) -> None:
-        """One read and one write."""
-
-    def triad(self, to: Any, a: Any, b: Any) -> None:
-        """`to = a + 3 b`: two reads and one write."""
-
-    def outer(self, to: Any, a: Any, b: Any) -> None:
-        """`to += a[:, k] × b[k, :]` for one k after another, each in a pass of its own."""
-
-    def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
-        """Seconds of one call, after so many were made and the device has finished them."""
-
-    def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
-        """The first rows as float64 on the host."""
-
-    def settings(self, dtype: str) -> str:
-        """What decides how the arithmetic is done."""
-
-
-def arrays(device: str) -> Arrays:
-    """The array library for a device; NumPy on a CPU without torch.
-
-    Examples
-    --------
-    >>> arrays("cpu").label.split()[0] in ("torch", "numpy")
-    True
-    """
-    torch = torch_or_none()
-    if torch is not None:
-        return TorchArrays(torch, device)
-    if device != "cpu":
-        raise CourseError(f"device {device!r} needs torch: pip install -e '.[torch]'")
-    return NumpyArrays()
-
-
-class NumpyArrays(Arrays):
-    """NumPy on the CPU."""
+class NumpyArrays:
+    """What the benchmark needs of an array library on one device: NumPy on the CPU."""
 
     _TYPES: ClassVar = {"fp32": np.float32, "fp64": np.float64, "fp16": np.float16}
 
@@ -75,42 +22,54 @@ class NumpyArrays(Arrays):
         self.label = f"numpy {np.__version__}"
 
     def supports(self, dtype: str) -> str:
+        """Why a format cannot be multiplied here; empty where it can."""
         return "" if dtype in self._TYPES else f"NumPy has no {dtype}: install torch"
 
     def operand(
         self, rows: int, columns: int, dtype: str, data: str, seed: int, *, second: bool = False
     ) -> Any:
+        """A matrix of seeded random numbers or of zeros; `second`: as a right operand."""
         kind = self._TYPES[dtype]
         if known("data", data, DATA) == "zeros":
             return np.zeros((rows, columns), kind)
         return np.random.default_rng(seed).standard_normal((rows, columns), np.float32).astype(kind)
 
     def multiply(self, a: Any, b: Any, dtype: str) -> Any:
+        """The product, in the format that the device gives."""
         return a @ b
 
     def copy(self, to: Any, source: Any) -> None:
+        """One read and one write."""
         np.copyto(to, source)
 
     def triad(self, to: Any, a: Any, b: Any) -> None:
+        """`to = a + 3 b`: two reads and one write."""
         np.multiply(b, 3, out=to)
         np.add(to, a, out=to)
 
     def outer(self, to: Any, a: Any, b: Any) -> None:
+        """`to += a[:, k] × b[k, :]` for one k after another, each in a pass of its own."""
         for column, row in zip(a.T, b, strict=True):
             to += column[:, None] * row
 
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
-        return _on_the_host(run, calls)
+        """Seconds of one call, after so many were made and the device has finished them."""
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return [(time.perf_counter() - start) / calls]
 
     def rows(self, matrix: Any, count: int) -> np.ndarray[Any, Any]:
+        """The first rows as float64 on the host."""
         return np.asarray(matrix[:count], np.float64)
 
     def settings(self, dtype: str) -> str:
+        """What decides how the arithmetic is done."""
         return "triad and outer product in two passes each"
 
 
-class TorchArrays(Arrays):
-    """Torch on a CPU or a GPU."""
+class TorchArrays(NumpyArrays):
+    """The same of torch, on a CPU or a GPU."""
 
     def __init__(self, torch: Any, device: str) -> None:
         self._torch, self._device, self._one = torch, device, None
@@ -143,14 +102,14 @@ class TorchArrays(Arrays):
     ) -> Any:
         torch, kind = self._torch, self._types[dtype]
         generator = torch.Generator(self._device).manual_seed(seed)
+        here = {"device": self._device}
         if known("data", data, DATA) == "zeros":
-            made = torch.zeros(rows, columns, device=self._device).to(kind)
+            made = torch.zeros(rows, columns, **here).to(kind)
         elif dtype == "int8":
-            made = torch.randint(
-                -127, 128, (rows, columns), dtype=kind, device=self._device, generator=generator
-            )
+            size = (rows, columns)
+            made = torch.randint(-127, 128, size, dtype=kind, **here, generator=generator)
         else:
-            made = torch.randn(rows, columns, device=self._device, generator=generator).to(kind)
+            made = torch.randn(rows, columns, **here, generator=generator).to(kind)
         # A GPU's 8-bit kernels take their right operand by columns: fp8 takes no other, and int8 by
         # rows falls back to a kernel at a tenth of the rate. The others are fastest by rows.
         by_columns = second and self._device == "cuda" and dtype in ("fp8", "int8")
@@ -181,7 +140,7 @@ class TorchArrays(Arrays):
 
     def timed(self, run: Callable[[], Any], calls: int) -> list[float]:
         if self._device == "cpu":
-            return _on_the_host(run, calls)
+            return super().timed(run, calls)
         marks = [self._torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
@@ -206,8 +165,11 @@ class TorchArrays(Arrays):
         )
 
 
-def _on_the_host(run: Callable[[], Any], calls: int) -> list[float]:
-    start = time.perf_counter()
-    for _ in range(calls):
-        run()
-    return [(time.perf_counter() - start) / calls]
+def arrays(device: str) -> NumpyArrays:
+    """The array library for a device; NumPy on a CPU without torch."""
+    torch = torch_or_none()
+    if torch is not None:
+        return TorchArrays(torch, device)
+    if device != "cpu":
+        raise CourseError(f"device {device!r} needs torch: pip install -e '.[torch]'")
+    return NumpyArrays()

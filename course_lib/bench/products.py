@@ -15,45 +15,40 @@ import numpy as np
 
 from course_lib import ops
 from course_lib.bench.device import Machine, machine
-from course_lib.bench.operands import DATA, Arrays, arrays
+from course_lib.bench.operands import DATA, NumpyArrays, arrays
 from course_lib.bench.record import (
+    FEWEST,
     Case,
+    Ready,
     blank,
-    caller,
-    judged,
+    in_turn,
+    measure,
     not_measured,
-    out_of_memory,
-    timed,
-    under_load,
+    sample,
 )
 from course_lib.bench.rows import Row
-from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import count, known, positive, single
 from course_lib.core.dtypes import BITS, itemsize
 
+# Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
+# the last-level cache.
 CACHES = 4
-"""Arrays of the bandwidth measurement, and what cold operands rotate through, are this many times
-the last-level cache.
-"""
+# Side of the small product from whose time a large one's is predicted, so that a slow format is
+# never waited for, and the share of the budget that asking again with a larger one may take.
 PROBE, PROBE_SHARE = 128, 0.25
-"""Side of the small product from whose time a large one's is predicted, so that a slow format is
-never waited for, and the share of the budget that asking again with a larger one may take.
-"""
 CHECKED_ROWS = 8
+# Outer products that are timed: all take as long, so a few tell the rate of as many as one likes.
 STEPS = 16
-"""Outer products that are timed: all take as long, so a few tell the rate of as many as one likes.
-"""
+# Formats whose outer products can be added up where they stand.
 SUMS = ("fp64", "fp32", "bf16", "fp16")
-"""Formats whose outer products can be added up where they stand."""
+# The side of their result is a multiple of this.
 SIDE = 1024
-"""The side of their result is a multiple of this."""
 CEILING_SIDES = (256, 384, 512, 768, 1024)
 TIMINGS = ("cold", "warm")
+# The format of the result where it is not the operands': four bytes for sums of int8, two for
+# products of fp8.
 _RESULT = {"int8": "fp32", "fp8": "bf16"}
-"""The format of the result where it is not the operands': four bytes for sums of int8, two for
-products of fp8.
-"""
 
 
 def matmul(
@@ -68,7 +63,8 @@ def matmul(
     data: str = "random",
     seed: int = 0,
 ) -> Row:
-    """Measure the product of an M × K and a K × N matrix.
+    """Measure the product of an M × K and a K × N matrix; `status` and `note` of the row say what
+    was not measured, and why.
 
     FLOPs are 2MNK; bytes are each operand and the result once, in their own formats. Cold operands
     rotate through more memory than the last-level cache holds, as in a model whose every layer has
@@ -85,12 +81,6 @@ def matmul(
     data : ``"random"``, or ``"zeros"`` to see how much faster a chip is when nothing switches.
     seed : of the operands.
 
-    Returns
-    -------
-    Row
-        With `status` ``"ok"``, ``"over-budget"``, ``"unsupported"`` or ``"out-of-memory"``, and
-        `note` saying why.
-
     Examples
     --------
     >>> matmul(64, 64, 64, "fp8", budget=1.0).status
@@ -101,40 +91,25 @@ def matmul(
     budget, seed = _checked_arguments(dtype, data, budget, seed)
     here, library = machine(device), arrays(device)
     work = ops.matmul(M, K, N, x=dtype, w=dtype, out=_RESULT.get(dtype), compute=dtype)
-    case = Case("matmul", dtype, timing=timing, data=data)
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, case, f"{M}x{N}x{K}", work, **how)
+    row = _row(here, library, Case("matmul", dtype, timing=timing, data=data), (M, N, K), work)
     if why := library.supports(dtype):
         return not_measured(row, "unsupported", why)
     predicted = _predicted(library, dtype, M * N * K, budget, seed)
-    try:
-        if predicted * FEWEST <= budget:
-            pairs = _operands(library, here, (M, N, K), dtype, data, seed, timing)
-            predicted, error = _checked(library, *pairs[0], dtype, budget)
+    each = (M * K + K * N) * itemsize(dtype)
+    sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
+
+    def prepare() -> Ready:
         if predicted * FEWEST > budget:
-            why = f"one product takes about {predicted:.3g} s, and the budget is {budget:.3g} s"
-            return not_measured(row, "over-budget", why)
-        call = caller(library, [partial(library.multiply, a, b, dtype) for a, b in pairs])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen, error=error), here)
+            return Ready([], predicted)
+        pairs = [_pair(library, (M, N, K), dtype, data, seed + 2 * i) for i in range(sets)]
+        seconds, error = _checked(library, *pairs[0], dtype, budget)
+        return Ready([partial(library.multiply, a, b, dtype) for a, b in pairs], seconds, error)
+
+    return measure(row, here, library, prepare, budget=budget, seed=seed, what="one product takes")
 
 
 def outer_shape(here: Machine, dtype: str = "fp32") -> tuple[int, int, int]:
-    """B, D and F of the outer products that are measured: the result outgrows the cache, or it
-    would never go to memory.
-
-    Parameters
-    ----------
-    here : the device, from `machine`.
-    dtype : format.
-
-    Examples
-    --------
-    >>> outer_shape(Machine(name="a GPU", kind="cuda", cache=50 * 2**20))
-    (8192, 16, 8192)
-    """
+    """B, D and F of the outer products: the result outgrows the cache, to go to memory."""
     side = SIDE * math.ceil(math.sqrt(CACHES * here.cache / itemsize(dtype)) / SIDE)
     return side, STEPS, side
 
@@ -148,18 +123,7 @@ def outer_products(
     seed: int = 0,
 ) -> Row:
     """Measure a matrix product as a naive loop: one outer product after another, each added to the
-    whole result.
-
-    Its rate stands beside that of the library's product. Part of the first result is checked
-    against float64.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    dtype : format of the operands, the result and the arithmetic.
-    budget : s. Products that would not fit at least five times are not begun.
-    data : ``"random"`` or ``"zeros"``.
-    seed : of the operands.
+    whole result. Its rate stands beside that of the library's product, `matmul`.
 
     Examples
     --------
@@ -170,14 +134,14 @@ def outer_products(
     here, library = machine(device), arrays(device)
     B, D, F = outer_shape(here, dtype)
     work = ops.outer_products(B, D, F, dtype=dtype)
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, Case("outer", dtype, data=data), f"{B}x{D}x{F}", work, **how)
+    row = _row(here, library, Case("outer", dtype, data=data), (B, D, F), work)
     why = library.supports(dtype)
     if not why and dtype not in SUMS:
         why = f"{dtype} is a format of products, not of their sums"
     if why:
         return not_measured(row, "unsupported", why)
-    try:
+
+    def prepare() -> Ready:
         to = library.operand(B, F, dtype, "zeros", seed)
         a, b = _pair(library, (B, F, D), dtype, data, seed)
         run = partial(library.outer, to, a, b)
@@ -186,14 +150,10 @@ def outer_products(
         # A first call may load libraries: only a second one tells what the others will take.
         if first * FEWEST > budget:
             (first,) = library.timed(run, 1)
-        if first * FEWEST > budget:
-            why = f"{D} outer products take about {first:.3g} s, and the budget is {budget:.3g} s"
-            return not_measured(row, "over-budget", why)
-        call = caller(library, [run])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen, error=error), here)
+        return Ready([run], first, error)
+
+    what = f"{D} outer products take"
+    return measure(row, here, library, prepare, budget=budget, seed=seed, what=what)
 
 
 def bandwidth(
@@ -211,15 +171,6 @@ def bandwidth(
     What a CPU reads besides, to own the lines that it writes, is not counted: the convention of
     STREAM.
 
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    op : ``"copy"`` or ``"triad"``.
-    dtype : format of the elements.
-    budget : s.
-    data : ``"random"`` or ``"zeros"``.
-    seed : of the operands.
-
     Examples
     --------
     >>> bandwidth(budget=0.5).achieved_bw_gbps > 0
@@ -232,40 +183,27 @@ def bandwidth(
     elements = math.ceil(CACHES * here.cache / size)
     moved = (2 if op == "copy" else 3) * elements * size
     work = Work(2.0 * elements if op == "triad" else 0.0, moved, "fp32", unit="vector")
-    how = {"settings": library.settings(dtype), "backend": library.label}
-    row = blank(here, Case(op, dtype, data=data), f"{int(elements * size)}", work, **how)
+    row = _row(here, library, Case(op, dtype, data=data), (int(elements * size),), work)
     if why := library.supports(dtype):
         return not_measured(row, "unsupported", why)
-    try:
+
+    def prepare() -> Ready:
         to, a, b = (library.operand(1, elements, dtype, data, seed + i) for i in range(3))
-        run = partial(library.copy, to, a) if op == "copy" else partial(library.triad, to, a, b)
-        call = caller(library, [run])
-        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
-    except (MemoryError, RuntimeError) as failure:
-        return out_of_memory(row, failure)
-    return judged(timed(row, times, seen), here)
+        copy = op == "copy"
+        return Ready([partial(library.copy, to, a) if copy else partial(library.triad, to, a, b)])
+
+    return measure(row, here, library, prepare, budget=budget, seed=seed)
 
 
 def ceiling(
     device: str = "cpu", dtype: str = "fp32", *, budget: float = 3.0, seed: int = 0
 ) -> float | None:
     """The fastest product seen while trying sizes whose operands stay in the cache, FLOP/s: what
-    this device can really do.
+    this device can really do; `None` where it does not have the format.
 
     An empirical ceiling to set beside a peak that rests on assumptions. It is the best of many
     single samples, not a median: no measurement to report, but one that no median may exceed by
     much.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-    dtype : format.
-    budget : s for all sizes.
-    seed : of the operands.
-
-    Returns
-    -------
-    `None` where the device does not have the format.
 
     Examples
     --------
@@ -279,12 +217,8 @@ def ceiling(
         return None
     best = 0.0
     for side in CEILING_SIDES:
-        a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
-        times = sample(
-            caller(library, [partial(library.multiply, a, b, dtype)]),
-            budget / len(CEILING_SIDES),
-            seed=seed,
-        )
+        run = partial(library.multiply, *_pair(library, (side,) * 3, dtype, DATA[0], seed), dtype)
+        times = sample(in_turn(library, [run]), budget / len(CEILING_SIDES), seed=seed)
         best = max(best, 2 * side**3 / times.fastest)
     return best
 
@@ -295,8 +229,15 @@ def _checked_arguments(dtype: str, data: str, budget: float, seed: int) -> tuple
     return single("budget", positive("budget", budget)), count("seed", seed, 0)
 
 
+def _row(
+    here: Machine, library: NumpyArrays, case: Case, sizes: tuple[int, ...], work: Work
+) -> Row:
+    how = {"settings": library.settings(case.dtype), "backend": library.label}
+    return blank(here, case, "x".join(map(str, sizes)), work, **how)
+
+
 def _pair(
-    library: Arrays, shape: tuple[int, int, int], dtype: str, data: str, seed: int
+    library: NumpyArrays, shape: tuple[int, ...], dtype: str, data: str, seed: int
 ) -> tuple[Any, Any]:
     M, N, K = shape
     return (
@@ -305,10 +246,10 @@ def _pair(
     )
 
 
-def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed: int) -> float:
-    """Seconds that one product will take, from smaller ones: twice as large each time, while asking
-    is cheap.
-    """
+def _predicted(
+    library: NumpyArrays, dtype: str, products: float, budget: float, seed: int
+) -> float:
+    """Seconds that one product will take, from smaller ones, while asking is cheap."""
     side = PROBE
     while True:
         a, b = _pair(library, (side, side, side), dtype, DATA[0], seed)
@@ -321,25 +262,10 @@ def _predicted(library: Arrays, dtype: str, products: float, budget: float, seed
         side *= 2
 
 
-def _operands(
-    library: Arrays,
-    here: Machine,
-    shape: tuple[int, int, int],
-    dtype: str,
-    data: str,
-    seed: int,
-    timing: str,
-) -> list[tuple[Any, Any]]:
-    M, N, K = shape
-    each = (M * K + K * N) * itemsize(dtype)
-    sets = 1 if timing == "warm" else math.ceil(CACHES * here.cache / each) + 1
-    return [_pair(library, shape, dtype, data, seed + 2 * i) for i in range(sets)]
-
-
-def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tuple[float, float]:
-    """Seconds of a product, and the largest error of some of its rows relative to the largest value
-    in them.
-    """
+def _checked(
+    library: NumpyArrays, a: Any, b: Any, dtype: str, budget: float
+) -> tuple[float, float]:
+    """Seconds of a product, and its largest error relative to the largest value."""
     made: list[Any] = []
 
     def run() -> None:
@@ -353,7 +279,7 @@ def _checked(library: Arrays, a: Any, b: Any, dtype: str, budget: float) -> tupl
     return min(spent), _error(library, made[0], a, b)
 
 
-def _error(library: Arrays, made: Any, a: Any, b: Any) -> float:
+def _error(library: NumpyArrays, made: Any, a: Any, b: Any) -> float:
     got = library.rows(made, CHECKED_ROWS)
     wanted = library.rows(a, CHECKED_ROWS) @ library.rows(b, b.shape[0])
     scale = float(np.abs(wanted).max())

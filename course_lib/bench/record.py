@@ -1,6 +1,11 @@
-"""What a measurement is asked for, how its row is filled, and what a run was made of."""
+"""What a measurement is asked for, how it is timed and its row filled, and what a run was made of.
+
+Calls are timed the way a careful person would: warm until steady, many samples, and the spread
+beside the median.
+"""
 
 import contextlib
+import math
 import platform
 import subprocess
 import time
@@ -12,36 +17,40 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from course_lib.bench.device import Machine, cpu_peak_here
-from course_lib.bench.driver import Observed, observe
-from course_lib.bench.operands import Arrays
+from course_lib.bench.device import Machine, Observed, cpu_peak_here, observe
+from course_lib.bench.operands import NumpyArrays
 from course_lib.bench.rows import Manifest, Row
-from course_lib.bench.timing import NOISY, Timing
 from course_lib.core import Work
-from course_lib.core.checks import CourseError, count, nonnegative, shown, single, text
+from course_lib.core.checks import CourseError, count, nonnegative, positive, shown, single, text
 from course_lib.core.dtypes import BITS
 from course_lib.specs import chip
 
+# Warm-up ends when three calls in a row differ by less than this from their fastest.
+STEADY = 0.05
+# Share of the budget after which warm-up ends, steady or not.
+WARM_SHARE = 0.25
+# Seconds a sample takes at least: a clock read costs tens of nanoseconds, a context switch some
+# microseconds.
+SHORTEST = 1e-3
+# Samples taken: no fewer, whatever the budget, once the call is known to fit; no more.
+FEWEST, MOST = 5, 100
+# From the 20th to the 80th percentile, in medians: above it a result is called noisy.
+NOISY = 0.10
+RESAMPLES = 1000
+
 
 class Case(msgspec.Struct, frozen=True):
-    """One measurement.
-
-    Attributes
-    ----------
-    op, dtype, timing, data : as in a `Row`.
-    size : side of a square product.
-    name : which chain or norm.
-    path : ``"eager"``, ``"compiled"``, or one of attention's.
-    """
+    """One measurement; `op`, `dtype`, `timing` and `data` as in a `Row`."""
 
     op: str
     dtype: str
-    size: int = 0
+    size: int = 0  # side of a square product
     timing: str = "cold"
     data: str = "random"
-    name: str = ""
-    path: str = "eager"
+    name: str = ""  # which chain or norm
+    path: str = "eager"  # or "compiled", or one of attention's
 
     @property
     def settings(self) -> str:
@@ -84,11 +93,93 @@ def out_of_memory(row: Row, failure: Exception) -> Row:
     return not_measured(row, "out-of-memory", str(failure).partition("\n")[0][:200])
 
 
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one call, with a 95 % interval of the median by bootstrap, `low` to `high`."""
+
+    median: float
+    fastest: float
+    p20: float
+    p80: float
+    low: float
+    high: float
+    repeats: int
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the samples spread so widely that the median means little."""
+        return self.p80 - self.p20 > NOISY * self.median
+
+
+def summary(samples: Sequence[float], seed: int = 0) -> Timing:
+    """Median, spread and the median's interval of samples in seconds.
+
+    Examples
+    --------
+    >>> summary([1.0, 1.0, 1.0, 1.0, 9.0]).median
+    1.0
+    """
+    times = np.asarray(positive("samples", samples)).reshape(-1)
+    size = (RESAMPLES, times.size)
+    drawn = np.random.default_rng(count("seed", seed, 0)).choice(times, size=size)
+    low, high = map(float, np.percentile(np.median(drawn, axis=1), (2.5, 97.5)))
+    fastest, p20, median, p80 = map(float, np.percentile(times, (0, 20, 50, 80)))
+    return Timing(
+        median=median, fastest=fastest, p20=p20, p80=p80, low=low, high=high, repeats=times.size
+    )
+
+
+def _seconds(each: Any) -> Sequence[float]:
+    if (
+        not isinstance(each, Sequence)
+        or not each
+        or not all(isinstance(one, int | float) for one in each)
+    ):
+        raise CourseError(
+            f"once must return the seconds of its calls as a list (got {shown(each)})"
+        )
+    return each
+
+
+def sample(once: Callable[[int], Sequence[float]], budget: float, *, seed: int = 0) -> Timing:
+    """Time calls until the budget is spent, after warming up.
+
+    `once` runs so many calls back to back, waits until they are done, and returns the seconds of
+    one call: one value for all of them where a clock is read before and after, one for each where
+    the device marks every launch. `budget` is s for everything; `seed` of the bootstrap.
+
+    Examples
+    --------
+    >>> sample(lambda calls: [0.01], budget=1.0).median
+    0.01
+    """
+    if not callable(once):
+        raise CourseError(
+            f"once must be a function that runs so many calls and returns their seconds "
+            f"(got {shown(once)})"
+        )
+    budget, seed = single("budget", positive("budget", budget)), count("seed", seed, 0)
+    spent = 0.0
+    recent: list[float] = []
+    while spent < WARM_SHARE * budget:
+        seconds = _seconds(once(1))[0]
+        spent += seconds
+        recent = [*recent[-2:], seconds]
+        if len(recent) == 3 and max(recent) - min(recent) <= STEADY * min(recent):
+            break
+    calls = max(1, math.ceil(SHORTEST / max(min(recent), 1e-9)))
+    samples: list[float] = []
+    while len(samples) < FEWEST or (len(samples) < MOST and spent < budget):
+        each = _seconds(once(calls))
+        spent += sum(each) * calls / len(each)
+        samples.extend(each)
+    return summary(samples, seed)
+
+
 def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None) -> Row:
     """A row with its times, its rates, and what the driver said."""
+    told = ("note", "clock_mhz", "power_w", "temperature_c", "throttle")
     return msgspec.structs.replace(
         row,
-        note=seen.note,
         achieved_tflops=row.flops and row.flops / times.median / 1e12,
         achieved_bw_gbps=row.bytes and row.bytes / times.median / 1e9,
         seconds_median=times.median,
@@ -100,14 +191,42 @@ def timed(row: Row, times: Timing, seen: Observed, *, error: float | None = None
         repeats=times.repeats,
         noisy=times.noisy,
         error=error,
-        clock_mhz=seen.clock_mhz,
-        power_w=seen.power_w,
-        temperature_c=seen.temperature_c,
-        throttle=seen.throttle,
+        **{name: getattr(seen, name) for name in told},
     )
 
 
-def judged(row: Row, here: Machine) -> Row:
+class Ready(NamedTuple):
+    """What can be timed: calls to make in turn, s that one takes, and a result's error."""
+
+    runs: Sequence[Callable[[], Any]]
+    seconds: float = 0.0
+    error: float | None = None
+
+
+def measure(
+    row: Row,
+    here: Machine,
+    library: NumpyArrays,
+    prepare: Callable[[], Ready],
+    *,
+    budget: float,
+    seed: int,
+    what: str = "one call takes",
+) -> Row:
+    """A row with what `prepare` made ready timed, where the budget lasts and the memory does."""
+    try:
+        ready = prepare()
+        if ready.seconds * FEWEST > budget:
+            why = f"{what} about {ready.seconds:.3g} s, and the budget is {budget:.3g} s"
+            return not_measured(row, "over-budget", why)
+        call = in_turn(library, ready.runs)
+        times, seen = sample(call, budget, seed=seed), under_load(call, here.kind)
+    except (MemoryError, RuntimeError) as failure:
+        return out_of_memory(row, failure)
+    return _judged(timed(row, times, seen, error=ready.error), here)
+
+
+def _judged(row: Row, here: Machine) -> Row:
     """A row with times, beside the device's peak, and what a reader should know of both."""
     peak, at_clock, about = _peak(row, here)
     rate = row.achieved_tflops and row.achieved_tflops * 1e12
@@ -131,9 +250,7 @@ def judged(row: Row, here: Machine) -> Row:
 
 
 def _peak(row: Row, here: Machine) -> tuple[float | None, float | None, str]:
-    """The dense datasheet peak, the same at the clock observed, and what a reader should know of
-    them.
-    """
+    """The dense datasheet peak, the same at the clock observed, and what to know of them."""
     dtype, hz = row.dtype, row.clock_mhz and row.clock_mhz * 1e6
     if row.op != "matmul":
         return None, None, ""
@@ -153,8 +270,10 @@ def _peak(row: Row, here: Machine) -> tuple[float | None, float | None, str]:
     return None, None, ""
 
 
-def caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int], list[float]]:
-    """Calls each run in turn, so that what one left in the cache is no use to the next."""
+def in_turn(
+    library: NumpyArrays, runs: Sequence[Callable[[], Any]]
+) -> Callable[[int], list[float]]:
+    """Seconds of so many calls, of one run after another."""
     turn = 0
 
     def one() -> Any:
@@ -166,9 +285,7 @@ def caller(library: Arrays, runs: Sequence[Callable[[], Any]]) -> Callable[[int]
 
 
 def under_load(call: Callable[[int], Any], kind: str) -> Observed:
-    """What the driver says while the device works: asked afterwards, a GPU would report a clock at
-    rest.
-    """
+    """What the driver says while the device works: later, a GPU's clock would rest."""
     if kind == "cpu":
         return observe(kind)
     with ThreadPoolExecutor(1) as pool:
@@ -210,14 +327,8 @@ def manifest(
 ) -> Manifest:
     """What a run was made of, collected now: commit, versions, device, clocks, duration and cost.
 
-    Parameters
-    ----------
-    lab, command : which lab, and how it was started.
-    here : the device, from `machine`.
-    started : from `start`, before the measuring.
-    seed : of the operands.
-    sku, usd_per_hour, price_source : what was rented, its price, and where the price was printed.
-    host : what else is known of the machine.
+    `here` is from `machine`, `started` from `start` before the measuring, `seed` of the operands;
+    then what was rented, its price, and where that was printed; and what else is known of the host.
 
     Examples
     --------
@@ -234,20 +345,16 @@ def manifest(
     texts = {"lab": lab, "command": command, "sku": sku, "price_source": price_source}
     for name, value in texts.items():
         text(name, value)
-    seed = count("seed", seed, 0)
-    price = (
-        None
-        if usd_per_hour is None
-        else single("usd_per_hour", nonnegative("usd_per_hour", usd_per_hour))
-    )
+    seed, price = count("seed", seed, 0), usd_per_hour
+    if price is not None:
+        price = single("usd_per_hour", nonnegative("usd_per_hour", price))
     seen, wall = observe(here.kind), time.monotonic() - started.clock
     packages = {}
     for name in ("course-lib", "numpy", "torch", "triton", "jax", "papermill"):
         with contextlib.suppress(PackageNotFoundError):
             packages[name] = version(name)
     return Manifest(
-        lab=lab,
-        command=command,
+        **texts,
         git_commit=git_commit(),
         seed=seed,
         python=platform.python_version(),
@@ -255,9 +362,7 @@ def manifest(
         device=here.name,
         driver=seen.driver,
         clocks={"now": seen.clock_mhz} if seen.clock_mhz else {},
-        sku=sku,
         usd_per_hour=price,
-        price_source=price_source,
         started=started.at.isoformat(timespec="seconds"),
         finished=(started.at + timedelta(seconds=wall)).isoformat(timespec="seconds"),
         wall_seconds=wall,
@@ -273,14 +378,7 @@ def manifest(
 
 
 def git_commit() -> str:
-    """The commit of the book's repository, with a plus where files were changed; empty outside of
-    one.
-
-    Examples
-    --------
-    >>> len(git_commit()) in (0, 40, 41)
-    True
-    """
+    """The commit of the book, with a plus where files were changed; empty outside of git."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         folder = str(Path(__file__).parent)
         asked = "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"

@@ -8,7 +8,7 @@ row in flight.
 import errno
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from course_lib.bench.rows import (
 )
 from course_lib.core.checks import CourseError, nonnegative, shown, text
 
+# What spreadsheets write in front of a text file, to say that it is UTF-8.
 _MARK = b"\xef\xbb\xbf"
-"""What spreadsheets write in front of a text file, to say that it is UTF-8."""
 
 
 def read(path: Path | str) -> list[Row]:
@@ -39,15 +39,6 @@ def read(path: Path | str) -> list[Row]:
     A last line without its line end counts where it is whole: an editor took its end away. Else it
     is what a killed writer left; it is passed over, and the file stays as it is. The mark that
     spreadsheets put in front is passed over too.
-
-    Parameters
-    ----------
-    path : the file; one that does not exist yet has no rows.
-
-    Examples
-    --------
-    >>> read(Path("nothing-measured-yet.csv"))
-    []
     """
     path = _path(path)
     try:
@@ -62,23 +53,9 @@ def read(path: Path | str) -> list[Row]:
 def append(path: Path | str, row: Row) -> None:
     """Add one row so that it survives: locked, written at once, synced to the disk.
 
-    Several processes may append to one file. A half-line that a killed writer left is cut off
-    first. Where the disk is full the file is cut back to what it was.
-
-    Parameters
-    ----------
-    path : results.csv; made, with its folder and header, when missing.
-    row : what was measured.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> row = Row(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096", timing="warm",
-    ...     data="random", status="ok")
-    >>> with TemporaryDirectory() as folder:
-    ...     append(Path(folder, "results.csv"), row)
-    ...     read(Path(folder, "results.csv")) == [row]
-    True
+    Several processes may append to one file, which is made, with its folder and header, when
+    missing. A half-line that a killed writer left is cut off first. Where the disk is full the file
+    is cut back to what it was.
     """
     import fcntl  # of POSIX systems; reading does without
 
@@ -118,44 +95,28 @@ def append(path: Path | str, row: Row) -> None:
 
 
 def done(path: Path | str) -> set[Key]:
-    """The keys that need not be measured again: all but those that only ran out of their budget.
-
-    Parameters
-    ----------
-    path : results.csv; one that does not exist yet has none.
-
-    Examples
-    --------
-    >>> done(Path("nothing-measured-yet.csv"))
-    set()
-    """
+    """The keys that need not be measured again: all but those that only ran out of their budget."""
     return {row.key for row in read(path) if row.status != "over-budget"}
 
 
 def write_manifest(path: Path | str, manifest: Manifest) -> None:
-    """Write manifest.json whole or not at all.
-
-    Parameters
-    ----------
-    path : the file; an older one is replaced once the new one is on the disk.
-    manifest : what the run was made of.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_manifest(Path(folder, "manifest.json"), Manifest(lab="00",
-    ...     command="course lab 00", seed=1))
-    ...     msgspec.json.decode(Path(folder, "manifest.json").read_bytes(), type=Manifest).seed
-    1
-    """
+    """Write manifest.json whole or not at all, in an older one's place."""
     if not isinstance(manifest, Manifest):
         raise CourseError(f"manifest must be a Manifest (got {shown(manifest)})")
     path = _path(path)
     for name in ("usd_per_hour", "wall_seconds", "cost_usd"):
         if getattr(manifest, name) is not None:
             nonnegative(f"manifest.{name}", getattr(manifest, name))
-    _anonymous(manifest.host)
+    about = (
+        platform.node(),
+        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
+    )
+    for name, value in manifest.host.items():
+        if name.lower() in IDENTIFYING or value in {*about} - {""}:
+            raise CourseError(
+                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
+                f"out of the manifest"
+            )
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,48 +137,24 @@ def write_manifest(path: Path | str, manifest: Manifest) -> None:
 
 
 def compare(before: Iterable[Row], after: Iterable[Row]) -> list[Difference]:
-    """What changed between two runs, and whether it is more than noise.
-
-    Parameters
-    ----------
-    before, after : rows of two files. Those that both measured are compared, each by its last row.
-
-    Returns
-    -------
-    One difference a key, in the order of `before`.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", op="copy", dtype="fp32", shape="4096",
-    ...     timing="warm", data="random", status="ok")
-    >>> old = Row(**about, seconds_median=2.0, ci_low=1.9, ci_high=2.1)
-    >>> new = Row(**about, seconds_median=1.0, ci_low=0.9, ci_high=1.1)
-    >>> [(change.ratio, change.beyond_noise) for change in compare([old], [new])]
-    [(0.5, True)]
+    """What changed between two runs, and whether it is more than noise: one difference for each
+    key that both measured, by its last rows, in the order of `before`.
     """
     old, new = timed(before), timed(after)
+    pairs = {key: (*old[key], *new[key]) for key in old if key in new}
     return [
-        Difference(
-            key=key,
-            before=was,
-            after=now,
-            ratio=now / was,
-            beyond_noise=apart(old[key][0], new[key][0]),
-        )
-        for key, (_, was) in old.items()
-        if key in new
-        for now in [new[key][1]]
+        Difference(key=key, before=was, after=now, ratio=now / was, beyond_noise=apart(one, other))
+        for key, (one, was, other, now) in pairs.items()
     ]
 
 
 def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
-    """The rows of a file and the length up to which it is whole: a last line without its end is
-    not.
-    """
+    """The rows of a file and its length but for a torn last line."""
     *lines, torn = content.removeprefix(_MARK).split(b"\n")
-    if torn and lines and _whole(torn):
-        lines.append(torn)
-        torn = b""
+    if torn and lines:
+        with suppress(ValueError):
+            from_line(torn.decode())
+            lines, torn = [*lines, torn], b""
     if (lines and lines[0].rstrip(b"\r") != HEADER.encode()) or (
         not lines and not HEADER.encode().startswith(torn)
     ):
@@ -234,14 +171,6 @@ def _sound(path: Path, content: bytes) -> tuple[list[Row], int]:
                 f"{path.name}: line {number} is damaged ({error}): delete that line and run again"
             ) from None
     return rows, len(content) - len(torn)
-
-
-def _whole(line: bytes) -> bool:
-    try:
-        from_line(line.decode())
-    except ValueError:
-        return False
-    return True
 
 
 def _path(path: Any) -> Path:
@@ -269,16 +198,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _anonymous(host: Mapping[str, Any]) -> None:
-    names = {
-        platform.node(),
-        *(os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")),
-    } - {""}
-    for name, value in host.items():
-        if name.lower() in IDENTIFYING or value in names:
-            raise CourseError(
-                f"host[{name!r}] names the machine or its user (got {value!r}): leave it "
-                f"out of the manifest"
-            )

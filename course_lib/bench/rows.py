@@ -5,106 +5,66 @@ import io
 import re
 from collections.abc import Iterable
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from course_lib.core.checks import CourseError, shown
 
 Key: TypeAlias = tuple[str, str, str, str, str, str]
-PLAIN = ("matmul", "outer", "copy", "triad")
-"""Operators that are done in one way only."""
-LOCAL = (*PLAIN, "add", "chain", "softmax", "norm", "attention", "step", "request")
-"""Operators that one device runs alone; the others are collectives."""
+Products: TypeAlias = Literal["matmul", "outer", "copy", "triad"]
+Operators: TypeAlias = Literal["add", "chain", "softmax", "norm", "attention"]
+Collectives: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
+Served: TypeAlias = Literal["step", "request"]
+# Operators that are done in one way only.
+PLAIN: tuple[str, ...] = get_args(Products)
+# Operators that one device runs alone; the others are collectives.
+LOCAL = (*PLAIN, *get_args(Operators), *get_args(Served))
+# What a manifest says of its host under none of these names: whose machine it is.
 IDENTIFYING = ("host", "hostname", "node", "user", "username", "login", "home")
-"""What a manifest says of its host under none of these names: whose machine it is."""
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)] | None
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of results.csv. An empty field was not measured.
-
-    Attributes
-    ----------
-    shape : ``"8192x8192x8192"`` (B, D, F) for a matmul, and for outer products that add up to one;
-        the number of bytes for copy and triad, of elements for add, rows and their length for a
-        chain, softmax or norm, sequences, heads, tokens and the size of a head for attention, and
-        for a collective the bytes of the message as `course_lib.network` counts them.
-    timing : ``"cold"`` when the caches were flushed before each repeat.
-    achieved_tflops, peak_tflops : TFLOP/s.
-    achieved_bw_gbps : GB/s, in powers of ten; of a collective the bus bandwidth.
-    mfu, mfu_at_clock : fractions of the peak as published, and of the peak at the clock that was
-        measured.
-    seconds_median, seconds_min, seconds_p20, seconds_p80 : seconds of one call.
-    ci_low, ci_high : seconds, the confidence interval of the median.
-    intensity : FLOP/byte.
-    error : largest relative error against a reference of higher precision.
-    settings : what decides how the work is done; of a collective the processes and what carries
-        their messages, ``"world=2 backend=gloo"``; of a chain, norm or attention which one and on
-        which path, ``"rms path=eager"``; of lab 04's kernels their blocks, and what was counted;
-        of a request when it came, joined a step, and got its first and its last token, in s.
-
-    Examples
-    --------
-    >>> about = dict(device="cpu", kind="cpu", dtype="fp32", timing="cold", data="random",
-    ...     status="ok")
-    >>> row = Row(**about, op="norm", shape="512x4096", settings="rms path=eager")
-    >>> row.sizes, row.variant, row.path
-    ((512, 4096), 'rms', 'eager')
-    >>> row = Row(**about, op="send", shape="1024", settings="world=2 backend=gloo")
-    >>> row.world, row.transport
-    (2, 'gloo')
-    >>> row = Row(**about, op="add", shape="64", settings="path=triton block=8 count=loaded")
-    >>> row.block, row.counted
-    ((8,), 'loaded')
-    """
+    """One line of results.csv. An empty field was not measured."""
 
     device: str
     kind: Literal["cpu", "cuda"]
-    op: Literal[
-        "matmul",
-        "outer",
-        "copy",
-        "triad",
-        "add",
-        "chain",
-        "softmax",
-        "norm",
-        "attention",
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "send",
-        "step",
-        "request",
-    ]
+    op: Literal[Products, Operators, Collectives, Served]
     dtype: str
+    # "8192x8192x8192" (B, D, F) for a matmul, and for outer products that add up to one; the number
+    # of bytes for copy and triad, of elements for add, rows and their length for a chain, softmax
+    # or norm, sequences, heads, tokens and the size of a head for attention, and for a collective
+    # the bytes of the message as `course_lib.network` counts them.
     shape: str
-    timing: Literal["cold", "warm"]
+    timing: Literal["cold", "warm"]  # cold when the caches were flushed before each repeat
     data: Literal["random", "zeros"]
     status: Literal["ok", "out-of-memory", "unsupported", "over-budget"]
     achieved_tflops: Amount = None
-    achieved_bw_gbps: Amount = None
-    mfu: Amount = None
-    mfu_at_clock: Amount = None
+    achieved_bw_gbps: Amount = None  # in powers of ten; of a collective the bus bandwidth
+    mfu: Amount = None  # fraction of the peak as published
+    mfu_at_clock: Amount = None  # and of the peak at the clock that was measured
     peak_tflops: Amount = None
-    seconds_median: Amount = None
+    seconds_median: Amount = None  # of one call, as all of these
     seconds_min: Amount = None
     seconds_p20: Amount = None
     seconds_p80: Amount = None
-    ci_low: Amount = None
+    ci_low: Amount = None  # s, the confidence interval of the median
     ci_high: Amount = None
     repeats: int | None = None
     noisy: bool | None = None
     flops: Amount = None
     bytes: Amount = None
-    intensity: Amount = None
-    error: Amount = None
+    intensity: Amount = None  # FLOP/byte
+    error: Amount = None  # largest relative error against a reference of higher precision
     clock_mhz: Amount = None
     power_w: Amount = None
     temperature_c: float | None = None
     throttle: str = ""
+    # What decides how the work is done; of a collective the processes and what carries their
+    # messages, "world=2 backend=gloo"; of a chain, norm or attention which one and on which path,
+    # "rms path=eager"; of lab 04's kernels their blocks, and what was counted; of a request when it
+    # came, joined a step, and got its first and its last token, in s.
     settings: str = ""
     backend: str = ""
     date: str = ""
@@ -173,14 +133,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was made of: enough to repeat it and to say what it cost.
-
-    Attributes
-    ----------
-    clocks : MHz, by name.
-    started, finished : UTC, ISO 8601.
-    host : the machine without its name or its user's.
-    """
+    """What a run was made of: enough to repeat it and to say what it cost."""
 
     lab: str
     command: str
@@ -190,32 +143,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     device: str = ""
     driver: str = ""
-    clocks: dict[str, float] = {}
+    clocks: dict[str, float] = {}  # MHz
     sku: str = ""
     usd_per_hour: Amount = None
     price_source: str = ""
-    started: str = ""
+    started: str = ""  # UTC, ISO 8601
     finished: str = ""
     wall_seconds: Amount = None
     cost_usd: Amount = None
+    # The machine, without its name or its user's.
     host: dict[str, str | int | float | bool | None] = {}
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement in two files.
-
-    Attributes
-    ----------
-    before, after : median seconds.
-    ratio : after / before; below 1 is faster.
-    beyond_noise : whether the confidence intervals are apart; None where one was not measured.
-    """
+    """One measurement in two files, by its median seconds."""
 
     key: Key
     before: float
     after: float
-    ratio: float
-    beyond_noise: bool | None
+    ratio: float  # after / before; below 1 is faster
+    beyond_noise: bool | None  # whether the confidence intervals are apart, where both are known
 
 
 COLUMNS = Row.__struct_fields__
@@ -280,9 +227,7 @@ def timed(rows: Iterable[Row]) -> dict[Key, tuple[Row, float]]:
 
 
 def apart(one: Row, other: Row) -> bool | None:
-    """Whether the confidence intervals of two rows do not overlap; None where one was
-    not measured.
-    """
-    if one.ci_low is None or one.ci_high is None or other.ci_low is None or other.ci_high is None:
+    """Whether the confidence intervals of two rows, where measured, do not overlap."""
+    if None in (one.ci_low, one.ci_high, other.ci_low, other.ci_high):
         return None
-    return one.ci_high < other.ci_low or other.ci_high < one.ci_low
+    return max(one.ci_low or 0, other.ci_low or 0) > min(one.ci_high or 0, other.ci_high or 0)

@@ -8,8 +8,7 @@ seconds` is the algorithm bandwidth, and `bus_bandwidth` what a ring would need 
 as fast.
 
 Every time is a lower bound: hops one after another, and the bytes on the busiest link. What a
-library adds, by its own steps, by cutting the message into pieces, by sharing the chip's memory,
-comes on top; `fit` finds a link's constants as a library sees them.
+library adds comes on top; `fit` finds a link's constants as a library sees them.
 
 >>> from course_lib import chip, network
 >>> network.all_reduce(1e9, chip("h100-sxm").links["nvlink"], 8)
@@ -18,22 +17,29 @@ comes on top; `fit` finds a link's constants as a library sees them.
 
 from course_lib.core.links import Link
 from course_lib.network.collectives import (
+    Nodes,
+    Phases,
     all_gather,
     all_reduce,
     all_to_all,
+    between_nodes,
     bus_bandwidth,
+    fewest_nodes,
     latency_bound_size,
+    phases,
     reduce_scatter,
+    resolve_link,
     send,
 )
-from course_lib.network.costs import ALGORITHMS, Cost, cost
+from course_lib.network.costs import ALGORITHMS, cost
 from course_lib.network.fitting import LinkFit, fit
-from course_lib.network.layers import SCHEMES, sharded_mlp
-from course_lib.network.nodes import Legs, Nodes, between_nodes, fewest_nodes, joining, legs
-from course_lib.network.sharding import CollectiveStep, Sharded, sharded_matmul
-from course_lib.network.thresholds import (
+from course_lib.network.sharding import (
+    SCHEMES,
+    Sharded,
     critical_contraction,
     data_parallel_tokens,
+    sharded_matmul,
+    sharded_mlp,
     tensor_parallel_tokens,
     tensor_parallel_width,
 )
@@ -41,12 +47,10 @@ from course_lib.network.thresholds import (
 __all__ = [
     "ALGORITHMS",
     "SCHEMES",
-    "CollectiveStep",
-    "Cost",
-    "Legs",
     "Link",
     "LinkFit",
     "Nodes",
+    "Phases",
     "Sharded",
     "all_gather",
     "all_reduce",
@@ -58,10 +62,10 @@ __all__ = [
     "data_parallel_tokens",
     "fewest_nodes",
     "fit",
-    "joining",
     "latency_bound_size",
-    "legs",
+    "phases",
     "reduce_scatter",
+    "resolve_link",
     "send",
     "sharded_matmul",
     "sharded_mlp",

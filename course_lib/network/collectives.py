@@ -1,4 +1,5 @@
-"""How long a collective operation takes at least; `costs` counts its hops and bytes.
+"""How long a collective operation takes at least, over links and over machines joined by their
+ports; `costs` counts its hops and bytes.
 
 Of each: `bytes`, `link` and `n` broadcast, `n` being chips or, for a torus of several axes, a tuple
 of their sizes; one chip is free. `link` is byte/s per direction, a `Link`, a chip's links, or
@@ -7,21 +8,247 @@ and over machines the hierarchical one. An algorithm that is not the collective'
 more axes than the chip has links for, is a `CourseError`.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core.checks import CourseError, Numbers, known, plain, positive, shown, together
-from course_lib.core.links import LinkLike, as_link
-from course_lib.network.costs import ALGORITHMS, cost, rate
-from course_lib.network.nodes import seconds
+from course_lib.core.checks import (
+    CourseError,
+    Numbers,
+    count,
+    flag,
+    known,
+    nonnegative,
+    plain,
+    positive,
+    shown,
+    together,
+    whole,
+)
+from course_lib.core.links import Link, LinkLike, as_link
+from course_lib.network.costs import ALGORITHMS, Cost, alpha_beta, cost, rate
+from course_lib.specs import Accelerator, Node
+from course_lib.specs.catalog import accelerator
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Nodes(Link):
+    """What chips of several machines have between them; to a ring, one link."""
+
+    inside: Link  # between the chips of one machine; its latency is that of a hop inside
+    port: Any  # byte/s in one direction that each chip has to itself at the machine's edge
+    crossing: Any = 0.0  # s of a hop from machine to machine
+    each: Any = 1  # chips of every machine that take part
+
+
+def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = None) -> Nodes:
+    """Machines joined by all of their network ports side by side, as collectives take them.
+
+    Parameters
+    ----------
+    node : a chip's machine, with its ports: ``chip("h100-sxm").node``.
+    inside : the links between the chips of one machine.
+    each : chips of every machine that take part, all if not given; each brings its share of the
+        ports. Broadcasts.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> between_nodes(h100.node, h100.links["nvlink"]).total_per_direction / 1e9
+    400.0
+    """
+    if not isinstance(node, Node):
+        raise CourseError(
+            f"node must be a chip's machine, chip('h100-sxm').node say (got {shown(node)}): "
+            f"where a chip's file says nothing of one, give it a [node]"
+        )
+    taking = np.asarray(whole("each", node.chips if each is None else each))
+    if np.any(taking > node.chips):
+        raise CourseError(
+            f"each must be at most the {node.chips} chips of a machine (got {shown(each)})"
+        )
+    within = as_link(inside, "inside")
+    port = np.asarray(node.ports.total_per_direction) / node.chips
+    # An array leaves a machine by all of its ports: a library lays as many rings as there are
+    # ports, or adds up inside a machine first. So the chips of a machine share the crossing. What
+    # is not shared has one port a chip: an all-to-all, or a message between two chips. One chip a
+    # machine has nobody to share with, and nothing to send inside.
+    most = np.where(taking > 1, within.total_per_direction, np.inf)
+    return Nodes(
+        plain(np.minimum(port * taking, most)),
+        latency=within.latency,
+        inside=within,
+        port=plain(port),
+        crossing=node.ports.latency,
+        each=plain(taking),
+    )
+
+
+def fewest_nodes(
+    node: Node | None, inside: LinkLike, n: ArrayLike, least: int = 1, *, name: str = "n"
+) -> Nodes:
+    """As few machines as hold n chips, `least` at least, each with as many of them as the others.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> fewest_nodes(h100.node, h100.links["nvlink"], 24).each
+    8.0
+    """
+    whole_node = float(between_nodes(node, inside).each)
+    chips = np.asarray(whole(name, n))
+    machines = np.maximum(np.ceil(chips / whole_node), count("least", least))
+    if np.any((chips % machines != 0) & (chips > 1)):
+        raise CourseError(
+            f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
+            f"take a multiple of the machines that hold them"
+        )
+    return between_nodes(node, inside, plain(np.maximum(chips // machines, 1.0)))
+
+
+def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
+    """What joins n of a chip, by its name: one of its `joins`, or ``"nodes"`` for as few machines
+    as hold them, as in `fewest_nodes`.
+
+    Examples
+    --------
+    >>> resolve_link("h100-sxm", "nodes", 16).total_per_direction / 1e9
+    400.0
+    """
+    on = accelerator(chip)
+    node = on.node
+    ways = (*on.joins, *(("nodes",) if node is not None and on.links else ()))
+    known("link", link, ways, f"of {on.key}")
+    if link == "nodes":
+        return fewest_nodes(node, next(iter(on.links.values())), n, name=name)
+    if node is not None and link in on.links and np.any(np.asarray(whole(name, n)) > node.chips):
+        raise CourseError(
+            f"{name} must be at most the {node.chips} chips that {link} joins (got {shown(n)}): "
+            f"pass link='nodes' to cross the ports of several machines"
+        )
+    return on.joins[link]
+
+
+class Phases(NamedTuple):
+    """s of a collective's bytes `inside` machines and `across` them, and of its hops."""
+
+    inside: Any
+    across: Any
+    latency: Any
+
+    @property
+    def moving(self) -> Numbers:
+        """Both at once, piece by piece: the longer one."""
+        return plain(np.maximum(self.inside, self.across))
+
+    @property
+    def lower(self) -> Numbers:
+        """With both at once: no library is faster."""
+        return plain(np.asarray(self.latency) + self.moving)
+
+    @property
+    def in_turn(self) -> Numbers:
+        """With one after the other."""
+        return plain(np.asarray(self.latency) + np.asarray(self.inside) + np.asarray(self.across))
+
+
+def phases(
+    collective: str,
+    bytes: ArrayLike,
+    link: LinkLike,
+    n: Any,
+    algorithm: str | None = None,
+    *,
+    limit: bool = False,
+) -> Phases:
+    """What a collective takes of its links, inside machines and across them.
+
+    Parameters
+    ----------
+    collective, n, limit : as in `cost`; over machines `n` is a multiple of the chips of each, or at
+        most so many, in one machine.
+    bytes : byte, counted as in the collectives. Broadcasts.
+    link : byte/s per direction, a `Link`, or `between_nodes`.
+    algorithm : as in `cost`. Over machines ``"hierarchical"``, what is taken when nothing is said,
+        or ``"ring"``: as many rings through all chips as there are ports.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> takes = phases("all-reduce", 1e9, between_nodes(h100.node, h100.links["nvlink"]), 16)
+    >>> round(takes.inside * 1e3, 2), round(takes.across * 1e3, 2)
+    (3.89, 2.5)
+    """
+    one, moved, limit = as_link(link), nonnegative("bytes", bytes), flag("limit", limit)
+    if algorithm is not None:
+        ways = ALGORITHMS[known("collective", collective, ALGORITHMS)]
+        if isinstance(one, Nodes):
+            plainly = ("ring",) if "ring" in ways and collective != "all-to-all" else ()
+            ways = ("hierarchical", *plainly)
+        known("algorithm", algorithm, ways, f"of {collective} over this link")
+    if isinstance(one, Nodes) and algorithm != "ring":
+        return _hierarchical(collective, moved, one, n, limit)
+    takes = cost(collective, n, algorithm, limit=limit)
+    width = rate(one, takes, bytes=moved)
+    moving = alpha_beta(0, 0.0, takes.share, np.asarray(moved), width)
+    return Phases(plain(moving), 0.0, _latency(takes, one.latency))
+
+
+def _latency(takes: Cost, latency: Any) -> Any:
+    """Seconds of the hops; of endlessly many without latency none."""
+    late = np.asarray(latency)
+    return plain(np.where(late > 0, takes.hops, 0.0) * late)
+
+
+def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool) -> Phases:
+    if isinstance(n, tuple):
+        raise CourseError(f"n={shown(n)} is a torus, and machines have none: give their chips")
+    many = limit and isinstance(n, float) and n == np.inf
+    chips = np.asarray(np.inf if many else whole("n", n))
+    each = np.minimum(np.asarray(nodes.each), chips)
+    machines = chips / each
+    if not many and np.any(machines % 1):
+        raise CourseError(
+            f"n must fill machines of {np.max(nodes.each):g} chips (got {shown(n)}): pass a "
+            f"multiple, or other chips of each machine to between_nodes"
+        )
+    together(bytes=moved, n=chips, link=np.asarray(nodes.per_direction))
+    # Over machines an array is worked on in two levels: chips of one machine reduce-scatter, each
+    # adds up its part with its counterparts in the other machines through its own port, and an
+    # all-gather inside completes the array.
+    way = "switched" if collective == "all-to-all" else None
+    within = cost(collective, each, way)
+    between = cost(collective, np.inf if many else machines, way, limit=limit)
+    size = np.asarray(moved)
+    # Of an array that all chips work on, each carries its part across. What is for one chip alone
+    # crosses whole: of an all-to-all all but what stays, of a message everything.
+    parts, stays = each, size
+    if collective == "all-to-all":
+        parts, stays = 1, size / machines
+    elif collective == "send":
+        parts, stays = 1, np.where(machines > 1, 0.0, size)
+    inside = alpha_beta(0, 0.0, within.share, stays, rate(nodes.inside, within))
+    across = alpha_beta(0, 0.0, between.share, size / parts, np.asarray(nodes.port))
+    latency = _latency(within, nodes.inside.latency) + _latency(between, nodes.crossing)
+    return Phases(plain(inside), plain(across), plain(latency))
+
+
+def seconds(
+    collective: str, bytes: ArrayLike, link: LinkLike, n: Any, algorithm: str | None = None
+) -> Numbers:
+    """Latency of the hops plus the time of the bytes on the busiest link, s."""
+    return phases(collective, bytes, link, n, algorithm).lower
 
 
 def all_gather(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip gets the shards of all the others.
+    """Time in which every chip gets the shards of all the others, s.
 
     Parameters
     ----------
@@ -30,16 +257,8 @@ def all_gather(
     algorithm : ``"ring"``: each chip sends to one neighbour, over all of its links at once.
         ``"torus"``: rings with wraparound along each axis, both ways at once. ``"tree"``: log2 n
         rounds through a switch. ``"switched"``: every chip sends to every other at once.
-        ``"in-switch"``: the switch copies.
-
-    Returns
-    -------
-    s. The bandwidth term is ``(n - 1) / n * bytes`` over what a chip can receive in every
-    algorithm; they differ in their hops, and in a torus in the links that work at once.
-
-    References
-    ----------
-    [austin2025] chapter 3.
+        ``"in-switch"``: the switch copies. They differ in their hops, and in a torus in the links
+        that work at once [austin2025, chapter 3].
 
     Examples
     --------
@@ -55,10 +274,8 @@ def all_gather(
 def reduce_scatter(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which the chips add up their arrays and each keeps one shard of the sum.
-
-    `bytes` are those of the array that each chip starts with; it keeps 1/n of it. This is
-    `all_gather` run backwards, with its algorithms.
+    """Time in which the chips add up their arrays, of so many `bytes` each, and each keeps 1/n of
+    the sum, s: `all_gather` run backwards, with its algorithms.
 
     Examples
     --------
@@ -71,7 +288,7 @@ def reduce_scatter(
 def all_reduce(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip gets the sum of all the chips' arrays.
+    """Time in which every chip gets the sum of all the chips' arrays, s.
 
     Parameters
     ----------
@@ -84,11 +301,7 @@ def all_reduce(
 
     Examples
     --------
-    >>> from course_lib import chip
-    >>> nvlink = chip("h100-sxm").links["nvlink"]
-    >>> all_reduce(8e9, nvlink, 8) == 2 * all_gather(8e9, nvlink, 8)
-    True
-    >>> all_reduce(8e9, nvlink, 8) / all_reduce(8e9, nvlink, 8, algorithm="in-switch")
+    >>> all_reduce(8e9, 450e9, 8) / all_reduce(8e9, 450e9, 8, algorithm="in-switch")
     1.75
     """
     return seconds("all-reduce", bytes, link, n, algorithm)
@@ -97,7 +310,7 @@ def all_reduce(
 def all_to_all(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time in which every chip sends a different part of its array to every other.
+    """Time in which every chip sends a different part of its array to every other, s.
 
     Parameters
     ----------
@@ -106,10 +319,6 @@ def all_to_all(
     link, n : as of every collective.
     algorithm : ``"ring"``: parts travel on, one way round. ``"torus"``: the shorter way round along
         each axis in turn; the longest axis decides. ``"switched"``: straight to where they belong.
-
-    References
-    ----------
-    [austin2025] chapter 3.
 
     Examples
     --------
@@ -122,13 +331,12 @@ def all_to_all(
 def send(
     bytes: ArrayLike, link: LinkLike, n: ArrayLike = 2, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time of a message from one chip to another.
+    """Time of a message from one chip to another, s.
 
     Parameters
     ----------
-    bytes : byte.
+    bytes, n : byte; chips on the way, both ends counted.
     link : all links of a chip carry it side by side: for one cable of a torus pass its bandwidth.
-    n : chips on the way, both ends counted.
     algorithm : ``"cut-through"``: what arrives is passed on at once; ``"store-and-forward"``: when
         all has arrived.
 
@@ -144,17 +352,8 @@ def send(
 def latency_bound_size(
     link: LinkLike, n: Any, *, collective: str = "all-reduce", algorithm: str | None = None
 ) -> Numbers:
-    """Size of the message below which the hops take longer than the bytes.
-
-    Parameters
-    ----------
-    link : a `Link` with its latency.
-    n : chips, two or more.
-    collective, algorithm : as in `cost`.
-
-    Returns
-    -------
-    byte. At this size half of the time is latency.
+    """Size of the message, byte, below which the hops take longer than the bytes: there half of the
+    time is the `link`'s latency. `n` is two or more; `collective` and `algorithm` are as in `cost`.
 
     Examples
     --------
@@ -171,21 +370,13 @@ def latency_bound_size(
 def bus_bandwidth(
     bytes: ArrayLike, seconds: ArrayLike, n: ArrayLike, *, collective: str = "all-reduce"
 ) -> Numbers:
-    """Bandwidth that a link must have for a ring to be as fast: what NCCL's tests print as busbw.
+    """Bandwidth that a link must have for a ring to be as fast, byte/s: what NCCL's tests print as
+    busbw.
 
     `bytes / seconds` is the algorithm bandwidth, algbw. It falls with n where the same links do the
     same work; the bus bandwidth does not: on a ring without latency it is the link's own. In-switch
-    reduction exceeds it.
-
-    Parameters
-    ----------
-    bytes, seconds, n : byte, counted as in the collectives; s; chips. Broadcast.
-    collective : which one: all-reduce counts 2(n - 1)/n of the bytes, send all, the others (n -
-        1)/n.
-
-    Returns
-    -------
-    byte/s.
+    reduction exceeds it. An all-reduce counts 2(n - 1)/n of the bytes, a send all, the others
+    (n - 1)/n.
 
     Examples
     --------

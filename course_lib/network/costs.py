@@ -1,6 +1,4 @@
-"""What a collective operation takes of its links: hops one after another, and a share of the bytes
-on the busiest one.
-"""
+"""What a collective takes of its links: hops, and bytes on the busiest one."""
 
 from typing import Any, NamedTuple
 
@@ -19,6 +17,7 @@ from course_lib.core.checks import (
     whole,
 )
 
+# What each collective can be done by; the first is the one taken when nothing is said.
 ALGORITHMS = {
     "all-gather": ("ring", "torus", "tree", "switched", "in-switch"),
     "reduce-scatter": ("ring", "torus", "tree", "switched", "in-switch"),
@@ -26,13 +25,10 @@ ALGORITHMS = {
     "all-to-all": ("ring", "torus", "switched"),
     "send": ("cut-through", "store-and-forward"),
 }
-"""What each collective can be done by; the first is the one taken when nothing is said."""
 
 
 class Cost(NamedTuple):
-    """What a collective takes: `hops` one after another, and `share` of the message over so many
-    `links` (`None`: all).
-    """
+    """Hops in turn, and the `share` of the message over so many `links` (`None`: all)."""
 
     hops: Any
     share: Any
@@ -45,14 +41,9 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
 
     Parameters
     ----------
-    collective : one of `ALGORITHMS`.
+    collective, algorithm : of `ALGORITHMS`; the collective's first algorithm if not given.
     n : chips; for a torus of several axes a tuple of their sizes. Broadcasts.
-    algorithm : one of the collective's `ALGORITHMS`, the first if not given.
     limit : allow `inf` for the limit of many chips.
-
-    Returns
-    -------
-    Where its `links` is not `None`, the bandwidth is that of so many of the chip's links together.
 
     Examples
     --------
@@ -66,11 +57,7 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
         ways[0] if algorithm is None else known("algorithm", algorithm, ways, f"of {collective}")
     )
     if algorithm == "torus":
-        sizes = {f"n[{i}]": _chips(f"n[{i}]", size, limit) for i, size in enumerate(_axes(n))}
-        together(**sizes)
-        if not limit and np.any(np.prod(np.broadcast_arrays(*sizes.values()), axis=0) >= EXACT):
-            raise CourseError(f"n must stay below 2**53 chips in all (got {shown(n)})")
-        return _torus(collective, list(sizes.values()))
+        return _torus(collective, n, limit)
     if isinstance(n, tuple):
         raise CourseError(
             f"n={shown(n)} is a torus of several axes, and algorithm={algorithm!r} has "
@@ -81,68 +68,55 @@ def cost(collective: str, n: Any, algorithm: str | None = None, *, limit: bool =
         hops = chips - 1
         return Cost(hops, np.minimum(hops, 1) if algorithm == "cut-through" else hops)
     if collective == "all-to-all" and algorithm == "ring":
+        # A part travels (n - 1) / 2 hops on average, and each hop is another link's load.
         return Cost(chips - 1, (chips - 1) / 2)
     if collective == "all-reduce" and algorithm in ("ring", "in-switch"):
         return reduces(chips, algorithm == "in-switch")
-    several = np.minimum(chips - 1, 1)
-    hops = {"ring": chips - 1, "tree": np.ceil(np.log2(chips))}.get(algorithm, several)
-    share = 1 - 1 / chips
-    if collective != "all-reduce":
-        return Cost(hops, share)
-    return Cost(2 * hops, 2 * share)
+    # Whatever the algorithm, a chip receives what it lacks, (n - 1) / n; an all-reduce is a
+    # reduce-scatter and an all-gather [austin2025, chapter 3].
+    once = {"ring": chips - 1, "tree": np.ceil(np.log2(chips))}
+    hops, share = once.get(algorithm, np.minimum(chips - 1, 1)), 1 - 1 / chips
+    return Cost(2 * hops, 2 * share) if collective == "all-reduce" else Cost(hops, share)
 
 
 def reduces(chips: Any, switched: Any) -> Cost:
-    """What an all-reduce takes around a ring, or where the switch adds, as pages evaluate it.
-
-    Examples
-    --------
-    >>> float(reduces(8, False).share), float(reduces(8, True).share)
-    (1.75, 1.0)
-    """
+    """What an all-reduce takes around a ring, or where the switch adds, as pages evaluate it."""
     several = np.minimum(chips - 1, 1)
     return Cost(2 * several, several) if switched else Cost(2 * (chips - 1), 2 * (1 - 1 / chips))
 
 
-def _torus(collective: str, sizes: list[Any]) -> Cost:
-    chips = np.prod(np.broadcast_arrays(*sizes), axis=0)
-    axes = sum(size > 1 for size in map(np.asarray, sizes))
+def _torus(collective: str, n: Any, limit: bool) -> Cost:
+    if isinstance(n, tuple) and not n:
+        raise CourseError(
+            "n must name at least one axis of the torus (got ()): n=(16, 16), or n=16 for one axis"
+        )
+    named = {
+        f"n[{i}]": _chips(f"n[{i}]", size, limit)
+        for i, size in enumerate(n if isinstance(n, tuple) else (n,))
+    }
+    together(**named)
+    sizes = np.broadcast_arrays(*named.values())
+    chips = np.prod(sizes, axis=0)
+    if not limit and np.any(chips >= EXACT):
+        raise CourseError(f"n must stay below 2**53 chips in all (got {shown(n)})")
+    axes = sum(size > 1 for size in sizes)
     links = np.maximum(2 * np.asarray(axes), 1)
     hops: Any = sum(np.floor(size / 2) for size in sizes)
     if collective == "all-to-all":
         # By axis: how far parts travel on average, both ways together. The longest axis decides;
         # all links are there.
-        distance = np.max(
-            np.broadcast_arrays(*(np.floor(size**2 / 4) / size for size in sizes)), axis=0
-        )
+        distance = np.max([np.floor(size**2 / 4) / size for size in sizes], axis=0)
         return Cost(hops, distance * axes, links)
     twice = 2 if collective == "all-reduce" else 1
     return Cost(twice * hops, twice * (1 - 1 / chips), links)
 
 
-def _axes(n: Any) -> tuple[Any, ...]:
-    if isinstance(n, tuple) and not n:
-        raise CourseError(
-            "n must name at least one axis of the torus (got ()): n=(16, 16), or n=16 for one axis"
-        )
-    return n if isinstance(n, tuple) else (n,)
-
-
 def _chips(name: str, n: Any, limit: bool) -> Any:
-    if limit and isinstance(n, float) and n == np.inf:
-        return np.asarray(np.inf)
-    return np.asarray(whole(name, n))
+    return np.asarray(np.inf if limit and isinstance(n, float) and n == np.inf else whole(name, n))
 
 
 def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
-    """Byte/s, one way, of the links that an algorithm uses; raises where the chip has fewer, or
-    where sizes, links and chips do not broadcast.
-
-    Examples
-    --------
-    >>> rate(Link(25e9, count=18), cost("all-gather", (4, 4), "torus")) / 1e9
-    100.0
-    """
+    """Byte/s, one way, of the links that an algorithm uses; raises where there are fewer."""
     width = link.total_per_direction
     together(**more, link=np.asarray(width + link.latency), n=np.asarray(takes.share + takes.hops))
     if takes.links is None:
@@ -156,12 +130,6 @@ def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
     return plain(takes.links * np.asarray(link.per_direction))
 
 
-def carried(hops: Any, latency: Any, share: Any, size: Any, bandwidth: Any) -> Any:
-    """Seconds of `hops` one after another, and of a `share` of the `size` in bytes over a link.
-
-    Examples
-    --------
-    >>> carried(14, 1e-6, 1.75, 1e9, 1.75e12)
-    0.001014
-    """
+def alpha_beta(hops: Any, latency: Any, share: Any, size: Any, bandwidth: Any) -> Any:
+    """Seconds of `hops` one after another, and of a `share` of the `size` in bytes over a link."""
     return hops * latency + share * size / bandwidth

@@ -11,23 +11,14 @@ from course_lib.core.checks import CourseError, count, positive, shown, together
 from course_lib.network.costs import cost
 
 ROUNDS = 60
+# Resamples that no interval needs more of.
 MOST = 100_000
-"""Resamples that no interval needs more of."""
+# Relative residual below which more precision gains nothing; it keeps the weights finite.
 SMALLEST = 1e-4
-"""Relative residual below which more precision gains nothing; it keeps the weights finite."""
 
 
 class LinkFit(msgspec.Struct, frozen=True, kw_only=True):
-    """What measured times say of a link.
-
-    Attributes
-    ----------
-    latency, bandwidth : s per hop; byte/s in one direction, of all links together (on a torus: of
-        one).
-    latency_low, latency_high, bandwidth_low, bandwidth_high : 95 % intervals, by bootstrap over the
-        measurements.
-    error : median of the absolute relative residuals.
-    """
+    """What times say of a link: s per hop, and byte/s of all links (on a torus: of one)."""
 
     latency: float
     latency_low: float
@@ -35,7 +26,7 @@ class LinkFit(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float
     bandwidth_low: float
     bandwidth_high: float
-    error: float
+    error: float  # median of the absolute relative residuals
 
     @property
     def link(self) -> Link:
@@ -58,22 +49,14 @@ def fit(
 
     Minimises the sum of the absolute *relative* residuals: a microsecond matters for a small
     message, and an outlier has no more weight than any other point. Neither constant is allowed to
-    be negative.
+    be negative. Three measurements are needed, of two sizes and of two chips or more.
 
     Parameters
     ----------
-    bytes : byte of each measurement, counted as in the collectives.
-    seconds : s of each.
-    n : chips of each; one number for all, for a torus a tuple of its axes.
-    collective, algorithm : what was measured, and how it is taken to work; the collective's first
-        algorithm if not given.
+    bytes, seconds, n : byte of each measurement, counted as in the collectives; its s; its chips,
+        one number for all, for a torus a tuple of its axes.
+    collective, algorithm : what was measured, and how it is taken to work, as in `cost`.
     resamples, seed : of the bootstrap.
-
-    Raises
-    ------
-    CourseError
-        If there are fewer than three measurements or two sizes, one chip only, or no size large
-        enough to tell a bandwidth.
 
     Examples
     --------
@@ -83,54 +66,48 @@ def fit(
     >>> round(found.latency * 1e6, 3), round(found.bandwidth / 1e9, 3)
     (5.0, 10.0)
     """
-    takes, sizes, taken = (
-        cost(collective, n, algorithm),
-        positive("bytes", bytes),
-        positive("seconds", seconds),
-    )
+    takes = cost(collective, n, algorithm)
+    sizes, taken = positive("bytes", bytes), positive("seconds", seconds)
     together(bytes=sizes, seconds=taken, n=np.asarray(takes.share))
     moved = takes.share * np.asarray(sizes) / (1 if takes.links is None else takes.links)
-    draws, start, times = count("resamples", resamples), count("seed", seed, 0), np.asarray(taken)
+    draws, start = count("resamples", resamples), count("seed", seed, 0)
     if draws > MOST:
         raise CourseError(f"resamples must be at most {MOST} (got {draws})")
-    hops, carried, times = (
-        part.ravel()
-        for part in np.broadcast_arrays(np.asarray(takes.hops, dtype=float), moved, times)
+    hops, moved, times = (
+        part.ravel() for part in np.broadcast_arrays(np.asarray(takes.hops, float), moved, taken)
     )
     if not np.all(hops):
         raise CourseError(
             f"n must be two or more in every measurement (got {shown(n)}): one chip sends nothing"
         )
-    if times.size < 3 or np.unique(carried).size < 2:
-        got = f"{times.size} of {np.unique(carried).size}"
+    if times.size < 3 or np.unique(moved).size < 2:
         raise CourseError(
             f"bytes must hold three measurements or more of two sizes or more (got "
-            f"{got}): measure more"
+            f"{times.size} of {np.unique(moved).size}): measure more"
         )
-    drawn = np.random.default_rng(start).multinomial(
-        times.size, np.full(times.size, 1 / times.size), size=draws
-    )
+    once = np.full(times.size, 1 / times.size)
+    drawn = np.random.default_rng(start).multinomial(times.size, once, size=draws)
     # In units of the measurements' own size, powers of two, so that no square of theirs overflows
     # and no digit changes.
-    second, byte = (np.exp2(np.round(np.log2(np.median(values)))) for values in (times, carried))
-    scaled = (hops * second / times, carried / byte * second / times)
-    latency, cost_per_byte = _least_absolute(*scaled, np.vstack([np.ones(times.size), drawn]))
-    latency, cost_per_byte = latency * second, cost_per_byte * second / byte
-    if not cost_per_byte[0] > 0:
+    second, byte = (np.exp2(np.round(np.log2(np.median(values)))) for values in (times, moved))
+    scaled = (hops * second / times, moved / byte * second / times)
+    latency, per_byte = _least_absolute(*scaled, np.vstack([np.ones(times.size), drawn]))
+    latency, per_byte = latency * second, per_byte * second / byte
+    if not per_byte[0] > 0:
         raise CourseError(
             "bytes must hold sizes large enough to take longer than small ones: measure "
             "larger messages too"
         )
-    good = np.isfinite(latency) & np.isfinite(cost_per_byte)  # a resample may hold one size only
-    low, high = (np.percentile(values[good], (2.5, 97.5)) for values in (latency, cost_per_byte))
+    good = np.isfinite(latency) & np.isfinite(per_byte)  # a resample may hold one size only
+    low, high = (np.percentile(values[good], (2.5, 97.5)) for values in (latency, per_byte))
     with np.errstate(divide="ignore"):
         fastest, slowest = 1 / high
-    residuals = np.abs((hops * latency[0] + carried * cost_per_byte[0]) / times - 1)
+    residuals = np.abs((hops * latency[0] + moved * per_byte[0]) / times - 1)
     return LinkFit(
         latency=float(latency[0]),
         latency_low=float(low[0]),
         latency_high=float(low[1]),
-        bandwidth=float(1 / cost_per_byte[0]),
+        bandwidth=float(1 / per_byte[0]),
         bandwidth_low=float(slowest),
         bandwidth_high=float(fastest),
         error=float(np.median(residuals)),
@@ -140,18 +117,10 @@ def fit(
 def _least_absolute(
     a: NDArray[Any], b: NDArray[Any], counts: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts: by least squares,
-    weighted again and again.
-    """
+    """p, q >= 0 that minimise the sum of |p a + q b - 1|, for each row of counts."""
     weights = counts
     for _ in range(ROUNDS):
-        aa, ab, bb, a1, b1 = (
-            weights @ (a * a),
-            weights @ (a * b),
-            weights @ (b * b),
-            weights @ a,
-            weights @ b,
-        )
+        aa, ab, bb, a1, b1 = (weights @ column for column in (a * a, a * b, b * b, a, b))
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = aa * bb - ab**2
             p, q = (a1 * bb - b1 * ab) / scale, (b1 * aa - a1 * ab) / scale

@@ -1,33 +1,19 @@
 """What is published of chips and models, with its sources."""
 
-from course_lib.specs.accelerators import Accelerator, LinkSpec, Node, NodeSpec
+from course_lib.specs.accelerators import Accelerator, Node
 from course_lib.specs.catalog import FOLDER, chip, chip_of_device, chips, model, models, unreadable
 from course_lib.specs.configurations import (
     MACS_ARE,
     ConvNet,
     Declared,
-    Experts,
-    Latent,
     Model,
     Transformer,
     cited_by,
 )
-from course_lib.specs.parts import PARTS
-from course_lib.specs.provenance import (
-    DATA,
-    UNITS,
-    Classic,
-    Conflict,
-    Figure,
-    Source,
-    as_record,
-    check_quantity,
-    cited,
-    load_toml,
-    sources,
-)
+from course_lib.specs.provenance import DATA, UNITS, Figure, Source, load_toml, sources
+from course_lib.specs.ranges import PARTS
 from course_lib.specs.rental import Price, outdated, prices, quotes
-from course_lib.specs.rows import as_csv, as_json, chip_rows, figure_rows, model_rows
+from course_lib.specs.rows import as_csv, as_json, chip_rows, model_rows
 
 __all__ = [
     "DATA",
@@ -36,31 +22,21 @@ __all__ = [
     "PARTS",
     "UNITS",
     "Accelerator",
-    "Classic",
-    "Conflict",
     "ConvNet",
     "Declared",
-    "Experts",
     "Figure",
-    "Latent",
-    "LinkSpec",
     "Model",
     "Node",
-    "NodeSpec",
     "Price",
     "Source",
     "Transformer",
     "as_csv",
     "as_json",
-    "as_record",
-    "check_quantity",
     "chip",
     "chip_of_device",
     "chip_rows",
     "chips",
-    "cited",
     "cited_by",
-    "figure_rows",
     "load_toml",
     "model",
     "model_rows",

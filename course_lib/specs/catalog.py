@@ -1,12 +1,11 @@
 """The chips and models of `course_lib/data`, one TOML file each, whose name is the key.
 
 A file is read when it is first asked for. A folder named by the environment variable
-`COURSE_CHIPS` adds the reader's own
-chips.
+`COURSE_CHIPS` adds the reader's own chips.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,48 +17,40 @@ from numpy.typing import ArrayLike
 from course_lib.core import Estimate, Work
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
-from course_lib.specs.configurations import ConvNet, Model, Transformer
+from course_lib.specs.configurations import ConvNet, Model, Transformer, check
 from course_lib.specs.provenance import DATA, as_record, load_toml
 
+# The environment variable that names a folder with more chips.
 FOLDER = "COURSE_CHIPS"
-"""The environment variable that names a folder with more chips."""
 _CHIPS = "chips() or course chips lists them; course chip --new begins a file of your own"
 _MODELS = "models() or course models lists them"
 
 
 def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, ...]:
     """The keys of all chips in the spec table, sorted; only a vendor's or a year's where one is
-    given.
-
-    Those in the reader's folder that cannot be read are left out: `unreadable` says why.
-
-    Raises
-    ------
-    CourseError
-        If no chip is of this vendor or year, or `COURSE_CHIPS` is not a folder.
+    given. Those in the reader's folder that cannot be read are left out: `unreadable` says why.
 
     Examples
     --------
-    >>> "h100-sxm" in chips()
-    True
     >>> chips(vendor="AMD")
     ('mi250x', 'mi300x', 'mi325x')
     """
     bad = unreadable()
     keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
+    if vendor is None and year is None:
+        return keys
+    found = {key: chip(key) for key in keys}
     if vendor is not None:
-        known("vendor", vendor, {chip(key).vendor for key in keys})
-    if year is not None and count("year", year) not in (
-        years := sorted({chip(key).year for key in keys})
-    ):
+        known("vendor", vendor, {one.vendor for one in found.values()})
+    years = sorted({one.year for one in found.values()})
+    if year is not None and count("year", year) not in years:
         raise CourseError(
             f"no chip is of year {shown(year)}: choose one of {', '.join(map(str, years))}"
         )
     return tuple(
         key
-        for key in keys
-        if (vendor is None or chip(key).vendor == vendor)
-        and (year is None or chip(key).year == year)
+        for key, one in found.items()
+        if vendor in (None, one.vendor) and year in (None, one.year)
     )
 
 
@@ -67,8 +58,12 @@ def _ours() -> dict[str, Path]:
     return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
 
 
+def _files() -> dict[str, Path]:
+    """The file of every chip by key: ours, and those in the reader's folder."""
+    return {**_ours(), **_own()}
+
+
 def _own() -> dict[str, Path]:
-    """The files in the reader's folder by key."""
     folder = os.environ.get(FOLDER)
     if folder and not Path(folder).is_dir():
         raise CourseError(
@@ -76,11 +71,6 @@ def _own() -> dict[str, Path]:
             f"files, or unset it"
         )
     return {path.stem: path for path in sorted(Path(folder).glob("*.toml"))} if folder else {}
-
-
-def _files() -> dict[str, Path]:
-    """The file of every chip by key: ours, and those in the reader's folder."""
-    return {**_ours(), **_own()}
 
 
 def unreadable() -> Mapping[Path, str]:
@@ -109,6 +99,19 @@ def _of_file(path: Path) -> Accelerator:
     return _read_chip(path)
 
 
+@cache
+def _read_chip(path: Path) -> Accelerator:
+    return Accelerator.from_toml(path)
+
+
+def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
+    """The key itself, checked; where it begins several, these are named."""
+    meant = sorted(name for name in keys if name.startswith(f"{key}-")) if key not in keys else []
+    if len(meant) > 1:
+        raise CourseError(f"{what} {key!r} is ambiguous: choose one of {', '.join(meant)}")
+    return known(what, key, keys, more)
+
+
 def chip(key: str) -> Accelerator:
     """A chip of the spec table by its key.
 
@@ -121,43 +124,25 @@ def chip(key: str) -> Accelerator:
     --------
     >>> round(chip("h100-sxm").ridge("bf16"))
     295
-    >>> chip("h10")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown chip 'h10': did you mean 'h100-sxm'? (chips() or course chips lists them; course chip --new begins a file of your own)
     >>> chip("h100")
     Traceback (most recent call last):
     ...
     course_lib.CourseError: chip 'h100' is ambiguous: choose one of h100-pcie, h100-sxm
-    """  # noqa: E501
+    """
     if not isinstance(key, str):
         raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
     files = _files()
-    meant = sorted(name for name in files if name.startswith(f"{key}-")) if key not in files else []
-    if len(meant) > 1:
-        raise CourseError(f"chip {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    return _of_file(files[known("chip", key, files, _CHIPS)])
-
-
-@cache
-def _read_chip(path: Path) -> Accelerator:
-    return Accelerator.from_toml(path)
+    return _of_file(files[_meant("chip", key, files, _CHIPS)])
 
 
 def chip_of_device(device_name: str) -> Accelerator | None:
-    """The chip that a runtime reports under exactly this name, or `None`: a name nobody listed is
-    never guessed at.
-
-    Parameters
-    ----------
-    device_name : what `torch.cuda.get_device_name` says, say, or the model name of a CPU.
+    """The chip that a runtime reports under exactly this name (`torch.cuda.get_device_name` say, or
+    the model name of a CPU), or `None`: a name nobody listed is never guessed at.
 
     Examples
     --------
-    >>> chip_of_device("Tesla T4")
-    chip('t4')
-    >>> chip_of_device("Tesla T40") is None
-    True
+    >>> chip_of_device("Tesla T4"), chip_of_device("Tesla T40")
+    (chip('t4'), None)
     """
     text("device_name", device_name)
     return next(
@@ -166,13 +151,7 @@ def chip_of_device(device_name: str) -> Accelerator | None:
 
 
 def accelerator(given: Accelerator | str) -> Accelerator:
-    """The chip itself or of this key.
-
-    Examples
-    --------
-    >>> accelerator("t4") is accelerator(chip("t4"))
-    True
-    """
+    """The chip itself or of this key."""
     found: Any = chip(given) if isinstance(given, str) else given
     if not hasattr(found, "peaks") or not hasattr(found, "bandwidth"):
         raise CourseError(
@@ -262,11 +241,7 @@ def model(key: str) -> Model:
     --------
     >>> model("llama-2-70b").kv_heads
     8
-    >>> model("llama-2")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: model 'llama-2' is ambiguous: choose one of llama-2-13b, llama-2-70b, llama-2-7b
-    """  # noqa: E501
+    """
     if not isinstance(key, str):
         raise CourseError(f"key must be a model's key, as text (got {shown(key)}): {_MODELS}")
     return _read_model(key)
@@ -274,41 +249,23 @@ def model(key: str) -> Model:
 
 @cache
 def _read_model(key: str) -> Model:
-    meant = [name for name in models() if name.startswith(f"{key}-")] if key not in models() else []
-    if len(meant) > 1:
-        raise CourseError(f"model {key!r} is ambiguous: choose one of {', '.join(meant)}")
-    path = DATA / "models" / f"{known('model', key, models(), _MODELS)}.toml"
-    raw = load_toml(path, dict[str, Any])
-    return model_from(path.name, raw)
+    name = f"{_meant('model', key, models(), _MODELS)}.toml"
+    return model_from(name, load_toml(DATA / "models" / name, dict[str, Any]))
 
 
 def model_from(file: str, raw: Mapping[str, Any]) -> Model:
-    """A model from what its file holds, checked.
-
-    Examples
-    --------
-    >>> raw = load_toml(DATA / "models" / "gpt2-xl.toml", dict)
-    >>> model_from("gpt2-xl.toml", raw) == model("gpt2-xl")
-    True
-    """
+    """A model from what its file holds, checked."""
     kind: Any = ConvNet if raw.get("kind") == "convnet" else Transformer
     try:
         found: Model = as_record("of a model", {**raw, "key": file.removesuffix(".toml")}, kind)
-        found.check()
+        check(found)
     except CourseError as error:
         raise CourseError(f"{file}: {error}") from None
     return found
 
 
 def transformer(given: Transformer | str, *, windows: bool = False) -> Transformer:
-    """The model itself or of this key; raise where it is not a transformer, or has layers that look
-    at a window only and these are not counted where it is asked for.
-
-    Examples
-    --------
-    >>> transformer("llama-3-8b").layers
-    32
-    """
+    """The model itself or of this key, refused where its `windows` are not counted."""
     found: Any = model(given) if isinstance(given, str) else given
     if not isinstance(found, Transformer):
         said = shown(getattr(found, "key", found))
@@ -329,15 +286,7 @@ def transformer(given: Transformer | str, *, windows: bool = False) -> Transform
 
 
 def decoder(given: Transformer | str, *, windows: bool = False) -> Transformer:
-    """As `transformer`; raise where it does not decode.
-
-    Examples
-    --------
-    >>> decoder("bert-large")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: model must be a decoder (got 'bert-large', an encoder): its only pass is a prefill
-    """  # noqa: E501
+    """As `transformer`; raise where it does not decode."""
     one = transformer(given, windows=windows)
     if one.kind != "decoder":
         raise CourseError(

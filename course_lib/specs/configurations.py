@@ -11,122 +11,72 @@ import msgspec
 from course_lib.core.checks import CourseError, count, known
 from course_lib.specs.provenance import Figure, cited, sources
 
+# Floating-point operations in a multiply-accumulate: the convention of the whole book.
 MACS_ARE = 2
-"""Floating-point operations in a multiply-accumulate: the convention of the whole book."""
 
 
 class Experts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A mixture of experts in place of the MLP.
+    """A mixture of experts in place of the MLP."""
 
-    Attributes
-    ----------
-    count, active : routed experts in a layer, and how many of them a token visits.
-    shared : experts that every token visits.
-    dense_layers : leading layers that keep an ordinary MLP, of hidden size `dense_ffn`.
-    router_bias : whether the router adds a bias for each expert.
-    """
-
-    count: int
-    active: int
-    shared: int = 0
-    dense_layers: int = 0
-    dense_ffn: int | None = None
-    router_bias: bool = False
+    count: int  # routed experts in a layer
+    active: int  # and how many of them a token visits
+    shared: int = 0  # experts that every token visits
+    dense_layers: int = 0  # leading layers that keep an ordinary MLP
+    dense_ffn: int | None = None  # its hidden size
+    router_bias: bool = False  # for each expert
 
 
 class Latent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Multi-head latent attention: queries, keys and values pass through vectors of these ranks.
+    """Multi-head latent attention: queries, keys and values pass through vectors of these ranks."""
 
-    Attributes
-    ----------
-    q_rank, kv_rank : of the latent vectors of queries, and of keys and values together; a `q_rank`
-        of 0 where queries are projected at once.
-    nope, rope : parts of a head's query and key without and with rotary position; `rope` is shared
-        by all heads of a key.
-    value : of a head's value.
-    """
-
-    q_rank: int
-    kv_rank: int
-    nope: int
-    rope: int
-    value: int
+    q_rank: int  # 0 where queries are projected at once
+    kv_rank: int  # of keys and values together
+    nope: int  # part of a head's query and key without rotary position
+    rope: int  # and with it; all heads share that of a key
+    value: int  # size of a head's value
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The formats that a model's own file declares, as `course_lib.llm.formats` takes them.
-
-    Attributes
-    ----------
-    w, x, kv, compute : of weights, activations, cache and arithmetic; ``""`` where they follow from
-        the others.
-    by : the key that says so; ``""`` where none does.
-    unread : what stands there and is not known, so that the weights' format must be given.
-    """
+    """Formats that a model's file declares; `""` where they follow from the others."""
 
     w: str
     x: str
     kv: str = ""
     compute: str = ""
-    by: str = ""
-    unread: str = ""
+    by: str = ""  # the key that says so
+    unread: str = ""  # what stands there and is not known: the weights' format must be given
 
 
 class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A transformer's configuration as published.
-
-    Attributes
-    ----------
-    key, name, vendor, year : how it is called here, in full; who released it, when.
-    kind : ``"decoder"`` or ``"encoder"``.
-    layers, width : blocks, and the size of the vector that passes through them.
-    heads, kv_heads, head_dim : of queries, of keys and values, and the size of each.
-    ffn : hidden size of the MLP, or of one expert.
-    gated : whether the MLP has three matrices instead of two.
-    vocab, positions : rows of the token embedding, and of a learned position table; 0 without one.
-    head : the output matrix: ``"own"``, ``"tied"`` to the embedding, or ``"none"``.
-    norm : ``"rms"`` (a scale) or ``"layer"`` (a scale and a bias).
-    block_norms : norms in each block, where they are not two.
-    final_norm, embedding_norm : whether one follows the last block, or the embedding.
-    biases : which of ``"qkv"``, ``"out"`` and ``"mlp"`` have one.
-    qk_norm : whether queries and keys have a norm of their own, a scale each: ``"head"`` one that
-        all heads share, ``"all"`` one over all heads together, ``""`` none.
-    context : tokens it was released for.
-    windowed, window : layers that look at a window only, and its tokens, the new one included; 0
-        where all look at all.
-    other : parameters beside these, by what they are.
-    experts, latent : a mixture of experts, latent attention.
-    declared : the formats that its file declares, where it is from one.
-    configuration : sources of all the above.
-    published : the count to compare `parameters` with.
-    """
+    """A transformer's configuration as published."""
 
     name: str
     vendor: str
     year: int
     kind: Literal["decoder", "encoder"]
     layers: int
-    width: int
-    heads: int
+    width: int  # of the vector that passes through them
+    heads: int  # of queries
     kv_heads: int
     head_dim: int
-    ffn: int
-    gated: bool
-    vocab: int
-    head: Literal["own", "tied", "none"]
-    norm: Literal["rms", "layer"]
-    context: int
-    configuration: tuple[str, ...]
-    published: Figure
-    positions: int = 0
+    ffn: int  # hidden size of the MLP, or of one expert
+    gated: bool  # whether the MLP has three matrices instead of two
+    vocab: int  # rows of the token embedding
+    head: Literal["own", "tied", "none"]  # the output matrix; tied to the embedding
+    norm: Literal["rms", "layer"]  # a scale, or a scale and a bias
+    context: int  # tokens it was released for
+    configuration: tuple[str, ...]  # sources of all of this
+    published: Figure  # the count to compare `parameters` with
+    positions: int = 0  # rows of a learned position table
     block_norms: int = 2
     final_norm: bool = True
     embedding_norm: bool = False
     biases: tuple[Literal["qkv", "out", "mlp"], ...] = ()
+    # Norms of queries and keys, a scale each: one that all heads share, or one over all of them.
     qk_norm: Literal["", "head", "all"] = ""
-    windowed: int = 0
-    window: int = 0
-    other: dict[str, int] = {}
+    windowed: int = 0  # layers that look at a window only
+    window: int = 0  # and its tokens, the new one included
+    other: dict[str, int] = {}  # parameters beside these, by what they are
     experts: Experts | None = None
     latent: Latent | None = None
     declared: Declared | None = None
@@ -148,26 +98,12 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def parameters(self) -> int:
-        """All parameters.
-
-        Examples
-        --------
-        >>> from course_lib import model
-        >>> model("llama-3-8b").parameters
-        8030261248
-        """
+        """All parameters."""
         return sum(self.parts.values())
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that one token meets: all but the experts it does not visit.
-
-        Examples
-        --------
-        >>> from course_lib import model
-        >>> model("mixtral-8x7b").active_parameters
-        12879925248
-        """
+        """Parameters that one token meets: all but the experts it does not visit."""
         if not (e := self.experts):
             return self.parameters
         idle = (e.count - e.active) * (self.layers - e.dense_layers)
@@ -183,6 +119,7 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def attention_parameters(self) -> int:
         """Parameters of one block's attention."""
         if at := self.latent:
+            # [deepseek-v3-config]: down to the ranks, a norm on each, and up to the heads.
             of_queries = self.heads * (at.nope + at.rope)
             query = at.q_rank * (self.width + 1 + of_queries) or self.width * of_queries
             latent = self.width * (at.kv_rank + at.rope) + at.kv_rank
@@ -207,31 +144,15 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.width * hidden * (3 if self.gated else 2) + biases
 
     def extended(self, context: int) -> "Transformer":
-        """The same model asked for longer contexts than it was released for; a learned position
-        table grows with them.
-
-        What it then writes is another question: `course_lib.llm` refuses longer contexts of the
-        model as it was released.
-
-        Examples
-        --------
-        >>> from course_lib import model
-        >>> llama = model("llama-2-7b")
-        >>> llama.context, llama.extended(16384).context
-        (4096, 16384)
-        """
+        """The same model asked for longer contexts; a learned position table grows with them."""
         longer = max(self.context, count("context", context))
         positions = max(self.positions, longer) if self.positions else 0
         return msgspec.structs.replace(self, context=longer, positions=positions)
 
     def check_sizes(self) -> None:
         """Raise where a size is not one that a model can have."""
-        _sizes(
-            "",
-            self,
-            ("layers", "width", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"),
-            ("positions", "windowed", "window", "block_norms"),
-        )
+        _sizes("", self, "layers width heads kv_heads head_dim ffn vocab context", 1)
+        _sizes("", self, "positions windowed window block_norms", 0)
         if self.windowed > self.layers or bool(self.windowed) != bool(self.window):
             raise CourseError(
                 f"windowed must be layers of {self.layers} that look at a window of 1 token or "
@@ -242,9 +163,11 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for name, parameters in self.other.items():
             count(f"other.{name}", parameters, 0)
         if self.latent:
-            _sizes("latent.", self.latent, ("kv_rank", "nope", "rope", "value"), ("q_rank",))
+            _sizes("latent.", self.latent, "kv_rank nope rope value", 1)
+            _sizes("latent.", self.latent, "q_rank", 0)
         if e := self.experts:
-            _sizes("experts.", e, ("count", "active"), ("shared", "dense_layers"))
+            _sizes("experts.", e, "count active", 1)
+            _sizes("experts.", e, "shared dense_layers", 0)
             if e.active > e.count:
                 raise CourseError(
                     f"experts.active must lie between 1 and {e.count} (got {e.active})"
@@ -257,77 +180,44 @@ class Transformer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             if e.dense_ffn is not None:
                 count("experts.dense_ffn", e.dense_ffn)
 
-    def check(self) -> None:
-        """Raise where a size is not one that a model can have, a source is unknown, or the
-        parameters are not the published.
-        """
-        self.check_sizes()
-        _check_year(self.year)
-        _check_sources(self.configuration, self.published)
-        _check_published(self.parameters, self.published)
-
 
 class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A residual network of bottleneck blocks.
-
-    Attributes
-    ----------
-    key, name, vendor, year : how it is called here, in full; who released it, when.
-    blocks, widths : blocks in each stage, and channels of their middle convolution.
-    expansion : channels that leave a block over those of its middle.
-    stem : channels of the first convolution.
-    classes, image : outputs, and the side of the square input in pixels.
-    stride_in : which convolution of a block halves the image: ``"3x3"`` (version 1.5) or ``"1x1"``
-        (the paper).
-    multiply_accumulates : of one image, as published.
-    configuration : sources of all the above.
-    published : the count to compare `parameters` with.
-    """
+    """A residual network of bottleneck blocks."""
 
     name: str
     vendor: str
     year: int
     kind: Literal["convnet"]
-    blocks: tuple[int, ...]
-    widths: tuple[int, ...]
-    expansion: int
-    stem: int
+    blocks: tuple[int, ...]  # in each stage
+    widths: tuple[int, ...]  # channels of their middle convolution
+    expansion: int  # channels that leave a block over those of its middle
+    stem: int  # channels of the first convolution
     classes: int
-    image: int
-    stride_in: Literal["3x3", "1x1"]
-    configuration: tuple[str, ...]
-    published: Figure
-    multiply_accumulates: Figure
+    image: int  # side of the square input, pixels
+    stride_in: Literal["3x3", "1x1"]  # what halves the image in a block: version 1.5, or the paper
+    configuration: tuple[str, ...]  # sources of all of this
+    published: Figure  # the count to compare `parameters` with
+    multiply_accumulates: Figure  # of one image
     key: str = ""
 
     @property
     def parts(self) -> dict[str, int]:
         """Parameters by what they are; `parameters` is their sum."""
+        # A stem of 7 x 7 on three colors; then 1 x 1, 3 x 3 and 1 x 1 in each block, and in a
+        # stage's first another 1 x 1 beside them [he2016].
         convolutions, norms, into = 7 * 7 * 3 * self.stem, 2 * self.stem, self.stem
         for blocks, width in zip(self.blocks, self.widths, strict=True):
             out = width * self.expansion
-            for i in range(blocks):
-                convolutions += (
-                    into * width + 9 * width * width + width * out + (0 if i else into * out)
-                )
-                norms += 2 * (2 * width + out + (0 if i else out))
-                into = out
-        return {
-            "convolutions": convolutions,
-            "norms": norms,
-            "head": into * self.classes + self.classes,
-        }
+            convolutions += into * width + (9 * width * width + width * out) * blocks
+            convolutions += into * out + out * width * (blocks - 1)
+            norms += 2 * ((2 * width + out) * blocks + out)
+            into = out
+        head = into * self.classes + self.classes
+        return {"convolutions": convolutions, "norms": norms, "head": head}
 
     @property
     def parameters(self) -> int:
-        """All parameters.
-
-        Examples
-        --------
-        >>> from course_lib import model
-        >>> model("resnet-50").parameters
-        25557032
-        """
+        """All parameters."""
         return sum(self.parts.values())
 
     @property
@@ -335,58 +225,53 @@ class ConvNet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """All of them: every image meets every parameter."""
         return self.parameters
 
-    def check(self) -> None:
-        """Raise as `Transformer.check` does."""
-        self.check_sizes()
-        _check_year(self.year)
-        _check_sources(self.configuration, self.published, self.multiply_accumulates)
-        _check_published(self.parameters, self.published)
-
     def check_sizes(self) -> None:
         """Raise where stages and widths differ in number, or a size is not positive."""
         if len(self.blocks) != len(self.widths) or not self.blocks:
             raise CourseError(
                 f"blocks {self.blocks} and widths {self.widths} must be as many, one a stage"
             )
-        _sizes("", self, ("expansion", "stem", "classes", "image"))
+        _sizes("", self, "expansion stem classes image", 1)
         for name in ("blocks", "widths"):
             for i, size in enumerate(getattr(self, name)):
                 count(f"{name}[{i}]", size)
 
 
 Model = Transformer | ConvNet
+# How far the parameters of a configuration may lie from the published count, which may be rounded
+# to two digits.
 NEAR = 0.03
-"""How far the parameters of a configuration may lie from the published count, which may be rounded
-to two digits.
-"""
 
 
-def _sizes(prefix: str, record: Any, positive: tuple[str, ...], zero: tuple[str, ...] = ()) -> None:
-    for name in (*positive, *zero):
-        count(prefix + name, getattr(record, name), 0 if name in zero else 1)
+def _sizes(prefix: str, record: Any, names: str, least: int) -> None:
+    for name in names.split():
+        count(prefix + name, getattr(record, name), least)
 
 
-def _check_year(year: int) -> None:
-    if not 1950 <= year <= 2100:
-        raise CourseError(f"year must be one in which models were made (got {year})")
-
-
-def _check_published(parameters: int, published: Figure) -> None:
-    if abs(parameters / published.si - 1) > NEAR:
+def check(model: Model) -> None:
+    """Raise where a size is not one that a model can have, a source is unknown, or the parameters
+    are not the published.
+    """
+    model.check_sizes()
+    if not 1950 <= model.year <= 2100:
+        raise CourseError(f"year must be one in which models were made (got {model.year})")
+    every = sources()
+    for name, figure in _figures(model).items():
+        figure.check(name, "1", every)
+    if not model.configuration:
+        raise CourseError("configuration has no source: name at least one id of sources.json")
+    for source in model.configuration:
+        known("source", source, every, "configuration")
+    if abs(model.parameters / model.published.si - 1) > NEAR:
         raise CourseError(
-            f"published is {published.si:g}, but the sizes add up to {parameters:g} "
+            f"published is {model.published.si:g}, but the sizes add up to {model.parameters:g} "
             f"parameters: correct the size or the count"
         )
 
 
-def _check_sources(configuration: tuple[str, ...], *figures: Figure) -> None:
-    every = sources()
-    for name, figure in zip(("published", "multiply_accumulates"), figures, strict=False):
-        figure.check(name, "1", every)
-    if not configuration:
-        raise CourseError("configuration has no source: name at least one id of sources.json")
-    for source in configuration:
-        known("source", source, every, "configuration")
+def _figures(model: Model) -> dict[str, Figure]:
+    more = getattr(model, "multiply_accumulates", None)
+    return {"published": model.published, **({"multiply_accumulates": more} if more else {})}
 
 
 def cited_by(model: Model) -> tuple[str, ...]:
@@ -398,7 +283,4 @@ def cited_by(model: Model) -> tuple[str, ...]:
     >>> cited_by(model("gemma-2b"))
     ('gemma-pytorch', 'keras-hub', 'litgpt')
     """
-    figures = [model.published]
-    if isinstance(model, ConvNet):
-        figures.append(model.multiply_accumulates)
-    return tuple(sorted({*model.configuration, *cited(figures)}))
+    return tuple(sorted({*model.configuration, *cited(_figures(model).values())}))

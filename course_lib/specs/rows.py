@@ -9,6 +9,7 @@ import msgspec
 
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.catalog import chip, chips, model, models
+from course_lib.specs.ranges import PLAIN
 
 
 def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
@@ -20,33 +21,11 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
     >>> row["bandwidth"], row["matrix.bf16"], row["matrix.int4"]
     (3350000000000.0, 989400000000000.0, None)
     """
-    found = [chip(key) for key in (chips() if keys is None else keys)]
     peaks = sorted({name for key in chips() for name in chip(key).peaks})
-    plain = (
-        "memory",
-        "bandwidth",
-        "llc",
-        "scratchpad",
-        "power",
-        "clock",
-        "max_clock",
-        "multiprocessors",
-        "lanes",
-        "integer_lanes",
-        "warps",
-        "blocks",
-        "registers",
-        "shared_memory",
-        "block_memory",
-        "latency",
-    )
+    plain = ("memory", "bandwidth", *(one for one in list(PLAIN)[2:] if one != "special"))
     return [
         {
-            "key": one.key,
-            "name": one.name,
-            "vendor": one.vendor,
-            "year": one.year,
-            **{name: getattr(one, name) for name in plain},
+            **{name: getattr(one, name) for name in ("key", "name", "vendor", "year", *plain)},
             **{name: one.peaks.get(name) for name in peaks},
             "links": "; ".join(f"{link.count} x {link.name}" for link in one.links.values())
             or None,
@@ -55,19 +34,12 @@ def chip_rows(keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
             "host_per_direction": one.host.per_direction if one.host else None,
             "node_per_direction": one.node.ports.total_per_direction if one.node else None,
         }
-        for one in found
+        for one in map(chip, chips() if keys is None else keys)
     ]
 
 
 def figure_rows(one: Accelerator) -> list[dict[str, Any]]:
-    """One row for each figure of a chip: as printed, in SI units, with status, sources and what
-    others print.
-
-    Examples
-    --------
-    >>> figure_rows(chip("t4"))[0]["figure"]
-    'bandwidth'
-    """
+    """One row for each figure of a chip: as published and in SI units, with its sources."""
     return [
         {"chip": one.key, "figure": name, "si": f.si, **msgspec.to_builtins(f)}
         for name, f in one.figures.items()
@@ -98,10 +70,9 @@ def as_json(keys: Iterable[str] | None = None) -> str:
     '{"chips":[{"figures":['
     """
     found = [chip(key) for key in (chips() if keys is None else keys)]
-    cited = {id_: source for one in found for id_, source in one.sources.items()}
     body = {
         "chips": [{"key": one.key, "name": one.name, "figures": figure_rows(one)} for one in found],
-        "sources": cited,
+        "sources": {id_: source for one in found for id_, source in one.sources.items()},
     }
     return msgspec.json.encode(body, order="sorted").decode()
 
@@ -114,16 +85,8 @@ def model_rows() -> list[dict[str, str | int | float]]:
     >>> model_rows()[0]["key"]
     'bert-large'
     """
-    found = [model(key) for key in models()]
+    names = ("key", "name", "vendor", "year", "parameters", "active_parameters")
     return [
-        {
-            "key": m.key,
-            "name": m.name,
-            "vendor": m.vendor,
-            "year": m.year,
-            "parameters": m.parameters,
-            "active_parameters": m.active_parameters,
-            "published": m.published.si,
-        }
-        for m in found
+        {**{name: getattr(one, name) for name in names}, "published": one.published.si}
+        for one in map(model, models())
     ]

@@ -341,7 +341,7 @@ def _joined(one: Deployment, name: str, chips: int) -> Any:
             f"{one.chip.key} by its name"
         )
     if isinstance(one.link, str):
-        return network.joining(one.chip, one.link, chips, name=name)
+        return network.resolve_link(one.chip, one.link, chips, name=name)
     return one.link
 
 

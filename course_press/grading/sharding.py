@@ -332,7 +332,7 @@ def _experts(trial: Trial) -> Iterator[Text]:
 
 def seconds(found: Sequence[hlo.CompiledCollective]) -> float:
     """What the collectives take on the NVLink of eight H100s."""
-    nvlink = network.joining("h100-sxm", "nvlink", 8)
+    nvlink = network.resolve_link("h100-sxm", "nvlink", 8)
     return float(hlo.compiled_seconds(found, nvlink, algorithm="switched"))
 
 

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from course_lib import CourseError, specs
-from course_lib.bench import record, results
+from course_lib.bench import record, results, rows
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.errors import MissingError
 
@@ -262,7 +262,7 @@ def _merge(back: Path, local: Path, prefix: str) -> int:
     manifest = back / "manifest.json"
     if manifest.is_file():
         # The rented machine has no history of the book's; what it ran is what stands here.
-        about = msgspec.json.decode(manifest.read_bytes(), type=results.Manifest)
+        about = msgspec.json.decode(manifest.read_bytes(), type=rows.Manifest)
         results.write_manifest(
             manifest,
             msgspec.structs.replace(about, git_commit=about.git_commit or record.git_commit()),

@@ -40,8 +40,8 @@ from course_lib.core.checks import (
 )
 from course_lib.core.dtypes import BITS
 from course_lib.network.costs import ALGORITHMS
-from course_lib.network.nodes import Nodes, joining
-from course_lib.network.nodes import seconds as bound_of
+from course_lib.network.collectives import Nodes, resolve_link
+from course_lib.network.collectives import seconds as bound_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file
@@ -312,7 +312,7 @@ def collective(
             f"chip {on.key} has no published link: course_lib.network.{kind.replace('-', '_')} "
             f"takes byte/s"
         )
-    one = link if isinstance(link, Nodes) else joining(on, link, n)
+    one = link if isinstance(link, Nodes) else resolve_link(on, link, n)
     name = "nodes" if isinstance(one, Nodes) else link
     found = constants_of(on, None, constants)
     at = found.links[name if name in found.links else "nvlink"]

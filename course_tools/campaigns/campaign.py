@@ -1,6 +1,4 @@
-"""What a lab measures on a device, in which order, and how it goes on where an earlier
-run stopped.
-"""
+"""What a lab measures, in which order, and how it goes on where a run stopped."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from course_lib.bench import products, results
-from course_lib.bench.device import Machine, machine
-from course_lib.bench.record import Case
+from course_lib.bench.device import Machine, machine, observe
+from course_lib.bench.record import FEWEST, Case, not_measured, sample, timed
 from course_lib.bench.rows import PLAIN, Key, Row
 from course_lib.core.checks import known, positive
 from course_tools.campaigns import operators
@@ -20,10 +18,10 @@ FORMATS = {
     "cpu": ("fp32", "bf16", "fp16", "int8"),
     "cuda": ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"),
 }
+# By device: the formats, what matters most first, and the sizes of square products.
 SIZES = {"cpu": (1024, 2048, 512, 256, 4096), "cuda": (8192, 4096, 2048, 1024, 16384)}
-"""By device: the formats, what matters most first, and the sizes of square products."""
+# Seconds that a measurement gets at least, as long as they last.
 SHORTEST = 2.0
-"""Seconds that a measurement gets at least, as long as they last."""
 
 
 def plan(device: str) -> list[Case]:
@@ -31,10 +29,6 @@ def plan(device: str) -> list[Case]:
     size warm and on zeros, then the other sizes.
 
     The order puts what matters first, in case the budget is small.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
 
     Examples
     --------
@@ -55,20 +49,7 @@ def plan(device: str) -> list[Case]:
 
 
 def measure(case: Case, device: str, *, budget: float, seed: int = 0) -> Row:
-    """Measure one case of any lab's plan.
-
-    Parameters
-    ----------
-    case : what to measure.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s.
-    seed : of the operands.
-
-    Examples
-    --------
-    >>> measure(Case("matmul", "fp32", 64), "cpu", budget=0.5).shape
-    '64x64x64'
-    """
+    """Measure one case of any lab's plan within `budget` s."""
     about: dict[str, Any] = {"budget": budget, "seed": seed}
     if case.op not in PLAIN:
         return operators.measure(case, device, **about)
@@ -91,27 +72,11 @@ def run(
     measure: Callable[..., Row] = measure,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Measure the cases that the file does not hold yet, and append each row before the next is
-    begun.
+    """Measure the cases that the file does not hold yet, in the order of their worth, and append
+    each row before the next is begun; how many are left for another run.
 
-    Parameters
-    ----------
-    cases : of a plan, in the order of their worth.
-    file : results.csv.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all of them; what is left is shared among the cases to come.
-    seed : of the operands.
-    say : is told of each row, and of what the budget did not reach.
-    measure, clock : do the measuring and tell the time.
-
-    Returns
-    -------
-    How many cases are left for another run.
-
-    Examples
-    --------
-    >>> run([], Path("results.csv"))
-    0
+    `budget` s are shared among the cases to come; `say` is told of each row, and of what they did
+    not reach; `measure` and `clock` do the measuring and tell the time.
     """
     here, there = machine(device), results.done(file)
     left = [case for case in cases if not _measured(case, here, there)]
@@ -136,14 +101,6 @@ def within(
 ) -> int:
     """Measure what is left of a plan, each with its share of the budget and `shortest` at least,
     and append each row before the next is begun; how many are left for another run.
-
-    Examples
-    --------
-    >>> from time import monotonic
-    >>> about = {"budget": 1.0, "say": print, "clock": monotonic}
-    >>> within([], 2, Path("results.csv"), measure, str, **about)
-    2 of 2 are measured already
-    0
     """
     positive("budget", budget)
     if len(left) < planned:
@@ -158,6 +115,17 @@ def within(
         results.append(file, row)
         say(said(row))
     return 0
+
+
+def timed_within(
+    row: Row, once: Any, first: float, share: float, *, seed: int, error: Any = None
+) -> Row:
+    """A row timed for its `share` of a budget, s, where that lasts for calls like the `first`."""
+    if first * (FEWEST + 1) > 2 * share:
+        what = "step" if row.op == "step" else "call"
+        why = f"one {what} took {first:.3g} s of a share of {share:.3g} s"
+        return not_measured(row, "over-budget", why)
+    return timed(row, sample(once, share, seed=seed), observe(row.kind), error=error)
 
 
 def _measured(case: Case, here: Machine, there: set[Key]) -> bool:

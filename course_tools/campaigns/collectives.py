@@ -15,31 +15,30 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from course_lib import network
 from course_lib.bench.device import Machine, machine, torch_or_none
-from course_lib.bench.driver import observe
-from course_lib.bench.record import Case, blank, not_measured, timed
-from course_lib.bench.results import Row, append, done
-from course_lib.bench.timing import FEWEST, sample
+from course_lib.bench.record import Case, blank
+from course_lib.bench.results import append, done
+from course_lib.bench.rows import Row
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, nonnegative, positive, whole
+from course_tools.campaigns.campaign import timed_within
 from course_tools.measured.collectives import FUNCTIONS
 
 OPS = tuple(FUNCTIONS)
+# Byte of the messages: from those that latency rules to those that bandwidth rules.
 SIZES = {"cpu": tuple(4**i for i in range(5, 13)), "cuda": tuple(4**i for i in range(5, 16))}
-"""Byte of the messages: from those that latency rules to those that bandwidth rules."""
+# Relative error that fp32 sums in another order stay well below, and a missing or doubled operand
+# does not.
 WRONG = 1e-5
-"""Relative error that fp32 sums in another order stay well below, and a missing or doubled operand
-does not.
-"""
+# Seconds that a measurement gets at least, while the budget lasts.
 SHORTEST_SHARE = 0.3
-"""Seconds that a measurement gets at least, while the budget lasts."""
+# Seconds after which a rank that waits for another gives up.
 PATIENCE = 120.0
-"""Seconds after which a rank that waits for another gives up."""
 _NAMES = {
     "all_gather_single": "all_gather_into_tensor",
     "reduce_scatter_single": "reduce_scatter_tensor",
@@ -49,28 +48,12 @@ _NAMES = {
 def launch(
     script: Path, *arguments: str, world: int = 2, say: Callable[[str], None] = print
 ) -> None:
-    """Run a script in several processes with torchrun, and pass on what it prints.
+    """Run a script in so many processes with torchrun; `say` is given each line that they print.
+    Each finds its number in the environment, as RANK.
 
-    Parameters
-    ----------
-    script : a Python file; each process finds its number in the environment, as RANK.
-    arguments : of the script.
-    world : processes.
-    say : is given each line that the processes print.
-
-    Raises
-    ------
-    CourseError
-        If torch is missing, or a process failed: which rank, how, and that rows measured before are
-        kept.
-
-    Examples
-    --------
-    >>> launch(Path("nowhere.py"))
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: script 'nowhere.py' is not a file: give the path of the lab's collectives.py
-    """  # noqa: E501
+    A `CourseError` where torch is missing, or a process failed: which rank, how, and that rows
+    measured before are kept.
+    """
     whole("world", world)
     if not script.is_file():
         raise CourseError(
@@ -80,21 +63,11 @@ def launch(
         raise CourseError("collectives need torch: make labs, or pip install -e '.[torch]'")
     paths = filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))
     # Each process with as many threads as cores would measure how they fight for them.
-    env = {
-        "OMP_NUM_THREADS": "1",
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONUNBUFFERED": "1",
-    }
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={world}",
-    ]
+    env = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONUNBUFFERED": "1"}
+    env["PYTHONPATH"] = os.pathsep.join(paths)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        command = [*torchrun, str(script), *arguments]
+        command = [*torchrun, f"--nproc-per-node={world}", str(script), *arguments]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
         ) as process:
@@ -119,22 +92,20 @@ def _cause(text: str, code: int) -> str:
     if said:
         return str(said[0])
     failures = re.findall(r"^\s+rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)", text, re.MULTILINE)
+    if not failures:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return f"torchrun failed with exit code {code}: {['it printed nothing', *lines][-1]}"
     # A rank that loses its neighbour fails too: the one that was killed is the cause. torchrun
     # itself ends the rest by 15.
-    killed = [failure for failure in failures if int(failure[1]) < 0 and failure[1] != "-15"]
-    if not failures:
-        last = next(
-            (line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing"
-        )
-        return f"torchrun failed with exit code {code}: {last.strip()}"
-    rank, how = (killed or failures[-1:])[0]
-    if killed:
-        return (
-            f"rank {rank} was killed by signal {-int(how)}, and the others cannot go on without it"
-        )
-    raised = re.findall(
-        rf"^\[rank{rank}\]:\s*(\w[\w.]*(?:Error|Exception): .+)$", text, re.MULTILINE
-    )
+    for rank, how in failures:
+        if int(how) < 0 and how != "-15":
+            return (
+                f"rank {rank} was killed by signal {-int(how)}, and the others cannot go on "
+                f"without it"
+            )
+    rank, how = failures[-1]
+    error = rf"^\[rank{rank}\]:\s*(\w[\w.]*(?:Error|Exception): .+)$"
+    raised = re.findall(error, text, re.MULTILINE)
     return f"rank {rank} failed with exit code {how}" + (f": {raised[-1]}" if raised else "")
 
 
@@ -154,28 +125,9 @@ def sweep(
     A time is the slowest rank's, from a barrier on. Ranks hold seeded random numbers, so that each
     can compute what it must receive. Run again, it goes on where it stopped.
 
-    Parameters
-    ----------
-    file : results.csv.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s for all measurements.
-    seed : of the operands.
-    sizes : byte of the messages, rounded to whole elements for each rank; `SIZES` if not given.
-    ops : which collectives.
-    say : is given a line for each measurement, in rank 0.
-
-    Raises
-    ------
-    CourseError
-        If the processes were not started by torchrun, or a collective gave a wrong result: which
-        rank's.
-
-    Examples
-    --------
-    >>> sweep(Path("results.csv"), device="tpu")
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown device 'tpu': did you mean 'cpu'?
+    `sizes` are byte of the messages, rounded to whole elements for each rank; `budget` is s for all
+    measurements. A `CourseError` where the processes were not started by torchrun, or a collective
+    gave a wrong result: which rank's.
     """
     known("device", device, SIZES)
     positive("budget", budget)
@@ -195,14 +147,14 @@ def sweep(
         todo = ranks.agreed([ranks.row(here, op, size).key not in finished for op, size in plan])
         begin = time.monotonic()
         wanted = [case for case, one in zip(plan, todo, strict=True) if one]
+        tell: Callable[[str], Any] = say if ranks.rank == 0 else len
         for i, (op, size) in enumerate(wanted):
             left = ranks.agreed([budget - (time.monotonic() - begin)])[0]
             if left <= 0:
-                if ranks.rank == 0:
-                    say(
-                        f"the budget is spent: {len(wanted) - i} of {len(plan)} "
-                        f"measurements are left for the next run"
-                    )
+                tell(
+                    f"the budget is spent: {len(wanted) - i} of {len(plan)} "
+                    f"measurements are left for the next run"
+                )
                 break
             share = max(left / (len(wanted) - i), min(left, SHORTEST_SHARE))
             row = _measured(ranks, ranks.row(here, op, size), op, size, share=share)
@@ -216,16 +168,6 @@ def sweep(
                 say(f"{op} {size} B, {row.settings}: {row.status}, {rate}")
     finally:
         ranks.close()
-
-
-class _Ready(NamedTuple):
-    """A collective made ready: puts its operands in place, runs once, and compares one result with
-    what it must be.
-    """
-
-    refill: Callable[[], None]
-    run: Callable[[], None]
-    error: Callable[[], float]
 
 
 class _Ranks:
@@ -274,51 +216,48 @@ class _Ranks:
         generator = self.torch.Generator().manual_seed(self.seed + rank)
         return self.torch.randn(count, generator=generator).to(self.device)
 
-    def ready(self, op: str, size: int) -> _Ready:
-        count = size // 4
+    def ready(self, op: str, size: int) -> tuple[Callable[[], Any], ...]:
+        """Puts a collective's operands in place, runs it, and says a result's error."""
+        torch, dist, count = self.torch, self.dist, size // 4
         part = count // self.world
         mine = slice(self.rank * part, (self.rank + 1) * part)
         source = self.own(self.rank, count)
-        shard = source[:part].clone()
-        given, got = (
-            source.clone(),
-            self.torch.zeros_like(shard if op == "reduce-scatter" else source),
-        )
+        shard, given = source[:part].clone(), source.clone()
+        got = torch.zeros_like(shard if op == "reduce-scatter" else source)
         gather, scatter = (
-            getattr(self.dist, new, None) or getattr(self.dist, old) for new, old in _NAMES.items()
+            getattr(dist, new, None) or getattr(dist, old) for new, old in _NAMES.items()
         )
-        runs: dict[str, Callable[[], Any]] = {
-            "all-reduce": lambda: self.dist.all_reduce(given),
-            "all-gather": lambda: gather(got, shard),
-            "reduce-scatter": lambda: scatter(got, given),
-            "all-to-all": lambda: self.dist.all_to_all_single(got, given),
-            "send": lambda: self._there_and_back(given, got),
+
+        def all_own(of: slice, join: Callable[..., Any]) -> Any:
+            return join([self.own(rank, count)[of] for rank in range(self.world)])
+
+        def added(parts: Any) -> Any:
+            return sum(one.double() for one in parts)
+
+        def sent() -> Any:
+            return self.own(1 - self.rank, count) if self.rank < 2 and self.world > 1 else got
+
+        of_op: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+            "all-reduce": (lambda: dist.all_reduce(given), lambda: all_own(slice(None), added)),
+            "all-gather": (lambda: gather(got, shard), lambda: all_own(slice(part), torch.cat)),
+            "reduce-scatter": (lambda: scatter(got, given), lambda: all_own(mine, added)),
+            "all-to-all": (
+                lambda: dist.all_to_all_single(got, given),
+                lambda: all_own(mine, torch.cat),
+            ),
+            "send": (lambda: self._there_and_back(given, got), sent),
         }
-        results: dict[str, Callable[[], Any]] = {
-            "all-reduce": lambda: sum(self.own(rank, count).double() for rank in range(self.world)),
-            "all-gather": lambda: self.torch.cat(
-                [self.own(rank, count)[:part] for rank in range(self.world)]
-            ),
-            "reduce-scatter": lambda: sum(
-                self.own(rank, count)[mine].double() for rank in range(self.world)
-            ),
-            "all-to-all": lambda: self.torch.cat(
-                [self.own(rank, count)[mine] for rank in range(self.world)]
-            ),
-            "send": lambda: (
-                self.own(1 - self.rank, count) if self.rank < 2 and self.world > 1 else got
-            ),
-        }
+        run, wanted = of_op[op]
 
         def refill() -> None:
             # An all-reduce in place grows its numbers at every call.
             given.copy_(source)
 
         def error() -> float:
-            wanted, received = results[op](), given if op == "all-reduce" else got
-            return float((received - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30))
+            want, received = wanted(), given if op == "all-reduce" else got
+            return float((received - want).abs().max() / want.abs().max().clamp_min(1e-30))
 
-        return _Ready(refill, runs[op], error)
+        return refill, run, error
 
     def _there_and_back(self, given: Any, got: Any) -> None:
         """Rank 0 sends to rank 1 and gets an answer of the same size."""
@@ -341,32 +280,29 @@ class _Ranks:
 
 
 def _measured(ranks: _Ranks, row: Row, op: str, size: int, *, share: float) -> Row:
-    ready = ranks.ready(op, size)
+    refill, run, error = ranks.ready(op, size)
 
     def once(calls: int) -> list[float]:
-        ready.refill()
+        refill()
         ranks.wait()
         ranks.dist.barrier()
         start = time.perf_counter()
         for _ in range(calls):
-            ready.run()
+            run()
         ranks.wait()
         # The same number in every rank, so that all decide alike how often to go on.
         return [max(ranks.all_of(time.perf_counter() - start)) / calls / (2 if op == "send" else 1)]
 
     (first,) = once(1)
-    errors = ranks.all_of(ready.error())
-    if (
-        worst := max(errors, key=lambda error: math.inf if math.isnan(error) else error)
-    ) > WRONG or math.isnan(worst):
+    errors = ranks.all_of(error())
+    worst = max(errors, key=lambda error: math.inf if math.isnan(error) else error)
+    if not worst <= WRONG:
         raise CourseError(
             f"rank {errors.index(worst)} got a wrong result from {op} of {size} B: "
             f"relative error {worst:.3g}"
         )
-    if first * (FEWEST + 1) > 2 * share:
-        why = f"one call took {first:.3g} s of a share of {share:.3g} s"
-        return not_measured(row, "over-budget", why)
-    times = sample(once, share, seed=ranks.seed)
-    bus = network.bus_bandwidth(size, times.median, ranks.world, collective=op)
-    row = timed(row, times, observe(ranks.kind), error=worst)
+    row = timed_within(row, once, first, share, seed=ranks.seed, error=worst)
+    if not row.seconds_median:
+        return row
+    bus = network.bus_bandwidth(size, row.seconds_median, ranks.world, collective=op)
     return msgspec.structs.replace(row, achieved_bw_gbps=float(nonnegative("bus", bus)) / 1e9)

@@ -10,70 +10,44 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from course_lib import ops
+from course_lib.bench import record
 from course_lib.bench.device import Machine, machine, torch_or_none
 from course_lib.bench.operands import TorchArrays
 from course_lib.bench.products import CACHES, CHECKED_ROWS
-from course_lib.bench.record import (
-    Case,
-    blank,
-    caller,
-    judged,
-    not_measured,
-    out_of_memory,
-    timed,
-    under_load,
-)
+from course_lib.bench.record import Case, not_measured
 from course_lib.bench.rows import Row
-from course_lib.bench.timing import FEWEST, sample
 from course_lib.core import Work
 from course_lib.core.checks import CourseError, known, positive
 from course_lib.core.dtypes import itemsize
 from course_tools.campaigns import pages
 
+# The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
+# take the time.
 CHAINS = ("bias+gelu+dropout", "bias+relu+residual")
-"""The first is a transformer's; the second has next to no arithmetic, so that only its bytes can
-take the time.
-"""
-PATHS = MappingProxyType(
-    {"cpu": ("math", "flash"), "cuda": ("math", "flash", "efficient", "cudnn")}
-)
-"""How torch may do attention: `math` stores the scores, the others are one kernel."""
-FORMATS = MappingProxyType({"cpu": "fp32", "cuda": "bf16"})
+# How torch may do attention: `math` stores the scores, the others are one kernel.
+PATHS = {"cpu": ("math", "flash"), "cuda": ("math", "flash", "efficient", "cudnn")}
+FORMATS = {"cpu": "fp32", "cuda": "bf16"}
 WIDTH = 4096
-ATTENTION = MappingProxyType({"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 128)})
-"""Sequences, heads, tokens and the size of a head."""
-PRODUCT = MappingProxyType({"cpu": 1024, "cuda": 8192})
+# Sequences, heads, tokens and the size of a head.
+ATTENTION = {"cpu": (1, 16, 2048, 64), "cuda": (4, 16, 4096, 128)}
+PRODUCT = {"cpu": 1024, "cuda": 8192}
 DROPPED = 0.1
 OPS = ("chain", "softmax", "norm", "attention")
-_SDPA = MappingProxyType(
-    {
-        "math": "MATH",
-        "flash": "FLASH_ATTENTION",
-        "efficient": "EFFICIENT_ATTENTION",
-        "cudnn": "CUDNN_ATTENTION",
-    }
-)
+_SDPA = {
+    "math": "MATH",
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+}
 
 
 def plan(device: str) -> list[Case]:
-    """The cases of lab 02: the two roofs, then the operators; what must be compiled first comes
-    last.
-
-    Parameters
-    ----------
-    device : ``"cpu"`` or ``"cuda"``.
-
-    Examples
-    --------
-    >>> plan("cpu")[3].settings
-    'bias+gelu+dropout path=eager'
-    """
+    """The cases of lab 02: the two roofs, then the operators; compiled ones last."""
     dtype = FORMATS[known("device", device, FORMATS)]
     return [
         Case("copy", "fp32"),
@@ -90,22 +64,7 @@ def plan(device: str) -> list[Case]:
 
 
 def work(case: Case, here: Machine) -> tuple[Work, str]:
-    """What a case does, and its shape as results.csv holds it.
-
-    Arrays are several times the last-level cache, so that it cannot serve them.
-
-    Parameters
-    ----------
-    case : of an operator, not of a roof.
-    here : the device.
-
-    Examples
-    --------
-    >>> eager, compiled = (work(case, machine("cpu"))[0] for case in plan("cpu")
-    ...     if case.name == CHAINS[0])
-    >>> round(eager.bytes / compiled.bytes, 2)
-    3.0
-    """
+    """What an operator does, and its shape: several times the last-level cache."""
     known("op", case.op, OPS)
     if case.op == "attention":
         batch, heads, tokens, dim = ATTENTION[here.kind]
@@ -148,27 +107,9 @@ def _chain(case: Case, rows: int) -> list[ops.Pass]:
 
 
 def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int = 0) -> Row:
-    """Measure an operator: seeded random operands, one result checked against float64, then timed.
-
-    Parameters
-    ----------
-    case : what to measure.
-    device : ``"cpu"`` or ``"cuda"``.
-    budget : s. Compiling comes on top, once for each compiled case.
-    seed : of the operands.
-
-    Returns
-    -------
-    Row
-        ``"unsupported"`` where the device has no such path or nothing compiles here; `note` says
-        why.
-
-    Examples
-    --------
-    >>> measure(plan("cpu")[0])
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: unknown op 'copy': choose one of attention, chain, norm, softmax
+    """Measure an operator: seeded random operands, one result checked against float64, then timed
+    for `budget` s, to which compiling adds. ``"unsupported"`` where the device has no such path or
+    nothing compiles here; `note` says why.
     """
     positive("budget", budget)
     known("op", case.op, OPS)
@@ -177,7 +118,7 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
         raise CourseError("operators need torch: make labs, or pip install -e '.[torch]'")
     library = TorchArrays(torch, device)
     amount, shape = work(case, here)
-    row = blank(here, case, shape, amount, settings=case.settings, backend=library.label)
+    row = record.blank(here, case, shape, amount, settings=case.settings, backend=library.label)
     if why := library.supports(case.dtype):
         return not_measured(row, "unsupported", why)
     # Torch warns of each path it tries and of its own compiler's parts; what matters is in the row.
@@ -187,27 +128,24 @@ def measure(case: Case, device: str = "cpu", *, budget: float = 5.0, seed: int =
             call, wanted = _ready(torch, library, case, shape, seed)
             begin = time.perf_counter()
             result = call()
-            note = (
-                f"compiling and the first call took {time.perf_counter() - begin:.1f} s"
-                if case.path == "compiled"
-                else ""
-            )
+            first = time.perf_counter() - begin
         except (RuntimeError, OSError, ImportError, MemoryError) as failure:
             return _failed(row, case, failure)
-        error = _error(case, result, wanted)
-        spent = min(library.timed(call, 1) + library.timed(call, 1))
-        if spent * FEWEST > budget:
-            why = f"one call takes about {spent:.3g} s, and the budget is {budget:.3g} s"
-            return not_measured(row, "over-budget", why)
-        once = caller(library, [call])
-        times, seen = sample(once, budget, seed=seed), under_load(once, here.kind)
-    row = judged(timed(row, times, seen, error=error), here)
-    fresh = (
-        ""
-        if kept or device == "cuda"
-        else "results are put into pages handed out anew at each call, which takes time too"
-    )
-    return msgspec.structs.replace(row, note="; ".join(filter(None, (note, fresh, row.note))))
+
+        def prepare() -> record.Ready:
+            error = _error(case, result, wanted)
+            return record.Ready([call], min(library.timed(call, 1) + library.timed(call, 1)), error)
+
+        row = record.measure(row, here, library, prepare, budget=budget, seed=seed)
+    if row.status != "ok":
+        return row
+    notes = [row.note]
+    if not kept and device != "cuda":
+        told = "results are put into pages handed out anew at each call, which takes time too"
+        notes.insert(0, told)
+    if case.path == "compiled":
+        notes.insert(0, f"compiling and the first call took {first:.1f} s")
+    return msgspec.structs.replace(row, note="; ".join(filter(None, notes)))
 
 
 def _failed(row: Row, case: Case, failure: Exception) -> Row:
@@ -218,7 +156,7 @@ def _failed(row: Row, case: Case, failure: Exception) -> Row:
     if "No available kernel" in said or "no available backend" in said.lower():
         why = f"this device has no {case.path} attention in {case.dtype}: {said}"
         return not_measured(row, "unsupported", why)
-    return out_of_memory(row, failure)
+    return record.out_of_memory(row, failure)
 
 
 def _ready(
@@ -246,11 +184,8 @@ def _ready(
         return attend, attended
     rows, width = sizes
     x = library.operand(rows, width, case.dtype, "random", seed)
-    residual = (
-        library.operand(rows, width, case.dtype, "random", seed + 1)
-        if case.name == CHAINS[1]
-        else None
-    )
+    two = case.name == CHAINS[1]
+    residual = library.operand(rows, width, case.dtype, "random", seed + 1) if two else None
     vector = library.operand(1, width, case.dtype, "random", seed + 2)[0]
     exact: Callable[..., Any] = {
         "softmax": lambda x, *_: torch.softmax(x, -1),
@@ -266,19 +201,12 @@ def _ready(
     made: Callable[..., Any] = dropped if case.name == CHAINS[0] else exact
     if case.path == "compiled":
         made = _compiled(torch, made)
-    head = slice(CHECKED_ROWS)
-    in_double = [
-        x[head].double(),
-        vector.double(),
-        None if residual is None else residual[head].double(),
-    ]
-    return partial(made, x, vector, residual), partial(exact, *in_double)
+    head = [None if one is None else one[:CHECKED_ROWS].double() for one in (x, residual)]
+    return partial(made, x, vector, residual), partial(exact, head[0], vector.double(), head[1])
 
 
 def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled as one graph, or not at all: where a part would run eager, the comparison would mean
-    nothing.
-    """
+    """Compiled as one graph, or not at all: a part run eager would spoil the comparison."""
     import torch._inductor.config as inductor
 
     compiled = torch.compile(function, fullgraph=True, dynamic=False)
@@ -292,9 +220,7 @@ def _compiled(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _error(case: Case, result: Any, wanted: Callable[[], Any]) -> float:
-    """The largest error of the rows checked, relative to the largest value in them; of dropout's
-    result, where it kept.
-    """
+    """The largest error in the first rows, relative to the largest value; of what is kept."""
     want = wanted()
     got = (result[0, 0] if case.op == "attention" else result)[:CHECKED_ROWS].double()
     if case.name == CHAINS[0]:

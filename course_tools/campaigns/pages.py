@@ -1,16 +1,13 @@
-"""Keeps a CPU's memory pages between calls, so that what is timed is an operator and not the
-system's handing-out of pages.
-"""
+"""Keeps a CPU's memory pages between calls, for they would be timed too."""
 
 import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
+# free memory is given back.
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
-"""Parameters of glibc's mallopt: how many allocations may be mapped by themselves, and from where
-free memory is given back.
-"""
 DEFAULTS = {MMAP_MAX: 65536, TRIM_THRESHOLD: 128 * 1024}
 
 
@@ -23,15 +20,7 @@ def kept() -> Iterator[bool]:
     call: several times what the operator takes. A GPU's caching allocator, and allocators made for
     servers, do not do that.
 
-    Yields
-    ------
-    Whether the C library can be told to; else times hold the handing-out of pages.
-
-    Examples
-    --------
-    >>> with kept() as can:
-    ...     can in (True, False)
-    True
+    It yields whether the C library can be told to; else times hold the handing-out of pages.
     """
     told = _tell({MMAP_MAX: 0, TRIM_THRESHOLD: -1})
     try:
@@ -46,6 +35,4 @@ def _tell(parameters: dict[int, int]) -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # musl has the name and does nothing: it returns 0.
-    return mallopt is not None and all(
-        mallopt(name, value) == 1 for name, value in parameters.items()
-    )
+    return mallopt is not None and all(mallopt(*one) == 1 for one in parameters.items())

@@ -1,7 +1,6 @@
 """Records a trace with torch.profiler, without the name of the machine."""
 
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -18,29 +17,9 @@ from course_tools.measured import trace
 def record(
     call: Callable[[], Any], path: Path, device: str = "cpu", *, tries: int = 5
 ) -> list[trace.TraceEvent]:
-    """Run something under torch.profiler, after warming up, and keep what
-    `course_tools.measured.trace` reads
-    of the fastest run.
-
-    On a machine that does other things besides, the slower runs tell of those.
-
-    Parameters
-    ----------
-    call : what to run.
-    path : the JSON file to write.
-    device : ``"cpu"`` or ``"cuda"``.
-    tries : how often it runs under the profiler.
-
-    Returns
-    -------
-    The events.
-
-    Examples
-    --------
-    >>> record(lambda: None, Path("trace.json"), tries=0)
-    Traceback (most recent call last):
-    ...
-    course_lib.CourseError: tries must be a positive whole number (got 0)
+    """Run something so many times under torch.profiler, after warming up, and keep what
+    `course_tools.measured.trace` reads of the fastest run in a JSON file: on a machine that does
+    other things besides, the slower runs tell of those.
     """
     whole("tries", tries)
     torch = torch_or_none()
@@ -49,36 +28,25 @@ def record(
     from torch.profiler import ProfilerActivity, profile
 
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+
+    def once() -> list[trace.TraceEvent]:
+        with profile(activities=kinds, record_shapes=True) as profiler:
+            call()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "trace.json")
+            profiler.export_chrome_trace(str(file))
+            return trace.events(json.loads(file.read_text(encoding="utf-8"))["traceEvents"])
+
+    def span(run: list[trace.TraceEvent]) -> float:
+        ends, starts = (event.ts + event.dur for event in run), (event.ts for event in run)
+        return max(ends, default=0.0) - min(starts, default=0.0)
+
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         call()
-        runs = [
-            _once(torch, call, lambda: profile(activities=kinds, record_shapes=True))
-            for _ in range(tries)
-        ]
-    fastest = min(runs, key=_span)
+        fastest = min((once() for _ in range(tries)), key=span)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(fastest))
     return fastest
-
-
-def _once(
-    torch: Any, call: Callable[[], Any], profile: Callable[[], Any]
-) -> list[trace.TraceEvent]:
-    with profile() as profiler:
-        call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-    descriptor, name = tempfile.mkstemp(suffix=".json")
-    os.close(descriptor)
-    try:
-        profiler.export_chrome_trace(name)
-        return trace.events(json.loads(Path(name).read_text(encoding="utf-8"))["traceEvents"])
-    finally:
-        Path(name).unlink()
-
-
-def _span(run: list[trace.TraceEvent]) -> float:
-    return max((event.ts + event.dur for event in run), default=0.0) - min(
-        (event.ts for event in run), default=0.0
-    )

@@ -9,41 +9,26 @@ Needs nothing of this library: the grader of lab 04 gives this file to a process
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
+# Bytes that an NVIDIA GPU's memory hands out at least, aligned alike.
 SECTOR = 32
-"""Bytes that an NVIDIA GPU's memory hands out at least, aligned alike."""
-_ABSENT = object()
 
 
 class Launch(NamedTuple):
-    """What one launch of a kernel moved, over all of its programs.
-
-    Attributes
-    ----------
-    kernel, programs : its name, and how many programs its grid has.
-    loaded, stored : byte asked for; lanes that a mask leaves out ask for nothing.
-    loaded_sectors, stored_sectors : byte of the sectors that each load and each store touches.
-        Equal to the bytes asked for where neighboring lanes take neighboring addresses.
-    overlap : byte that more than one program stores, which run in turn here and at once on a GPU.
-        Atomic operations may.
-    outside_loaded, outside_stored : byte asked for beyond the ends of the arrays that the kernel
-        was given. On a GPU that is other arrays' memory, or an error; here it is kept from harm.
-
-    Examples
-    --------
-    >>> Launch("add", 4, loaded=8000, stored=4000, loaded_sectors=8000, stored_sectors=4000).bytes
-    12000
-    """
+    """What one launch of a kernel moved, over all of its programs, in byte."""
 
     kernel: str
     programs: int
-    loaded: int = 0
+    loaded: int = 0  # asked for: lanes that a mask leaves out ask for nothing
     stored: int = 0
-    loaded_sectors: int = 0
+    loaded_sectors: int = 0  # of the sectors that each load touches
     stored_sectors: int = 0
-    overlap: int = 0
+    overlap: int = 0  # stored by more than one program: they run in turn here, at once on a GPU
+    # Beyond the ends of the arrays that the kernel was given: on a GPU that is other arrays'
+    # memory, or an error; here it is kept from harm.
     outside_loaded: int = 0
     outside_stored: int = 0
 
@@ -61,10 +46,8 @@ def counted() -> Iterator[list[Launch]]:
     load leaves out without naming an `other`, and loads beyond an array, get what no sum survives:
     a GPU promises nothing there. Stores beyond an array are dropped.
 
-    Yields
-    ------
-    list of Launch
-        One for each launch, added when it is done; none where triton is not installed.
+    It yields a list, to which each launch is added when it is done; none where triton is not
+    installed.
 
     Examples
     --------
@@ -128,7 +111,7 @@ def counted() -> Iterator[list[Launch]]:
             (builder, "create_atomic_cas", atomic_swap),
             (executor, "__call__", launched),
         ):
-            stack.enter_context(_replaced(owner, name, new))
+            stack.enter_context(patch.object(owner, name, new))
         yield launches
 
 
@@ -143,60 +126,49 @@ class _Tally:
 
     def load(self, at: np.ndarray, asked: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The lanes that ask for something, and those of them that may have it."""
-        inside: np.ndarray = asked & self._count("loaded", at, asked, size)
-        return asked, inside
+        return asked, self._count("loaded", at, asked, size)
 
     def store(
         self, at: np.ndarray, asked: np.ndarray, size: int, program: tuple[int, ...]
     ) -> np.ndarray:
         """The lanes whose value may be stored."""
-        inside: np.ndarray = asked & self._count("stored", at, asked, size)
-        self.stores.append((tuple(program), _spread(at[inside], size)))
+        inside = self._count("stored", at, asked, size)
+        every_byte = (at[inside].reshape(-1, 1) + np.arange(size)).reshape(-1)
+        self.stores.append((tuple(program), every_byte))
         return inside
 
     def change(self, at: np.ndarray, asked: np.ndarray, size: int) -> np.ndarray:
         """The lanes that may be changed: each is loaded and stored."""
-        inside: np.ndarray = asked & self._count("loaded", at, asked, size)
         self._count("stored", at, asked, size)
-        return inside
+        return self._count("loaded", at, asked, size)
 
     def _count(self, way: str, at: np.ndarray, asked: np.ndarray, size: int) -> np.ndarray:
-        inside = self._inside(at, size)
+        inside = np.full(at.shape, self.ends is None)
+        for first, last in self.ends or ():
+            inside |= (at >= first) & (at + size <= last)
         touched = at[asked]
         self.sums[way] += size * touched.size
         ends = np.concatenate([touched, touched + (size - 1)]) // SECTOR
         self.sums[f"{way}_sectors"] += SECTOR * np.unique(ends).size
         self.outside[way] += size * int(np.count_nonzero(asked & ~inside))
-        return inside
-
-    def _inside(self, at: np.ndarray, size: int) -> np.ndarray:
-        if self.ends is None:
-            return np.ones(at.shape, bool)
-        found = np.zeros(at.shape, bool)
-        for first, last in self.ends:
-            found |= (at >= first) & (at + size <= last)
-        return found
+        allowed: np.ndarray = asked & inside
+        return allowed
 
     def done(self, kernel: str, grid: tuple[int, ...]) -> Launch:
         """All that was counted."""
-        programs = int(np.prod(grid))
-        outside = {f"outside_{way}": bytes_ for way, bytes_ in self.outside.items()}
-        return Launch(kernel, programs, **self.sums, overlap=self._overlap(), **outside)
-
-    def _overlap(self) -> int:
-        """Bytes stored by more than one program, each counted as often as by others before."""
         of: dict[tuple[int, ...], list[np.ndarray]] = {}
         for program, bytes_ in self.stores:
             of.setdefault(program, []).append(bytes_)
+        # Bytes stored by more than one program, each counted as often as by others before.
         each = [np.unique(np.concatenate(parts)) for parts in of.values()]
         together = np.concatenate(each) if each else np.empty(0, np.int64)
-        return together.size - np.unique(together).size
+        overlap = together.size - np.unique(together).size
+        outside = {f"outside_{way}": bytes_ for way, bytes_ in self.outside.items()}
+        return Launch(kernel, int(np.prod(grid)), **self.sums, overlap=overlap, **outside)
 
 
 def _ends(given: list[Any]) -> list[tuple[int, int]] | None:
-    """First address and the one after the last of each array; None where one lies elsewhere: the
-    interpreter copies arrays of a GPU.
-    """
+    """Each array's first address and the one behind its last; None if on a GPU."""
     found = []
     for one in given:
         if isinstance(one, tuple | list):
@@ -227,26 +199,8 @@ def _lanes(pointers: Any, mask: Any) -> tuple[np.ndarray, np.ndarray, int]:
     return at, np.broadcast_to(asked, at.shape), size
 
 
-def _spread(at: np.ndarray, size: int) -> np.ndarray:
-    """The address of every byte."""
-    return (at.reshape(-1, 1) + np.arange(size)).reshape(-1)
-
-
 def _rubbish(dtype: Any) -> Any:
     """What stands where nothing was promised: not a number, or the largest there is."""
     if dtype.kind == "f":
         return dtype.type(np.nan)
     return dtype.type(1) if dtype.kind == "b" else np.iinfo(dtype).max
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
-    old = vars(owner).get(name, _ABSENT)
-    setattr(owner, name, new)
-    try:
-        yield
-    finally:
-        if old is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, old)

@@ -1,33 +1,28 @@
 """The collectives of a compiled program, read from its text.
 
-A program for several chips is compiled once, and the compiler decides what they exchange. Its text
-says so. What it says of the CPU's programs is not always what was written: XLA's CPU compiler adds
-bf16 in fp32, and converts before and after. What is counted here is the program as written.
+XLA is the compiler below JAX; its text is called HLO. One instruction is one line, and a
+computation that another one calls stands above it. A program for several chips is compiled once,
+and the compiler decides what they exchange. Its text says so. What it says of the CPU's programs is
+not always what was written: XLA's CPU compiler adds bf16 in fp32, and converts before and after.
+What is counted here is the program as written.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course_lib.core.checks import CourseError, Numbers, known, plain, shown
 from course_lib.core.links import LinkLike, as_link
-from course_lib.network.layers import SCHEMES
-from course_lib.network.nodes import seconds
+from course_lib.network.collectives import seconds
+from course_lib.network.sharding import SCHEMES
 from course_tools.files import DATA
-from course_tools.hlo.parsing import (
-    FORMATS,
-    Computation,
-    HloArray,
-    HloProgram,
-    Instruction,
-    bits,
-    program,
-)
 
+# What `network.cost` calls each of XLA's collectives.
 KINDS = {
     "all-reduce": "all-reduce",
     "all-gather": "all-gather",
@@ -35,14 +30,23 @@ KINDS = {
     "all-to-all": "all-to-all",
     "collective-permute": "send",
 }
-"""What `network.cost` calls each of XLA's collectives."""
+# Collectives of XLA's that `network` has no cost for.
 OTHERS = ("collective-broadcast", "ragged-all-to-all")
-"""Collectives of XLA's that `network` has no cost for."""
+# Instructions whose computation runs where they stand; others only add or compare by one.
 CALLING = ("async-start", "call", "conditional", "fusion")
-"""Instructions whose computation runs where they stand; others only add or compare by one."""
+# Instructions that stand for others, and what names the computation that holds those.
+UNFOLDED = {"fusion": "calls", "call": "to_apply"}
+# Formats by XLA's names for them, where the course has one of its own.
+FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "s8": "int8", "s4": "int4"}
+# Instructions that leave every number what it is, and where the collective has put it.
 SHAPES = ("bitcast", "convert", "copy", "get-tuple-element", "reshape", "transpose")
-"""Instructions that leave every number what it is, and where the collective has put it."""
 PIECES = ("dynamic-slice", "slice")
+HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.+)$")
+ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
+CALLS = re.compile(r"\b(?:calls|to_apply|(?:true|false)_computation)=%?([\w.\-]+)")
+BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+TRIPS = re.compile(r'"?known_trip_count"?[:=]\{"?n"?[:=]"?(\d+)"?\}')
 PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 IOTA = re.compile(r"replica_groups=(\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?)")
@@ -52,64 +56,171 @@ MESH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledCollective:
-    """One collective of a compiled program.
+class HloArray(NamedTuple):
+    """An array as one chip has it: its format, as XLA writes it, and its sizes."""
 
-    Attributes
-    ----------
-    collective : as `network` calls it; a collective-permute is a ``"send"``.
-    bytes : byte of its message as the program was written, counted as `network` counts them.
-    group : chips that take part in one exchange: its ``n``.
-    groups : the chips of each exchange; of a send, source and target.
-    dtype : format of the numbers in the program as written.
-    widened : whether the compiler sends them in a wider one.
-    sliced : whether this is an all-reduce of which every chip keeps only its own part: a
-        reduce-scatter that the compiler of this machine has left in two.
-    loops : how often each loop around it runs, from the outermost; `None` where the text does not
-        say.
-    name : the instruction's.
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return prod(self.shape)
+
+
+class Instruction(NamedTuple):
+    """One line: its arrays are those of its result, one after another where it is a tuple."""
+
+    name: str
+    opcode: str
+    arrays: tuple[HloArray, ...]
+    operands: tuple[str, ...]
+    more: str
+    root: bool = False
+
+    def attribute(self, name: str) -> str:
+        """What stands behind `name=`, up to the next comma; empty where it does not."""
+        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.more) if name else None
+        return found[1] if found else ""
+
+
+class Computation(NamedTuple):
+    """Instructions by name, and the names of those that use each. Fusions and calls are taken
+    apart: what one does stands among the rest, and its result under the name of the fusion.
     """
 
-    collective: str
-    bytes: float
-    group: int
-    groups: tuple[tuple[int, ...], ...]
+    instructions: dict[str, Instruction]
+    users: dict[str, list[str]]
+
+    def uses(self, name: str) -> list[Instruction]:
+        """What uses a value."""
+        return [self.instructions[user] for user in self.users.get(name, [])]
+
+    def add(self, one: Instruction) -> None:
+        """Put an instruction behind the others."""
+        self.instructions[one.name] = one
+        for operand in dict.fromkeys(one.operands):
+            self.users.setdefault(operand, []).append(one.name)
+
+    def unfold(self, fusion: Instruction, inner: "Computation") -> None:
+        """Put what a fusion does behind the others."""
+        names: dict[str, str] = {}
+        for one in inner.instructions.values():
+            if one.opcode == "parameter":
+                number = int(one.more.partition(")")[0])
+                if number < len(fusion.operands):
+                    names[one.name] = fusion.operands[number]
+                continue
+            names[one.name] = fusion.name if one.root else f"{fusion.name}/{one.name}"
+            operands = tuple(names.get(operand, operand) for operand in one.operands)
+            root = one.root and fusion.root
+            self.add(one._replace(name=names[one.name], operands=operands, root=root))
+        if fusion.name not in self.instructions:  # it returns what it was given
+            self.add(fusion._replace(opcode="copy"))
+
+
+class HloProgram(NamedTuple):
+    """A compiled program: its computations by name, where it begins, and on how many devices."""
+
+    computations: dict[str, Computation]
+    entry: str
+    devices: int
+
+
+def bits(dtype: str) -> int:
+    """Bits of an element, by XLA's name of its format: the first number in it."""
+    found = re.search(r"\d+", dtype)
+    return int(found[0]) if found else 8 if dtype == "pred" else 0
+
+
+def program(text: str) -> HloProgram:
+    """Read a compiled program, what ``compiled.as_text()`` of JAX returns."""
+    if not isinstance(text, str) or not text.lstrip().startswith("HloModule"):
+        raise CourseError(
+            f"text must be a compiled program, as compiled.as_text() returns it (got {shown(text)})"
+        )
+    computations: dict[str, Computation] = {}
+    entry, open_ = "", None
+    for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
+        if header := HEADER.match(line):
+            open_ = computations[header[2]] = Computation({}, {})
+            entry = header[2] if header[1] else entry
+        elif line.startswith("}"):
+            open_ = None
+        elif open_ is not None and (found := LINE.match(line)):
+            one = _instruction(found[2], found[3], bool(found[1]))
+            callee = one.attribute(UNFOLDED.get(one.opcode, ""))
+            inner = computations.get(callee) if callee else None
+            if inner is None or inner is open_:
+                open_.add(one)
+            else:
+                open_.unfold(one, inner)
+    if not entry:
+        raise CourseError("text must hold an ENTRY computation: pass all of compiled.as_text()")
+    head = text.lstrip().partition("\n")[0]
+    counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", head)
+    return HloProgram(computations, entry, prod(map(int, counts)))
+
+
+def _instruction(name: str, line: str, root: bool) -> Instruction:
+    """Parse what stands behind the equals sign: a shape, an opcode, operands, attributes."""
+    end = _closed(line) if line.startswith("(") else line.find(" ")
+    opcode, _, rest = line[end:].strip().partition("(")
+    close = _closed(f"({rest}") - 1
+    operands = tuple(re.findall(r"%([\w.\-]+)", rest[: max(close, 0)]))
+    arrays = tuple(
+        HloArray(dtype, tuple(int(size) for size in sizes.split(",") if size))
+        for dtype, sizes in ARRAY.findall(line[:end])
+    )
+    more = rest if opcode == "parameter" else rest[close:]
+    return Instruction(name, opcode.strip(), arrays, operands, more, root)
+
+
+def _closed(text: str) -> int:
+    """The place behind the parenthesis that closes the first."""
+    depth = 0
+    for place, letter in enumerate(text, 1):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth == 0:
+            return place
+    return len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCollective:
+    """One collective of a compiled program, as it was written."""
+
+    collective: str  # as `network` calls it; a collective-permute is a "send"
+    bytes: float  # of its message, counted as `network` counts them
+    group: int  # chips that take part in one exchange: its n
+    groups: tuple[tuple[int, ...], ...]  # the chips of each; of a send, source and target
     dtype: str
-    widened: bool
+    widened: bool  # whether the compiler sends the numbers in a wider format
+    # Whether this is an all-reduce of which every chip keeps only its own part: a reduce-scatter
+    # that the compiler of this machine has left in two.
     sliced: bool
-    loops: tuple[int | None, ...]
-    name: str
+    loops: tuple[int | None, ...]  # runs of each loop around it, from the outermost, where known
+    name: str  # the instruction's
 
     @property
     def times(self) -> int | None:
         """How often it runs; `None` where the text does not say."""
-        runs = 1
-        for trips in self.loops:
-            if trips is None:
-                return None
-            runs *= trips
-        return runs
+        known_runs = [trips for trips in self.loops if trips is not None]
+        return prod(known_runs) if len(known_runs) == len(self.loops) else None
 
 
 def compiled_collectives(text: str) -> tuple[CompiledCollective, ...]:
-    """The collectives of a compiled program, in the order in which they run.
+    """The collectives of a compiled program, in the order in which they run: one record for each,
+    also where it runs many times.
+
+    Of a reduction that the compiler promoted, and of an array that was converted from a narrower
+    format for the exchange and back behind it, the narrower format counts: the CPU's compiler does
+    that to bf16. An all-reduce of which each chip keeps the n-th part is counted as the
+    reduce-scatter that it is.
 
     Parameters
     ----------
     text : what ``compiled.as_text()`` of JAX returns, of a program for any number of devices.
-
-    Returns
-    -------
-    One record for each collective, also where it runs many times. Of a reduction that the compiler
-    promoted, and of an array that was converted from a narrower format for the exchange and back
-    behind it, the narrower format counts: the CPU's compiler does that to bf16. An all-reduce of
-    which each chip keeps the n-th part is counted as the reduce-scatter that it is.
-
-    Raises
-    ------
-    CourseError
-        If it is no compiled program, or has a collective that `network` does not count.
 
     Examples
     --------
@@ -136,22 +247,7 @@ def compiled_collectives(text: str) -> tuple[CompiledCollective, ...]:
 def compiled_seconds(
     found: Sequence[CompiledCollective], link: LinkLike, *, algorithm: str | None = None
 ) -> Numbers:
-    """Time of a program's collectives on a link, one after another.
-
-    Parameters
-    ----------
-    found : what `compiled_collectives` returns.
-    link, algorithm : as of every collective.
-
-    Returns
-    -------
-    s. A lower bound, as every time in `network`, where nothing overlaps. A collective that runs
-    several times counts so often.
-
-    Raises
-    ------
-    CourseError
-        If one stands in a loop of which the text does not say how often it runs.
+    """Time of a program's collectives on a link, one after another, s: a lower bound.
 
     Examples
     --------
@@ -179,15 +275,8 @@ def compiled_seconds(
 
 
 def compiled_example(scheme: str) -> str:
-    """The text of an MLP layer that lab 05 has compiled for eight of a CPU's devices.
-
-    Parameters
-    ----------
-    scheme : one of `SCHEMES`, of `sharded_mlp`.
-
-    Returns
-    -------
-    The text, without the tables of source files. Its sizes are in its first lines.
+    """The text, without the tables of source files, of an MLP layer that lab 05 has compiled for
+    eight of a CPU's devices; `scheme` is one of `sharded_mlp`.
 
     Examples
     --------
@@ -217,9 +306,15 @@ def _within(
                 f"{', '.join(KINDS)}"
             )
         inner = loops
-        called = one.called if one.opcode in CALLING else []
+        called: list[str] = []
         if one.opcode == "while":
-            inner, called = (*loops, one.trips), [one.attribute("body")]
+            trips = TRIPS.search(one.more)
+            inner = (*loops, int(trips[1]) if trips else None)
+            called = [one.attribute("body")]
+        elif one.opcode in CALLING:
+            branches = BRANCHES.search(one.more)
+            listed = re.findall(r"[\w.\-]+", branches[1]) if branches else []
+            called = CALLS.findall(one.more) + listed
         for callee in called:
             if callee in above:
                 raise CourseError(f"text has a computation that calls itself: {callee}")
@@ -231,10 +326,16 @@ def _collective(
 ) -> CompiledCollective:
     groups = _groups(one, whole.devices)
     count = 2 if kind == "collective-permute" else len(groups[0]) if groups else 1
-    arrays, value = _result(one, kind), _value(at, one)
+    arrays, value, many = one.arrays, one.name, len(one.operands)
+    if one.opcode.endswith("-start"):
+        # Its result lists the operands first, but for an all-reduce; it is used by the name of its
+        # -done.
+        arrays = arrays if kind == "all-reduce" else arrays[many : 2 * many]
+        ends = [user.name for user in at.uses(value) if user.opcode.endswith("-done")]
+        value = next(iter(ends), value)
     dtypes = {array.dtype for array in arrays}
     narrow = _narrower(at, one, value, next(iter(dtypes))) if len(dtypes) == 1 else ""
-    size = sum(array.size(narrow) for array in arrays)
+    size = sum(array.elements * bits(narrow or array.dtype) / 8 for array in arrays)
     if kind == "reduce-scatter":
         size *= count  # what each chip starts with; the result is its part
     sliced = kind == "all-reduce" and count > 1 and _sliced(at, value, count)
@@ -250,25 +351,6 @@ def _collective(
         loops=loops,
         name=one.name,
     )
-
-
-def _result(one: Instruction, kind: str) -> tuple[HloArray, ...]:
-    """The arrays of the result. What a -start returns lists the operands before them, but for an
-    all-reduce.
-    """
-    many = len(one.operands)
-    if one.opcode == kind or kind == "all-reduce":
-        return one.arrays
-    return one.arrays[many : 2 * many]
-
-
-def _value(at: Computation, one: Instruction) -> str:
-    """The name under which the result is used: of a -start, that of its -done."""
-    if one.opcode.endswith("-start"):
-        for user in at.users.get(one.name, []):
-            if at.instructions[user].opcode.endswith("-done"):
-                return user
-    return one.name
 
 
 def _narrower(at: Computation, one: Instruction, value: str, dtype: str) -> str:
@@ -287,17 +369,14 @@ def _narrower(at: Computation, one: Instruction, value: str, dtype: str) -> str:
 
 
 def _converted(at: Computation, value: str) -> set[str]:
-    """The formats into which everything that uses a value converts it first; `""` for one that
-    does not.
-    """
+    """The formats into which all users of a value convert it first; `""` for none."""
     found: set[str] = set()
     for user in at.uses(value):
         if user.opcode == "convert":
             found.add(user.arrays[0].dtype)
-        elif user.opcode in SHAPES + PIECES:
-            found |= _converted(at, user.name)
         else:
-            found.add("")
+            moved = user.opcode in SHAPES + PIECES
+            found |= _converted(at, user.name) if moved else {""}
     return found or {""}
 
 
@@ -342,9 +421,7 @@ def _braced(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _iota(text: str) -> np.ndarray:
-    """Chips counted through in one shape, turned, and cut into another: ``[4,2]<=[2,4]T(1,0)``;
-    without an arrow they stay in the shape that they were turned into.
-    """
+    """Chips counted in one shape, turned, cut into another: ``[4,2]<=[2,4]T(1,0)``."""
     shape, arrow, rest = text.partition("<=")
     counted, _, turned = (rest if arrow else shape).partition("T")
     sizes = _whole_numbers(counted)
@@ -358,32 +435,23 @@ def _of_mesh(axes: str, chips: str, named: str) -> tuple[tuple[int, ...], ...]:
     """The groups along some axes of a mesh, or along parts of them: ``'a':(1)2`` is the first
     factor, of size 2, of axis a.
     """
-    pairs = re.findall(r"'?([\w.\-]+)'?=(\d+)", axes)
     wanted: dict[str, list[tuple[int, int]]] = {}
     for axis, before, size in re.findall(r"'?([A-Za-z_][\w.\-]*)'?(?::\((\d+)\)(\d+))?", named):
         wanted.setdefault(axis, []).append((int(before or 1), int(size or 0)))
     sizes: list[int] = []
     along: list[int] = []
-    for axis, length in pairs:
+    for axis, length in re.findall(r"'?([\w.\-]+)'?=(\d+)", axes):
+        spans = [(low, low * (size or int(length))) for low, size in wanted.get(axis, [])]
         # Where an axis is cut, each cut begins or ends a factor of its own.
-        cuts = {1, int(length)}
-        for before, size in wanted.get(axis, []):
-            cuts |= {before, before * (size or int(length))}
-        for low, high in pairwise(sorted(cuts)):
-            inside = any(
-                before <= low and high <= before * (size or int(length))
-                for before, size in wanted.get(axis, [])
-            )
-            if inside:
+        for low, high in pairwise(sorted({1, int(length), *(end for one in spans for end in one)})):
+            if any(begin <= low and high <= end for begin, end in spans):
                 along.append(len(sizes))
             sizes.append(high // low)
-    if chips.startswith("["):
-        order = _iota(chips).ravel()
-    else:
-        order = np.array(_whole_numbers(chips) or list(range(int(np.prod(sizes)))))
+    listed = _whole_numbers(chips) or list(range(prod(sizes)))
+    order = _iota(chips).ravel() if chips.startswith("[") else np.array(listed)
     across = [axis for axis in range(len(sizes)) if axis not in along]
     turned = order.reshape(sizes).transpose(across + along)
-    count = int(np.prod([sizes[axis] for axis in along]))
+    count = prod(sizes[axis] for axis in along)
     return tuple(map(tuple, turned.reshape(-1, count).tolist()))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from course_lib.core import Link
 from course_lib.core.checks import CourseError, Numbers, count, known, plain, shown, wholes
-from course_lib.network.nodes import Legs, between_nodes, legs
+from course_lib.network.collectives import Phases, between_nodes, phases
 from course_lib.specs import Accelerator, load_toml
 from course_lib.specs.catalog import accelerator
 from course_tools.files import DATA
@@ -53,7 +53,7 @@ class Cluster:
             return own
         return Link(own.per_direction, count=2, latency=own.latency, name=own.name)
 
-    def takes(self, collective: str, bytes: Any, n: Any, stride: Any = 1) -> Legs:
+    def takes(self, collective: str, bytes: Any, n: Any, stride: Any = 1) -> Phases:
         """S that a collective takes inside and across machines, at what the links are sold for:
         among groups of `n` chips that are `stride` apart. Broadcasts.
 
@@ -66,11 +66,11 @@ class Cluster:
         size, many, apart = np.broadcast_arrays(bytes, n, stride)
         if self.chip.node is None:
             way = "ring" if collective == "all-to-all" else None
-            return legs(collective, size, self.inside, many, way)
+            return phases(collective, size, self.inside, many, way)
         each = np.gcd(np.maximum(self.each // apart, 1).astype(int), many.astype(int))
         # Those that are not one after another cannot fill a machine together.
         each = np.where(self.each % apart == 0, each, np.where(apart == 1, each, 1))
-        return legs(collective, size, between_nodes(self.chip.node, self.inside, each), many)
+        return phases(collective, size, between_nodes(self.chip.node, self.inside, each), many)
 
 
 def cluster(chips: str | Cluster | Accelerator, number: int | None = None) -> Cluster:

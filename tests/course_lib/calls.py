@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import course_lib
 from course_lib import bench, block, chip, llm, network, occupancy, ops, resnet, specs
-from course_lib.bench import results, timing
+from course_lib.bench import record, results
 from course_lib.core import (
     Work,
     attainable,
@@ -27,7 +27,8 @@ from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, t
 from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
-from course_tools.hlo.parsing import program
+from course_tools.files import DATA
+from course_tools.hlo.compiled import program
 from course_tools.measured import published
 import course_book
 from course_book import exercises, text
@@ -262,9 +263,9 @@ CALLS = [
         network.fewest_nodes,
         {"node": H100.node, "inside": NVLINK, "n": 16, "least": 2, "name": "n"},
     ),
-    Call(network.joining, {"chip": H100, "link": "nodes", "n": 16, "name": "n"}),
+    Call(network.resolve_link, {"chip": H100, "link": "nodes", "n": 16, "name": "n"}),
     Call(
-        network.legs,
+        network.phases,
         {
             "collective": "all-reduce",
             "bytes": 1e9,
@@ -551,7 +552,7 @@ CALLS = [
     Call(bench.machine, {"device": "cpu"}),
     Call(bench.inspect, {"device": "cpu"}),
     Call(bench.summary, {"samples": TIMES, "seed": 0}),
-    Call(timing.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
+    Call(record.sample, {"once": lambda calls: [0.01], "budget": 1.0, "seed": 0}),
     Call(
         bench.manifest,
         {
@@ -629,15 +630,12 @@ ROOMS = {
     "course_book.plot.diagram": "draws",
     "course_book.plot.web": "draws; see test_web",
     "course_tools.diagnosis.root_cause": "reads a trace; see tests/course_tools/diagnosis",
-    "course_tools.campaigns.serving.replaying": "serves requests; see bench/test_serving",
-    "course_tools.campaigns.serving.stepping": "takes an engine; see bench/test_serving",
     "course_tools.serve.clock": "tabulates; see test_clock",
     "course_tools.serve.fleet": "takes a service's settings; see test_service",
     "course_tools.serve.settings": "reads names and files; see test_service",
     "course_lib.specs.rental": "takes rows of prices.csv; see test_prices",
     "course_lib.specs.rows": "prints the spec tables",
     "course_lib.specs.provenance": "reads the library's own files",
-    "course_tools.campaigns.kernels.running": "runs a file of kernels",
 }
 LEFT_OUT = {
     "course_book.text.numbers.retold": "takes sentences of the library's own; see test_phrases",
@@ -670,7 +668,7 @@ LEFT_OUT = {
     "course_book.text.markdown.widget_bundle": "takes anything that is shown",
     "course_lib.bench.record.start": "takes nothing",
     "course_lib.bench.device.cpu_peak_here": "measures",
-    "course_lib.bench.driver.observe": "measures",
+    "course_lib.bench.device.observe": "measures",
     "course_book.moving.scene.holds": "takes what a picture of the library's own says",
     "course_tools.counting.answers.ask": "hands what it is given to llm",
     "course_tools.counting.answers.told": "takes the formats that llm.formats has checked",

@@ -106,18 +106,18 @@ def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
     assert chip.node is not None
     node, port = chip.node.chips, chip.node.ports.per_direction
     between = network.between_nodes(chip.node, chip.links["nvlink"])
-    legs = network.legs("all-reduce", message, between, int(nodes * between.each))
+    phases = network.phases("all-reduce", message, between, int(nodes * between.each))
     wrong = {
-        "legs-in-turn": legs.in_turn,
-        "shorter-leg": min(legs[:2]),
+        "legs-in-turn": phases.in_turn,
+        "shorter-leg": min(phases[:2]),
         "one-port": network.all_reduce(message, port, nodes * node),
-        "one-half": legs.lower / 2,
-        "bidirectional": legs.lower / 2,
-        "power-of-ten": 1e-3 * legs.lower,
+        "one-half": phases.lower / 2,
+        "bidirectional": phases.lower / 2,
+        "power-of-ten": 1e-3 * phases.lower,
     }
     figures = {"each": node, "gigabits": port * 8e-9, "port": (port, "B/s")}
-    figures |= {"inside": (legs.inside, "s"), "across": (legs.across, "s")}
-    return Solution(legs.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
+    figures |= {"inside": (phases.inside, "s"), "across": (legs.across, "s")}
+    return Solution(phases.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
 
 
 @ask("B", chip=_NVLINK, n=(8, 4, 6), latency=(1e-6, 2e-6, 5e-7, 8e-7, 1.2e-6, 1.5e-6, 2.5e-6, 3e-6))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from course_lib.core import Link
-from course_lib.network.costs import Cost, carried, cost, rate
+from course_lib.network.costs import Cost, alpha_beta, cost, rate
 from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
 from course_book.text import n, t
 
@@ -155,7 +155,7 @@ def _takes(algorithm: str) -> Cost:
 def _time(algorithm: str, link: Link, size: float, hops: int, sent: float) -> float:
     """Seconds of so many hops in which each chip has sent so many bytes."""
     speed = rate(link, _takes(algorithm))
-    return float(carried(hops, link.latency, sent / size, size, speed))
+    return float(alpha_beta(hops, link.latency, sent / size, size, speed))
 
 
 def _sent(algorithm: str, size: float) -> list[float]:

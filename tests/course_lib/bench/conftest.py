@@ -1,7 +1,7 @@
 import pytest
 
 from course_lib.bench import products, record
-from course_lib.bench.driver import Observed
+from course_lib.bench.device import Observed
 from tests.course_lib.bench.fakes import H100
 
 

@@ -9,8 +9,8 @@ import pytest
 from course_lib import CourseError, bench, chip
 from course_lib.bench import device, products
 from course_lib.bench import operands as backends
-from course_lib.bench.driver import Observed
-from course_lib.bench.timing import FEWEST, MOST
+from course_lib.bench.device import Observed
+from course_lib.bench.record import FEWEST, MOST
 from tests.course_lib.bench.fakes import H100, STRANGER, FakeArrays
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import CourseError, bench
-from course_lib.bench import device, driver
-from course_lib.bench.driver import Observed
+from course_lib.bench import device
+from course_lib.bench.device import Observed
 from tests.course_lib.bench.fakes import FakeArrays
 
 
@@ -38,8 +38,8 @@ def cpu(tmp_path, monkeypatch):
     """A Linux machine whose /proc and /sys say what the test says."""
 
     def says(cpuinfo, **files):
-        monkeypatch.setattr(driver, "CPUINFO", tmp_path / "cpuinfo")
-        for module in (device, driver):
+        monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+        for module in (device,):
             monkeypatch.setattr(module, "CPU", tmp_path)
         monkeypatch.setattr(device, "_threads", lambda: 4)
         monkeypatch.setattr(device, "_cpus", lambda: [0, 1, 2, 3])
@@ -320,7 +320,7 @@ def test_the_gpu_that_cuda_sees_first_is_asked(nvml, monkeypatch, visible, asked
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     named = []
     monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetName", named.append)
-    driver.nvidia()
+    device.nvidia()
     assert named == [f"GPU {asked}"]
 
 

@@ -15,10 +15,11 @@ import pytest
 from course_lib import CourseError, chip, ops
 from course_lib.bench import Machine
 from course_lib.bench.operands import TorchArrays
-from course_lib.bench.record import Case, blank
+from course_lib.bench.record import Case, Ready, blank
+from course_lib.bench.record import measure as measured
 from course_lib.bench.rows import Manifest, Row
-from course_tools.campaigns.kernels import load, measure, plan, run, running, steps
-from course_tools.campaigns.kernels.steps import Step
+from course_tools.campaigns import kernels
+from course_tools.campaigns.kernels import Step, load, measure, plan, run
 from course_tools.measured.kernels import OPS, WAYS, counts, step_of
 from course_book import reports
 
@@ -145,7 +146,7 @@ def test_the_second_half_of_what_is_counted_fits_no_block():
 
 @pytest.mark.parametrize("step", SMALL, ids=lambda step: f"{step.kernel} {step.causal}")
 def test_results_are_checked_against_float64(step):
-    arrays = steps.operands(torch, step, "cpu", 0)
+    arrays = kernels.operands(torch, step, "cpu", 0)
     wide = [one.double() for one in arrays]
     if step.kernel == "add":
         right = wide[0] + wide[1]
@@ -157,8 +158,8 @@ def test_results_are_checked_against_float64(step):
         right = wide[0] @ wide[1]
     else:
         right = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=step.causal)
-    assert steps.error(torch, step, arrays, right) < 1e-12
-    assert steps.error(torch, step, arrays, right * 1.5) > 0.1
+    assert kernels.error(torch, step, arrays, right) < 1e-12
+    assert kernels.error(torch, step, arrays, right * 1.5) > 0.1
 
 
 def timed_row(step, budget=1.0):
@@ -168,8 +169,12 @@ def timed_row(step, budget=1.0):
         settings=step.settings, backend="triton",
     )  # fmt: skip
     x = torch.ones(1000)
-    on_cpu = Machine(name=here.name, kind="cpu")
-    return running._timed(row, TorchArrays(torch, "cpu"), lambda: x + x, on_cpu, budget, 0, 1e-4)
+    on_cpu, library = Machine(name=here.name, kind="cpu"), TorchArrays(torch, "cpu")
+
+    def prepare():
+        return Ready([lambda: x + x], min(library.timed(lambda: x + x, 1)), 1e-4)
+
+    return measured(row, on_cpu, library, prepare, budget=budget, seed=0)
 
 
 def test_on_a_gpu_a_step_is_timed_beside_the_least_that_it_moves():
@@ -224,7 +229,7 @@ def test_a_product_on_a_path_of_its_own_is_another_measurement():
 
 
 def test_without_triton_the_way_out_is_said(monkeypatch):
-    monkeypatch.setattr(running.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(kernels.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CourseError, match="on Windows use WSL, on macOS Colab or a container"):
         load(LAB / "reference.py")
 
@@ -239,11 +244,11 @@ def test_what_runs_out_of_memory_says_so(monkeypatch):
     def full(*_):
         raise MemoryError("cannot allocate")
 
-    monkeypatch.setattr(running, "operands", full)
-    monkeypatch.setattr(running, "_backend", lambda library: "triton")
+    monkeypatch.setattr(kernels, "operands", full)
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3"))
     (row,) = measure(SMALL[0], SimpleNamespace())
     assert row.status == "out-of-memory"
-    assert running._said([row]).startswith("out-of-memory")
+    assert kernels._said([row]).startswith("out-of-memory")
 
 
 def test_nothing_to_run():

@@ -217,7 +217,7 @@ def test_any_other_failure_is_raised(monkeypatch):
 
 
 def test_what_does_not_fit_the_budget_is_not_begun(monkeypatch):
-    monkeypatch.setattr(operators, "sample", raises(AssertionError("was begun")))
+    monkeypatch.setattr("course_lib.bench.record.sample", raises(AssertionError("was begun")))
     found = measure(Case("softmax", "fp32"), budget=1e-6)
     assert found.status == "over-budget"
     assert "the budget is 1e-06 s" in found.note

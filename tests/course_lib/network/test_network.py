@@ -392,7 +392,7 @@ def test_the_ports_of_a_node_share_an_array(nodes, each):
     link = network.between_nodes(h100.node, h100.links["nvlink"], each)
     assert link.total_per_direction == each * h100.node.ports.per_direction <= nvlink
     ring = network.all_reduce(1e9, link, nodes * each, algorithm="ring")
-    takes = network.legs("all-reduce", 1e9, link, nodes * each)
+    takes = network.phases("all-reduce", 1e9, link, nodes * each)
     port, inside = (float(share) * 1e9 for share in by_ports(nodes, each))
     assert takes.across == pytest.approx(port / 50e9, rel=1e-12)
     assert takes.inside == pytest.approx(inside / nvlink, rel=1e-12)
@@ -431,14 +431,14 @@ def travelled(kind, machines, each, size):
 def test_legs_count_what_travels(kind, machines, each):
     h100 = chip("h100-sxm")
     link = network.between_nodes(h100.node, h100.links["nvlink"], each)
-    takes = network.legs(kind, 960, link, machines * each)
+    takes = network.phases(kind, 960, link, machines * each)
     port, inside = travelled(kind, machines, each, 960)
     assert takes.across == pytest.approx(float(port) / 50e9)
     assert takes.inside == pytest.approx(float(inside) / 450e9)
     # A reduce-scatter is an all-gather run backwards, and an all-reduce one after the other.
     if kind == "all-gather":
-        assert network.legs("reduce-scatter", 960, link, machines * each) == takes
-        both = network.legs("all-reduce", 960, link, machines * each)
+        assert network.phases("reduce-scatter", 960, link, machines * each) == takes
+        both = network.phases("all-reduce", 960, link, machines * each)
         assert both.across == pytest.approx(2 * takes.across)
         assert both.inside == pytest.approx(2 * takes.inside)
 
@@ -448,11 +448,11 @@ def test_hops_inside_and_across_wait_for_one_another():
     inside = Link(25e9, count=18, latency=1e-6)
     ports = msgspec.structs.replace(h100.node, ports=Link(50e9, count=8, latency=5e-6))
     link = network.between_nodes(ports, inside)
-    takes = network.legs("all-reduce", 0, link, 16)
-    assert takes.waiting == takes.lower == pytest.approx(2 * 7 * 1e-6 + 2 * 1 * 5e-6)
-    assert network.legs("send", 0, link, 16).waiting > 0
+    takes = network.phases("all-reduce", 0, link, 16)
+    assert takes.latency == takes.lower == pytest.approx(2 * 7 * 1e-6 + 2 * 1 * 5e-6)
+    assert network.phases("send", 0, link, 16).latency > 0
     # In one machine nothing crosses.
-    one = network.legs("all-reduce", 1e6, link, 8)
+    one = network.phases("all-reduce", 1e6, link, 8)
     assert one.across == 0
     assert one.lower == pytest.approx(network.all_reduce(1e6, inside, 8))
 

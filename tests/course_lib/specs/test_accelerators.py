@@ -10,7 +10,7 @@ from course_lib import Accelerator, CourseError, chip, chip_of_device, chips
 from course_lib.bench import machine
 from course_lib.core import BITS, ridge
 from course_lib.specs import DATA, FOLDER, UNITS, sources, unreadable
-from course_lib.specs.plausible import check_figures
+from course_lib.specs.ranges import check_figures
 
 GOOD = """
 name = "Chip"

@@ -5,7 +5,7 @@ import pytest
 
 from course_lib import CourseError, chip, chips
 from course_lib.specs import DATA, PARTS, Accelerator
-from course_lib.specs.plausible import check_figures
+from course_lib.specs.ranges import check_figures
 
 BUILT = [key for key in chips() if "multiply_adds" in chip(key).parts]
 

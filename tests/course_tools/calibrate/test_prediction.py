@@ -542,7 +542,7 @@ def test_collectives_between_machines():
     for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
         inside = calibrate.collective(kind, 1e9, h100, 8, link="nodes")
         across = calibrate.collective(kind, 1e9, h100, 16, link="nodes")
-        least = network.legs(
+        least = network.phases(
             kind, 1e9, network.between_nodes(h100.node, h100.links["nvlink"]), 16
         ).lower
         assert least <= across.low < across.expected < across.high

@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import CourseError, network
 from course_tools import hlo
-from course_tools.hlo.parsing import program
+from course_tools.hlo.compiled import program
 
 LAB = Path(__file__).parents[3] / "labs" / "05-sharding"
 HEAD = "HloModule m, is_scheduled=true, num_partitions=8\n\n"
@@ -68,7 +68,7 @@ def test_six_shardings_exchange_exactly_the_bytes_of_the_model(scheme):
     assert by_kind(found) == expected(scheme)
     assert {each.dtype for each in found} == {"bf16"}
     assert all(each.widened for each in found), "no CPU adds or sends bf16 as XLA compiles it"
-    link = network.joining("h100-sxm", "nvlink", 8)
+    link = network.resolve_link("h100-sxm", "nvlink", 8)
     steps = network.sharded_mlp(scheme, *sizes())
     assert hlo.compiled_seconds(found, link) == pytest.approx(sum(x.seconds for x in steps))
 
