@@ -39,9 +39,9 @@ from course_lib.core.checks import (
     together,
 )
 from course_lib.core.dtypes import BITS
-from course_lib.network.costs import ALGORITHMS
 from course_lib.network.collectives import Nodes, resolve_link
 from course_lib.network.collectives import seconds as bound_of
+from course_lib.network.costs import ALGORITHMS
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 from course_tools.calibrate.constants import TYPICAL, Calibration, calibration, from_file

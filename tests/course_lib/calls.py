@@ -27,7 +27,6 @@ from course_tools import calibrate, counting, diagnosis, hlo, measured, serve, t
 from course_tools.campaigns import campaign as bench_plan
 from course_tools.campaigns import kernels as bench_kernels
 from course_tools.campaigns import operators as bench_operators
-from course_tools.files import DATA
 from course_tools.hlo.compiled import program
 from course_tools.measured import published
 import course_book

@@ -116,7 +116,7 @@ def network_nodes(chip: Accelerator, nodes: int, message: float) -> Solution:
         "power-of-ten": 1e-3 * phases.lower,
     }
     figures = {"each": node, "gigabits": port * 8e-9, "port": (port, "B/s")}
-    figures |= {"inside": (phases.inside, "s"), "across": (legs.across, "s")}
+    figures |= {"inside": (phases.inside, "s"), "across": (phases.across, "s")}
     return Solution(phases.lower, wrong, {**figures, "nvlink": (_all_links(chip), "B/s")})
 
 
