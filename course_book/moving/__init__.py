@@ -2,8 +2,10 @@
 
 from course_book.moving.anatomy import journey, systolic
 from course_book.moving.caches import roofs
-from course_book.moving.memory import fill, heads, hierarchy
+from course_book.moving.collectives import all_reduce
+from course_book.moving.memory import fill, heads, hierarchy, shrink
 from course_book.moving.multiprocessors import coalescing, stages, waves
+from course_book.moving.pipelines import pipeline
 from course_book.moving.requests import batching
 from course_book.moving.scene import (
     NARROW,
@@ -17,10 +19,10 @@ from course_book.moving.scene import (
     holds,
     rows,
 )
-from course_book.moving.spread import all_reduce, backward_pass, pipeline, sharded_matmul, shrink
+from course_book.moving.sharding import sharded_matmul
 from course_book.moving.stream import machine
 from course_book.moving.tiles import flash_attention, tiled_product
-from course_book.moving.timelines import fuse, overlap
+from course_book.moving.timelines import backward_pass, fuse, overlap
 
 __all__ = [
     "NARROW",

@@ -11,7 +11,7 @@ from course_lib import ops
 from course_lib.core import Estimate, Unit, attainable, ridge, roofline
 from course_lib.core.checks import CourseError, count, positive, single
 from course_lib.specs import Accelerator
-from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_book.moving.scene import WIDE, Moving, Scene, Shape, both
 from course_book.text import n, t
 
 LEAST = 8
@@ -52,7 +52,7 @@ class _Tiled(NamedTuple):
     @property
     def lower(self) -> float:
         """Seconds that it takes at least: all three overlap perfectly."""
-        return max(float(self.far.lower), float(self.near.lower))
+        return max(self.times)
 
     @property
     def limit(self) -> int:
@@ -110,17 +110,13 @@ def roofs(
         )
     every = [one for walk in walks.values() for one in walk]
     scenes = {
-        n(B): (
-            _Roofs(WIDE, chip, near, names, every).climb(walk, _says(B, walk, names)),
-            _Roofs(NARROW, chip, near, names, every).climb(walk, _says(B, walk, names)),
-        )
+        n(B): both(_climb, chip, near, names, every, walk, _says(B, walk, names))
         for B, walk in walks.items()
     }
     return Moving("roofs", scenes, label=t("batch"), still=len(every) // len(walks) // 2)
 
 
 def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> list[_Tiled]:
-    """The product in tiles of each size."""
     sides = [LEAST]
     while sides[-1] < width:
         sides.append(min(2 * sides[-1], width))
@@ -134,7 +130,6 @@ def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> li
 
 
 def _says(B: int, walk: Sequence[_Tiled], names: tuple[str, str]) -> list[str]:
-    """A sentence for each tile: what is the limit, and how long the product takes at least."""
     says = []
     for i, one in enumerate(walk):
         last, before = one is walk[-1], walk[i - 1].limit if i else FAR
@@ -146,18 +141,16 @@ def _says(B: int, walk: Sequence[_Tiled], names: tuple[str, str]) -> list[str]:
             key = "wide"
         else:
             key = "both" if one.far.bytes == one.near.bytes else "kept"
-        told = {"tile": one.tile, "n": n(B), "t": n(one.lower, "s"), "u": n(one.near.lower, "s"),
-                "far": names[0], "near": names[1],
-                "limit": (*names, t("arithmetic"))[one.limit]}  # fmt: skip
+        limit = (*names, t("arithmetic"))[one.limit]
+        times = {"t": n(one.lower, "s"), "u": n(one.near.lower, "s")}
         said = t(f"moving-roofs-{key}")
-        for name, value in told.items():
-            said = said.replace(f"{{{name}}}", value)
-        says.append(said)
+        says.append(said.format(tile=one.tile, n=n(B), far=names[0], near=names[1], limit=limit,
+                                **times))  # fmt: skip
     return says
 
 
 class _Roofs:
-    """Draws the roofs, and where a product stands under them."""
+    """The roofs, and beside them a table of the times."""
 
     def __init__(
         self,
@@ -167,20 +160,47 @@ class _Roofs:
         names: tuple[str, str],
         every: Sequence[_Tiled],
     ) -> None:
-        narrow = width < WIDE
-        self.scene = Scene(width, 592 if narrow else 336, seconds=STEP)
+        scene = self.scene = Scene(width, 592 if width < WIDE else 336, seconds=STEP)
         self.peak = chip.peak("bf16")
-        self.levels = (chip.bandwidth, near.bandwidth)
+        levels = (chip.bandwidth, near.bandwidth)
+        ridges = [float(ridge(self.peak, level)) for level in levels]
         intensities = [float(one.intensity) for tiled in every for one in (tiled.far, tiled.near)]
-        ridges = [float(ridge(self.peak, level)) for level in self.levels]
         self.low = 10.0 ** floor(log10(min(intensities)))
         self.high = 2 * max(*intensities, *ridges)
-        self.bottom = 0.7 * float(attainable(self.low, self.peak, chip.bandwidth))
+        self.bottom = 0.7 * self._roof(self.low, chip.bandwidth)
         # Left, top, right and bottom of the axes; the roof is their top.
-        self.box = (40.0, 62.0, 350.0, 290.0) if narrow else (40.0, 62.0, 436.0, 288.0)
-        self._axes()
-        self._lines(chip.short, names, ridges)
-        self._table(names)
+        self.box = (40.0, 62.0, 350.0, 290.0) if scene.narrow else (40.0, 62.0, 436.0, 288.0)
+        left, top, right, bottom = self.box
+        for power in range(round(log10(self.low)), ceil(log10(self.high))):
+            x = self.x(10**power)
+            scene.line(x, top, x, bottom, line="grid", thick=1)
+            scene.label(x, bottom + 16, n(10**power), anchor="middle", size=12)
+        for power in range(ceil(log10(self.bottom)), ceil(log10(self.peak))):
+            y = self.y(10**power)
+            scene.line(left, y, right, y, line="grid", thick=1)
+            scene.label(left - 6, y + 4, n(10.0**power / 1e12), anchor="end", size=12)
+        scene.path(f"M{left:g} {top:g}V{bottom:g}H{right:g}", thick=1)
+        scene.label(6, top - 30, "TFLOP/s", size=12)
+        scene.label(right, bottom + 33, "I (FLOP/B)", anchor="end", size=12)
+        self.level = scene.line(left, top, right, top, line="ink", thick=1, dash="5 4")
+        for tone, level, turn in zip(TONES, levels, ridges, strict=False):
+            x, start, met = (
+                self.x(turn),
+                self.y(self._roof(self.low, level)),
+                n(turn, "FLOP/B", digits=3),
+            )
+            scene.line(x, top, x, bottom, line=tone, thick=1, dash="2 4")
+            scene.text(x, top - 13, met, anchor="middle", tone=tone, size=12)
+            scene.path(f"M{left:g} {start:g}L{x:g} {top:g}", line=tone, thick=2.5)
+        scene.path(f"M{self.x(min(ridges)):g} {top:g}H{right:g}", line="math", thick=2.5)
+        scene.value(right, top - 30, f"{chip.short}, {n(self.peak, 'FLOP/s')}", tone="math")
+        foot = self.x(2 * self.low) + 10, self.y(self._roof(2 * self.low, chip.bandwidth)) + 14
+        for name, tone, place in zip(names, TONES, (foot, (left + 6, top + 16)), strict=False):
+            scene.text(*place, name, tone=tone, bold=True, size=12)
+        self._table((*names, t("arithmetic")), [n(level, "B/s") for level in levels])
+
+    def _roof(self, intensity: float, bandwidth: float) -> float:
+        return float(attainable(intensity, self.peak, bandwidth))
 
     def x(self, intensity: float) -> float:
         """Where an intensity stands."""
@@ -192,112 +212,77 @@ class _Roofs:
         _, top, _, bottom = self.box
         return top + (bottom - top) * log10(self.peak / rate) / log10(self.peak / self.bottom)
 
-    def _axes(self) -> None:
-        scene, (left, top, right, bottom) = self.scene, self.box
-        for power in range(round(log10(self.low)), ceil(log10(self.high))):
-            x = self.x(10**power)
-            scene.line(x, top, x, bottom, line="grid", thick=1)
-            scene.text(x, bottom + 16, n(10**power), anchor="middle", tone="muted", size=12)
-        for power in range(ceil(log10(self.bottom)), ceil(log10(self.peak))):
-            y = self.y(10**power)
-            scene.line(left, y, right, y, line="grid", thick=1)
-            label = n(10.0**power / 1e12)
-            scene.text(left - 6, y + 4, label, anchor="end", tone="muted", size=12)
-        scene.path(f"M{left:g} {top:g}V{bottom:g}H{right:g}", thick=1)
-        scene.text(6, top - 30, "TFLOP/s", tone="muted", size=12)
-        scene.text(right, bottom + 33, "I (FLOP/B)", anchor="end", tone="muted", size=12)
-
-    def _lines(self, chip: str, names: tuple[str, str], ridges: Sequence[float]) -> None:
-        scene, (left, top, right, bottom) = self.scene, self.box
-        self.level = scene.line(left, top, right, top, line="ink", thick=1, dash="5 4")
-        for tone, level, turn in zip(TONES, self.levels, ridges, strict=False):
-            x, start = self.x(turn), self.y(float(attainable(self.low, self.peak, level)))
-            scene.line(x, top, x, bottom, line=tone, thick=1, dash="2 4")
-            scene.text(
-                x, top - 13, n(turn, "FLOP/B", digits=3), anchor="middle", tone=tone, size=12
-            )
-            scene.path(f"M{left:g} {start:g}L{x:g} {top:g}", line=tone, thick=2.5)
-        scene.path(f"M{self.x(min(ridges)):g} {top:g}H{right:g}", line="math", thick=2.5)
-        roof = f"{chip}, {n(self.peak, 'FLOP/s')}"
-        scene.text(right, top - 30, roof, anchor="end", tone="math", bold=True)
-        low = 2 * self.low
-        foot = self.y(float(attainable(low, self.peak, self.levels[FAR])))
-        for name, tone, x, y in zip(
-            names, TONES, (self.x(low) + 10, left + 6), (foot + 14, top + 16), strict=False
-        ):
-            scene.text(x, y, name, tone=tone, bold=True, size=12)
-
-    def _table(self, names: tuple[str, str]) -> None:
-        scene, narrow = self.scene, self.scene.narrow
-        x, top, end = (10.0, 354.0, 350.0) if narrow else (474.0, 26.0, 708.0)
-        scene.text(x, top, t("tile"), tone="muted")
-        self.tile = scene.text(end, top + 3, "", anchor="end", bold=True, size=22)
+    def _table(self, names: Sequence[str], rates: Sequence[str]) -> None:
+        scene = self.scene
+        x, top, end = (10.0, 354.0, 350.0) if scene.narrow else (474.0, 26.0, 708.0)
+        scene.label(x, top, t("tile"))
+        self.tile = scene.value(end, top + 3, size=22)
         self.rows = [top + 20 + 60 * i for i in range(3)]
         self.frame = scene.rect(x, 0, end - x, 52, tone="none", line="ink", round=6, thick=2)
-        self.times, self.told = [], []
-        labels = (*names, t("arithmetic"))
-        rates = (*(n(level, "B/s") for level in self.levels), "")  # the roof has its own above it
-        for y, tone, name, rate in zip(self.rows, TONES, labels, rates, strict=True):
+        self.told: list[list[Shape]] = []
+        # The roof has its own rate above it.
+        for y, tone, name, rate in zip(self.rows, TONES, names, (*rates, ""), strict=True):
             if tone == "math":
                 scene.line(x + 10, y + 17, x + 26, y + 17, line=tone, thick=3)
             else:
-                self._dot(tone, x + 18, y + 17)
+                self.dot(tone, x + 18, y + 17)
             scene.text(x + 36, y + 22, name, bold=True)
             scene.text(x + 92, y + 22, rate, tone=tone, size=12)
-            self.times.append(scene.text(end - 12, y + 22, "", anchor="end", bold=True))
             self.told.append(
-                (
-                    scene.text(x + 36, y + 42, "", tone="muted", size=12),
-                    scene.text(end - 12, y + 42, "", tone="muted", size=12, anchor="end"),
-                )
+                [
+                    scene.value(end - 12, y + 22),
+                    scene.label(x + 36, y + 42, "", size=12),
+                    scene.label(end - 12, y + 42, "", size=12, anchor="end"),
+                ]
             )
-        y = self.rows[-1] + 86
-        scene.text(x, y, t("lower-bound"), tone="muted")
-        self.lower = scene.text(end, y + 2, "", anchor="end", bold=True, size=22)
+        scene.label(x, self.rows[-1] + 86, t("lower-bound"))
+        self.lower = scene.value(end, self.rows[-1] + 88, size=22)
 
-    def _dot(self, tone: str, x: float, y: float, **more: float) -> Shape:
+    def dot(self, tone: str, x: float, y: float, **more: float) -> Shape:
         """A square for main memory, and a disk for the memory on the chip."""
         if tone == "memory":
             return self.scene.rect(x - DOT, y - DOT, 2 * DOT, 2 * DOT, tone=tone, **more)
         return self.scene.circle(x, y, DOT, tone=tone, **more)
 
-    def climb(self, walk: Sequence[_Tiled], says: Sequence[str]) -> Scene:
-        """Each tile a step: dots walk and leave a trace."""
-        scene = self.scene
-        places = [self._places(one) for one in walk]
-        traces = [
-            [self._dot(tone, *place, opacity=0) for tone, place in zip(TONES, at, strict=False)]
-            for at in places
-        ]
-        far, near = (self._dot(tone, *place) for tone, place in zip(TONES, places[0], strict=False))
-        scene.says[0] = says[0]
-        for i, (one, (main, cache)) in enumerate(zip(walk, places, strict=True)):
-            if i:
-                scene.step(says[i], STEP)
-                for trace in traces[i - 1]:
-                    trace.to(opacity=0.3)
-            far.to(x=main[0] - DOT, y=main[1] - DOT)
-            near.to(cx=cache[0], cy=cache[1])
-            lowest = max(main[1], cache[1])
-            self.level.to(y1=lowest, y2=lowest)
-            self._tell(one)
-        return scene
 
-    def _places(self, one: _Tiled) -> list[tuple[float, float]]:
-        """Where the dots of main memory and of the memory on the chip stand."""
-        return [
-            (self.x(float(path.intensity)), self.y(float(path.attainable)))
-            for path in (one.far, one.near)
+def _climb(
+    width: float,
+    chip: Accelerator,
+    near: _OnChip,
+    names: tuple[str, str],
+    every: Sequence[_Tiled],
+    walk: Sequence[_Tiled],
+    says: Sequence[str],
+) -> Scene:
+    """Each tile a step: dots walk and leave a trace."""
+    picture = _Roofs(width, chip, near, names, every)
+    places = [
+        [
+            (picture.x(float(p.intensity)), picture.y(float(p.attainable)))
+            for p in (one.far, one.near)
         ]
-
-    def _tell(self, one: _Tiled) -> None:
-        """The numbers of a tile, and a frame around those of the limit."""
-        self.tile.to(text=one.tile)
-        self.frame.to(y=self.rows[one.limit])
-        self.lower.to(text=n(one.lower, "s"))
-        for text, seconds in zip(self.times, one.times, strict=True):
-            text.to(text=n(seconds, "s"))
-        for (moved, intensity), path in zip(self.told, (one.far, one.near), strict=False):
-            moved.to(text=n(path.bytes, "B"))
-            intensity.to(text=n(path.intensity, "FLOP/B"))
-        self.told[MATH][0].to(text=n(one.far.flops, "FLOP"))
+        for one in walk
+    ]
+    *traces, dots = [
+        [picture.dot(tone, *place, **seen) for tone, place in zip(TONES, at, strict=False)]
+        for at, seen in (*((at, {"opacity": 0}) for at in places), (places[0], {}))
+    ]
+    for i, (one, (main, cache)) in enumerate(zip(walk, places, strict=True)):
+        picture.scene.step(says[i], STEP, first=not i)
+        for trace in traces[i - 1] if i else ():
+            trace.to(opacity=0.3)
+        dots[FAR].to(x=main[0] - DOT, y=main[1] - DOT)
+        dots[NEAR].to(cx=cache[0], cy=cache[1])
+        lowest = max(main[1], cache[1])
+        picture.level.to(y1=lowest, y2=lowest)
+        picture.tile.to(text=one.tile)
+        picture.frame.to(y=picture.rows[one.limit])
+        picture.lower.to(text=n(one.lower, "s"))
+        for (time, moved, reached), seconds, path in zip(
+            picture.told, one.times, (one.far, one.near, None), strict=True
+        ):
+            time.to(text=n(seconds, "s"))
+            moved.to(text=n(path.bytes, "B") if path else n(one.far.flops, "FLOP"))
+            if path:
+                reached.to(text=n(path.intensity, "FLOP/B"))
+    return picture.scene

@@ -1,14 +1,20 @@
-"""Timelines: which clock runs when, and what a step takes when its kernels change."""
+"""Timelines: which clock runs when, what a step takes when its kernels change, and gradients that
+travel while the backward pass goes on.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from course_lib.core import Estimate, Work, roofline, total
-from course_lib.core.checks import CourseError, known
+from course_lib import network as net
+from course_lib import ops
+from course_lib.core import Chip, Estimate, Work, roofline, total
+from course_lib.core.checks import CourseError
+from course_lib.core.dtypes import itemsize
+from course_lib.core.links import LinkLike
 from course_lib.specs import Accelerator
 from course_lib.workloads import block
-from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene, Shape
+from course_book.moving.scene import Moving, Running, Scene, Shape, both, paced, passed, slowed
 from course_book.text import n, named, t
 
 PIECES = 4
@@ -17,12 +23,20 @@ ROW = 17.0
 """Height of a kernel's row, px."""
 
 
+_LAYERS, _SECONDS = 6, 8
+"""Layers of the backward pass; seconds that a player takes for the slowest choice."""
+
+
 class _Kernel(NamedTuple):
     """A kernel, and the rows of the operators that it does."""
 
     line: block.OperatorLine
     rows: tuple[int, ...]
     start: float
+
+    @property
+    def tone(self) -> str:
+        return "math" if self.line.bound == "compute-bound" else "memory"
 
 
 def fuse(
@@ -50,22 +64,11 @@ def fuse(
     """
     apart, fused = (block.operators(model, batch, new, fused=one) for one in (False, True))
     ways = [_kernels(apart, works, chip) for works in (apart, fused)]
-    plays: dict[str, int | None] = {
-        t("moving-fuse-merge"): None,
-        t("moving-fuse-apart"): 0,
-        t("moving-fuse-fused"): 1,
+    scenes = {
+        t("moving-fuse-merge"): both(_merged, chip, ways, slower),
+        t("moving-fuse-apart"): both(_run, chip, ways, slower, 0),
+        t("moving-fuse-fused"): both(_run, chip, ways, slower, 1),
     }
-    scenes = {}
-    for name, way in plays.items():
-        made = []
-        for width in (WIDE, NARROW):
-            picture = _Cascade(width, chip, ways, slower)
-            if way is None:
-                picture.merge()
-            else:
-                picture.run(way)
-            made.append(picture.scene)
-        scenes[name] = made[0], made[1]
     return Moving("fuse", scenes, label=t("moving-fuse-choice"))
 
 
@@ -74,185 +77,162 @@ def _kernels(
 ) -> list[_Kernel]:
     """Each kernel with the rows of its operators; what no name mentions is inside attention."""
     order = list(apart)
-    named = {part for name in works for part in name.split("+")}
-    inside = [name for name in order if name not in named]
+    mentioned = {part for name in works for part in name.split("+")}
+    inside = [name for name in order if name not in mentioned]
     found: list[_Kernel] = []
-    start = 0.0
     for line in block.lines(works, chip):
         parts = [line.name] if line.name in order else line.name.split("+")
         parts = parts if parts[0] in order else inside
-        found.append(_Kernel(line, tuple(order.index(part) for part in parts), start))
-        start += line.seconds
+        found.append(_Kernel(line, tuple(order.index(part) for part in parts), 0.0))
+    return _in_a_row(found)
+
+
+def _in_a_row(kernels: Sequence[_Kernel]) -> list[_Kernel]:
+    """The same, each beginning where the one before ends."""
+    start, found = 0.0, []
+    for one in kernels:
+        found.append(one._replace(start=start))
+        start += one.line.seconds
     return found
+
+
+def _sums(kernels: Sequence[_Kernel]) -> tuple[float, float, int]:
+    """Seconds and bytes of kernels, and how many they are."""
+    lines = [one.line for one in kernels]
+    return sum(one.seconds for one in lines), sum(one.bytes for one in lines), len(lines)
+
+
+def _merged(
+    width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], slower: float
+) -> Scene:
+    """From separate kernels to fused ones, kernel by kernel."""
+    (apart, fused), picture = ways, _Cascade(width, chip, ways[0], slower)
+    scene = picture.scene
+    scene.step(t("moving-fuse-start"), 2.5, first=True)
+    picture.note.to(opacity=0)
+    for kernel in apart:
+        picture.put(kernel, picture.ghosts)
+    picture.stand(apart)
+    for done, kernel in enumerate(fused, 1):
+        if len(kernel.rows) == 1:
+            continue
+        parts = [apart[row] for row in kernel.rows]
+        says = t("moving-fuse-chain" if "+" in kernel.line.name else "moving-fuse-attention")
+        says = says.format(
+            names=" + ".join(named(part.line.name) for part in parts),
+            before=n(_sums(parts)[0], "s"), after=n(kernel.line.seconds, "s"),
+        )  # fmt: skip
+        scene.step(says, 2.5)
+        # Fused so far, and what follows as it was.
+        behind = [one for one in apart if one.rows[0] > kernel.rows[-1]]
+        picture.stand(_in_a_row([*fused[:done], *behind]))
+    busy = sum(one.line.share for one in fused if one.line.bound == "compute-bound")
+    before, after = (n(_sums(way)[0], "s") for way in ways)
+    said = t("moving-fuse-end")
+    scene.step(said.format(before=before, after=after, share=n(busy, "%", digits=2)))
+    return scene
+
+
+def _run(
+    width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], slower: float, way: int
+) -> Scene:
+    """Kernel after kernel, each for its time."""
+    kernels, picture = ways[way], _Cascade(width, chip, ways[0], slower)
+    scene, (seconds, moved, _) = picture.scene, _sums(kernels)
+    for kernel in kernels:
+        picture.put(kernel, picture.ghosts)
+        picture.put(kernel, picture.blocks, width=0)
+        picture.name(kernel)
+    for i, kernel in enumerate(kernels):
+        kind = "compute" if kernel.tone == "math" else "memory"
+        says = t(f"moving-fuse-{'vector' if kernel.line.unit == 'vector' else kind}").format(
+            name=named(kernel.line.name).replace("+", " + "), moved=n(kernel.line.bytes, "B")
+        )
+        scene.step(says, round(kernel.line.seconds * slower, 3), first=not i)
+        picture.point(kernel.rows)
+        if i:
+            picture.put(kernels[i - 1], picture.blocks)
+        picture.count(kernel.start, *_sums(kernels[:i])[1:])
+    scene.step(t("moving-fuse-ran").format(moved=n(moved, "B"), time=n(seconds, "s")))
+    picture.put(kernels[-1], picture.blocks)
+    picture.point(range(len(picture.names)))
+    picture.count(*_sums(kernels))
+    return scene
 
 
 class _Cascade:
     """A row for each operator, and its block in time; fused, blocks become one across rows."""
 
     def __init__(
-        self, width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], slower: float
+        self, width: float, chip: Accelerator, apart: Sequence[_Kernel], slower: float
     ) -> None:
-        self.ways, self.slower = ways, slower
-        self.totals = [sum(one.line.seconds for one in way) for way in ways]
-        self.moved = [sum(one.line.bytes for one in way) for way in ways]
-        names = [named(one.line.name) for one in ways[0]]
+        names, slowest = [named(one.line.name) for one in apart], _sums(apart)[0]
         low = 18 + ROW * len(names)
         self.scene = scene = Scene(width, low + 68)
         self.left, end = (98.0, 352.0) if scene.narrow else (112.0, 708.0)
-        self.scale = (end - self.left) / self.totals[0]
-        size = 12.5
+        self.scale = (end - self.left) / slowest
+        size, tops = 12.5, [18 + ROW * i for i in range(len(names))]
         scene.line(self.left, 14, self.left, low + 4, line="grid")
         scene.line(end, 14, end, low + 4, line="muted", dash="3 4")
         scene.line(self.left, low + 4, end, low + 4, line="muted")
         self.names = [
-            scene.text(self.left - 7, 18 + ROW * i + 12, name, anchor="end", size=size)
-            for i, name in enumerate(names)
+            scene.text(self.left - 7, top + 12, name, anchor="end", size=size)
+            for top, name in zip(tops, names, strict=True)
         ]
-        self.ghosts = [scene.rect(0, 18 + ROW * i, 0, ROW - 3, opacity=0.22) for i in self._rows]
-        self.blocks = [scene.rect(0, 18 + ROW * i, 0, ROW - 3) for i in self._rows]
+        self.ghosts = [scene.rect(0, top, 0, ROW - 3, opacity=0.22) for top in tops]
+        self.blocks = [scene.rect(0, top, 0, ROW - 3) for top in tops]
         self.now = scene.line(self.left, 14, self.left, low + 4, line="ink", thick=2)
         # Blocks run down and to the right, so there is room right of the first, left of the last.
-        self.seconds = [
-            scene.text(0, 18 + ROW * i + 12, "", tone="muted", size=size, halo=True,
-                       anchor="start" if i < len(names) // 2 else "end")
-            for i in self._rows
+        self.times = [
+            scene.label(0, top + 12, "", size=size, halo=True,
+                        anchor="start" if i < len(names) // 2 else "end")
+            for i, top in enumerate(tops)
         ]  # fmt: skip
-        self.clock = scene.text(end - 6, 32, "", anchor="end", bold=True, size=24)
-        self.bytes = scene.text(end - 6, 68, "", anchor="end", bold=True)
-        self.count = scene.text(end - 6, 102, "", anchor="end", bold=True)
-        scene.text(end - 6, 52, t("bytes-moved"), anchor="end", tone="muted", size=12.5)
-        scene.text(end - 6, 86, t("kernels"), anchor="end", tone="muted", size=12.5)
-        scene.text(end, low + 20, n(self.totals[0], "s"), anchor="end", tone="muted", size=12.5)
-        for i, (tone, name) in enumerate((("memory", "memory-bound"), ("math", "compute-bound"))):
-            x = 8 + (width - 16) / 2 * i if scene.narrow else self.left + 240 * i
-            scene.rect(x, low + 32, 12, 12, tone=tone)
-            scene.text(x + 18, low + 42, t(name), size=12.5)
-        note = t("moving-slower").format(chip=chip.short, times=n(slower, digits=2))
-        self.note = scene.text(
-            8 if scene.narrow else self.left, low + 62, note, tone="muted", size=12.5
-        )
-
-    @property
-    def _rows(self) -> range:
-        return range(len(self.names))
+        self.counters = [scene.value(end - 6, 32, size=24), scene.value(end - 6, 68)]
+        self.counters.append(scene.value(end - 6, 102))
+        scene.label(end - 6, 52, t("bytes-moved"), anchor="end", size=size)
+        scene.label(end - 6, 86, t("kernels"), anchor="end", size=size)
+        scene.label(end, low + 20, n(slowest, "s"), anchor="end", size=size)
+        looks = {t("memory-bound"): {"tone": "memory"}, t("compute-bound"): {"tone": "math"}}
+        x, across = (8.0, (width - 16) / 2) if scene.narrow else (self.left, 240)
+        scene.legend(looks, x, low + 42, across, size=size)
+        self.note = scene.label(x, low + 62, slowed(chip.short, slower), size=size)
 
     def put(self, kernel: _Kernel, shapes: Sequence[Shape], *, width: float = 1.0) -> None:
         """A kernel's place: the rows of its operators side by side, without a gap."""
-        tone = "math" if kernel.line.bound == "compute-bound" else "memory"
         for row in kernel.rows:
             gap = 3 if row == kernel.rows[-1] else 0
             shapes[row].to(
-                x=self.left + kernel.start * self.scale, tone=tone, height=ROW - gap,
+                x=self.left + kernel.start * self.scale, tone=kernel.tone, height=ROW - gap,
                 width=kernel.line.seconds * self.scale * width,
             )  # fmt: skip
 
-    def label(self, kernel: _Kernel) -> None:
+    def name(self, kernel: _Kernel) -> None:
         """The time of a kernel, beside the middle one of its rows."""
         middle = kernel.rows[len(kernel.rows) // 2]
         for row in kernel.rows:
             text = n(kernel.line.seconds, "s") if row == middle else ""
-            right = kernel.start + kernel.line.seconds
-            after = self.seconds[row].fixed["text-anchor"] == "start"
-            at = right * self.scale + 5 if after else kernel.start * self.scale - 5
-            self.seconds[row].to(x=self.left + at, text=text)
+            at = kernel.start * self.scale - 5
+            if self.times[row].fixed["text-anchor"] == "start":
+                at = (kernel.start + kernel.line.seconds) * self.scale + 5
+            self.times[row].to(x=self.left + at, text=text)
 
-    def tell(self, seconds: float, moved: float, kernels: int) -> None:
+    def count(self, seconds: float, moved: float, kernels: int) -> None:
         """Counters, and the line of the present."""
         self.now.to(x1=self.left + seconds * self.scale, x2=self.left + seconds * self.scale)
-        self.clock.to(text=Running(seconds, "s"))
-        self.bytes.to(text=Running(moved, "B"))
-        self.count.to(text=n(kernels))
+        texts = Running(seconds, "s"), Running(moved, "B"), n(kernels)
+        for shape, text in zip(self.counters, texts, strict=True):
+            shape.to(text=text)
 
-    def merge(self) -> None:
-        """From separate kernels to fused ones, kernel by kernel."""
-        scene, (apart, fused) = self.scene, self.ways
-        scene.says[0], scene.seconds[0] = t("moving-fuse-start"), 2.5
-        self.note.to(opacity=0)
-        for kernel in apart:
-            self.put(kernel, self.ghosts)
-        done = 0
-        present = list(apart)
-        self._stand(present)
-        for kernel in fused:
-            if len(kernel.rows) == 1:
-                done += 1
-                continue
-            parts = [apart[row] for row in kernel.rows]
-            within = "+" not in kernel.line.name
-            scene.step(
-                t("moving-fuse-attention" if within else "moving-fuse-chain").format(
-                    names=" + ".join(named(part.line.name) for part in parts),
-                    before=n(sum(part.line.seconds for part in parts), "s"),
-                    after=n(kernel.line.seconds, "s"),
-                ),
-                2.5,
-            )
-            # Fused so far, and what follows as it was: each begins where the one before ends.
-            behind = [one for one in apart if one.rows[0] > kernel.rows[-1]]
-            done += 1
-            present, start = [], 0.0
-            for one in (*fused[:done], *behind):
-                present.append(one._replace(start=start))
-                start += one.line.seconds
-            self._stand(present)
-        busy = sum(one.line.share for one in fused if one.line.bound == "compute-bound")
-        scene.step(
-            t("moving-fuse-end").format(
-                before=n(self.totals[0], "s"),
-                after=n(self.totals[1], "s"),
-                share=n(busy, "%", digits=2),
-            )
-        )
-
-    def _stand(self, kernels: Sequence[_Kernel]) -> None:
+    def stand(self, kernels: Sequence[_Kernel]) -> None:
         for kernel in kernels:
             self.put(kernel, self.blocks)
-            self.label(kernel)
-        self.tell(
-            sum(one.line.seconds for one in kernels),
-            sum(one.line.bytes for one in kernels),
-            len(kernels),
-        )
+            self.name(kernel)
+        self.count(*_sums(kernels))
 
-    def run(self, way: int) -> None:
-        """Kernel after kernel, each for its time."""
-        scene, kernels = self.scene, self.ways[way]
-        for kernel in kernels:
-            self.put(kernel, self.ghosts)
-            self.put(kernel, self.blocks, width=0)
-            self.label(kernel)
-        for i, kernel in enumerate(kernels):
-            if kernel.line.unit == "vector":
-                key = "moving-fuse-vector"
-            elif kernel.line.bound == "compute-bound":
-                key = "moving-fuse-compute"
-            else:
-                key = "moving-fuse-memory"
-            says = t(key).format(
-                name=named(kernel.line.name).replace("+", " + "), moved=n(kernel.line.bytes, "B")
-            )
-            seconds = round(kernel.line.seconds * self.slower, 3)
-            if i:
-                scene.step(says, seconds)
-            else:
-                scene.says[0], scene.seconds[0] = says, seconds
-            self._point(kernel)
-            if i:
-                self.put(kernels[i - 1], self.blocks)
-            before = kernels[:i]
-            self.tell(kernel.start, sum(one.line.bytes for one in before), i)
-        scene.step(
-            t("moving-fuse-ran").format(
-                moved=n(self.moved[way], "B"), time=n(self.totals[way], "s")
-            )
-        )
-        self.put(kernels[-1], self.blocks)
-        self._point(None)
-        self.tell(self.totals[way], self.moved[way], len(kernels))
-
-    def _point(self, kernel: _Kernel | None) -> None:
+    def point(self, rows: Sequence[int]) -> None:
         for row, name in enumerate(self.names):
-            name.to(tone="ink" if kernel is None or row in kernel.rows else "muted")
+            name.to(tone="ink" if row in rows else "muted")
 
 
 class _Piece(NamedTuple):
@@ -289,10 +269,7 @@ def overlap(
     if not all(isinstance(each.lower, float) for each in (one, two)):
         raise CourseError("step, first and second must be of single sizes: call once for each")
     scenes = {
-        t(f"moving-overlap-{way}"): (
-            _clocks(WIDE, chip, way, two if way == "row" else one, slower),
-            _clocks(NARROW, chip, way, two if way == "row" else one, slower),
-        )
+        t(f"moving-overlap-{way}"): both(_clocks, chip, way, two if way == "row" else one, slower)
         for way in ("both", "turns", "row")
     }
     return Moving("overlap", scenes, label=t("moving-overlap-choice"), still=4)
@@ -300,7 +277,6 @@ def overlap(
 
 def _pieces(way: str, step: Estimate) -> list[_Piece]:
     """When each clock runs: lane 0 is the memory, lane 1 the arithmetic."""
-    known("way", way, ("both", "turns", "row"))
     parts = list(step.parts.values()) or [step]
     many = PIECES // len(parts)
     found: list[_Piece] = []
@@ -321,59 +297,197 @@ def _clocks(width: float, chip: Accelerator, way: str, step: Estimate, slower: f
     scene = Scene(width, 262, t(f"moving-overlap-{way}-start"), 2.6)
     left, end = (8.0, 352.0) if scene.narrow else (10.0, 708.0)
     pieces = _pieces(way, step)
-    longest = float(step.lower if way == "row" else step.upper)
-    scale = (end - left) / longest
-    scene.text(left, 20, t("time-so-far"), tone="muted")
-    clock = scene.text(end, 26, n(0, "s"), anchor="end", bold=True, size=24)
-    tops, high = (66.0, 138.0), 36.0
+    scale = (end - left) / float(step.lower if way == "row" else step.upper)
+    scene.label(left, 20, t("time-so-far"))
+    clock = scene.value(end, 26, n(0, "s"), size=24)
+    tops, high = {"memory": 66.0, "arithmetic": 138.0}, 36.0
     spent = []
-    for top, name in zip(tops, ("memory", "arithmetic"), strict=True):
+    for name, top in tops.items():
         scene.text(left, top - 8, t(name), bold=True)
         scene.rect(left, top, end - left, high, tone="grid", opacity=0.5)
-        spent.append(scene.text(end - 6, top - 8, "", anchor="end", tone="muted"))
+        spent.append(scene.label(end - 6, top - 8, "", anchor="end"))
     bars = [
         scene.rect(
-            left + piece.start * scale,
-            tops[piece.lane],
-            max((piece.end - piece.start) * scale - 1.5, 1) if faint else 0,
+            left + start * scale,
+            [*tops.values()][lane],
+            max((until - start) * scale - 1.5, 1) if faint else 0,
             high,
-            tone="math" if piece.lane else "memory",
+            tone="math" if lane else "memory",
             opacity=0.22 if faint else 1,
         )
         for faint in (True, False)
-        for piece in pieces
-    ]
-    marks = {"lower-bound": step.lower, "upper-bound": step.upper}
+        for lane, start, until in pieces
+    ][len(pieces) :]
     merged = max(step.t_math, step.t_memory)
+    marks = {"lower-bound": step.lower, "upper-bound": step.upper}
     if way == "row":
         marks = {"moving-overlap-merged": merged, "moving-overlap-summed": step.lower}
     for i, (name, seconds) in enumerate(marks.items()):
         x, y = left + float(seconds) * scale, 196 + 20 * i
         scene.line(x, 52, x, y + 4, line="ink", dash="3 4")
-        said = f"{t(name)}: {n(seconds, 's')}"
-        scene.text(x - 6, y, said, anchor="end", size=12.5)
+        scene.text(x - 6, y, f"{t(name)}: {n(seconds, 's')}", anchor="end", size=12.5)
     now = scene.line(left, 58, left, 182, line="ink", thick=3)
-    note = t("moving-slower").format(chip=chip.short, times=n(slower, digits=2))
-    scene.text(left, 252, note, tone="muted", size=12.5)
-
-    def stand(time: float) -> None:
+    scene.label(left, 252, slowed(chip.short, slower), size=12.5)
+    stops = sorted({time for piece in pieces for time in (piece.start, piece.end)})
+    for i, (since, after) in enumerate(pairwise([-1.0, *stops, stops[-1]])):
+        time = max(since, 0.0)
+        runs = [lane for lane, start, until in pieces if start <= time and after <= until]
+        if since == stops[-1]:
+            says = t(f"moving-overlap-{way}-end")
+            scene.step(says.format(time=n(time, "s"), merged=n(merged, "s")))
+        elif i:
+            name = "all" if len(runs) == 2 else "math" if runs == [1] else "memory"
+            scene.step(t(f"moving-overlap-{name}"), round((after - time) * slower, 3))
         clock.to(text=Running(time, "s"))
         now.to(x1=left + time * scale, x2=left + time * scale)
-        ran = [min(max(time - piece.start, 0.0), piece.end - piece.start) for piece in pieces]
-        for bar, took in zip(bars[len(pieces) :], ran, strict=True):
+        ran = [passed(time, start, until) for _, start, until in pieces]
+        for bar, took in zip(bars, ran, strict=True):
             bar.to(width=max(took * scale - 1.5, 0))
         for lane, text in enumerate(spent):
             busy = sum(took for piece, took in zip(pieces, ran, strict=True) if piece.lane == lane)
             text.to(text=Running(busy, "s"))
+    return scene
 
-    stand(0.0)
-    stops = sorted({time for piece in pieces for time in (piece.start, piece.end)})
-    for before, after in pairwise(stops):
-        runs = [piece.lane for piece in pieces if piece.start <= before and after <= piece.end]
-        name = "all" if len(runs) == 2 else "math" if runs == [1] else "memory"
-        scene.step(t(f"moving-overlap-{name}"), round((after - before) * slower, 3))
-        stand(before)
-    lasts = n(stops[-1], "s")
-    scene.step(t(f"moving-overlap-{way}-end").format(time=lasts, merged=n(merged, "s")))
-    stand(stops[-1])
+
+class _Span(NamedTuple):
+    """When a layer's work begins and ends, in s."""
+
+    since: float
+    until: float
+
+
+class _Pass(NamedTuple):
+    """The backward pass in the order of its work, last layer first, and its traffic."""
+
+    math: list[_Span]
+    network: list[_Span]
+
+    @property
+    def done(self) -> float:
+        """When the last gradient has come."""
+        return self.network[-1].until
+
+    @property
+    def waiting(self) -> float:
+        """Seconds in which there is nothing left to compute."""
+        return self.done - self.math[-1].until
+
+
+def backward_pass(
+    D: int, F: int, chip: Chip, link: LinkLike, chips: int, tokens: Sequence[int] = (1024, 4096)
+) -> Moving:
+    """The backward pass of six equal layers, each of D by F weights, whose gradients are
+    all-reduced as soon as they are there; and with the last number of tokens only at the end.
+
+    Parameters
+    ----------
+    D, F : rows and columns of the weights of a layer.
+    chip, link : of each of the `chips` that hold the same weights, as in `network.all_reduce`.
+    chips : how many.
+    tokens : of each chip, the choices.
+
+    Examples
+    --------
+    >>> from course_lib import chip
+    >>> h100 = chip("h100-sxm")
+    >>> backward_pass(8192, 28672, h100, h100.links["nvlink"], 8)
+    Moving('backward-pass')
+    """
+    passes = {}
+    for batch in tokens:
+        passes[n(batch)] = (batch, _scheduled(batch, D, F, chip, link, chips, at_once=True))
+    last = _scheduled(tokens[-1], D, F, chip, link, chips, at_once=False)
+    passes[t("moving-no-overlap").replace("{n}", n(tokens[-1]))] = (tokens[-1], last)
+    needed = float(net.data_parallel_tokens(chip.peak("bf16"), link, chips))
+    longest = max(one.done for _, one in passes.values())
+    drawn = {
+        choice: both(_backward, batch, one, longest, needed)
+        for choice, (batch, one) in passes.items()
+    }
+    return Moving("backward-pass", drawn, label=t("tokens-per-chip"))
+
+
+def _scheduled(
+    batch: int, D: int, F: int, chip: Chip, link: LinkLike, chips: int, *, at_once: bool
+) -> _Pass:
+    layer = total(
+        inputs=roofline(ops.matmul(batch, F, D), chip),
+        weights=roofline(ops.matmul(D, batch, F), chip),
+    )
+    takes = float(layer.t_math)
+    math = [_Span(i * takes, (i + 1) * takes) for i in range(_LAYERS)]
+    sends = float(net.all_reduce(D * F * itemsize("bf16"), link, chips))
+    network, free = [], 0.0
+    for span in math:
+        since = max(free, span.until if at_once else math[-1].until)
+        free = since + sends
+        network.append(_Span(since, free))
+    return _Pass(math, network)
+
+
+def _message(batch: int, one: _Pass, needed: float, at: float) -> str:
+    """What goes on from a time on; times alike but for rounding are one."""
+    over, soon = one.math[-1].until * (1 - 1e-9), at * (1 + 1e-9)
+    begun, sent = (sum(span[end] <= soon for span in one.network) for end in (0, 1))
+    ready, late = sum(span.until <= soon for span in one.math), one.network[0].since >= over
+    if at == one.done:
+        key = "late" if late else "hidden" if batch >= needed else "exposed"
+    elif at >= over:
+        key = "rest"
+    elif not ready or late:
+        key = "held" if ready else "first"
+    elif ready > begun:
+        key = "behind"
+    else:
+        key = "idle" if sent == begun else "beside"
+    values = {"needed": n(needed), "tokens": n(batch), "waiting": n(one.waiting, "s")}
+    return t(f"moving-overlap-{key}").format(k=n(ready - begun), **values)
+
+
+def _backward(width: float, batch: int, one: _Pass, longest: float, needed: float) -> Scene:
+    times = sorted({0.0} | {time for span in (*one.math, *one.network) for time in span})
+    events = [b for a, b in pairwise([-1.0, *times]) if b - a > 1e-9 * one.done]
+    pace = paced(longest, _SECONDS)
+    scene = Scene(width, 216)
+    left, room, tops, y, down, end = 140.0, 570.0, (10.0, 70.0), 146.0, 22.0, 470.0
+    if scene.narrow:
+        scene.height, left, room, tops = 268, 8.0, 344.0, (26.0, 102.0)
+        y, down, end = 178.0, 21.0, 352.0
+    high, px, over = 36.0, room / longest, one.math[-1].until
+    for name, top in zip(("compute-time", "network-time"), tops, strict=True):
+        scene.label(8, top - 8 if scene.narrow else top + 23, t(name))
+        scene.rect(left, top, room, high, tone="grid", opacity=0.35, round=3)
+    blocks = []
+    for lane, tone, top in zip(one, ("math", "network"), tops, strict=True):
+        for i, span in enumerate(lane):
+            x, wide = left + span.since * px, (span.until - span.since) * px
+            box = scene.rect(x + 0.5, top, 0, high, tone=tone, round=2)
+            # Where blocks are too short for all names, the first and the last have theirs.
+            tight = wide < 15 and i not in (0, _LAYERS - 1)
+            text = scene.label(x + wide / 2, top + high + 13, "" if tight else n(_LAYERS - i),
+                               size=12, anchor="middle", halo=True, opacity=0)  # fmt: skip
+            blocks.append((span, box, text))
+    wait = scene.rect(left + over * px, tops[0], 0, high, tone="none", line="alarm",
+                      thick=1.5, dash="4 3")  # fmt: skip
+    now = scene.line(left, tops[0] - 5, left, tops[1] + high + 3, line="ink", thick=1.5)
+    counters = [scene.row(left, end, y, t("time-so-far"))]
+    scene.label(left, y + down, t("moving-waiting"))
+    counters += [scene.value(end - before, y + down) for before in (52, 0)]
+    y += 2 * down
+    scene.label(left, y, t("moving-layers").format(n=n(_LAYERS)), size=12)
+    scene.label(left, y + 18, t("moving-pace").format(time=n(pace, "s")), size=12)
+    for time, after in pairwise([*events, events[-1] + 0.8 * pace]):
+        seconds = 0.8 if time == events[-1] else (after - time) / pace
+        scene.step(_message(batch, one, needed, time), seconds, first=not time)
+        for span, box, text in blocks:
+            gone = passed(time, *span)
+            box.to(width=max(gone * px - 1, 0.0))
+            text.to(opacity=float(gone > 0))
+        exposed = max(time - over, 0.0)
+        wait.to(width=exposed * px)
+        now.to(x1=left + time * px, x2=left + time * px)
+        share = f"· {n(exposed / time if time else 0.0, '%', digits=2)}"
+        told = Running(time, "s"), Running(exposed, "s"), share
+        for shape, now_said in zip(counters, told, strict=True):
+            shape.to(text=now_said)
     return scene

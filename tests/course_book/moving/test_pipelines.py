@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_tools import train
 from course_book import moving, n, t
-from course_book.moving.spread import pipelines
+from course_book.moving import pipelines
 from course_book.text import in_language
 
 STAGES, BATCHES, CHUNKS, FORWARD = 4, 8, 2, 0.1
