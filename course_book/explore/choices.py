@@ -1,8 +1,9 @@
-"""What explorers choose from: chips and the formats that they have, and the shape of a table over
-choices.
+"""What explorers choose from: chips and the formats that they have; and how a table over choices is
+computed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,9 +50,30 @@ def peak_of(on: Accelerator) -> float:
     return on.peak(format_of(on))
 
 
-def shape(at: Choices, *by: str) -> tuple[int, ...]:
-    """The shape of an array over some axes."""
-    return tuple(len(at[name]) for name in by)
+def tabulated(
+    at: Choices,
+    by: Sequence[str],
+    ask: Callable[..., Mapping[str, Any]],
+    fields: Mapping[str, tuple[Any, ...]],
+) -> dict[str, Field]:
+    """Fields of what is answered for every choice along some axes; NaN where nothing is.
+
+    Parameters
+    ----------
+    by : axes on each of whose places `ask` is called, with their values by name.
+    ask : what is known there, by field: over the further axes of the field an array.
+    fields : axes of each field, and its unit and words where it has some.
+    """
+    held = {
+        name: np.full([len(at[axis]) for axis in axes], np.nan)
+        for name, (axes, *_) in fields.items()
+    }
+    for place in product(*(range(len(at[axis])) for axis in by)):
+        here = dict(zip(by, place, strict=True))
+        for name, value in ask(**{axis: at[axis][i] for axis, i in here.items()}).items():
+            if name in held:
+                held[name][tuple(here.get(axis, slice(None)) for axis in fields[name][0])] = value
+    return {name: Field(axes, held[name], *look) for name, (axes, *look) in fields.items()}
 
 
 def places(step: Estimate) -> Any:
@@ -59,9 +81,14 @@ def places(step: Estimate) -> Any:
     return np.argmax(np.asarray(step.bound)[..., None] == np.asarray(BOUNDS), axis=-1)
 
 
-def bounds(by: tuple[str, ...], places: Any) -> Field:
-    """A field of bounds in words, from their places in `BOUNDS`."""
-    return Field(by, places, words=tuple(t(bound) for bound in BOUNDS))
+def in_words() -> tuple[str, ...]:
+    """What the bounds are called."""
+    return tuple(map(t, BOUNDS))
+
+
+def fit() -> tuple[str, str]:
+    """What is said of memory: does not fit, fits."""
+    return t("does-not-fit"), t("fits")
 
 
 def listed(keys: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ evaluates `averages` for every state, translated, at the few times of a step tha
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from course_lib.core.checks import count, positive
 from course_lib.specs import chip, model
 from course_tools import serve
 from course_book.explore import averages
-from course_book.explore.choices import Choices, names, shape, vendors
+from course_book.explore.choices import Choices, fit, names, tabulated, vendors
 from course_book.explore.grid import Axis, ChartLayer, Compute, Field, TableRow
 from course_book.explore.inference import CONTEXTS
 from course_book.explore.inference import LINE as BATCHES
@@ -125,10 +124,6 @@ def slo(
     seen : tokens in view of each sequence at first.
     limit : on the time per output token at first, ms.
 
-    Returns
-    -------
-    EngineExplorer
-
     Raises
     ------
     CourseError
@@ -155,7 +150,7 @@ def slo(
 
     words = {
         "within": (t("slo-over"), t("slo-within")),
-        "fits": (t("does-not-fit"), t("fits")),
+        "fits": fit(),
         "binds": (t("slo-limit-short"), t("memory")),
     }
     lined = ("line", "all_in", "all_out", "each_in", "each_out")
@@ -211,10 +206,6 @@ def capacity(
     price : USD an hour for a GPU.
     share : per cent of the rate at which an average reaches its limit, up to which a replica is
         filled: tails break before.
-
-    Returns
-    -------
-    EngineExplorer
 
     Raises
     ------
@@ -314,12 +305,11 @@ def _asking(
 
     def compute(at: Choices) -> Mapping[str, Field]:
         axes = tuple(at)
-        found = [ask(dict(zip(axes, place, strict=True))) for place in product(*at.values())]
-        fields = {}
-        for name in found[0]:
-            values = np.array([one[name] for one in found], float).reshape(shape(at, *axes))
-            by, held = (axes, values) if name in lined else (axes[:-1], values[..., 0])
-            fields[name] = Field(by, held, units.get(name, ""), words.get(name, ()))
-        return fields
+        found = ask({name: values[0] for name, values in at.items()})
+        fields = {
+            name: (axes if name in lined else axes[:-1], units.get(name, ""), words.get(name, ()))
+            for name in found
+        }
+        return tabulated(at, axes, lambda **one: ask(one), fields)
 
     return compute

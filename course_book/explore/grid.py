@@ -30,15 +30,13 @@ class Axis:
     Parameters
     ----------
     values : what is computed for.
-    label : what the control is called; empty where no control chooses, because a line runs along
-        the axis.
+    label : what the control is called; empty where a line runs along the axis.
     texts : how the values are shown; numbers as `n` writes them where not given.
     start : the value chosen at first.
-    of : the axis whose values this control chooses from as well: a second chip, say. It has no
-        values of its own.
+    of : the axis whose values this control chooses from as well, having none of its own.
     groups : for each value the name of the group that it stands in, in a list.
-    more : further values and how they are shown, which are too many for a page's table: live
-        widgets offer them too.
+    more : further values and how they are shown, too many for a page's table: live widgets offer
+        them too.
     fine : whether the values are so many numbers that a page computes what follows from them, and
         its slider goes by their ratios.
     """
@@ -62,13 +60,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One quantity over some axes, in their order; NaN where there is none.
-
-    Parameters
-    ----------
-    axes, values : the names of its axes, and an array with a dimension for each.
-    unit : as `n` takes it.
-    words : where given, values are places in this list.
+    """One quantity over some axes, an array with a dimension for each; NaN where there is none.
+    Where `words` are given, values are places in this list; else `unit` is as `n` takes it.
     """
 
     axes: tuple[str, ...]
@@ -79,24 +72,22 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ChartLayer:
-    """What is drawn: a mark for each place along `along`, or a line through them all where it is a
-    line.
+    """What is drawn: a mark for each place along `along`, or a line through them all.
 
     Parameters
     ----------
-    mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound
-        changes), ``"rule"`` (upright) or ``"level"``; on a map, a ``"cell"``, a ``"hatch"`` (a cell
-        that is crossed out) or the ``"frame"`` of a cell.
+    mark : ``"line"``, ``"dash"``, ``"dot"``, ``"turn"`` (where the bound changes), ``"rule"``
+        (upright) or ``"level"``; on a map, a ``"cell"``, a ``"hatch"`` (a cell that is crossed
+        out) or the ``"frame"`` of a cell.
     x, y : the quantities drawn; a rule has no `y`, a level no `x`.
     along : axes that it runs along; of several, a line for each place on the first ones.
     at : for an axis, the control that chooses its value, where that is not its own.
     color : place in the page's colors, ``"@chip"`` for that of what stands at an axis, or
         ``"muted"``; by the order of what it runs along where not given.
-    name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
-    bend : the quantities `x` and `y` of a further point of the line, where it bends between the
-        values of its axis.
-    shade : the quantity that is written in a cell, and that a cell is the darker the more it has
-        of; where it has none, nothing is drawn.
+    name : in a figure: ``"@chip"`` for the value of an axis, else as it is.
+    bend : the quantities `x` and `y` of a further point, where the line bends between its values.
+    shade : the quantity that is written in a cell, the darker the more it has of; where it has
+        none, nothing is drawn.
     tip : what is said of a cell under the pointer, as the cells of a row.
     """
 
@@ -119,13 +110,9 @@ class ChartLayer:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Rows of the table beside the figure, one for each place along `along`.
-
-    Parameters
-    ----------
-    cells : ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity.
-    along, at, color : as in `ChartLayer`; with a color, or something to run along, the row is
-        marked as its line is.
+    """Rows of the table beside the figure, one for each place along `along`, whose cells are
+    ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity. With a color, or
+    something to run along, a row is marked as its line is.
     """
 
     cells: Sequence[str]
@@ -155,22 +142,10 @@ class Grid:
         x_label: str,
         y_label: str,
     ) -> None:
-        self.name, self.axes, self.compute, self.layers, self.rows = (
-            name,
-            axes,
-            compute,
-            layers,
-            rows,
-        )
+        self.name, self.axes, self.compute = name, axes, compute
+        self.layers, self.rows = layers, rows
         self.head, self.x_label, self.y_label = head, x_label, y_label
         self.state()  # raises where a control cannot stand at its start
-
-    def with_axes(self, axes: Mapping[str, Axis]) -> Self:
-        """The same over other values."""
-        labels = {"x_label": self.x_label, "y_label": self.y_label}
-        return type(self)(
-            self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
-        )
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
@@ -181,18 +156,22 @@ class Grid:
         """The axes that something chooses on."""
         return {name: axis for name, axis in self.axes.items() if axis.label}
 
+    def chosen_axis(self, control: str) -> Axis:
+        """The axis that a control chooses on: its own, or another's."""
+        return self.axes[self.axes[control].of or control]
+
     def values(self, control: str) -> Sequence[Any]:
         """The values that a control chooses from."""
-        return self.axes[self.axes[control].of or control].values
+        return self.chosen_axis(control).values
 
     def texts(self, control: str) -> Sequence[str]:
         """How the values of a control are shown."""
-        axis = self.axes[self.axes[control].of or control]
+        axis = self.chosen_axis(control)
         return axis.texts or [n(value) if axis.numeric else str(value) for value in axis.values]
 
     def groups(self, control: str) -> Sequence[str]:
         """The group of each value of a control, where its list has groups."""
-        return self.axes[self.axes[control].of or control].groups
+        return self.chosen_axis(control).groups
 
     def state(self, **chosen: Any) -> dict[str, int]:
         """Where each control stands: at its start, or at the value chosen.
@@ -217,11 +196,8 @@ class Grid:
         return {name: list(self.values(name)).index(value) for name, value in picked.items()}
 
     def shown(self, **chosen: Any) -> list[list[str]]:
-        """The rows of the table beside the figure, as they are written, for a choice.
-
-        Parameters
-        ----------
-        **chosen : a value by control; the others stay where they start.
+        """The rows of the table beside the figure, as they are written, for a choice: a value by
+        control; the others stay where they start.
         """
         state = self.state(**chosen)
         return [
@@ -266,7 +242,7 @@ class Grid:
         """What a control chooses from and how it is shown: the page's values, and those that only
         a live kernel computes.
         """
-        axis = self.axes[self.axes[control].of or control]
+        axis = self.chosen_axis(control)
         return [*zip(axis.values, self.texts(control), strict=True), *axis.more]
 
     def at(self, chosen: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
@@ -288,10 +264,12 @@ class Grid:
                 for control, other in self.axes.items()
                 if other.label and name in (control, other.of)
             ]
-            texts = dict(self.offered(name))
-            values = (
-                sorted({*axis.values, *picked}) if name in runs else list(dict.fromkeys(picked))
-            )
-            shown = () if axis.numeric else tuple(texts[value] for value in values)
-            axes[name] = replace(axis, values=tuple(values), texts=shown, groups=(), start=start)
-        return self.with_axes(axes), dict(chosen)
+            values = sorted({*axis.values, *picked}) if name in runs else dict.fromkeys(picked)
+            texts = () if axis.numeric else map(dict(self.offered(name)).__getitem__, values)
+            changed: dict[str, Any] = {"values": tuple(values), "texts": tuple(texts)}
+            axes[name] = replace(axes[name], groups=(), **changed)
+        labels: dict[str, Any] = {"x_label": self.x_label, "y_label": self.y_label}
+        whole = type(self)(
+            self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
+        )
+        return whole, dict(chosen)

@@ -10,26 +10,26 @@ that take any number.
 ['latency', '4.52 ms']
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_lib.core import formulas
-from course_lib.specs import Transformer, chip, model, models
+from course_lib.specs import Accelerator, Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
 from course_book.explore.choices import (
     CHIPS,
     Choices,
-    bounds,
+    fit,
     format_of,
+    in_words,
     names,
     other_chips,
     peak_of,
     places,
-    shape,
+    tabulated,
     vendors,
     with_matrix_unit,
 )
@@ -85,10 +85,6 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     first, to : chips at first, of `course_book.explore.CHIPS`.
     on : the model at first.
 
-    Returns
-    -------
-    Explorer
-
     Raises
     ------
     CourseError
@@ -109,25 +105,36 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
 
     def compute(at: Choices) -> Mapping[str, Field]:
         sizes = np.asarray(at["batch"], dtype=float)
-        time, to_time = (_steps(at[side], at["model"], sizes) for side in ("chip", "to"))
-        rates, to_rates = (
-            np.asarray([peak_of(chip(key)) for key in at[side]]) for side in ("chip", "to")
-        )
-        widths, to_widths = (
-            np.asarray([chip(key).bandwidth for key in at[side]]) for side in ("chip", "to")
-        )
+
+        def ask(model: str, **side: str) -> dict[str, Any]:
+            (key,) = side.values()
+            form = format_of(chip(key))
+            step = llm.decode(model, key, sizes, CONTEXT, w=form)
+            room = llm.fits(model, key, sizes, CONTEXT, w=form)
+            return {"time": step.lower, "bound": places(step), "fit": room.fits}
+
+        looks = {"time": ("s",), "bound": ("", in_words()), "fit": ("", fit())}
+        sides = {
+            prefix: tabulated(
+                at, (side, "model"), ask,
+                {name: ((side, "model", "batch"), *look) for name, look in looks.items()},
+            )
+            for side, prefix in (("chip", ""), ("to", "to_"))
+        }  # fmt: skip
+        time, to_time = (one["time"].values for one in sides.values())
         pair = ("chip", "to")
+        first, second = ([chip(key) for key in at[side]] for side in pair)
+
+        def ratio(rate: Callable[[Accelerator], float]) -> Field:
+            rates = [[rate(two) / rate(one) for two in second] for one in first]
+            return Field(pair, np.asarray(rates), "×")
+
         return {
             "batch": Field(("batch",), sizes),
-            "gain": Field((*pair, "model", "batch"), time[0][:, None] / to_time[0][None], "×"),
-            "rates": Field(pair, to_rates / rates[:, None], "×"),
-            "widths": Field(pair, to_widths / widths[:, None], "×"),
-            "time": Field(("chip", "model", "batch"), time[0], "s"),
-            "to_time": Field(("to", "model", "batch"), to_time[0], "s"),
-            "bound": bounds(("chip", "model", "batch"), time[1]),
-            "to_bound": bounds(("to", "model", "batch"), to_time[1]),
-            "fit": _fit(("chip", "model", "batch"), at["chip"], at["model"], sizes, CONTEXT),
-            "to_fit": _fit(("to", "model", "batch"), at["to"], at["model"], sizes, CONTEXT),
+            "gain": Field((*pair, "model", "batch"), time[:, None] / to_time[None], "×"),
+            "rates": ratio(peak_of),
+            "widths": ratio(lambda one: one.bandwidth),
+            **{f"{to}{name}": sides[to][name] for name in looks for to in sides},
         }
 
     return Explorer(
@@ -165,10 +172,6 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     on, key : the model and the chip at first.
     batch : sequences at first, up to 1024.
 
-    Returns
-    -------
-    Decode
-
     Raises
     ------
     CourseError
@@ -189,53 +192,61 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        of, by, along = (
-            ("chip", "model", "context", *more) for more in ((), ("batch",), ("line",))
+        sizes, line, contexts = (
+            np.asarray(at[name], dtype=float) for name in ("batch", "line", "context")
         )
-        time, bound, needed, fit = (np.full(shape(at, *by), np.nan) for _ in range(4))
-        reach, inside = (np.full(shape(at, *along), np.nan) for _ in range(2))
-        most, limit = (np.full(shape(at, *of), np.nan) for _ in range(2))
-        available = np.asarray([chip(key).memory for key in at["chip"]], dtype=float)
-        sizes, line = (np.asarray(at[name], dtype=float) for name in ("batch", "line"))
-        contexts = np.asarray(at["context"], dtype=float)
-        for i, where in enumerate(map(chip, at["chip"])):
-            for j, what in enumerate(at["model"]):
-                form = format_of(where)
-                # The control goes to contexts that some models were not released for: what they
-                # would cost is shown all the same.
-                longer = transformer(what).extended(int(np.max(contexts)))
-                step = llm.decode(longer, where, sizes, contexts[:, None], w=form)
-                room = llm.fits(what, where, sizes, contexts[:, None], w=form)
-                time[i, j], bound[i, j] = step.lower, places(step)
-                needed[i, j], fit[i, j] = room.needed, room.fits
-                most[i, j] = np.asarray(room.max_batch)[:, 0]
-                reach[i, j] = llm.decode(longer, where, line, contexts[:, None], w=form).lower
-                inside[i, j] = llm.fits(what, where, line, contexts[:, None], w=form).fits
-                some = (most[i, j] >= 1) & (most[i, j] <= line[-1])
-                if some.any():
-                    limit[i, j, some] = llm.decode(
-                        longer, where, most[i, j, some], contexts[some], w=form
-                    ).lower
-        rates, ends = formulas.throughput(line, reach), (most < line[-1]) & (most >= 1)
-        rate_unit = t("token-rate")
-        return {
-            "time": Field(by, time, "s"),
-            "rate": Field(by, formulas.throughput(sizes, time), rate_unit),
-            "bound": bounds(by, bound),
-            "needed": Field(by, needed, "B"),
-            "available": Field(("chip",), available, "B"),
-            "fit": Field(by, fit, words=(t("does-not-fit"), t("fits"))),
-            "most": Field(of, most),
-            "limit": Field(of, limit, "s"),
-            "reach": Field(along, reach, "s"),
-            "inside": Field(along, np.where(inside == 1, rates, np.nan), rate_unit),
-            "outside": Field(along, np.where(inside == 1, np.nan, rates), rate_unit),
+
+        def ask(model: str, **side: str) -> dict[str, Any]:
+            where, each = chip(side["chip"]), contexts[:, None]
+            form = format_of(where)
+            # The control goes to contexts that some models were not released for: what they would
+            # cost is shown all the same.
+            longer = transformer(model).extended(int(np.max(contexts)))
+            step = llm.decode(longer, where, sizes, each, w=form)
+            room = llm.fits(model, where, sizes, each, w=form)
+            reach = llm.decode(longer, where, line, each, w=form).lower
+            inside = llm.fits(model, where, line, each, w=form).fits
+            most = np.asarray(room.max_batch)[:, 0]
+            limit, some = np.full(most.shape, np.nan), (most >= 1) & (most <= line[-1])
+            if some.any():
+                limit[some] = llm.decode(longer, where, most[some], contexts[some], w=form).lower
+            rates = formulas.throughput(line, reach)
             # Where the line begins to be dashed.
-            "end": Field(of, np.where(ends, limit, np.nan), "s"),
-            "end_rate": Field(
-                of, np.where(ends, formulas.throughput(most, limit), np.nan), rate_unit
-            ),
+            end = np.where((most < line[-1]) & (most >= 1), limit, np.nan)
+            return {
+                "time": step.lower,
+                "rate": formulas.throughput(sizes, step.lower),
+                "bound": places(step),
+                "needed": room.needed,
+                "available": where.memory,
+                "fit": room.fits,
+                "most": most,
+                "limit": limit,
+                "reach": reach,
+                "inside": np.where(inside, rates, np.nan),
+                "outside": np.where(inside, np.nan, rates),
+                "end": end,
+                "end_rate": formulas.throughput(most, end),
+            }
+
+        of, rate_unit = ("chip", "model", "context"), t("token-rate")
+        by, along = (*of, "batch"), (*of, "line")
+        fields: dict[str, tuple[Any, ...]] = {
+            "time": (by, "s"),
+            "rate": (by, rate_unit),
+            "bound": (by, "", in_words()),
+            "needed": (by, "B"),
+            "available": (of[:1], "B"),
+            "fit": (by, "", fit()),
+            "most": (of,),
+            "limit": (of, "s"),
+            "reach": (along, "s"),
+            "inside": (along, rate_unit),
+            "outside": (along, rate_unit),
+            "end": (of, "s"),
+            "end_rate": (of, rate_unit),
         }
+        return tabulated(at, of[:2], ask, fields)
 
     end = ("end", "end_rate")
     return Decode(
@@ -270,29 +281,3 @@ def _models(start: str) -> Axis:
     ]
     more = tuple((one.key, named(one.name)) for one in decoders if one.key not in MODELS)
     return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)
-
-
-def _steps(
-    keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]
-) -> tuple[Any, Any]:
-    """Seconds of a decode step, and the place of its bound, by chip, model and batch."""
-    steps = [
-        [llm.decode(name, key, sizes, CONTEXT, w=format_of(chip(key))) for name in names]
-        for key in keys
-    ]
-    times = np.asarray([[step.lower for step in row] for row in steps])
-    return times, np.asarray([[places(step) for step in row] for row in steps])
-
-
-def _fit(
-    by: tuple[str, ...],
-    keys: Sequence[str],
-    names: Sequence[str],
-    sizes: NDArray[np.float64],
-    context: int,
-) -> Field:
-    inside = [
-        [llm.fits(name, key, sizes, context, w=format_of(chip(key))).fits for name in names]
-        for key in keys
-    ]
-    return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

@@ -15,15 +15,16 @@ from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
 from course_lib.network import Link
 from course_lib.specs import Accelerator, chip
+from course_lib.specs import chip as accelerator
 from course_book.explore.choices import (
     CHIPS,
     Choices,
-    bounds,
     format_of,
+    in_words,
     names,
     peak_of,
     places,
-    shape,
+    tabulated,
     vendors,
     with_matrix_unit,
 )
@@ -90,10 +91,6 @@ def roofline(
     dtype : the format of the operands shown at first.
     kernel : the operator shown at first, ``"matmul-16"`` say.
 
-    Returns
-    -------
-    Roofline
-
     Raises
     ------
     CourseError
@@ -123,47 +120,28 @@ def roofline(
         "corner": Axis((0, 1, 2)),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        grid = {
-            name: np.full(shape(at, "chip", "dtype", "kernel"), np.nan)
-            for name in ("ridge", "I", "rate", "time", "bound")
-        }
-        x, y = (np.full((*grid["I"].shape, 3), np.nan) for _ in range(2))
-        for j, format_ in enumerate(at["dtype"]):
-            for k, key in enumerate(at["kernel"]):
-                work = kernels[key][1](format_)
-                grid["I"][:, j, k] = work.intensity
-                for i, on in enumerate(map(chip, at["chip"])):
-                    peak = on.peaks.get(f"{work.unit}.{work.dtype}")
-                    if peak is None:
-                        continue
-                    bend = float(ridge(peak, on.bandwidth))
-                    x[i, j, k] = INTENSITIES[0], bend, INTENSITIES[1]
-                    y[i, j, k] = attainable(x[i, j, k], peak, on.bandwidth)
-                    step = bound_of(work, on)
-                    found = {
-                        "ridge": bend,
-                        "rate": step.attainable,
-                        "time": step.lower,
-                        "bound": BOUNDS.index(step.bound),
-                    }
-                    for name, value in found.items():
-                        grid[name][i, j, k] = value
-        by = ("chip", "dtype", "kernel")
-        units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
-        fields = {name: Field(by, grid[name], unit) for name, unit in units.items()}
-        corners = {
-            "x": Field((*by, "corner"), x, "FLOP/B"),
-            "y": Field((*by, "corner"), y, "FLOP/s"),
-        }
-        return fields | corners | {"bound": bounds(by, grid["bound"])}
+    def ask(chip: str, dtype: str, kernel: str) -> dict[str, Any]:
+        work, on = kernels[kernel][1](dtype), accelerator(chip)
+        peak = on.peaks.get(f"{work.unit}.{work.dtype}")
+        if peak is None:
+            return {"I": work.intensity}
+        step, bend = bound_of(work, on), float(ridge(peak, on.bandwidth))
+        x = np.array([INTENSITIES[0], bend, INTENSITIES[1]])
+        corners = {"x": x, "y": attainable(x, peak, on.bandwidth)}
+        found = {"ridge": bend, "I": work.intensity, "rate": step.attainable, "time": step.lower}
+        return {**found, **corners, "bound": BOUNDS.index(step.bound)}
 
+    by = ("chip", "dtype", "kernel")
+    units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
+    fields: dict[str, tuple[Any, ...]] = {name: (by, unit) for name, unit in units.items()}
+    fields |= {"x": ((*by, "corner"), "FLOP/B"), "y": ((*by, "corner"), "FLOP/s")}
+    fields["bound"] = (by, "", in_words())
     sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
     cells = ("@chip", "ridge", "I", "rate", "time", "bound")
     return Roofline(
         "roofline",
         axes,
-        compute,
+        lambda at: tabulated(at, by, ask, fields),
         [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
         + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
         [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
@@ -186,10 +164,6 @@ def batch(
     keys : chips, at most six.
     B : the batch at first, a power of two up to 8192.
 
-    Returns
-    -------
-    Explorer
-
     Raises
     ------
     CourseError
@@ -211,47 +185,41 @@ def batch(
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        by = ("chip", "D", "F", "w", "compute", "B")
-        rate, time, bound = (np.full(shape(at, *by), np.nan) for _ in range(3))
-        first, peaks = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
-        B, D, F = np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
-        B, D, F = (np.moveaxis(size, 0, -1) for size in (B, D, F))
-        for i, on in enumerate(map(chip, at["chip"])):
-            for k, w in enumerate(at["w"]):
-                for m, format_ in enumerate(at["compute"]):
-                    if f"matrix.{format_}" not in on.peaks:
-                        continue
-                    step = bound_of(ops.matmul(B, D, F, x=format_, w=w, compute=format_), on)
-                    rate[i, :, :, k, m], time[i, :, :, k, m] = step.attainable, step.lower
-                    bound[i, :, :, k, m] = places(step)
-                    first[i, :, :, k, m] = critical_batch(
-                        _product(D[..., 0], F[..., 0], format_, w), on
-                    )
-                    peaks[i, :, :, k, m] = on.peak(format_)
-        peaks[np.isinf(first)] = np.nan
-        return {
-            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
-            "rate": Field(by, rate, "FLOP/s"),
-            "time": Field(by, time, "s"),
-            "bound": bounds(by, bound),
-            "first": Field(by[:-1], first),
-            "peak": Field(by[:-1], peaks, "FLOP/s"),
-        }
+        B, D, F = (
+            np.moveaxis(size, 0, -1)
+            for size in np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
+        )
 
+        def ask(chip: str, w: str, compute: str) -> dict[str, Any]:
+            on, form = accelerator(chip), compute
+            if f"matrix.{form}" not in on.peaks:
+                return {}
+            step = bound_of(ops.matmul(B, D, F, x=form, w=w, compute=form), on)
+            first = critical_batch(
+                lambda B: ops.matmul(B, D[..., 0], F[..., 0], x=form, w=w, compute=form), on
+            )
+            peak = np.where(np.isinf(first), np.nan, on.peak(form))
+            found = {"rate": step.attainable, "time": step.lower, "bound": places(step)}
+            return {**found, "first": first, "peak": peak}
+
+        by = ("chip", "D", "F", "w", "compute", "B")
+        fields: dict[str, tuple[Any, ...]] = {
+            "rate": (by, "FLOP/s"),
+            "time": (by, "s"),
+            "bound": (by, "", in_words()),
+            "first": (by[:-1],),
+            "peak": (by[:-1], "FLOP/s"),
+        }
+        sizes = Field(("B",), np.asarray(at["B"], dtype=float))
+        return {"size": sizes, **tabulated(at, ("chip", "w", "compute"), ask, fields)}
+
+    line = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
     return Explorer(
         "batch",
         axes,
         compute,
         [
-            ChartLayer(
-                "line",
-                "size",
-                "rate",
-                ("chip", "B"),
-                color="@chip",
-                name="@chip",
-                bend=("first", "peak"),
-            ),
+            ChartLayer("line", "size", "rate", ("chip", "B"), **line),  # type: ignore[arg-type]
             ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
             ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
         ],
@@ -273,10 +241,6 @@ def network(*, B: int = 512) -> Explorer:
     Parameters
     ----------
     B : the batch at first, a power of two up to 32768.
-
-    Returns
-    -------
-    Explorer
 
     Raises
     ------
@@ -302,33 +266,29 @@ def network(*, B: int = 512) -> Explorer:
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        by = ("link", "chips", "D", "B")
-        alone = {name: np.full(shape(at, *by), np.nan) for name in ("math", "memory")}
-        comms, bound = (np.full(shape(at, "latency", *by), np.nan) for _ in range(2))
-        width = np.full(shape(at, "link", "chips"), np.nan)
         D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
         halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
-        for i, key in enumerate(at["link"]):
-            on = links[key][1]
-            form = format_of(on)
-            name = key.partition(".")[2]
-            for j, count in enumerate(at["chips"]):
-                without = _link(on, name, count, 0.0)
-                width[i, j] = net.critical_contraction(peak_of(on), without, count)
-                for k, latency in enumerate(at["latency"]):
-                    link = _link(on, name, count, latency)
-                    step = net.sharded_matmul(
-                        B, D, D, on, link, {"X": count}, x=form, w=form, **halves
-                    ).estimate
-                    alone["math"][i, j], alone["memory"][i, j] = step.t_math, step.t_memory
-                    comms[k, i, j], bound[k, i, j] = step.t_network, places(step)
-        return {
-            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
-            **{name: Field(by, times, "s") for name, times in alone.items()},
-            "comms": Field(("latency", *by), comms, "s"),
-            "bound": bounds(("latency", *by), bound),
-            "width": Field(("link", "chips"), width),
+
+        def ask(link: str, chips: int, latency: float) -> dict[str, Any]:
+            on, name = links[link][1], link.partition(".")[2]
+            form, joins = format_of(on), _link(on, name, chips, latency)
+            step = net.sharded_matmul(
+                B, D, D, on, joins, {"X": chips}, x=form, w=form, **halves
+            ).estimate
+            width = net.critical_contraction(peak_of(on), _link(on, name, chips, 0.0), chips)
+            found = {"math": step.t_math, "memory": step.t_memory, "comms": step.t_network}
+            return {**found, "bound": places(step), "width": width}
+
+        by = ("link", "chips", "D", "B")
+        fields: dict[str, tuple[Any, ...]] = {
+            "math": (by, "s"),
+            "memory": (by, "s"),
+            "comms": (("latency", *by), "s"),
+            "bound": (("latency", *by), "", in_words()),
+            "width": (by[:2],),
         }
+        sizes = Field(("B",), np.asarray(at["B"], dtype=float))
+        return {"size": sizes, **tabulated(at, ("link", "chips", "latency"), ask, fields)}
 
     parts = {
         "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),
@@ -374,10 +334,6 @@ def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:
             lambda d, shape=shape: ops.attention(*shape, causal=True, x=d, kv=d, compute=d),  # type: ignore[misc]
         )
     return found
-
-
-def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
-    return lambda B: ops.matmul(B, D, F, x=x, w=w, compute=x)
 
 
 def _links() -> dict[str, tuple[str, Accelerator]]:

@@ -38,28 +38,15 @@ from course_book.text import Shown, Table, n, t, table
 OWN = "own"
 """The model of a pasted configuration."""
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_HELD = ("bf16", "fp16", "fp8", "int8")
+_PACKED = ("fp4", "int4", "int4/32", "int4/128", "mxfp4", "nvfp4", "nf4", "awq", "gptq", "q4_0",
+           "q4_k_m", "q8_0")  # fmt: skip
 FORMATS = {
-    "weights": (
-        *(
-            "",
-            "bf16",
-            "fp16",
-            "fp8",
-            "int8",
-            "fp4",
-            "int4",
-            "int4/32",
-            "int4/128",
-            "mxfp4",
-            "nvfp4",
-        ),
-        *("nf4", "awq", "gptq", "q4_0", "q4_k_m", "q8_0"),
-    ),
-    "activations": ("", "bf16", "fp16", "fp8", "int8"),
-    "cache": ("", "bf16", "fp16", "fp8", "int8"),
-    "compute": ("", "bf16", "fp16", "fp8", "int8", "fp4"),
+    "weights": ("", *_HELD, *_PACKED),
+    "activations": ("", *_HELD),
+    "cache": ("", *_HELD),
+    "compute": ("", *_HELD, "fp4"),
 }
-"""What is offered; nothing stands for what follows from the others, or from the model's file."""
 START: Mapping[str, Any] = {
     "model": "llama-3-8b",
     "chip": "h100-sxm",
@@ -74,27 +61,16 @@ START: Mapping[str, Any] = {
     "context": 4096,
     "offer": 0,
 }
+TIMES = ("decode_light", "decode", "decode_likely", "prefill_light", "prefill", "prefill_likely")
 ROWS = {
     "parameters": "",
     "needed": "B",
     "available": "B",
     "most": "",
-    "decode_light": "s",
-    "decode": "s",
-    "decode_likely": "s",
-    "prefill_light": "s",
-    "prefill": "s",
-    "prefill_likely": "s",
-    "user": "",
-    "user_likely": "",
-    "all": "",
-    "all_likely": "",
-    "usd_least": "",
-    "usd": "",
-    "usd_prompt": "",
-    "first": "",
+    **dict.fromkeys(TIMES, "s"),
+    **dict.fromkeys(("user", "user_likely", "all", "all_likely"), ""),
+    **dict.fromkeys(("usd_least", "usd", "usd_prompt", "first"), ""),
 }
-"""What the table shows, and in which unit."""
 ALWAYS = ("parameters", "needed", "available", "most")
 """What of it is shown where the model does not fit, and so has neither speed nor price."""
 MOST = 2**20
@@ -228,12 +204,8 @@ class Calculator(Shown):
         return listed(key for key in chips() if chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Answer:
-        """What the library says of a state.
-
-        Parameters
-        ----------
-        config : of the model, where it is ``"own"``, as Hugging Face publishes it.
-        **chosen : what is not as in `start`.
+        """What the library says of a state that is chosen where it is not as in `start`; `config`
+        is of the model, where that is ``"own"``, as Hugging Face publishes it.
         """
         for name in chosen:
             known("state", name, START)
@@ -342,35 +314,37 @@ def offers(key: str) -> tuple[Price, ...]:
 def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Answer:
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
-    how = {
-        "w": at["weights"] or None,
-        "x": at["activations"] or None,
-        "kv": at["cache"] or None,
-        "compute": at["compute"] or None,
-        "tp": tp,
-    }
-    joined = {**how, "link": link or None}
+    asked = {"w": "weights", "x": "activations", "kv": "cache", "compute": "compute"}
+    how: dict[str, Any] = {short: at[name] or None for short, name in asked.items()}
     if how["w"] is None and one.declared is not None and one.declared.unread:
         return Answer("formats", one.declared.unread)
     try:
-        fm = of_model(one, on, how["w"], how["x"], how["kv"], how["compute"])
+        fm = of_model(one, on, *how.values())
     except CourseError:
         return Answer("unclear", f"{how['w']}, {how['x']}")
     try:
-        step = llm.decode(one, on, batch, context, **joined)
-        read = llm.prefill(one, on, 1, context, **joined)
+        step = llm.decode(one, on, batch, context, **how, tp=tp, link=link or None)
+        read = llm.prefill(one, on, 1, context, **how, tp=tp, link=link or None)
     except CourseError:
         return Answer("format", fm.matmul)
-    likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
-    kept = {name: how[name] for name in ("w", "x", "kv", "tp")}
-    room = llm.fits(one, on, batch, context, tokens=batch, **kept)
-    copies = at["count"] // tp
-    every = offers(on.key)
+    first = llm.first_compute_bound_batch(one, on, context, **how, tp=tp).batch
+    del how["compute"]
+    room = llm.fits(one, on, batch, context, tokens=batch, **how, tp=tp)
+    likely, soon, copies = (
+        calibrate.predict(step, on),
+        calibrate.predict(read, on),
+        at["count"] // tp,
+    )
+    every, of = offers(on.key), limits(step)
     rent = every[at["offer"]].usd_per_hour * copies * tp if every else None
-    of = limits(step)
     binds = max(of, key=of.__getitem__)
-    speed = formulas.throughput(batch * copies, likely.expected)
-    most = formulas.throughput(batch * copies, step.speed_of_light)
+
+    def rate(many: int, seconds: Any) -> Any:
+        return formulas.throughput(many, seconds)
+
+    def usd(tokens: int, seconds: Any) -> Any:
+        return rent and formulas.dollars(rent, rate(tokens * copies, seconds))
+
     found = Answer(
         "",
         parameters=parameters,
@@ -391,21 +365,18 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         prefill_low=soon.low,
         prefill_likely=soon.expected,
         prefill_high=soon.high,
-        user=formulas.throughput(1, step.speed_of_light),
-        all=most,
-        user_likely=formulas.throughput(1, likely.expected),
-        user_low=formulas.throughput(1, likely.high),
-        user_high=formulas.throughput(1, likely.low),
-        all_low=formulas.throughput(batch * copies, likely.high),
-        all_likely=speed,
-        all_high=formulas.throughput(batch * copies, likely.low),
-        usd=rent and formulas.dollars(rent, speed),
-        usd_least=rent and formulas.dollars(rent, most),
-        usd_prompt=rent
-        and formulas.dollars(rent, formulas.throughput(context * copies, soon.expected)),
-        first=llm.first_compute_bound_batch(
-            one, on, context, w=how["w"], x=how["x"], kv=how["kv"], compute=how["compute"], tp=tp
-        ).batch,
+        user=rate(1, step.speed_of_light),
+        all=rate(batch * copies, step.speed_of_light),
+        user_low=rate(1, likely.high),
+        user_likely=rate(1, likely.expected),
+        user_high=rate(1, likely.low),
+        all_low=rate(batch * copies, likely.high),
+        all_likely=rate(batch * copies, likely.expected),
+        all_high=rate(batch * copies, likely.low),
+        usd=usd(batch, likely.expected),
+        usd_least=usd(batch, step.speed_of_light),
+        usd_prompt=usd(context, soon.expected),
+        first=first,
         binds=binds,
         share=float(of[binds] / step.lower),
     )

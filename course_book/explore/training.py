@@ -7,13 +7,14 @@
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from course_lib.core import CourseError
 from course_lib.specs import model
 from course_tools import train
-from course_book.explore.choices import Choices, shape
+from course_book.explore.choices import Choices, fit, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.maps import Map
 from course_book.text import t
@@ -88,71 +89,55 @@ def layouts(
     words = {
         "recompute": tuple(t(f"layouts-{one}") for one in RECOMPUTE),
         "lost": tuple(t(f"layouts-lost-{one}") for one in LOST),
-        "fit": (t("does-not-fit"), t("fits")),
+        "fit": fit(),
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        cells = {name: np.full(shape(at, *CELLS), np.nan) for name in QUANTITIES}
-        best = {name: np.full(shape(at, *BY), np.nan) for name in ("tp", "pp", *QUANTITIES)}
-        for place in np.ndindex(shape(at, *BY)):
-            chosen = dict(
-                zip(BY, (at[by][i] for by, i in zip(BY, place, strict=True)), strict=True)
-            )
-            run = f"{chosen['chips']}x{key}", chosen["batch"], sequence
-            here = {
-                (i, j): one
-                for i, tp in enumerate(at["tp"])
-                for j, pp in enumerate(at["pp"])
-                if (one := _cell(chosen["model"], run, int(chosen["zero"]), tp, pp))
+        def ask(model: str, chips: int, batch: int, zero: str) -> dict[str, Any]:
+            cells: dict[str, Any] = {
+                name: np.full([len(at["tp"]), len(at["pp"])], np.nan)
+                for name in (*QUANTITIES, "over")
             }
-            for spot, one in here.items():
-                for name, value in one.items():
-                    cells[name][(*place, *spot)] = value
-            fitting = {spot: one["rate"] for spot, one in here.items() if one["fit"]}
-            if fitting:
-                i, j = max(fitting, key=fitting.__getitem__)
-                for name, value in {**here[i, j], "tp": at["tp"][i], "pp": at["pp"][j]}.items():
-                    best[name][place] = value
-        over = np.where(cells["fit"] == 0, cells["needed"], np.nan)
-        return {
-            **{name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")},
-            **{
-                name: Field(CELLS, one, QUANTITIES[name], words.get(name, ()))
-                for name, one in cells.items()
-            },
-            "over": Field(CELLS, over, "B"),
-            **{
-                f"best_{name}": Field(BY, one, QUANTITIES.get(name, ""), words.get(name, ()))
-                for name, one in best.items()
-            },
+            best: dict[str, float] = {"rate": -1.0}
+            for i, tp in enumerate(at["tp"]):
+                for j, pp in enumerate(at["pp"]):
+                    run = f"{chips}x{key}", batch, sequence
+                    here = _cell(model, run, int(zero), tp, pp) or {}
+                    for name, value in here.items():
+                        cells[name][i, j] = value
+                    if here and not here["fit"]:
+                        cells["over"][i, j] = here["needed"]
+                    elif here and here["rate"] > best["rate"]:
+                        best = {"tp": tp, "pp": pp, **here}
+            found = {f"best_{name}": value for name, value in best.items()}
+            return cells | (found if "tp" in best else {})
+
+        looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
+        fields: dict[str, tuple[Any, ...]] = {
+            **{name: (CELLS, *look) for name, look in looks.items()},
+            "over": (CELLS, "B"),
+            **{f"best_{name}": (BY,) for name in ("tp", "pp")},
+            **{f"best_{name}": (BY, *look) for name, look in looks.items()},
         }
+        own = {name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")}
+        return {**own, **tabulated(at, BY, ask, fields)}
 
     tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
+    rows, pair = {name: t(f"layouts-row-{name}") for name in QUANTITIES}, ("tp", "pp")
     return Map(
         "layouts",
         axes,
         compute,
         [
-            ChartLayer("hatch", "tp", "pp", ("tp", "pp"), color="muted", shade="over", tip=tip),
-            ChartLayer(
-                "cell",
-                "tp",
-                "pp",
-                ("tp", "pp"),
-                {},
-                0,
-                t("layouts-row-rate"),
-                shade="rate",
-                tip=tip,
-            ),
-            ChartLayer("frame", "tp", "pp", color="muted"),
+            ChartLayer("hatch", *pair, pair, color="muted", shade="over", tip=tip),
+            ChartLayer("cell", *pair, pair, {}, 0, t("layouts-row-rate"), shade="rate", tip=tip),
+            ChartLayer("frame", *pair, color="muted"),
             ChartLayer("frame", "best_tp", "best_pp", color=1, name="★"),
         ],
         [
             TableRow((f"={label}", name, f"best_{name}"))
-            for name, label in {"tp": "TP", "pp": "PP"}.items()
-        ]
-        + [TableRow((f"={t(f'layouts-row-{name}')}", name, f"best_{name}")) for name in QUANTITIES],
+            for name, label in ({"tp": "TP", "pp": "PP"} | rows).items()
+        ],
         head=("", t("layouts-chosen"), f"★ {t('layouts-best')}"),
         x_label=t("layouts-tp"),
         y_label=t("layouts-pp"),

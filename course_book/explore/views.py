@@ -11,7 +11,7 @@ import numpy as np
 from course_lib.core.checks import CourseError
 from course_book.explore.grid import ChartLayer, Grid, TableRow
 from course_book.plot.colors import LINES, MARKERS, tones
-from course_book.plot.figure import STYLE, Plot, log_axes, name_ends
+from course_book.plot.figure import OFFSET, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED
 from course_book.text import Shown, widget_bundle
 
@@ -40,12 +40,7 @@ class Explorer(Grid, Shown):
 
     def widget(self) -> Any:
         """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
-        computes it.
-
-        Raises
-        ------
-        CourseError
-            If ipywidgets is not installed.
+        computes it. Refused where ipywidgets is not installed.
         """
         return _widget(self)
 
@@ -116,23 +111,19 @@ def marks(
     points; what has no value is left out.
     """
     found = []
+
+    def point(x: str, y: str, place: Mapping[str, int]) -> tuple[float, ...]:
+        return tuple(explorer.number(name, place) if name else 1.0 for name in (x, y))
+
     for i, series in enumerate(series_of(explorer, layer, state)):
-        points = [
-            (
-                explorer.number(layer.x, place) if layer.x else 1.0,
-                explorer.number(layer.y, place) if layer.y else 1.0,
-            )
-            for place in explorer.places(layer, series, _run(layer))
-        ]
+        every = explorer.places(layer, series, _run(layer))
+        points = [point(layer.x, layer.y, place) for place in every]
         if layer.bend:
-            points.append(
-                (explorer.number(layer.bend[0], series), explorer.number(layer.bend[1], series))
-            )
-        finite = sorted(point for point in points if np.isfinite(point).all())
-        if finite:
-            color = color_of(explorer, layer, series, i, state)
+            points.append(point(*layer.bend, series))
+        if finite := sorted(one for one in points if np.isfinite(one).all()):
+            xs, ys = map(list, zip(*finite, strict=True))
             name = explorer.text(layer.name, series) if layer.name[:1] == "@" else layer.name
-            found.append((color, name, [x for x, _ in finite], [y for _, y in finite]))
+            found.append((color_of(explorer, layer, series, i, state), name, xs, ys))
     return found
 
 
@@ -191,66 +182,30 @@ def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
         for layer in explorer.layers:
             for color, name, xs, ys in marks(explorer, layer, state):
                 tone = MUTED if color is None else LINES[color % len(LINES)]
-                odd = bool(color and color % 2)
-                if layer.mark in ("rule", "level"):
-                    line = axes.axvline if layer.mark == "rule" else axes.axhline
-                    at, text_at = (
-                        (xs, (xs[0], 0.03))
-                        if layer.mark == "rule"
-                        else (ys, (0.0 if odd else 1.0, ys[0]))
-                    )
-                    line(at[0], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
-                    frame = (
-                        ("data", "axes fraction")
-                        if layer.mark == "rule"
-                        else ("axes fraction", "data")
-                    )
-                    side: Any = (
-                        {"ha": "left", "xytext": (4, 4)}
-                        if odd or layer.mark == "rule"
-                        else {"ha": "right", "xytext": (-4, -12)}
-                    )
-                    axes.annotate(
-                        name,
-                        text_at,
-                        xycoords=frame,
-                        textcoords="offset points",
-                        color=tone,
-                        fontweight="bold",
-                        **side,
-                    )
+                named: dict[str, Any] = {"color": tone, "fontweight": "bold", **OFFSET}
+                dashed = {"color": tone, "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 2}
+                left = {"ha": "left", "xytext": (4, 4), **named}
+                if layer.mark == "rule":
+                    axes.axvline(xs[0], **dashed)
+                    axes.annotate(name, (xs[0], 0.03), xycoords=("data", "axes fraction"), **left)
+                elif layer.mark == "level":
+                    axes.axhline(ys[0], **dashed)
+                    odd = bool(color and color % 2)
+                    side = left if odd else {"ha": "right", "xytext": (-4, -12), **named}
+                    at = (0.0 if odd else 1.0, ys[0])
+                    axes.annotate(name, at, xycoords=("axes fraction", "data"), **side)
                 elif layer.mark == "dot":
                     axes.plot(xs, ys, MARKERS[color or 0], color=tone, markersize=8, zorder=5)
                 elif layer.mark == "turn":
-                    axes.plot(
-                        xs,
-                        ys,
-                        "D",
-                        markerfacecolor="none",
-                        markeredgecolor=tone,
-                        markeredgewidth=1.6,
-                        zorder=4,
-                    )
+                    edge = {"markeredgecolor": tone, "markeredgewidth": 1.6}
+                    axes.plot(xs, ys, "D", markerfacecolor="none", zorder=4, **edge)
                 else:
-                    axes.plot(
-                        xs,
-                        ys,
-                        color=tone,
-                        linestyle="--" if layer.mark == "dash" else "-",
-                        zorder=3,
-                    )
+                    dash = "--" if layer.mark == "dash" else "-"
+                    axes.plot(xs, ys, color=tone, linestyle=dash, zorder=3)
                     if name and xs[-1] * _MARGIN >= x_range[1] * 0.99:
                         ends.append((ys[-1], name, tone))
                     elif name and not _goes_on(explorer, layer, state):
-                        axes.annotate(
-                            name,
-                            (xs[-1], ys[-1]),
-                            (-4, 6),
-                            textcoords="offset points",
-                            color=tone,
-                            fontweight="bold",
-                            ha="right",
-                        )
+                        axes.annotate(name, (xs[-1], ys[-1]), (-4, 6), ha="right", **named)
         names = name_ends(axes, ends)
     return Plot(figure, names)
 

@@ -206,9 +206,10 @@ class Labels:
         handles = []
         for name in self.names:
             look: dict[str, Any] = {"color": name.color, "marker": name.marker}
+            look["linestyle"] = "none" if name.marker else "-"
             if name.label:
-                text, dash = textwrap.fill(name.label, _LONGEST), "none" if name.marker else "-"
-                handles.append(Line2D([], [], label=text, linestyle=dash, **look))
+                text = textwrap.fill(name.label, _LONGEST)
+                handles.append(Line2D([], [], label=text, **look))
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1)}
         place |= {"ncols": max(1, int((72 * NARROW[0] - 50) // (widest + 30)))}
         look = {"borderaxespad": 0.2, "handlelength": 1, "handletextpad": 0.5, **_LEGEND}
