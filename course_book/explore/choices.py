@@ -3,6 +3,7 @@ computed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -51,29 +52,20 @@ def peak_of(on: Accelerator) -> float:
 
 
 def tabulated(
-    at: Choices,
-    by: Sequence[str],
-    ask: Callable[..., Mapping[str, Any]],
-    fields: Mapping[str, tuple[Any, ...]],
+    at: Choices, by: Sequence[str], ask: Callable[..., Mapping[str, Field]]
 ) -> dict[str, Field]:
-    """Fields of what is answered for every choice along some axes; NaN where nothing is.
-
-    Parameters
-    ----------
-    by : axes on each of whose places `ask` is called, with their values by name.
-    ask : what is known there, by field: over the further axes of the field an array.
-    fields : axes of each field, and its unit and words where it has some.
+    """Fields over all their axes, from what is answered for every choice along some: `ask` is
+    called with a value by axis, and answers arrays over the further axes of a field.
     """
-    held = {
-        name: np.full([len(at[axis]) for axis in axes], np.nan)
-        for name, (axes, *_) in fields.items()
-    }
+    held: dict[str, Field] = {}
     for place in product(*(range(len(at[axis])) for axis in by)):
         here = dict(zip(by, place, strict=True))
-        for name, value in ask(**{axis: at[axis][i] for axis, i in here.items()}).items():
-            if name in held:
-                held[name][tuple(here.get(axis, slice(None)) for axis in fields[name][0])] = value
-    return {name: Field(axes, held[name], *look) for name, (axes, *look) in fields.items()}
+        for name, one in ask(**{axis: at[axis][i] for axis, i in here.items()}).items():
+            if name not in held:
+                values = np.full([len(at[axis]) for axis in one.axes], np.nan)
+                held[name] = replace(one, values=values)
+            held[name].values[tuple(here.get(axis, slice(None)) for axis in one.axes)] = one.values
+    return held
 
 
 def places(step: Estimate) -> Any:
@@ -81,14 +73,14 @@ def places(step: Estimate) -> Any:
     return np.argmax(np.asarray(step.bound)[..., None] == np.asarray(BOUNDS), axis=-1)
 
 
-def in_words() -> tuple[str, ...]:
-    """What the bounds are called."""
-    return tuple(map(t, BOUNDS))
+def bounds(by: tuple[str, ...], places: Any) -> Field:
+    """A field of bounds in words, from their places in `BOUNDS`."""
+    return Field(by, places, words=tuple(map(t, BOUNDS)))
 
 
-def fit() -> tuple[str, str]:
-    """What is said of memory: does not fit, fits."""
-    return t("does-not-fit"), t("fits")
+def fit(by: tuple[str, ...], fits: Any) -> Field:
+    """A field of what fits in memory, in words."""
+    return Field(by, fits, words=(t("does-not-fit"), t("fits")))
 
 
 def listed(keys: Iterable[str]) -> tuple[str, ...]:

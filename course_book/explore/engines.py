@@ -19,7 +19,7 @@ from course_lib.core.checks import count, positive
 from course_lib.specs import chip, model
 from course_tools import serve
 from course_book.explore import averages
-from course_book.explore.choices import Choices, fit, names, tabulated, vendors
+from course_book.explore.choices import names, tabulated, vendors
 from course_book.explore.grid import Axis, ChartLayer, Compute, Field, TableRow
 from course_book.explore.inference import CONTEXTS
 from course_book.explore.inference import LINE as BATCHES
@@ -150,7 +150,7 @@ def slo(
 
     words = {
         "within": (t("slo-over"), t("slo-within")),
-        "fits": fit(),
+        "fits": (t("does-not-fit"), t("fits")),
         "binds": (t("slo-limit-short"), t("memory")),
     }
     lined = ("line", "all_in", "all_out", "each_in", "each_out")
@@ -303,13 +303,12 @@ def _asking(
     the line too.
     """
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        axes = tuple(at)
-        found = ask({name: values[0] for name, values in at.items()})
-        fields = {
-            name: (axes if name in lined else axes[:-1], units.get(name, ""), words.get(name, ()))
-            for name in found
-        }
-        return tabulated(at, axes, lambda **one: ask(one), fields)
+    def each(**one: Any) -> dict[str, Field]:
+        axes = tuple(one)
+        return {
+            name: Field(axes if name in lined else axes[:-1], value, units.get(name, ""),
+                        words.get(name, ()))
+            for name, value in ask(one).items()
+        }  # fmt: skip
 
-    return compute
+    return lambda at: tabulated(at, tuple(at), each)

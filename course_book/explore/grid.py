@@ -11,9 +11,6 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from course_lib.core.checks import CourseError, known
 from course_book.text import n, t
 
@@ -65,7 +62,7 @@ class Field:
     """
 
     axes: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Any
     unit: str = ""
     words: tuple[str, ...] = ()
 

@@ -11,7 +11,6 @@ that take any number.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from course_lib.workloads import llm
 from course_book.explore.choices import (
     CHIPS,
     Choices,
+    bounds,
     fit,
     format_of,
-    in_words,
     names,
     other_chips,
     peak_of,
@@ -106,21 +105,21 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     def compute(at: Choices) -> Mapping[str, Field]:
         sizes = np.asarray(at["batch"], dtype=float)
 
-        def ask(model: str, **side: str) -> dict[str, Any]:
-            (key,) = side.values()
-            form = format_of(chip(key))
+        def ask(model: str, **side: str) -> dict[str, Field]:
+            ((axis, key),) = side.items()
+            by, form = (axis, "model", "batch"), format_of(chip(key))
             step = llm.decode(model, key, sizes, CONTEXT, w=form)
             room = llm.fits(model, key, sizes, CONTEXT, w=form)
-            return {"time": step.lower, "bound": places(step), "fit": room.fits}
+            return {
+                "time": Field(by, step.lower, "s"),
+                "bound": bounds(by, places(step)),
+                "fit": fit(by, room.fits),
+            }
 
-        looks = {"time": ("s",), "bound": ("", in_words()), "fit": ("", fit())}
         sides = {
-            prefix: tabulated(
-                at, (side, "model"), ask,
-                {name: ((side, "model", "batch"), *look) for name, look in looks.items()},
-            )
-            for side, prefix in (("chip", ""), ("to", "to_"))
-        }  # fmt: skip
+            "": tabulated(at, ("chip", "model"), ask),
+            "to_": tabulated(at, ("to", "model"), ask),
+        }
         time, to_time = (one["time"].values for one in sides.values())
         pair = ("chip", "to")
         first, second = ([chip(key) for key in at[side]] for side in pair)
@@ -134,7 +133,7 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
             "gain": Field((*pair, "model", "batch"), time[:, None] / to_time[None], "×"),
             "rates": ratio(peak_of),
             "widths": ratio(lambda one: one.bandwidth),
-            **{f"{to}{name}": sides[to][name] for name in looks for to in sides},
+            **{f"{to}{name}": sides[to][name] for name in sides[""] for to in sides},
         }
 
     return Explorer(
@@ -196,7 +195,10 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             np.asarray(at[name], dtype=float) for name in ("batch", "line", "context")
         )
 
-        def ask(model: str, **side: str) -> dict[str, Any]:
+        of, rate_unit = ("chip", "model", "context"), t("token-rate")
+        by, along = (*of, "batch"), (*of, "line")
+
+        def ask(model: str, **side: str) -> dict[str, Field]:
             where, each = chip(side["chip"]), contexts[:, None]
             form = format_of(where)
             # The control goes to contexts that some models were not released for: what they would
@@ -214,39 +216,22 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
             # Where the line begins to be dashed.
             end = np.where((most < line[-1]) & (most >= 1), limit, np.nan)
             return {
-                "time": step.lower,
-                "rate": formulas.throughput(sizes, step.lower),
-                "bound": places(step),
-                "needed": room.needed,
-                "available": where.memory,
-                "fit": room.fits,
-                "most": most,
-                "limit": limit,
-                "reach": reach,
-                "inside": np.where(inside, rates, np.nan),
-                "outside": np.where(inside, np.nan, rates),
-                "end": end,
-                "end_rate": formulas.throughput(most, end),
+                "time": Field(by, step.lower, "s"),
+                "rate": Field(by, formulas.throughput(sizes, step.lower), rate_unit),
+                "bound": bounds(by, places(step)),
+                "needed": Field(by, room.needed, "B"),
+                "available": Field(of[:1], where.memory, "B"),
+                "fit": fit(by, room.fits),
+                "most": Field(of, most),
+                "limit": Field(of, limit, "s"),
+                "reach": Field(along, reach, "s"),
+                "inside": Field(along, np.where(inside, rates, np.nan), rate_unit),
+                "outside": Field(along, np.where(inside, np.nan, rates), rate_unit),
+                "end": Field(of, end, "s"),
+                "end_rate": Field(of, formulas.throughput(most, end), rate_unit),
             }
 
-        of, rate_unit = ("chip", "model", "context"), t("token-rate")
-        by, along = (*of, "batch"), (*of, "line")
-        fields: dict[str, tuple[Any, ...]] = {
-            "time": (by, "s"),
-            "rate": (by, rate_unit),
-            "bound": (by, "", in_words()),
-            "needed": (by, "B"),
-            "available": (of[:1], "B"),
-            "fit": (by, "", fit()),
-            "most": (of,),
-            "limit": (of, "s"),
-            "reach": (along, "s"),
-            "inside": (along, rate_unit),
-            "outside": (along, rate_unit),
-            "end": (of, "s"),
-            "end_rate": (of, rate_unit),
-        }
-        return tabulated(at, of[:2], ask, fields)
+        return tabulated(at, of[:2], ask)
 
     end = ("end", "end_rate")
     return Decode(

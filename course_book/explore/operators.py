@@ -19,8 +19,8 @@ from course_lib.specs import chip as accelerator
 from course_book.explore.choices import (
     CHIPS,
     Choices,
+    bounds,
     format_of,
-    in_words,
     names,
     peak_of,
     places,
@@ -120,28 +120,32 @@ def roofline(
         "corner": Axis((0, 1, 2)),
     }
 
-    def ask(chip: str, dtype: str, kernel: str) -> dict[str, Any]:
+    def ask(chip: str, dtype: str, kernel: str) -> dict[str, Field]:
         work, on = kernels[kernel][1](dtype), accelerator(chip)
-        peak = on.peaks.get(f"{work.unit}.{work.dtype}")
-        if peak is None:
-            return {"I": work.intensity}
-        step, bend = bound_of(work, on), float(ridge(peak, on.bandwidth))
-        x = np.array([INTENSITIES[0], bend, INTENSITIES[1]])
-        corners = {"x": x, "y": attainable(x, peak, on.bandwidth)}
-        found = {"ridge": bend, "I": work.intensity, "rate": step.attainable, "time": step.lower}
-        return {**found, **corners, "bound": BOUNDS.index(step.bound)}
+        bend = rate = time = bound = np.nan
+        x = y = np.full(3, np.nan)
+        if peak := on.peaks.get(f"{work.unit}.{work.dtype}"):
+            step, bend = bound_of(work, on), float(ridge(peak, on.bandwidth))
+            rate, time, bound = step.attainable, step.lower, BOUNDS.index(step.bound)
+            x = np.array([INTENSITIES[0], bend, INTENSITIES[1]])
+            y = attainable(x, peak, on.bandwidth)
+        return {
+            "ridge": Field(by, bend, "FLOP/B"),
+            "I": Field(by, work.intensity, "FLOP/B"),
+            "rate": Field(by, rate, "FLOP/s"),
+            "time": Field(by, time, "s"),
+            "x": Field((*by, "corner"), x, "FLOP/B"),
+            "y": Field((*by, "corner"), y, "FLOP/s"),
+            "bound": bounds(by, bound),
+        }
 
     by = ("chip", "dtype", "kernel")
-    units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
-    fields: dict[str, tuple[Any, ...]] = {name: (by, unit) for name, unit in units.items()}
-    fields |= {"x": ((*by, "corner"), "FLOP/B"), "y": ((*by, "corner"), "FLOP/s")}
-    fields["bound"] = (by, "", in_words())
     sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
     cells = ("@chip", "ridge", "I", "rate", "time", "bound")
     return Roofline(
         "roofline",
         axes,
-        lambda at: tabulated(at, by, ask, fields),
+        lambda at: tabulated(at, by, ask),
         [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
         + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
         [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
@@ -190,28 +194,29 @@ def batch(
             for size in np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
         )
 
-        def ask(chip: str, w: str, compute: str) -> dict[str, Any]:
-            on, form = accelerator(chip), compute
-            if f"matrix.{form}" not in on.peaks:
-                return {}
-            step = bound_of(ops.matmul(B, D, F, x=form, w=w, compute=form), on)
-            first = critical_batch(
-                lambda B: ops.matmul(B, D[..., 0], F[..., 0], x=form, w=w, compute=form), on
-            )
-            peak = np.where(np.isinf(first), np.nan, on.peak(form))
-            found = {"rate": step.attainable, "time": step.lower, "bound": places(step)}
-            return {**found, "first": first, "peak": peak}
-
         by = ("chip", "D", "F", "w", "compute", "B")
-        fields: dict[str, tuple[Any, ...]] = {
-            "rate": (by, "FLOP/s"),
-            "time": (by, "s"),
-            "bound": (by, "", in_words()),
-            "first": (by[:-1],),
-            "peak": (by[:-1], "FLOP/s"),
-        }
+
+        def ask(chip: str, w: str, compute: str) -> dict[str, Field]:
+            on, form = accelerator(chip), compute
+            rate: Any
+            rate = time = bound = first = peak = np.nan
+            if f"matrix.{form}" in on.peaks:
+                step = bound_of(ops.matmul(B, D, F, x=form, w=w, compute=form), on)
+                rate, time, bound = step.attainable, step.lower, places(step)
+                first = critical_batch(
+                    lambda B: ops.matmul(B, D[..., 0], F[..., 0], x=form, w=w, compute=form), on
+                )
+                peak = np.where(np.isinf(first), np.nan, on.peak(form))
+            return {
+                "rate": Field(by, rate, "FLOP/s"),
+                "time": Field(by, time, "s"),
+                "bound": bounds(by, bound),
+                "first": Field(by[:-1], first),
+                "peak": Field(by[:-1], peak, "FLOP/s"),
+            }
+
         sizes = Field(("B",), np.asarray(at["B"], dtype=float))
-        return {"size": sizes, **tabulated(at, ("chip", "w", "compute"), ask, fields)}
+        return {"size": sizes, **tabulated(at, ("chip", "w", "compute"), ask)}
 
     line = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
     return Explorer(
@@ -269,26 +274,25 @@ def network(*, B: int = 512) -> Explorer:
         D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
         halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
 
-        def ask(link: str, chips: int, latency: float) -> dict[str, Any]:
+        by = ("link", "chips", "D", "B")
+
+        def ask(link: str, chips: int, latency: float) -> dict[str, Field]:
             on, name = links[link][1], link.partition(".")[2]
             form, joins = format_of(on), _link(on, name, chips, latency)
             step = net.sharded_matmul(
                 B, D, D, on, joins, {"X": chips}, x=form, w=form, **halves
             ).estimate
             width = net.critical_contraction(peak_of(on), _link(on, name, chips, 0.0), chips)
-            found = {"math": step.t_math, "memory": step.t_memory, "comms": step.t_network}
-            return {**found, "bound": places(step), "width": width}
+            return {
+                "math": Field(by, step.t_math, "s"),
+                "memory": Field(by, step.t_memory, "s"),
+                "comms": Field(("latency", *by), step.t_network, "s"),
+                "bound": bounds(("latency", *by), places(step)),
+                "width": Field(by[:2], width),
+            }
 
-        by = ("link", "chips", "D", "B")
-        fields: dict[str, tuple[Any, ...]] = {
-            "math": (by, "s"),
-            "memory": (by, "s"),
-            "comms": (("latency", *by), "s"),
-            "bound": (("latency", *by), "", in_words()),
-            "width": (by[:2],),
-        }
         sizes = Field(("B",), np.asarray(at["B"], dtype=float))
-        return {"size": sizes, **tabulated(at, ("link", "chips", "latency"), ask, fields)}
+        return {"size": sizes, **tabulated(at, ("link", "chips", "latency"), ask)}
 
     parts = {
         "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),

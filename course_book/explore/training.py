@@ -7,14 +7,13 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from course_lib.core import CourseError
 from course_lib.specs import model
 from course_tools import train
-from course_book.explore.choices import Choices, fit, tabulated
+from course_book.explore.choices import Choices, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.maps import Map
 from course_book.text import t
@@ -89,12 +88,12 @@ def layouts(
     words = {
         "recompute": tuple(t(f"layouts-{one}") for one in RECOMPUTE),
         "lost": tuple(t(f"layouts-lost-{one}") for one in LOST),
-        "fit": fit(),
+        "fit": (t("does-not-fit"), t("fits")),
     }
 
     def compute(at: Choices) -> Mapping[str, Field]:
-        def ask(model: str, chips: int, batch: int, zero: str) -> dict[str, Any]:
-            cells: dict[str, Any] = {
+        def ask(model: str, chips: int, batch: int, zero: str) -> dict[str, Field]:
+            cells = {
                 name: np.full([len(at["tp"]), len(at["pp"])], np.nan)
                 for name in (*QUANTITIES, "over")
             }
@@ -109,18 +108,19 @@ def layouts(
                         cells["over"][i, j] = here["needed"]
                     elif here and here["rate"] > best["rate"]:
                         best = {"tp": tp, "pp": pp, **here}
-            found = {f"best_{name}": value for name, value in best.items()}
-            return cells | (found if "tp" in best else {})
+            best = best if "tp" in best else {}
+            looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
+            looks |= {"over": ("B", ())}
+            return {
+                **{name: Field(CELLS, cells[name], *look) for name, look in looks.items()},
+                **{
+                    f"best_{name}": Field(BY, best.get(name, np.nan), *looks.get(name, ()))
+                    for name in ("tp", "pp", *QUANTITIES)
+                },
+            }
 
-        looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
-        fields: dict[str, tuple[Any, ...]] = {
-            **{name: (CELLS, *look) for name, look in looks.items()},
-            "over": (CELLS, "B"),
-            **{f"best_{name}": (BY,) for name in ("tp", "pp")},
-            **{f"best_{name}": (BY, *look) for name, look in looks.items()},
-        }
         own = {name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")}
-        return {**own, **tabulated(at, BY, ask, fields)}
+        return {**own, **tabulated(at, BY, ask)}
 
     tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
     rows, pair = {name: t(f"layouts-row-{name}") for name in QUANTITIES}, ("tp", "pp")
