@@ -27,8 +27,8 @@ CHIPS = (
     "tpu-v6e",
 )
 """The chips that explorers offer where every pair of them is computed."""
+# The values of each axis that quantities are to be computed for
 Choices: TypeAlias = Mapping[str, Sequence[Any]]
-"""The values of each axis that quantities are to be computed for."""
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:

@@ -32,25 +32,25 @@ MODELS = ("llama-3-8b", "mixtral-8x7b", "llama-3-70b")
 CHIPS = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "l4", "rtx-4090")
 GPUS = ("1", "2", "4", "8")
 CHUNKS = ("0", "128", "256", "512", "1024")
+# Tokens of a prompt, four to each doubling
 PROMPTS = tuple(part * 2**power for power in range(2, 11) for part in (4, 5, 6, 7))[:-3]
-"""Tokens of a prompt, four to each doubling."""
+# Whole numbers of two digits
 SEVERAL = tuple(sorted({first * 10**i for first in range(10, 100) for i in range(4)}))
-"""Whole numbers of two digits."""
+# Times jump where one more token begins another tile: they are held on both sides of that
 TILE = 16
-"""Times jump where one more token begins another tile: they are held on both sides of that."""
 DIGITS = 5
 _SOME, _MANY = averages.SOME, averages.MANY
+# Where a page holds the times of steps of every batch and chunk
 STEPS = averages.StepCounts(
     *(
         sorted({*range(1, TILE), *(TILE * i + j for i in range(1, most // TILE) for j in (0, 1))})
         for most in (2 * averages.USERS + TILE, averages.USERS + 2 * TILE)
     )
 )
-"""Where a page holds the times of steps of every batch and chunk."""
+# Where it holds them for averages: exactly where these ask
 LOADS = averages.StepCounts(
     sorted({1, _SOME, _MANY, *(_SOME + prompt for prompt in PROMPTS)}), [1, _SOME, _SOME + 1, _MANY]
 )
-"""Where it holds them for averages: exactly where these ask."""
 
 
 class EngineExplorer(Endless):

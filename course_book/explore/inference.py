@@ -41,6 +41,7 @@ MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70
 CONTEXT = 1024
 """Tokens in the cache of each sequence where nothing else is said."""
 BATCHES = range(1, 1025)
+# Whole numbers of two digits, and the powers of two
 CONTEXTS = tuple(
     size
     for size in sorted(
@@ -48,9 +49,8 @@ CONTEXTS = tuple(
     )
     if 128 <= size <= 2**17
 )
-"""Whole numbers of two digits, and the powers of two."""
+# The batches of which a line is drawn
 LINE = tuple(map(int, np.unique(np.geomspace(1, BATCHES[-1], 110).round())))
-"""The batches of which a line is drawn."""
 
 
 class Decode(Endless):

@@ -14,9 +14,8 @@ from course_book.plot.figure import INK, OFFSET, STYLE, Plot, log_axes
 from course_book.plot.labels import MUTED
 from course_book.text import n
 
+# How much of its color the cell with most of a quantity has: what is written on it stays legible
 DARKEST = 0.5
-"""How much of its color the cell with most of a quantity has: what is written on it stays legible.
-"""
 
 
 class Tile(NamedTuple):

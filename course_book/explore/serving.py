@@ -35,8 +35,7 @@ from course_book.explore.choices import listed
 from course_book.explore.grid import NONE
 from course_book.text import Shown, Table, n, t, table
 
-OWN = "own"
-"""The model of a pasted configuration."""
+OWN = "own"  # The model of a pasted configuration
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _HELD = ("bf16", "fp16", "fp8", "int8")
 _PACKED = ("fp4", "int4", "int4/32", "int4/128", "mxfp4", "nvfp4", "nf4", "awq", "gptq", "q4_0",
@@ -71,14 +70,12 @@ ROWS = {
     **dict.fromkeys(("user", "user_likely", "all", "all_likely"), ""),
     **dict.fromkeys(("usd_least", "usd", "usd_prompt", "first"), ""),
 }
+# What of it is shown where the model does not fit, and so has neither speed nor price
 ALWAYS = ("parameters", "needed", "available", "most")
-"""What of it is shown where the model does not fit, and so has neither speed nor price."""
-MOST = 2**20
-"""Sequences, and tokens, beyond which nothing is offered."""
+MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
+# Share of the expected time that the bound falls below where kernels that wait for each other are
+# what to work on
 LAUNCHES = 0.4
-"""Share of the expected time that the bound falls below where kernels that wait for each other are
-what to work on.
-"""
 
 
 class Answer(NamedTuple):

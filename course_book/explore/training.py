@@ -22,15 +22,15 @@ MODELS = ("llama-3-8b", "llama-3-70b", "llama-3-405b")
 COUNTS = (8, 64, 512)
 BATCHES = (128, 512, 2048)
 STAGES = ("0", "1", "2", "3")
-SPREAD = (1, 2, 4, 8, 16)
-"""Chips that share each layer, and stages of a pipeline."""
+SPREAD = (1, 2, 4, 8, 16)  # Chips that share each layer, and stages of a pipeline
 BY = ("model", "chips", "batch", "zero")
 CELLS = (*BY, "tp", "pp")
 RECOMPUTE = tuple(train.PASSES)
+# What can take most of a step beside the arithmetic of its products and its attention
 LOST = tuple(
     name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
 )
-"""What can take most of a step beside the arithmetic of its products and its attention."""
+# What is said of a layout, and in which unit
 QUANTITIES = {
     "dp": "",
     "mbs": "",
@@ -43,7 +43,6 @@ QUANTITIES = {
     "lost": "",
     "share": "%",
 }
-"""What is said of a layout, and in which unit."""
 
 
 def layouts(
@@ -144,8 +143,7 @@ def layouts(
     )
 
 
-_Run = tuple[str, int, int]
-"""Chips as text, the sequences of a step, and the tokens of each."""
+_Run = tuple[str, int, int]  # Chips as text, the sequences of a step, and the tokens of each
 
 
 @cache

@@ -15,10 +15,9 @@ from course_book.plot.figure import OFFSET, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED
 from course_book.text import Shown, widget_bundle
 
-_MARGIN = 1.3
-"""The axes end this factor beyond the quantities."""
+_MARGIN = 1.3  # The axes end this factor beyond the quantities
+# The edges of a map's cell, which doubles from one to the next, are this factor off its middle
 CELL = 2**0.5
-"""The edges of a map's cell, which doubles from one to the next, are this factor off its middle."""
 
 
 class Explorer(Grid, Shown):

@@ -13,23 +13,20 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import Moving, Running, Scene, Shape, both
 from course_book.text import n, t
 
-PLAYED = 30e-9
-"""Seconds of the chip that take one second on a page."""
-PAUSE = 1.6
-"""Seconds of a step that has no time on the chip."""
+PLAYED = 30e-9  # Seconds of the chip that take one second on a page
+PAUSE = 1.6  # Seconds of a step that has no time on the chip
 TONES = {"memory": "memory", "cache": "cache", "l1": "network"}
 """Where a number may lie, the farthest first, and the tones of these places."""
 LEVELS = tuple(TONES)
 NAMES = {"memory": "HBM", "cache": "L2", "l1": "L1"}
+# Figures of the chip that the picture shows
 NEEDED = (
     "multiprocessors", "lanes", "registers", "memory", "llc", "matrix_units", "schedulers", "l1",
     "l1_latency", "cache_latency", "latency",
 )  # fmt: skip
-"""Figures of the chip that the picture shows."""
+# Where ways lead into memories: across on a phone, and below their middle on a page
 DOOR, LOW = 235.0, 42.0
-"""Where ways lead into memories: across on a phone, and below their middle on a page."""
-SIDE = 4
-"""Rows and columns of the array that is drawn."""
+SIDE = 4  # Rows and columns of the array that is drawn
 
 
 def journey(chip: Accelerator) -> Moving:

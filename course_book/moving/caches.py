@@ -14,14 +14,12 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import WIDE, Moving, Scene, Shape, both
 from course_book.text import n, t
 
-LEAST = 8
-"""Side of the first tile; each step doubles it."""
+LEAST = 8  # Side of the first tile; each step doubles it
+# Seconds from one tile to the next: a choice, for tiles do not follow one another on a chip
 STEP = 1.6
-"""Seconds from one tile to the next: a choice, for tiles do not follow one another on a chip."""
-DOT = 6.0
-"""Half the width of a dot, px."""
+DOT = 6.0  # Half the width of a dot, px
+# Places of main memory, the memory on the chip and the arithmetic where all three stand
 FAR, NEAR, MATH = range(3)
-"""Places of main memory, the memory on the chip and the arithmetic where all three stand."""
 TONES = ("memory", "cache", "math")
 
 

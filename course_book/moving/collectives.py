@@ -9,16 +9,12 @@ from course_lib.network.costs import carried, cost, rate
 from course_book.moving.scene import Moving, Running, Scene, Shape, both, paced
 from course_book.text import n, t
 
-CHIPS, COLUMNS = 8, 4
-"""Chips and chunks, numbered along the rows of two by four."""
-SWITCH = CHIPS
-"""The switch's place among those that hold chunks."""
-AROUND = (0, 1, 2, 3, 7, 6, 5, 4)
-"""The ring through the rows and columns."""
+CHIPS, COLUMNS = 8, 4  # Chips and chunks, numbered along the rows of two by four
+SWITCH = CHIPS  # The switch's place among those that hold chunks
+AROUND = (0, 1, 2, 3, 7, 6, 5, 4)  # The ring through the rows and columns
+# How long a player takes for the slowest algorithm; the others are as much faster as they are
 _SECONDS = 8
-"""How long a player takes for the slowest algorithm; the others are as much faster as they are."""
-_PACKETS, _LINES = 32, 18
-"""As many as the torus needs, which has most of both."""
+_PACKETS, _LINES = 32, 18  # As many as the torus needs, which has most of both
 
 
 class Message(NamedTuple):
@@ -86,8 +82,8 @@ def _in_switch() -> list[list[Message]]:
     return [there, *_back([there])]
 
 
+# The hops of each algorithm; the first half of them add up, the others hand out
 SCHEDULES = {"ring": ring(), "tree": tree(), "in-switch": _in_switch(), "torus": torus()}
-"""The hops of each algorithm; the first half of them add up, the others hand out."""
 
 
 def all_reduce(link: Link, size: float = 1e6) -> Moving:

@@ -19,8 +19,9 @@ from course_book.moving.scene import Moving, Scene, Shape, both
 from course_book.text import n, t
 
 GIB = 2.0**30
-VIEWED = 1.85
-"""Of a chip's memory, how much a picture of it has room for."""
+VIEWED = 1.85  # Of a chip's memory, how much a picture of it has room for
+# What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
+# smaller microbatch, and recomputation
 TECHNIQUES = (
     "plain",
     "zero-1",
@@ -34,9 +35,7 @@ TECHNIQUES = (
     "selective",
     "full",
 )
-"""What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
-smaller microbatch, and recomputation.
-"""
+# What a chip holds, in the order of the stack, and how it looks
 _PARTS: dict[str, dict[str, Any]] = {
     "weights": {"tone": "chip"},
     "gradients": {"tone": "network"},
@@ -46,10 +45,8 @@ _PARTS: dict[str, dict[str, Any]] = {
     "buffers": {"tone": "cache"},
     "fragmentation": {"tone": "grid", "line": "muted"},
 }
-"""What a chip holds, in the order of the stack, and how it looks."""
 _FAINT = 0.4
-_BEYOND = 1.15
-"""Of the chip's memory, how much there is room for at least."""
+_BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 
 
 def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:

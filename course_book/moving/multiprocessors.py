@@ -14,18 +14,13 @@ from course_tools.measured import gaps
 from course_book.moving.scene import Moving, Running, Scene, both
 from course_book.text import n, t
 
-ACROSS = 12
-"""Multiprocessors in a row of the picture."""
-PITCH = 24.0
-"""From one multiprocessor to the next, px."""
-MOST = 180
-"""Multiprocessors for which there is room on a phone."""
+ACROSS = 12  # Multiprocessors in a row of the picture
+PITCH = 24.0  # From one multiprocessor to the next, px
+MOST = 180  # Multiprocessors for which there is room on a phone
+# Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number
 SIDE, LOADS, SIZE = ops.WARP, 4, 4
-"""Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number."""
-PLACES, SLICES = 4, 8
-"""Places for slices that have a row of their own, and slices that are shown."""
-ROWS = 160
-"""Height of all places together, px."""
+PLACES, SLICES = 4, 8  # Places for slices that have a row of their own, and slices that are shown
+ROWS = 160  # Height of all places together, px
 
 
 def waves(chip: Accelerator) -> Moving:
@@ -124,13 +119,13 @@ class _Pattern(NamedTuple):
         return sorted({number * SIZE // ops.SECTOR for number in self.numbers(load)})
 
 
+# Ways through a matrix of fp32 numbers that stands row by row in memory
 PATTERNS = {
     "row": _Pattern(1, SIDE),
     "off": _Pattern(1, SIDE, 1),
     "second": _Pattern(2, 2 * SIDE),
     "column": _Pattern(SIDE, 1),
 }
-"""Ways through a matrix of fp32 numbers that stands row by row in memory."""
 
 
 def coalescing() -> Moving:

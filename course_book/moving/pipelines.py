@@ -10,16 +10,12 @@ from course_tools import train
 from course_book.moving.scene import Moving, Running, Scene, both, paced, passed
 from course_book.text import n, t
 
+# All forward passes before the first backward one; one of each in turn; the same in turn with
+# several chunks of layers on each stage
 WAYS = ("afab", "1f1b", "interleaved")
-"""All forward passes before the first backward one; one of each in turn; the same in turn with
-several chunks of layers on each stage.
-"""
-BACKWARD = train.PASSES["none"] - 1
-"""Forward passes that a backward one is worth."""
-_SECONDS = 10
-"""How long a player takes for the slowest way."""
-_TONES = ("math", "memory")
-"""Of forward and of backward passes: soft inside, full at the edge."""
+BACKWARD = train.PASSES["none"] - 1  # Forward passes that a backward one is worth
+_SECONDS = 10  # How long a player takes for the slowest way
+_TONES = ("math", "memory")  # Of forward and of backward passes: soft inside, full at the edge
 
 
 class Slot(NamedTuple):

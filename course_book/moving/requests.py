@@ -15,6 +15,7 @@ from course_book.moving.scene import Moving, Running, Scene, Shape, both, passed
 from course_book.text import n, t
 
 _PLACES = 4
+# When each comes, s, and the tokens of its prompt and its answer
 _REQUESTS = (
     (0.0, 1000, 14),
     (0.015, 480, 26),
@@ -25,14 +26,13 @@ _REQUESTS = (
     (0.12, 480, 22),
     (0.18, 1500, 10),
 )
-"""When each comes, s, and the tokens of its prompt and its answer."""
+# How the engine is set in each choice, beside what all of them have
 _WAYS: dict[str, dict[str, Any]] = {
     "static": {},
     "whole": {},
     "chunks": {"enable_chunked_prefill": True, "max_num_batched_tokens": 512},
     "little": {"num_gpu_blocks": 236},
 }
-"""How the engine is set in each choice, beside what all of them have."""
 _ALL = {
     "max_num_seqs": _PLACES,
     "max_num_batched_tokens": 8192,
@@ -41,13 +41,13 @@ _ALL = {
     "enable_prefix_caching": False,
     "async_scheduling": False,
 }
+# What a request does
 _TONES = {"wait": "muted", "again": "alarm", "prompt": "math", "decode": "memory"}
-"""What a request does."""
+# Who waits is a line; who is computed is a bar
 _LINES: dict[str, dict[str, Any]] = {
     "wait": {"thick": 2, "cap": "butt"},
     "again": {"thick": 3, "cap": "butt", "dash": "3 3"},
 }
-"""Who waits is a line; who is computed is a bar."""
 
 
 class _Outcome(NamedTuple):

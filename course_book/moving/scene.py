@@ -26,6 +26,7 @@ TONES = {
     "math-soft": ("shade-3", SHADES[2]),
 }
 """Colors by what they stand for."""
+# What SVG calls the attributes that have a shorter name here
 _SVG = {
     "round": "rx",
     "anchor": "text-anchor",
@@ -35,9 +36,7 @@ _SVG = {
     "flow": "stroke-dashoffset",
     "cap": "stroke-linecap",
 }
-"""What SVG calls the attributes that have a shorter name here."""
-_READING = 24.0
-"""Seconds in which all sentences of a play are read, where they are many."""
+_READING = 24.0  # Seconds in which all sentences of a play are read, where they are many
 
 
 class Running(str):

@@ -9,8 +9,7 @@ from course_lib.network import Sharded
 from course_book.moving.scene import Moving, Running, Scene, Shape, both, paced
 from course_book.text import n, t
 
-_CHIPS, _SECONDS = 4, 6
-"""Chips of the one axis; seconds that a player takes for the slowest way."""
+_CHIPS, _SECONDS = 4, 6  # Chips of the one axis; seconds that a player takes for the slowest way
 _AXIS = "p"
 
 

@@ -10,12 +10,9 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import Moving, Running, Scene, Shape, both
 from course_book.text import n, t
 
-BLOCKS = 10
-"""Into so many parts a product is drawn; a kernel cuts finer."""
-PLAYED = 30e-6
-"""Seconds of the chip that take one second on a page."""
-DASH = 5e6
-"""Bytes of a dash of the stream."""
+BLOCKS = 10  # Into so many parts a product is drawn; a kernel cuts finer
+PLAYED = 30e-6  # Seconds of the chip that take one second on a page
+DASH = 5e6  # Bytes of a dash of the stream
 
 
 def machine(

@@ -12,10 +12,8 @@ from course_lib.specs import Accelerator
 from course_book.moving.scene import Moving, Running, Scene, both, slowed
 from course_book.text import n, t
 
-MOST = 8
-"""Tiles on a side that can still be told apart on a phone."""
-EACH = 4
-"""Tiles on a side up to which each has a step of its own; beyond, whole rows have."""
+MOST = 8  # Tiles on a side that can still be told apart on a phone
+EACH = 4  # Tiles on a side up to which each has a step of its own; beyond, whole rows have
 
 
 def tiled_product(

@@ -17,14 +17,12 @@ from course_lib.workloads import block
 from course_book.moving.scene import Moving, Running, Scene, Shape, both, paced, passed, slowed
 from course_book.text import n, named, t
 
-PIECES = 4
-"""Pieces into which a picture cuts an operator's traffic and its arithmetic."""
-ROW = 17.0
-"""Height of a kernel's row, px."""
+PIECES = 4  # Pieces into which a picture cuts an operator's traffic and its arithmetic
+ROW = 17.0  # Height of a kernel's row, px
 
 
+# Layers of the backward pass; seconds that a player takes for the slowest choice
 _LAYERS, _SECONDS = 6, 8
-"""Layers of the backward pass; seconds that a player takes for the slowest choice."""
 
 
 class _Kernel(NamedTuple):

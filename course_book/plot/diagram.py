@@ -15,25 +15,22 @@ from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED
 from course_book.text import Shown, n
 
-Token: TypeAlias = tuple[str, str]
-"""A color: what a page calls it, and what it is elsewhere."""
+Token: TypeAlias = tuple[str, str]  # A color: what a page calls it, and what it is elsewhere
 MUTED_TOKEN = ("muted", MUTED)
-WIDTH, LEFT, RIGHT = 580, 275, 225
-"""Of the figure, of a question and of a remedy, px at full size."""
+WIDTH, LEFT, RIGHT = 580, 275, 225  # Of the figure, of a question and of a remedy, px at full size
 NARROW, INDENT = 340, 62
 """Width of the figure for a phone, where remedies stand below their questions, and how far in they
 stand.
 """
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
+# Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have
 _EDGES = (2, 5, 3)
-"""Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
-_WIDE, _NARROW = 1.0, 0.53
-"""Of the font's size: what an East Asian and a Latin letter take."""
+_WIDE, _NARROW = 1.0, 0.53  # Of the font's size: what an East Asian and a Latin letter take
 
 
+# Heights of a bar and of a row with its label, and what is kept at the sides, px
 _TALL, _ROW, _EDGE = 34.0, 74.0, 4.0
-"""Heights of a bar and of a row with its label, and what is kept at the sides, px."""
 
 
 class Diagram(Shown):

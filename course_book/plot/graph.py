@@ -25,18 +25,17 @@ from course_book.plot.diagram import (
 
 WIDE = 720
 """Of the figure, px at full size."""
+# Boxes in a row at most, and what is left between them and between rows, px
 _MOST, _GAP, _BETWEEN = 5, 8, 44.0
-"""Boxes in a row at most, and what is left between them and between rows, px."""
-_SIZE, _ROW, _PAD = 13, 16.0, 7
-"""Of the letters, of a line of them, and of the air around them, px."""
+_SIZE, _ROW, _PAD = 13, 16.0, 7  # Of the letters, of a line of them, and of the air around them, px
+# What the arcs of the narrow figure take, and what the number of a box's kind takes, px
 _ARCS, _CORNER = 96, 14
-"""What the arcs of the narrow figure take, and what the number of a box's kind takes, px."""
 
+# A box, or a place where its lines pass a layer further down: which box, which layer
 Point: TypeAlias = tuple[int, int]
-"""A box, or a place where its lines pass a layer further down: which box, which layer."""
 _SWEEPS = 40
+# Widths of what stands in a layer: a box with its gap, and a place where a line passes
 _UNIT, _LINE = 1.0, 0.12
-"""Widths of what stands in a layer: a box with its gap, and a place where a line passes."""
 
 
 def builds_on(boxes: Mapping[str, tuple[str, Sequence[str]]], *, title: str) -> Diagram:

@@ -21,20 +21,16 @@ WIDE, NARROW = (7.2, 4.3), (3.6, 3.3)
 """Width and height in inches: of a figure, and of its twin for a phone, whose letters
 are as large.
 """
+# Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more
 _LEAST = 9
-"""Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more."""
-_UPRIGHT = 14.5
-"""Points that an upright label takes beside its line."""
-_BESIDE = 48
-"""Points that names right of a narrow figure's lines may take; wider ones go above it."""
+_UPRIGHT = 14.5  # Points that an upright label takes beside its line
+_BESIDE = 48  # Points that names right of a narrow figure's lines may take; wider ones go above it
+# Points that a name may stand above or below its dot in a narrow figure; where one would have to go
+# further, the dots are numbered
 _FAR = 24
-"""Points that a name may stand above or below its dot in a narrow figure; where one would have to
-go further, the dots are numbered.
-"""
-_LINE = 13
-"""Points that a line of the list of numbered dots takes."""
+_LINE = 13  # Points that a line of the list of numbered dots takes
+# Letters of a name that stand on one line above a narrow figure; a longer name takes several
 _LONGEST = 28
-"""Letters of a name that stand on one line above a narrow figure; a longer name takes several."""
 
 
 class Name(NamedTuple):
