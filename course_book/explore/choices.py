@@ -5,13 +5,13 @@ computed.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from course_lib.core import BOUNDS, Estimate
 from course_lib.specs import Accelerator, chip, chips
-from course_book.explore.grid import Field
+from course_book.explore.grid import Compute, Field
 from course_book.text import t
 
 CHIPS = (
@@ -27,8 +27,6 @@ CHIPS = (
     "tpu-v6e",
 )
 """The chips that explorers offer where every pair of them is computed."""
-# The values of each axis that quantities are to be computed for
-Choices: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:
@@ -51,21 +49,25 @@ def peak_of(on: Accelerator) -> float:
     return on.peak(format_of(on))
 
 
-def tabulated(
-    at: Choices, by: Sequence[str], ask: Callable[..., Mapping[str, Field]]
-) -> dict[str, Field]:
-    """Fields over all their axes, from what is answered for every choice along some: `ask` is
-    called with a value by axis, and answers arrays over the further axes of a field.
+def tabulated(by: Sequence[str], ask: Callable[..., Mapping[str, Field]]) -> Compute:
+    """What computes fields over all their axes: `ask` is called for every choice along some axes,
+    with the others as arrays, and answers arrays over the further axes of a field.
     """
-    held: dict[str, Field] = {}
-    for place in product(*(range(len(at[axis])) for axis in by)):
-        here = dict(zip(by, place, strict=True))
-        for name, one in ask(**{axis: at[axis][i] for axis, i in here.items()}).items():
-            if name not in held:
-                values = np.full([len(at[axis]) for axis in one.axes], np.nan)
-                held[name] = replace(one, values=values)
-            held[name].values[tuple(here.get(axis, slice(None)) for axis in one.axes)] = one.values
-    return held
+
+    def compute(at: Mapping[str, Sequence[Any]]) -> Mapping[str, Field]:
+        held: dict[str, Field] = {}
+        rest = {axis: np.asarray(values) for axis, values in at.items() if axis not in by}
+        for place in product(*(range(len(at[axis])) for axis in by)):
+            here = dict(zip(by, place, strict=True))
+            for name, one in ask(**rest, **{axis: at[axis][i] for axis, i in here.items()}).items():
+                if name not in held:
+                    values = np.full([len(at[axis]) for axis in one.axes], np.nan)
+                    held[name] = replace(one, values=values)
+                spot = tuple(here.get(axis, slice(None)) for axis in one.axes)
+                held[name].values[spot] = one.values
+        return held
+
+    return compute
 
 
 def places(step: Estimate) -> Any:
@@ -84,14 +86,7 @@ def fit(by: tuple[str, ...], fits: Any) -> Field:
 
 
 def listed(keys: Iterable[str]) -> tuple[str, ...]:
-    """Chips in the order of every list: by vendor, the one that most readers have first, year and
-    bandwidth.
-
-    Examples
-    --------
-    >>> listed(["tpu-v5e", "mi300x", "h100-sxm", "a100-sxm-80"])
-    ('a100-sxm-80', 'h100-sxm', 'mi300x', 'tpu-v5e')
-    """
+    """Chips in the order of every list: NVIDIA first, then by vendor, year and bandwidth."""
     every = sorted(map(chip, keys), key=lambda one: (one.vendor, one.year, one.bandwidth))
     return tuple(one.key for one in sorted(every, key=lambda one: one.vendor != "NVIDIA"))
 

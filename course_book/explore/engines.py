@@ -86,15 +86,7 @@ def _pace(name: str, key: str, gpus: int) -> tuple[serve.Pace, int]:
 
 
 def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averages.StepTimes:
-    """An engine's steps in a few numbers, of the digits that are held.
-
-    Examples
-    --------
-    >>> from course_book.explore.averages import step_time
-    >>> of = times("llama-3-8b", "h100-sxm", "1", STEPS)
-    >>> float(round(step_time(of, STEPS, 64, 0, 1152), 4))
-    0.0102
-    """
+    """An engine's steps in a few numbers, of the digits that are held."""
     pace, room = _pace(name, key, int(gpus))
 
     def held(value: Any) -> float:
@@ -299,9 +291,7 @@ def _asking(
     words: Mapping[str, tuple[str, ...]],
     lined: Sequence[str],
 ) -> Compute:
-    """What computes the fields of an answer, each asked for one state at a time; `lined` go along
-    the line too.
-    """
+    """What computes the fields of an answer for every state; `lined` go along the line too."""
 
     def each(**one: Any) -> dict[str, Field]:
         axes = tuple(one)
@@ -311,4 +301,4 @@ def _asking(
             for name, value in ask(one).items()
         }  # fmt: skip
 
-    return lambda at: tabulated(at, tuple(at), each)
+    return lambda at: tabulated(tuple(at), each)(at)

@@ -119,13 +119,7 @@ class TableRow:
 
 
 class Grid:
-    """Quantities for every choice, and what a figure and a table show of one.
-
-    Attributes
-    ----------
-    axes : by name, what can be chosen and what lines run along.
-    fields : by name, the quantities for every choice.
-    """
+    """Quantities for every choice, and what a figure and a table show of one."""
 
     def __init__(
         self,
@@ -171,13 +165,7 @@ class Grid:
         return self.chosen_axis(control).groups
 
     def state(self, **chosen: Any) -> dict[str, int]:
-        """Where each control stands: at its start, or at the value chosen.
-
-        Raises
-        ------
-        CourseError
-            If there is no such control, or it does not offer the value.
-        """
+        """Where each control stands: at its start, or at the value chosen."""
         for name in chosen:
             known("control", name, self.controls, f"of the explorer {self.name!r}")
         picked = {name: chosen.get(name, axis.start) for name, axis in self.controls.items()}
@@ -193,9 +181,7 @@ class Grid:
         return {name: list(self.values(name)).index(value) for name, value in picked.items()}
 
     def shown(self, **chosen: Any) -> list[list[str]]:
-        """The rows of the table beside the figure, as they are written, for a choice: a value by
-        control; the others stay where they start.
-        """
+        """The rows of the table beside the figure for a choice: a value by control or its start."""
         state = self.state(**chosen)
         return [
             [self.text(cell, place) for cell in row.cells]
@@ -209,9 +195,7 @@ class Grid:
         state: Mapping[str, int],
         along: Sequence[str] | None = None,
     ) -> Iterator[dict[str, int]]:
-        """An index by axis for each place along the axes that a layer runs along, the others as the
-        controls stand.
-        """
+        """An index by axis for each place that a layer runs along, the others as controls stand."""
         free = shown.along if along is None else along
         fixed = {**state, **{axis: state[control] for axis, control in shown.at.items()}}
         for place in product(*(range(len(self.axes[axis].values)) for axis in free)):
@@ -236,9 +220,7 @@ class Grid:
         return n(value, one.unit) if value == value else NONE
 
     def offered(self, control: str) -> list[tuple[Any, str]]:
-        """What a control chooses from and how it is shown: the page's values, and those that only
-        a live kernel computes.
-        """
+        """What a control chooses from, on a page or in a live kernel alone, and how it is shown."""
         axis = self.chosen_axis(control)
         return [*zip(axis.values, self.texts(control), strict=True), *axis.more]
 

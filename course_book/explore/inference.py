@@ -10,7 +10,8 @@ that take any number.
 ['latency', '4.52 ms']
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,20 +19,8 @@ from course_lib.core import formulas
 from course_lib.specs import Accelerator, Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
-from course_book.explore.choices import (
-    CHIPS,
-    Choices,
-    bounds,
-    fit,
-    format_of,
-    names,
-    other_chips,
-    peak_of,
-    places,
-    tabulated,
-    vendors,
-    with_matrix_unit,
-)
+from course_book.explore import choices
+from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.views import Endless, Explorer
 from course_book.plot import PATHS
@@ -94,7 +83,7 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     >>> [row[1] for row in upgrade().shown(batch=1)[2:]]
     ['2.39×', '2.27×', '2.39×']
     """
-    by_vendor, more = vendors(CHIPS), other_chips()
+    by_vendor, more = choices.vendors(CHIPS), choices.other_chips()
     axes = {
         "chip": Axis(CHIPS, t("from-chip"), names(CHIPS), first, groups=by_vendor, more=more),
         "to": Axis(CHIPS, t("to-chip"), names(CHIPS), to, groups=by_vendor, more=more),
@@ -102,23 +91,22 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
         "batch": Axis(tuple(2**i for i in range(12)), t("batch"), start=1),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        sizes = np.asarray(at["batch"], dtype=float)
+    def ask(model: str, batch: Any, **side: str) -> dict[str, Field]:
+        axis = "to" if isinstance(side["to"], str) else "chip"
+        key, by, sizes = side[axis], (axis, "model", "batch"), batch.astype(float)
+        form = format_of(chip(key))
+        step = llm.decode(model, key, sizes, CONTEXT, w=form)
+        room = llm.fits(model, key, sizes, CONTEXT, w=form)
+        return {
+            "time": Field(by, step.lower, "s"),
+            "bound": choices.bounds(by, places(step)),
+            "fit": choices.fit(by, room.fits),
+        }
 
-        def ask(model: str, **side: str) -> dict[str, Field]:
-            ((axis, key),) = side.items()
-            by, form = (axis, "model", "batch"), format_of(chip(key))
-            step = llm.decode(model, key, sizes, CONTEXT, w=form)
-            room = llm.fits(model, key, sizes, CONTEXT, w=form)
-            return {
-                "time": Field(by, step.lower, "s"),
-                "bound": bounds(by, places(step)),
-                "fit": fit(by, room.fits),
-            }
-
+    def compute(at: Mapping[str, Sequence[Any]]) -> Mapping[str, Field]:
         sides = {
-            "": tabulated(at, ("chip", "model"), ask),
-            "to_": tabulated(at, ("to", "model"), ask),
+            prefix: tabulated((side, "model"), ask)(at)
+            for prefix, side in (("", "chip"), ("to_", "to"))
         }
         time, to_time = (one["time"].values for one in sides.values())
         pair = ("chip", "to")
@@ -129,7 +117,7 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
             return Field(pair, np.asarray(rates), "×")
 
         return {
-            "batch": Field(("batch",), sizes),
+            "batch": Field(("batch",), np.asarray(at["batch"], float)),
             "gain": Field((*pair, "model", "batch"), time[:, None] / to_time[None], "×"),
             "rates": ratio(peak_of),
             "widths": ratio(lambda one: one.bandwidth),
@@ -181,63 +169,57 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     >>> decode().shown(batch=1, context=1024)[:2]
     [['latency', '4.52 ms'], ['throughput', '221 tokens/s']]
     """
-    keys = tuple(key for key in with_matrix_unit() if chip(key).memory)
+    keys = tuple(key for key in choices.with_matrix_unit() if chip(key).memory)
     axes = {
-        "chip": Axis(keys, t("chip"), names(keys), key, groups=vendors(keys)),
+        "chip": Axis(keys, t("chip"), names(keys), key, groups=choices.vendors(keys)),
         "model": _models(on),
         "batch": Axis(BATCHES, t("batch"), start=batch, fine=True),
         "context": Axis(CONTEXTS, t("context-length"), start=2048, fine=True),
         "line": Axis(LINE, fine=True),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        sizes, line, contexts = (
-            np.asarray(at[name], dtype=float) for name in ("batch", "line", "context")
-        )
+    of, rate_unit = ("chip", "model", "context"), t("token-rate")
+    by, along = (*of, "batch"), (*of, "line")
 
-        of, rate_unit = ("chip", "model", "context"), t("token-rate")
-        by, along = (*of, "batch"), (*of, "line")
-
-        def ask(model: str, **side: str) -> dict[str, Field]:
-            where, each = chip(side["chip"]), contexts[:, None]
-            form = format_of(where)
-            # The control goes to contexts that some models were not released for: what they would
-            # cost is shown all the same.
-            longer = transformer(model).extended(int(np.max(contexts)))
-            step = llm.decode(longer, where, sizes, each, w=form)
-            room = llm.fits(model, where, sizes, each, w=form)
-            reach = llm.decode(longer, where, line, each, w=form).lower
-            inside = llm.fits(model, where, line, each, w=form).fits
-            most = np.asarray(room.max_batch)[:, 0]
-            limit, some = np.full(most.shape, np.nan), (most >= 1) & (most <= line[-1])
-            if some.any():
-                limit[some] = llm.decode(longer, where, most[some], contexts[some], w=form).lower
-            rates = formulas.throughput(line, reach)
-            # Where the line begins to be dashed.
-            end = np.where((most < line[-1]) & (most >= 1), limit, np.nan)
-            return {
-                "time": Field(by, step.lower, "s"),
-                "rate": Field(by, formulas.throughput(sizes, step.lower), rate_unit),
-                "bound": bounds(by, places(step)),
-                "needed": Field(by, room.needed, "B"),
-                "available": Field(of[:1], where.memory, "B"),
-                "fit": fit(by, room.fits),
-                "most": Field(of, most),
-                "limit": Field(of, limit, "s"),
-                "reach": Field(along, reach, "s"),
-                "inside": Field(along, np.where(inside, rates, np.nan), rate_unit),
-                "outside": Field(along, np.where(inside, np.nan, rates), rate_unit),
-                "end": Field(of, end, "s"),
-                "end_rate": Field(of, formulas.throughput(most, end), rate_unit),
-            }
-
-        return tabulated(at, of[:2], ask)
+    def ask(model: str, batch: Any, line: Any, context: Any, **on: str) -> dict[str, Field]:
+        sizes, line, contexts = (one.astype(float) for one in (batch, line, context))
+        where, each = chip(on["chip"]), contexts[:, None]
+        form = format_of(where)
+        # The control goes to contexts that some models were not released for: what they would cost
+        # is shown all the same.
+        longer = transformer(model).extended(int(np.max(contexts)))
+        step = llm.decode(longer, where, sizes, each, w=form)
+        room = llm.fits(model, where, sizes, each, w=form)
+        reach = llm.decode(longer, where, line, each, w=form).lower
+        inside = llm.fits(model, where, line, each, w=form).fits
+        most = np.asarray(room.max_batch)[:, 0]
+        limit, some = np.full(most.shape, np.nan), (most >= 1) & (most <= line[-1])
+        if some.any():
+            limit[some] = llm.decode(longer, where, most[some], contexts[some], w=form).lower
+        rates = formulas.throughput(line, reach)
+        # Where the line begins to be dashed.
+        end = np.where((most < line[-1]) & (most >= 1), limit, np.nan)
+        return {
+            "time": Field(by, step.lower, "s"),
+            "rate": Field(by, formulas.throughput(sizes, step.lower), rate_unit),
+            "bound": choices.bounds(by, places(step)),
+            "needed": Field(by, room.needed, "B"),
+            "available": Field(of[:1], where.memory, "B"),
+            "fit": choices.fit(by, room.fits),
+            "most": Field(of, most),
+            "limit": Field(of, limit, "s"),
+            "reach": Field(along, reach, "s"),
+            "inside": Field(along, np.where(inside, rates, np.nan), rate_unit),
+            "outside": Field(along, np.where(inside, np.nan, rates), rate_unit),
+            "end": Field(of, end, "s"),
+            "end_rate": Field(of, formulas.throughput(most, end), rate_unit),
+        }
 
     end = ("end", "end_rate")
     return Decode(
         "decode",
         axes,
-        compute,
+        tabulated(of[:2], ask),
         [
             ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
             ChartLayer("line", "reach", "inside", ("line",), {}, "@chip", "@chip", end),

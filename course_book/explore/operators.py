@@ -16,18 +16,8 @@ from course_lib.core.checks import known
 from course_lib.network import Link
 from course_lib.specs import Accelerator, chip
 from course_lib.specs import chip as accelerator
-from course_book.explore.choices import (
-    CHIPS,
-    Choices,
-    bounds,
-    format_of,
-    names,
-    peak_of,
-    places,
-    tabulated,
-    vendors,
-    with_matrix_unit,
-)
+from course_book.explore import choices
+from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.views import Explorer
 from course_book.plot import PATHS
@@ -102,13 +92,13 @@ def roofline(
     >>> figure.shown(kernel="matmul-16")[0]
     ['H100', '295 FLOP/B', '15.9 FLOP/B', '53.4 TFLOP/s', '40.2 µs', 'memory-bound']
     """
-    keys = with_matrix_unit()
+    keys = choices.with_matrix_unit()
     for key in (first, other):
         known("chip", key, keys, "those with a matrix unit")
     known("dtype", dtype, DTYPES)
     kernels = _kernels()
     axes = {
-        "chip": Axis(keys, t("chip"), names(keys), first, groups=vendors(keys)),
+        "chip": Axis(keys, t("chip"), names(keys), first, groups=choices.vendors(keys)),
         "other": Axis((), t("other-chip"), start=other, of="chip"),
         "dtype": Axis(DTYPES, t("format"), start=dtype),
         "kernel": Axis(
@@ -120,10 +110,10 @@ def roofline(
         "corner": Axis((0, 1, 2)),
     }
 
-    def ask(chip: str, dtype: str, kernel: str) -> dict[str, Field]:
+    def ask(chip: str, dtype: str, kernel: str, **_: Any) -> dict[str, Field]:
         work, on = kernels[kernel][1](dtype), accelerator(chip)
-        bend = rate = time = bound = np.nan
-        x = y = np.full(3, np.nan)
+        unknown: list[Any] = [np.nan] * 6
+        bend, rate, time, bound, x, y = unknown
         if peak := on.peaks.get(f"{work.unit}.{work.dtype}"):
             step, bend = bound_of(work, on), float(ridge(peak, on.bandwidth))
             rate, time, bound = step.attainable, step.lower, BOUNDS.index(step.bound)
@@ -136,7 +126,7 @@ def roofline(
             "time": Field(by, time, "s"),
             "x": Field((*by, "corner"), x, "FLOP/B"),
             "y": Field((*by, "corner"), y, "FLOP/s"),
-            "bound": bounds(by, bound),
+            "bound": choices.bounds(by, bound),
         }
 
     by = ("chip", "dtype", "kernel")
@@ -145,7 +135,7 @@ def roofline(
     return Roofline(
         "roofline",
         axes,
-        lambda at: tabulated(at, by, ask),
+        tabulated(by, ask),
         [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
         + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
         [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
@@ -188,43 +178,34 @@ def batch(
         "compute": Axis(("bf16", "fp8", "int8"), t("arithmetic-in"), start="bf16"),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        B, D, F = (
-            np.moveaxis(size, 0, -1)
-            for size in np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
-        )
+    by = ("chip", "D", "F", "w", "compute", "B")
 
-        by = ("chip", "D", "F", "w", "compute", "B")
+    def ask(chip: str, w: str, compute: str, B: Any, D: Any, F: Any) -> dict[str, Field]:
+        on, how = accelerator(chip), {"x": compute, "w": w, "compute": compute}
+        all_B, all_D, all_F = np.broadcast_arrays(B, D[:, None, None], F[:, None])
+        unknown: list[Any] = [np.nan] * 5
+        rate, time, bound, first, peak = unknown
+        if f"matrix.{compute}" in on.peaks:
+            step = bound_of(ops.matmul(all_B, all_D, all_F, **how), on)
+            rate, time, bound = step.attainable, step.lower, places(step)
+            first = critical_batch(lambda B: ops.matmul(B, all_D[..., 0], all_F[..., 0], **how), on)
+            peak = np.where(np.isinf(first), np.nan, on.peak(compute))
+        return {
+            "size": Field(("B",), B),
+            "rate": Field(by, rate, "FLOP/s"),
+            "time": Field(by, time, "s"),
+            "bound": choices.bounds(by, bound),
+            "first": Field(by[:-1], first),
+            "peak": Field(by[:-1], peak, "FLOP/s"),
+        }
 
-        def ask(chip: str, w: str, compute: str) -> dict[str, Field]:
-            on, form = accelerator(chip), compute
-            rate: Any
-            rate = time = bound = first = peak = np.nan
-            if f"matrix.{form}" in on.peaks:
-                step = bound_of(ops.matmul(B, D, F, x=form, w=w, compute=form), on)
-                rate, time, bound = step.attainable, step.lower, places(step)
-                first = critical_batch(
-                    lambda B: ops.matmul(B, D[..., 0], F[..., 0], x=form, w=w, compute=form), on
-                )
-                peak = np.where(np.isinf(first), np.nan, on.peak(form))
-            return {
-                "rate": Field(by, rate, "FLOP/s"),
-                "time": Field(by, time, "s"),
-                "bound": bounds(by, bound),
-                "first": Field(by[:-1], first),
-                "peak": Field(by[:-1], peak, "FLOP/s"),
-            }
-
-        sizes = Field(("B",), np.asarray(at["B"], dtype=float))
-        return {"size": sizes, **tabulated(at, ("chip", "w", "compute"), ask)}
-
-    line = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
+    line: dict[str, Any] = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
     return Explorer(
         "batch",
         axes,
-        compute,
+        tabulated(("chip", "w", "compute"), ask),
         [
-            ChartLayer("line", "size", "rate", ("chip", "B"), **line),  # type: ignore[arg-type]
+            ChartLayer("line", "size", "rate", ("chip", "B"), **line),
             ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
             ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
         ],
@@ -270,29 +251,24 @@ def network(*, B: int = 512) -> Explorer:
         "B": Axis(tuple(2**i for i in range(3, 16)), "B", start=B),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
-        halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
+    by, halves = ("link", "chips", "D", "B"), {"D": "X"}
 
-        by = ("link", "chips", "D", "B")
-
-        def ask(link: str, chips: int, latency: float) -> dict[str, Field]:
-            on, name = links[link][1], link.partition(".")[2]
-            form, joins = format_of(on), _link(on, name, chips, latency)
-            step = net.sharded_matmul(
-                B, D, D, on, joins, {"X": chips}, x=form, w=form, **halves
-            ).estimate
-            width = net.critical_contraction(peak_of(on), _link(on, name, chips, 0.0), chips)
-            return {
-                "math": Field(by, step.t_math, "s"),
-                "memory": Field(by, step.t_memory, "s"),
-                "comms": Field(("latency", *by), step.t_network, "s"),
-                "bound": bounds(("latency", *by), places(step)),
-                "width": Field(by[:2], width),
-            }
-
-        sizes = Field(("B",), np.asarray(at["B"], dtype=float))
-        return {"size": sizes, **tabulated(at, ("link", "chips", "latency"), ask)}
+    def ask(link: str, chips: int, latency: float, D: Any, B: Any) -> dict[str, Field]:
+        on, name = links[link][1], link.partition(".")[2]
+        form, joins = format_of(on), _link(on, name, chips, latency)
+        B, wide = np.broadcast_arrays(B, D[:, None])
+        step = net.sharded_matmul(
+            B, wide, wide, on, joins, {"X": chips}, x=form, w=form, x_axes=halves, w_axes=halves
+        ).estimate
+        width = net.critical_contraction(peak_of(on), _link(on, name, chips, 0.0), chips)
+        return {
+            "size": Field(("B",), B[0]),
+            "math": Field(by, step.t_math, "s"),
+            "memory": Field(by, step.t_memory, "s"),
+            "comms": Field(("latency", *by), step.t_network, "s"),
+            "bound": choices.bounds(("latency", *by), places(step)),
+            "width": Field(by[:2], width),
+        }
 
     parts = {
         "math": (PATHS["math"], t("compute-time"), "$T_{math}$"),
@@ -306,7 +282,7 @@ def network(*, B: int = 512) -> Explorer:
     return Explorer(
         "network",
         axes,
-        compute,
+        tabulated(("link", "chips", "latency"), ask),
         [*drawn, *(ChartLayer("dot", "size", name, color=parts[name][0]) for name in parts)],
         [
             *(TableRow((f"={word}", name), color=tone) for name, (tone, word, _) in parts.items()),

@@ -81,24 +81,12 @@ LAUNCHES = 0.4
 class Answer(NamedTuple):
     """What the calculator says of a state, in base units; `None` where there is nothing to say.
 
-    Attributes
-    ----------
-    refused, about : why there is no answer, as a key, and what it is about.
-    parameters : of the model.
-    weights, cache, activations, needed, available : byte on each chip.
-    fits, most : whether that is enough, and for how many sequences of this context it would be.
-    decode_light, prefill_light : the speed of light of a step, s, and of a prompt as long as the
-        context; `user`, `all` and `usd_least` are at that speed.
-    decode, prefill : the same operator by operator, s.
-    decode_low, decode_likely, decode_high, prefill_low, prefill_likely, prefill_high : the expected
-        time and its range.
-    user, all : tokens a second of one sequence and of all, at most.
-    user_low, user_likely, user_high, all_low, all_likely, all_high : as expected.
-    usd, usd_least : for a million tokens that are written, as expected and at least.
-    usd_prompt : for a million tokens that are read, as expected.
-    first : the first compute-bound batch; `None` where no batch is.
-    binds, share : what most of a step goes to, operator by operator, and how much of it.
-    advice : what to do, as a key.
+    Why there is no answer, as a key, and what that is about; of the model its parameters; on each
+    chip the bytes needed and there, and for how many sequences that would be enough; s of a step
+    and of a prompt as long as the context: at the speed of light, operator by operator, and as
+    expected from low to high; tokens a second of one sequence and of all; dollars for a million
+    tokens that are written and read; the first compute-bound batch; what most of a step goes to,
+    how much of it, and what to do, as a key.
     """
 
     refused: str
@@ -248,9 +236,7 @@ def rows(of: Answer) -> list[list[str]]:
 
 
 def shown(of: Answer, name: str) -> str:
-    """A quantity as it is written: of an expected time its range too; of what does not fit neither
-    speed nor price.
-    """
+    """A quantity as it is written, an expected time with its range; speeds only of what fits."""
     value = getattr(of, name) if of.fits or name in ALWAYS else None
     if value is None:
         return t("never") if name == "first" and of.fits else NONE
@@ -262,15 +248,7 @@ def shown(of: Answer, name: str) -> str:
 
 
 def link_of(on: Accelerator, tp: int, wanted: str) -> str:
-    """The link that joins so many of a chip: the one that is asked for, else the fastest that holds
-    them; nothing where there is none.
-
-    Examples
-    --------
-    >>> link_of(chip("h100-sxm"), 8, ""), link_of(chip("h100-sxm"), 16, ""), link_of(chip("l4"), 2,
-    ...     "")
-    ('nvlink', 'nodes', 'host')
-    """
+    """The link asked for, else the fastest that joins so many; nothing where there is none."""
     every = ways(on, tp)
     return wanted if wanted in every else next(iter(every), "")
 
@@ -298,13 +276,7 @@ def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
 
 
 def offers(key: str) -> tuple[Price, ...]:
-    """The prices of a chip, the cheapest first, what is out of date last.
-
-    Examples
-    --------
-    >>> offers("tpu-v2")
-    ()
-    """
+    """The prices of a chip, the cheapest first, what is out of date last."""
     return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
 
 

@@ -5,15 +5,15 @@
 ['TP', '8', '1']
 """
 
-from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from course_lib.core import CourseError
 from course_lib.specs import model
 from course_tools import train
-from course_book.explore.choices import Choices, tabulated
+from course_book.explore.choices import tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.maps import Map
 from course_book.text import t
@@ -90,43 +90,37 @@ def layouts(
         "fit": (t("does-not-fit"), t("fits")),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        def ask(model: str, chips: int, batch: int, zero: str) -> dict[str, Field]:
-            cells = {
-                name: np.full([len(at["tp"]), len(at["pp"])], np.nan)
-                for name in (*QUANTITIES, "over")
-            }
-            best: dict[str, float] = {"rate": -1.0}
-            for i, tp in enumerate(at["tp"]):
-                for j, pp in enumerate(at["pp"]):
-                    run = f"{chips}x{key}", batch, sequence
-                    here = _cell(model, run, int(zero), tp, pp) or {}
-                    for name, value in here.items():
-                        cells[name][i, j] = value
-                    if here and not here["fit"]:
-                        cells["over"][i, j] = here["needed"]
-                    elif here and here["rate"] > best["rate"]:
-                        best = {"tp": tp, "pp": pp, **here}
-            best = best if "tp" in best else {}
-            looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
-            looks |= {"over": ("B", ())}
-            return {
-                **{name: Field(CELLS, cells[name], *look) for name, look in looks.items()},
-                **{
-                    f"best_{name}": Field(BY, best.get(name, np.nan), *looks.get(name, ()))
-                    for name in ("tp", "pp", *QUANTITIES)
-                },
-            }
-
-        own = {name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")}
-        return {**own, **tabulated(at, BY, ask)}
+    def ask(model: str, chips: int, batch: int, zero: str, tp: Any, pp: Any) -> dict[str, Field]:
+        cells = {name: np.full([len(tp), len(pp)], np.nan) for name in (*QUANTITIES, "over")}
+        best: dict[str, float] = {"rate": -1.0}
+        for i, j in np.ndindex(cells["over"].shape):
+            run, spread = (f"{chips}x{key}", batch, sequence), (int(tp[i]), int(pp[j]))
+            here = _cell(model, run, int(zero), *spread) or {}
+            for name, value in here.items():
+                cells[name][i, j] = value
+            if here and not here["fit"]:
+                cells["over"][i, j] = here["needed"]
+            elif here and here["rate"] > best["rate"]:
+                best = {"tp": tp[i], "pp": pp[j], **here}
+        best = best if "tp" in best else {}
+        looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
+        looks |= {"over": ("B", ())}
+        return {
+            "tp": Field(("tp",), tp),
+            "pp": Field(("pp",), pp),
+            **{name: Field(CELLS, cells[name], *look) for name, look in looks.items()},
+            **{
+                f"best_{name}": Field(BY, best.get(name, np.nan), *looks.get(name, ()))
+                for name in ("tp", "pp", *QUANTITIES)
+            },
+        }
 
     tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
     rows, pair = {name: t(f"layouts-row-{name}") for name in QUANTITIES}, ("tp", "pp")
     return Map(
         "layouts",
         axes,
-        compute,
+        tabulated(BY, ask),
         [
             ChartLayer("hatch", *pair, pair, color="muted", shade="over", tip=tip),
             ChartLayer("cell", *pair, pair, {}, 0, t("layouts-row-rate"), shade="rate", tip=tip),
@@ -148,9 +142,7 @@ _Run = tuple[str, int, int]  # Chips as text, the sequences of a step, and the t
 
 @cache
 def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float]]:
-    """The fastest layout that fits, by ZeRO's stage, chips that share a layer, and stages of the
-    pipeline.
-    """
+    """The fastest layout that fits, by ZeRO's stage, tensor- and pipeline-parallel chips."""
     found: dict[tuple[int, int, int], dict[str, float]] = {}
     for one in train.layouts(name, *run, zeros=tuple(map(int, STAGES))):
         step, how = one.step, one.layout
@@ -180,9 +172,7 @@ def _cluster(chips: str) -> tuple[int, float]:
 
 @cache
 def _cell(name: str, run: _Run, zero: int, tp: int, pp: int) -> dict[str, float] | None:
-    """What is said of a cell: of the fastest layout that fits, or of that which needs least. A
-    single copy has nothing that ZeRO could cut.
-    """
+    """The fastest layout that fits, else that which needs least; a single copy has no ZeRO."""
     chips, batch, sequence = run
     count, room = _cluster(chips)
     dp, rest = divmod(count, tp * pp)

@@ -38,9 +38,7 @@ class Explorer(Grid, Shown):
         return self
 
     def widget(self) -> Any:
-        """The explorer as ipywidgets, for a notebook with a live kernel: takes any number and
-        computes it. Refused where ipywidgets is not installed.
-        """
+        """The explorer as ipywidgets, for a notebook with a live kernel: computes any number."""
         return _widget(self)
 
     def static_bundle(self) -> dict[str, Any]:
@@ -106,9 +104,7 @@ def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
 def marks(
     explorer: Grid, layer: ChartLayer, state: Mapping[str, int]
 ) -> list[tuple[int | None, str, list[float], list[float]]]:
-    """A layer at a state: for each line or mark its place in the page's colors, its name and its
-    points; what has no value is left out.
-    """
+    """A layer's lines or marks at a state: color, name, and the points that have a value."""
     found = []
 
     def point(x: str, y: str, place: Mapping[str, int]) -> tuple[float, ...]:
@@ -219,9 +215,7 @@ def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) ->
 
 
 def _widget(explorer: Explorer) -> Any:
-    """Controls, the figure and its table. A number may be any whole one; where it cannot be
-    computed, the table says why.
-    """
+    """Controls, the figure and its table, which says why where a number cannot be computed."""
     if find_spec("ipywidgets") is None:
         raise CourseError("a live explorer needs ipywidgets: pip install -e '.[explore]'")
     import ipywidgets

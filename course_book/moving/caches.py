@@ -20,6 +20,7 @@ STEP = 1.6
 DOT = 6.0  # Half the width of a dot, px
 # Places of main memory, the memory on the chip and the arithmetic where all three stand
 FAR, NEAR, MATH = range(3)
+NAMES = ("HBM", "VMEM")  # Main memory, and the memory on the chip
 TONES = ("memory", "cache", "math")
 
 
@@ -65,7 +66,6 @@ def roofs(
     batches: Sequence[int] = (4096, 16),
     *,
     unit: int = 128,
-    names: tuple[str, str] = ("HBM", "VMEM"),
 ) -> Moving:
     """A roof with a slope for main memory and one for the memory on the chip, and on each the dot
     of the same product, whose tile doubles until it is the whole product.
@@ -80,7 +80,6 @@ def roofs(
     width : rows and columns of the weights, 16-bit.
     batches : tokens, each a choice.
     unit : rows and columns of the largest part that the matrix unit holds itself.
-    names : of main memory, and of the memory on the chip.
 
     Raises
     ------
@@ -108,8 +107,7 @@ def roofs(
         )
     every = [one for walk in walks.values() for one in walk]
     scenes = {
-        n(B): both(_climb, chip, near, names, every, walk, _says(B, walk, names))
-        for B, walk in walks.items()
+        n(B): both(_climb, chip, near, every, walk, _messages(B, walk)) for B, walk in walks.items()
     }
     return Moving("roofs", scenes, label=t("batch"), still=len(every) // len(walks) // 2)
 
@@ -127,7 +125,7 @@ def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> li
     return found
 
 
-def _says(B: int, walk: Sequence[_Tiled], names: tuple[str, str]) -> list[str]:
+def _messages(B: int, walk: Sequence[_Tiled]) -> list[str]:
     says = []
     for i, one in enumerate(walk):
         last, before = one is walk[-1], walk[i - 1].limit if i else FAR
@@ -139,10 +137,10 @@ def _says(B: int, walk: Sequence[_Tiled], names: tuple[str, str]) -> list[str]:
             key = "wide"
         else:
             key = "both" if one.far.bytes == one.near.bytes else "kept"
-        limit = (*names, t("arithmetic"))[one.limit]
+        limit = (*NAMES, t("arithmetic"))[one.limit]
         times = {"t": n(one.lower, "s"), "u": n(one.near.lower, "s")}
         said = t(f"moving-roofs-{key}")
-        says.append(said.format(tile=one.tile, n=n(B), far=names[0], near=names[1], limit=limit,
+        says.append(said.format(tile=one.tile, n=n(B), far=NAMES[0], near=NAMES[1], limit=limit,
                                 **times))  # fmt: skip
     return says
 
@@ -151,12 +149,7 @@ class _Roofs:
     """The roofs, and beside them a table of the times."""
 
     def __init__(
-        self,
-        width: float,
-        chip: Accelerator,
-        near: _OnChip,
-        names: tuple[str, str],
-        every: Sequence[_Tiled],
+        self, width: float, chip: Accelerator, near: _OnChip, every: Sequence[_Tiled]
     ) -> None:
         scene = self.scene = Scene(width, 592 if width < WIDE else 336, seconds=STEP)
         self.peak = chip.peak("bf16")
@@ -193,9 +186,9 @@ class _Roofs:
         scene.path(f"M{self.x(min(ridges)):g} {top:g}H{right:g}", line="math", thick=2.5)
         scene.value(right, top - 30, f"{chip.short}, {n(self.peak, 'FLOP/s')}", tone="math")
         foot = self.x(2 * self.low) + 10, self.y(self._roof(2 * self.low, chip.bandwidth)) + 14
-        for name, tone, place in zip(names, TONES, (foot, (left + 6, top + 16)), strict=False):
+        for name, tone, place in zip(NAMES, TONES, (foot, (left + 6, top + 16)), strict=False):
             scene.text(*place, name, tone=tone, bold=True, size=12)
-        self._table((*names, t("arithmetic")), [n(level, "B/s") for level in levels])
+        self._table((*NAMES, t("arithmetic")), [n(level, "B/s") for level in levels])
 
     def _roof(self, intensity: float, bandwidth: float) -> float:
         return float(attainable(intensity, self.peak, bandwidth))
@@ -247,13 +240,12 @@ def _climb(
     width: float,
     chip: Accelerator,
     near: _OnChip,
-    names: tuple[str, str],
     every: Sequence[_Tiled],
     walk: Sequence[_Tiled],
     says: Sequence[str],
 ) -> Scene:
     """Each tile a step: dots walk and leave a trace."""
-    picture = _Roofs(width, chip, near, names, every)
+    picture = _Roofs(width, chip, near, every)
     places = [
         [
             (picture.x(float(p.intensity)), picture.y(float(p.attainable)))

@@ -110,9 +110,7 @@ def all_reduce(link: Link, size: float = 1e6) -> Moving:
 
 
 class _Sent(NamedTuple):
-    """Before each hop of an algorithm, and after the last: bytes that each chip has sent, their
-    mean where some send earlier than others, and seconds gone.
-    """
+    """Bytes that a chip has sent, and seconds gone, before each hop and after the last."""
 
     bytes: list[float]
     times: list[float]
@@ -318,9 +316,7 @@ def _arrive(
 
 
 def _packets(messages: list[Message], at: dict[int, Message], busy: set[int]) -> dict[int, Message]:
-    """Which packet carries which message: one that has come with its chunk, else one that has come
-    to its source, else one that nobody has seen move just now.
-    """
+    """Which packet carries which message: one that is there, or that nobody saw move just now."""
     took: dict[int, Message] = {}
     came = {i: (one.target, one.chunks[0]) for i, one in at.items()}
     for fits in (

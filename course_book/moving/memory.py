@@ -49,7 +49,7 @@ _FAINT = 0.4
 _BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 
 
-def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
+def hierarchy(chips: Sequence[Accelerator]) -> Moving:
     """Powers of ten of memory: for each path to a chip a square as large as the arithmetic that
     the chip could do while one byte comes over it.
 
@@ -58,7 +58,6 @@ def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
     Parameters
     ----------
     chips : each a choice, with a link to others, one to the host, and a node's network ports.
-    dtype : of the arithmetic.
 
     Examples
     --------
@@ -66,7 +65,7 @@ def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
     >>> hierarchy([chip("h100-sxm")]).scenes["H100"][0].says[1].partition(".")[0]
     'While one byte comes from memory, the chip could do 295 FLOP'
     """
-    scenes = {one.short: both(_squares, one, dtype) for one in chips}
+    scenes = {one.short: both(_squares, one) for one in chips}
     return Moving("hierarchy", scenes, label=t("chip"), still=5)
 
 
@@ -86,8 +85,8 @@ def _paths(chip: Accelerator) -> dict[str, tuple[float, str]]:
     }
 
 
-def _squares(width: float, chip: Accelerator, dtype: str) -> Scene:
-    paths, peak = _paths(chip), chip.peak(dtype)
+def _squares(width: float, chip: Accelerator) -> Scene:
+    paths, peak = _paths(chip), chip.peak("bf16")
     works = {name: float(ridge(peak, path)) for name, (path, _) in paths.items()}
     near = next(iter(works.values()))
     times = {name: work / near for name, work in works.items()}

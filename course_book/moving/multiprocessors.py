@@ -20,6 +20,7 @@ MOST = 180  # Multiprocessors for which there is room on a phone
 # Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number
 SIDE, LOADS, SIZE = ops.WARP, 4, 4
 PLACES, SLICES = 4, 8  # Places for slices that have a row of their own, and slices that are shown
+SLOWER = 3e6  # Times, than on the chip, slices play
 ROWS = 160  # Height of all places together, px
 
 
@@ -194,14 +195,13 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
     return scene
 
 
-def stages(one: Slice, *, slower: float = 3e6) -> Moving:
+def stages(one: Slice) -> Moving:
     """A tile's slices on one multiprocessor, with one place for them in shared memory or several:
     when each is asked for, arrives, and is multiplied, as `Slice.timeline` says.
 
     Parameters
     ----------
     one : a slice, as `occupancy.slice_of` makes it.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -216,11 +216,11 @@ def stages(one: Slice, *, slower: float = 3e6) -> Moving:
             f"one must be a slice that fits into shared memory twice at least (got one of "
             f"{n(one.held, 'B')}, {one.room} of which fit)"
         )
-    scenes = {n(many): both(_slices, one, many, slower) for many in range(1, most + 1)}
+    scenes = {n(many): both(_slices, one, many) for many in range(1, most + 1)}
     return Moving("stages", scenes, label=t("moving-stages-choice"), start=n(2), still=SLICES)
 
 
-def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
+def _slices(width: float, one: Slice, many: int) -> Scene:
     turns = one.timeline(many, SLICES)
     scene = Scene(width, 284, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
     left, end, top = 16.0, 704.0, 52.0
@@ -259,7 +259,7 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
         late = turn.done - one.math - before
         says = t(f"moving-stages-{'late' if late > 1e-12 else 'ready'}")
         says = says.format(i=n(i + 1), late=n(late, "s", digits=3))
-        scene.step(says, max(0.6, round((turn.done - before) * slower, 2)))
+        scene.step(says, max(0.6, round((turn.done - before) * SLOWER, 2)))
         before = turn.done
         for bar, (_, opacity) in zip(drawn[i], parts.values(), strict=True):
             bar.to(opacity=opacity)

@@ -19,9 +19,7 @@ _TONES = ("math", "memory")  # Of forward and of backward passes: soft inside, f
 
 
 class Slot(NamedTuple):
-    """A pass of a microbatch through a chunk of a stage's layers, each numbered from 0 on, and when
-    it is computed, in forward passes through a chunk.
-    """
+    """A pass of a microbatch through a chunk of a stage, and when, in forward passes of a chunk."""
 
     stage: int
     chunk: int
@@ -32,16 +30,10 @@ class Slot(NamedTuple):
 
 
 def timetable(way: str, stages: int, batches: int, chunks: int = 1) -> list[Slot]:
-    """Every pass of a step by when it starts, on so many stages, of so many microbatches, with so
-    many chunks of layers on each stage. Each stage keeps to its order, and begins a pass as soon as
-    the neighbor's result is there.
+    """Every pass of a step: each begins as soon as its stage and what it needs are ready.
 
-    Examples
-    --------
     >>> [max(one.end for one in timetable(way, 4, 8)) for way in ("afab", "1f1b")]
     [33, 33]
-    >>> max(one.end for one in timetable("interleaved", 4, 8, 2)) / 2
-    28.5
     """
     known("way", way, WAYS)
     stages, batches = count("stages", stages), count("batches", batches)
@@ -80,9 +72,7 @@ def _before(slot: Slot, stages: int, chunks: int) -> Slot | None:
 
 
 def _order(way: str, stage: int, stages: int, batches: int, chunks: int) -> Iterator[Slot]:
-    """In which order a stage computes: some forward passes, then one of each in turn, then the
-    backward passes that are left.
-    """
+    """A stage first passes some forward, then one of each in turn, then the rest backward."""
     every, left = batches * chunks, stages - stage - 1
     first = min(left if chunks == 1 else 2 * left + (chunks - 1) * stages, every)
     first = every if way == "afab" else first
@@ -129,9 +119,7 @@ class _Schedule(NamedTuple):
         return waited / (self.stages * time) if time else 0.0
 
     def held(self, time: int) -> float:
-        """Microbatches whose activations the fullest stage has held up to then: each from its
-        forward pass on until its backward pass is done, of as many layers as a stage has.
-        """
+        """Microbatches whose activations the fullest stage has held, of all its layers."""
         most = 0
         for stage in range(self.stages):
             mine = [one for one in self.slots if one.stage == stage]

@@ -15,6 +15,7 @@ from course_book.moving.scene import Moving, Running, Scene, Shape, both, passed
 from course_book.text import n, t
 
 _PLACES = 4
+SLOWER = 50  # Times, than on the chip, it plays
 # When each comes, s, and the tokens of its prompt and its answer
 _REQUESTS = (
     (0.0, 1000, 14),
@@ -76,14 +77,13 @@ class _Stay(NamedTuple):
     end: float
 
 
-def batching(model: Transformer | str, chip: Accelerator | str, *, slower: float = 50) -> Moving:
+def batching(model: Transformer | str, chip: Accelerator | str) -> Moving:
     """Eight requests in an engine of four places, each step as wide as it is long: in fixed
     batches, with whole prompts, with prompts in chunks, and with too little cache.
 
     Parameters
     ----------
     model, chip : of `serve.service`.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -92,9 +92,9 @@ def batching(model: Transformer | str, chip: Accelerator | str, *, slower: float
     'Request 4 joins'
     """
     runs = {way: _run(model, chip, way) for way in _WAYS}
-    note = slowed(accelerator(chip).short, slower, None)
+    note = slowed(accelerator(chip).short, SLOWER, None)
     scenes = {
-        t(f"moving-batching-{way}"): both(_play, way, runs, _messages(way, run), note, slower)
+        t(f"moving-batching-{way}"): both(_play, way, runs, _messages(way, run), note)
         for way, run in runs.items()
     }
     whole = runs["whole"].steps
@@ -215,20 +215,15 @@ def _message(way: str, run: _Outcome, was: Mapping[int, int], step: LoggedStep) 
 
 
 def _play(
-    width: float,
-    way: str,
-    runs: Mapping[str, _Outcome],
-    says: Sequence[str],
-    note: str,
-    slower: float,
+    width: float, way: str, runs: Mapping[str, _Outcome], says: Sequence[str], note: str
 ) -> Scene:
     picture = _Timeline(width, way, runs, note)
     scene, steps = picture.scene, runs[way].steps
-    scene.step(says[0], max(2.5, steps[0].start * slower), first=True)
+    scene.step(says[0], max(2.5, steps[0].start * SLOWER), first=True)
     picture.stand(0.0, None, {})
     holds: dict[int, int] = {}
     for message, step in zip(says[1:], steps, strict=False):
-        scene.step(message, round((step.end - step.start) * slower, 3))
+        scene.step(message, round((step.end - step.start) * SLOWER, 3))
         holds = {one: place for one, place in holds.items() if one in step.cached}
         for one in step.cached:
             holds.setdefault(one, min({*range(_PLACES + 1)} - {*holds.values()}))

@@ -59,9 +59,7 @@ class Running(str):
 
 @dataclass(eq=False)
 class Shape:
-    """A shape of SVG: attributes that never change, and by attribute the value from each step on at
-    which it changes.
-    """
+    """A shape of SVG: attributes that never change, and by attribute its value from a step on."""
 
     scene: "Scene" = field(repr=False)
     tag: str
@@ -69,9 +67,7 @@ class Shape:
     tracks: dict[str, dict[int, Any]]
 
     def to(self, **changes: Any) -> "Shape":
-        """Change attributes from this step on: x, y, width, height, cx, cy, r, opacity, tone, text
-        and what else the shape was made with.
-        """
+        """Change attributes from this step on: x, tone, text and what else it was made with."""
         for name, value in changes.items():
             known("attribute", name, self.tracks, f"of a {self.tag}")
             self.tracks[name][len(self.scene.says) - 1] = _checked(name, value)
@@ -112,9 +108,7 @@ class Scene:
         return self.width < WIDE
 
     def step(self, says: str = "", seconds: float = 0.8, *, first: bool = False) -> None:
-        """Begin the next step, or say what the first one is: what shapes do from here on belongs to
-        it.
-        """
+        """Begin the next step, or say what the first is: what shapes do now belongs to it."""
         if first:
             self.says, self.seconds = [], []
         self.says.append(says)
@@ -129,9 +123,7 @@ class Scene:
         return self._add("circle", more, cx=cx, cy=cy, r=r)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, **more: Any) -> Shape:
-        """A straight line; `thick` in px, `dash` as SVG writes it. With a `flow`, which can change,
-        its dashes run so many px back from where they began.
-        """
+        """A straight line, `thick` px; with a `flow` its dashes run so many px back."""
         flow = {"flow": more.pop("flow")} if "flow" in more else {}
         return self._add("line", {"line": "muted", **more}, x1=x1, y1=y1, x2=x2, y2=y2, **flow)
 
@@ -140,9 +132,7 @@ class Scene:
         return self._add("path", {"tone": "none", "line": "muted", "d": d, **more})
 
     def text(self, x: float, y: float, text: str, **more: Any) -> Shape:
-        """A line of text; `anchor` is start, middle or end, `size` in px, `bold` and `halo` are
-        flags.
-        """
+        """A line of text; `anchor` is start, middle or end, `bold` and `halo` are flags."""
         if self.narrow:  # a phone shows it a tenth smaller
             more["size"] = max(12.5, float(more.get("size", 13)))
         return self._add("text", {"tone": "ink", **more}, x=x, y=y, text=text)
@@ -180,9 +170,7 @@ class Scene:
         high: tuple[int, int],
         **more: Any,
     ) -> tuple[float, Shape]:
-        """The ground of a bar, with its name and value left of it, on a phone above it: the bar's
-        height, and the value.
-        """  # fmt: skip
+        """The ground of a bar, its name and value beside it: the bar's height, and the value."""
         if self.narrow:
             self.label(start, y - 6, name, size=12)
             told = self.value(end, y - 6, value, size=12, **more)
@@ -258,9 +246,7 @@ def slowed(chip: str, times: float, digits: int | None = 2) -> str:
 
 
 def paced(longest: float, seconds: float) -> float:
-    """The pace, in seconds of the chip a second of the page, that plays so long in about so many
-    seconds: a number of one digit.
-    """
+    """Seconds of the chip a second of the page, in one digit, to play so long in about so many."""
     return float(f"{longest / seconds:.1g}")
 
 
@@ -328,9 +314,7 @@ class Moving(Shown):
         )
 
     def changes(self, choice: str, *, narrow: bool = False) -> list[tuple[int, str, list[Any]]]:
-        """What moves: the place of a shape, an attribute, and its value at each step. A value that
-        stays, but is not that of another choice, has one entry.
-        """
+        """The place of each shape that moves or differs by choice, an attribute, and its values."""
         found = []
         drawn = [scenes[narrow] for scenes in self.scenes.values()]
         steps = range(len(self.scenes[choice][narrow].says))

@@ -20,7 +20,6 @@ def machine(
     contracted: int = 8192,
     columns: int = 28672,
     batches: Sequence[int] = (1, 16, 64, 256, 1024),
-    start: int = 64,
 ) -> Moving:
     """A matrix product on a chip: its bytes stream from memory through the cache, and the units
     work or wait, all at true relative speed.
@@ -31,8 +30,7 @@ def machine(
     ----------
     chip : one whose number of multiprocessors is published.
     contracted, columns : of the weights.
-    batches : tokens, each a choice.
-    start : the batch shown at first.
+    batches : tokens, each a choice; 64 are shown at first.
 
     Examples
     --------
@@ -47,7 +45,7 @@ def machine(
     steps = {B: roofline(ops.matmul(B, contracted, columns), chip) for B in batches}
     longest = max(float(step.lower) for step in steps.values())
     scenes = {n(B): both(_played, chip, B, step, longest) for B, step in steps.items()}
-    return Moving("machine", scenes, label=t("batch"), still=2 * BLOCKS - 4, start=n(start))
+    return Moving("machine", scenes, label=t("batch"), still=2 * BLOCKS - 4, start=n(64))
 
 
 def _played(width: float, chip: Accelerator, batch: int, step: Estimate, longest: float) -> Scene:

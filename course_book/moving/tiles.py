@@ -17,11 +17,7 @@ EACH = 4  # Tiles on a side up to which each has a step of its own; beyond, whol
 
 
 def tiled_product(
-    chip: Accelerator,
-    size: int = 1024,
-    tiles: Sequence[int] = (128, 256, 512, 1024),
-    *,
-    slower: float = 1e6,
+    chip: Accelerator, size: int = 1024, tiles: Sequence[int] = (128, 256, 512, 1024)
 ) -> Moving:
     """A tile walks over a product of two square matrices, and the bytes that it reads add up: with
     nothing kept between tiles, as `ops.tiled_matmul` counts them.
@@ -31,7 +27,6 @@ def tiled_product(
     chip : whose clocks run along.
     size : rows and columns of each matrix, 16-bit.
     tiles : sides of a tile to choose from; each divides `size`, into eight at most.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -49,16 +44,13 @@ def tiled_product(
     if len(set(sides)) < 2:
         raise CourseError(f"tiles must be two sizes at least, to compare (got {list(tiles)})")
     scenes = {
-        f"{n(side)} × {n(side)}": both(_product, chip, size, side, min(sides), slower)
-        for side in sides
+        f"{n(side)} × {n(side)}": both(_product, chip, size, side, min(sides)) for side in sides
     }
     middle = (size // sides[1]) ** 2 // 2 + 3
     return Moving("tiled-product", scenes, label=t("tile"), start=list(scenes)[1], still=middle)
 
 
-def _product(
-    width: float, chip: Accelerator, size: int, side: int, least: int, slower: float
-) -> Scene:
+def _product(width: float, chip: Accelerator, size: int, side: int, least: int) -> Scene:
     many = size // side
     whole, once = ops.tiled_matmul(size, size, size, side, side), ops.matmul(size, size, size)
     step, name = roofline(whole, chip), f"{n(side)} × {n(side)}"
@@ -85,7 +77,7 @@ def _product(
     scene.label(x0 + s / 2 - 10, y0 + s / 2 - 8, t("tile"), anchor="middle")
     scene.text(x0 + s / 2 - 10, y0 + s / 2 + 12, name, anchor="middle", bold=True)
     longest = roofline(ops.tiled_matmul(size, size, size, least, least), chip)
-    clocks = _Clocks(scene, clocks_at, chip, float(longest.t_memory), slower)
+    clocks = _Clocks(scene, clocks_at, chip, float(longest.t_memory), 1e6)
     clocks.compare(step, roofline(once, chip), "read-once")
     scene.step(t("moving-tile-rows").format(side=n(side)), 2.2)
     rows_read.to(opacity=0.9)
@@ -109,9 +101,7 @@ def _product(
 
 
 def _stops(many: int) -> Iterator[tuple[int, int, int, float]]:
-    """Where a step ends, behind each tile, or behind whole rows where there are many: its row, the
-    columns that were done in this row before and are now, and the share of all tiles that is new.
-    """
+    """By step its row, columns done before and now in it, and the share of tiles that is new."""
     for row, column in product(range(many), range(1, many + 1)):
         if row == 0 or many <= EACH:
             yield row, column - 1, column, 1 / many**2
@@ -120,12 +110,7 @@ def _stops(many: int) -> Iterator[tuple[int, int, int, float]]:
 
 
 def flash_attention(
-    chip: Accelerator,
-    length: int = 1024,
-    head: int = 64,
-    rows: Sequence[int] = (128, 256),
-    *,
-    slower: float = 3e6,
+    chip: Accelerator, length: int = 1024, head: int = 64, rows: Sequence[int] = (128, 256)
 ) -> Moving:
     """Attention of one head with its scores stored in memory, and with them kept on the chip, as
     `ops.attention_standard` and `ops.attention_tiled` count the bytes.
@@ -135,7 +120,6 @@ def flash_attention(
     chip : whose clocks run along.
     length, head : tokens of the sequence, and the size of the head, 16-bit.
     rows : rows of queries in a block to choose from; each divides `length`, into eight at most.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -151,9 +135,7 @@ def flash_attention(
                 f"rows must divide length {length} into {MOST} parts at most (got {one})"
             )
     named = {t("moving-flash-stored"): 0} | {f"R = {n(one)}": one for one in blocks}
-    scenes = {
-        name: both(_attention, chip, length, head, one, slower) for name, one in named.items()
-    }
+    scenes = {name: both(_attention, chip, length, head, one) for name, one in named.items()}
     last = list(scenes)[-1]
     return Moving(
         "flash-attention",
@@ -164,12 +146,8 @@ def flash_attention(
     )
 
 
-def _attention(
-    width: float, chip: Accelerator, length: int, head: int, block: int, slower: float
-) -> Scene:
-    """Queries on the left, keys and values above, the square of scores, and results on the right;
-    with scores stored where no block of rows is kept.
-    """
+def _attention(width: float, chip: Accelerator, length: int, head: int, block: int) -> Scene:
+    """Queries at the left, keys and values above the square of scores, results at the right."""
     sizes = (length, 1, 1, head)
     stored = ops.attention_standard(1, length, *sizes)
     whole = slowest = total(**{name: roofline(work, chip) for name, work in stored.items()})
@@ -206,7 +184,7 @@ def _attention(
         scene.value(x - 8, y - up + 16, name)
     where = t("moving-flash-on-chip" if block else "moving-flash-in-memory")
     scene.label(x + s / 2, y + s + 18, where, anchor="middle", size=12.5)
-    clocks = _Clocks(scene, clocks_at, chip, float(slowest.t_memory), slower)
+    clocks = _Clocks(scene, clocks_at, chip, float(slowest.t_memory), 3e6)
     least = roofline(ops.attention(1, length, *sizes, causal=False), chip)
     clocks.compare(whole, least, "everything-once")
     gone: list[Work] = []
@@ -277,9 +255,7 @@ class _Clocks:
         scene.label(self.x, self.y + 252, note, size=12.5)
 
     def compare(self, whole: Estimate, least: Estimate, name: str) -> None:
-        """A dashed line where memory would stop if everything passed once, and the intensity of the
-        whole beside the ridge that it would have to reach.
-        """
+        """Where memory would stop if everything passed once, and the intensity by the ridge."""
         x, top = self.x + float(least.t_memory) * self.scale, self.y + 74
         self.scene.line(x, top - 3, x, top + 21, line="ink", dash="3 3")
         self.scene.text(x + 6, top + 29, t(name), size=12.5)

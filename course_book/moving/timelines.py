@@ -19,8 +19,8 @@ from course_book.text import n, named, t
 
 PIECES = 4  # Pieces into which a picture cuts an operator's traffic and its arithmetic
 ROW = 17.0  # Height of a kernel's row, px
-
-
+# How many times slower than on the chip kernels and clocks play
+_CASCADE_SLOWER, _CLOCKS_SLOWER = 1e4, 1.5e4
 # Layers of the backward pass; seconds that a player takes for the slowest choice
 _LAYERS, _SECONDS = 6, 8
 
@@ -37,21 +37,13 @@ class _Kernel(NamedTuple):
         return "math" if self.line.bound == "compute-bound" else "memory"
 
 
-def fuse(
-    chip: Accelerator,
-    model: str = "gpt2-xl",
-    batch: int = 8,
-    new: int = 1024,
-    *,
-    slower: float = 1e4,
-) -> Moving:
+def fuse(chip: Accelerator, model: str = "gpt2-xl", batch: int = 8, new: int = 1024) -> Moving:
     """The kernels of a transformer block one after another, apart and fused, at their lower bounds.
 
     Parameters
     ----------
     chip : that runs them.
     model, batch, new : of `block.operators`.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -63,9 +55,9 @@ def fuse(
     apart, fused = (block.operators(model, batch, new, fused=one) for one in (False, True))
     ways = [_kernels(apart, works, chip) for works in (apart, fused)]
     scenes = {
-        t("moving-fuse-merge"): both(_merged, chip, ways, slower),
-        t("moving-fuse-apart"): both(_run, chip, ways, slower, 0),
-        t("moving-fuse-fused"): both(_run, chip, ways, slower, 1),
+        t("moving-fuse-merge"): both(_merged, chip, ways),
+        t("moving-fuse-apart"): both(_run, chip, ways, 0),
+        t("moving-fuse-fused"): both(_run, chip, ways, 1),
     }
     return Moving("fuse", scenes, label=t("moving-fuse-choice"))
 
@@ -100,11 +92,9 @@ def _sums(kernels: Sequence[_Kernel]) -> tuple[float, float, int]:
     return sum(one.seconds for one in lines), sum(one.bytes for one in lines), len(lines)
 
 
-def _merged(
-    width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], slower: float
-) -> Scene:
+def _merged(width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]]) -> Scene:
     """From separate kernels to fused ones, kernel by kernel."""
-    (apart, fused), picture = ways, _Cascade(width, chip, ways[0], slower)
+    (apart, fused), picture = ways, _Cascade(width, chip, ways[0])
     scene = picture.scene
     scene.step(t("moving-fuse-start"), 2.5, first=True)
     picture.note.to(opacity=0)
@@ -131,11 +121,9 @@ def _merged(
     return scene
 
 
-def _run(
-    width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], slower: float, way: int
-) -> Scene:
+def _run(width: float, chip: Accelerator, ways: Sequence[Sequence[_Kernel]], way: int) -> Scene:
     """Kernel after kernel, each for its time."""
-    kernels, picture = ways[way], _Cascade(width, chip, ways[0], slower)
+    kernels, picture = ways[way], _Cascade(width, chip, ways[0])
     scene, (seconds, moved, _) = picture.scene, _sums(kernels)
     for kernel in kernels:
         picture.put(kernel, picture.ghosts)
@@ -146,7 +134,7 @@ def _run(
         says = t(f"moving-fuse-{'vector' if kernel.line.unit == 'vector' else kind}").format(
             name=named(kernel.line.name).replace("+", " + "), moved=n(kernel.line.bytes, "B")
         )
-        scene.step(says, round(kernel.line.seconds * slower, 3), first=not i)
+        scene.step(says, round(kernel.line.seconds * _CASCADE_SLOWER, 3), first=not i)
         picture.point(kernel.rows)
         if i:
             picture.put(kernels[i - 1], picture.blocks)
@@ -161,9 +149,7 @@ def _run(
 class _Cascade:
     """A row for each operator, and its block in time; fused, blocks become one across rows."""
 
-    def __init__(
-        self, width: float, chip: Accelerator, apart: Sequence[_Kernel], slower: float
-    ) -> None:
+    def __init__(self, width: float, chip: Accelerator, apart: Sequence[_Kernel]) -> None:
         names, slowest = [named(one.line.name) for one in apart], _sums(apart)[0]
         low = 18 + ROW * len(names)
         self.scene = scene = Scene(width, low + 68)
@@ -194,7 +180,7 @@ class _Cascade:
         looks = {t("memory-bound"): {"tone": "memory"}, t("compute-bound"): {"tone": "math"}}
         x, across = (8.0, (width - 16) / 2) if scene.narrow else (self.left, 240)
         scene.legend(looks, x, low + 42, across, size=size)
-        self.note = scene.label(x, low + 62, slowed(chip.short, slower), size=size)
+        self.note = scene.label(x, low + 62, slowed(chip.short, _CASCADE_SLOWER), size=size)
 
     def put(self, kernel: _Kernel, shapes: Sequence[Shape], *, width: float = 1.0) -> None:
         """A kernel's place: the rows of its operators side by side, without a gap."""
@@ -241,9 +227,7 @@ class _Piece(NamedTuple):
     end: float
 
 
-def overlap(
-    chip: Accelerator, step: Work, first: Work, second: Work, *, slower: float = 1.5e4
-) -> Moving:
+def overlap(chip: Accelerator, step: Work, first: Work, second: Work) -> Moving:
     """The clock of the memory and that of the arithmetic: overlapped, in turns, and of two
     operators in a row.
 
@@ -252,7 +236,6 @@ def overlap(
     chip : whose clocks they are.
     step : the operator that is run overlapped and in turns.
     first, second : the operators in a row.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -267,7 +250,7 @@ def overlap(
     if not all(isinstance(each.lower, float) for each in (one, two)):
         raise CourseError("step, first and second must be of single sizes: call once for each")
     scenes = {
-        t(f"moving-overlap-{way}"): both(_clocks, chip, way, two if way == "row" else one, slower)
+        t(f"moving-overlap-{way}"): both(_clocks, chip, way, two if way == "row" else one)
         for way in ("both", "turns", "row")
     }
     return Moving("overlap", scenes, label=t("moving-overlap-choice"), still=4)
@@ -291,7 +274,7 @@ def _pieces(way: str, step: Estimate) -> list[_Piece]:
     return found
 
 
-def _clocks(width: float, chip: Accelerator, way: str, step: Estimate, slower: float) -> Scene:
+def _clocks(width: float, chip: Accelerator, way: str, step: Estimate) -> Scene:
     scene = Scene(width, 262, t(f"moving-overlap-{way}-start"), 2.6)
     left, end = (8.0, 352.0) if scene.narrow else (10.0, 708.0)
     pieces = _pieces(way, step)
@@ -325,7 +308,7 @@ def _clocks(width: float, chip: Accelerator, way: str, step: Estimate, slower: f
         scene.line(x, 52, x, y + 4, line="ink", dash="3 4")
         scene.text(x - 6, y, f"{t(name)}: {n(seconds, 's')}", anchor="end", size=12.5)
     now = scene.line(left, 58, left, 182, line="ink", thick=3)
-    scene.label(left, 252, slowed(chip.short, slower), size=12.5)
+    scene.label(left, 252, slowed(chip.short, _CLOCKS_SLOWER), size=12.5)
     stops = sorted({time for piece in pieces for time in (piece.start, piece.end)})
     for i, (since, after) in enumerate(pairwise([-1.0, *stops, stops[-1]])):
         time = max(since, 0.0)
@@ -335,7 +318,7 @@ def _clocks(width: float, chip: Accelerator, way: str, step: Estimate, slower: f
             scene.step(says.format(time=n(time, "s"), merged=n(merged, "s")))
         elif i:
             name = "all" if len(runs) == 2 else "math" if runs == [1] else "memory"
-            scene.step(t(f"moving-overlap-{name}"), round((after - time) * slower, 3))
+            scene.step(t(f"moving-overlap-{name}"), round((after - time) * _CLOCKS_SLOWER, 3))
         clock.to(text=Running(time, "s"))
         now.to(x1=left + time * scale, x2=left + time * scale)
         ran = [passed(time, start, until) for _, start, until in pieces]

@@ -30,10 +30,6 @@ def roofline(
     intensity : range of the horizontal axis, FLOP/byte.
     shade : shade the regions left of the first ridge, between the ridges, and right of the last.
 
-    Returns
-    -------
-    Plot
-
     Raises
     ------
     CourseError
@@ -105,10 +101,6 @@ def sweep(
     marks : by label, values of `x` drawn as vertical lines.
     dots : by the label of a line, x and y of points in its colour: what was measured.
     even : whether `x` begins at 0 and goes by differences: a share, say.
-
-    Returns
-    -------
-    Plot
 
     Raises
     ------
@@ -188,10 +180,6 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     ----------
     points : by label, what was predicted and what was measured, one of each a point.
     unit : of both: ``"s"`` say.
-
-    Returns
-    -------
-    Plot
 
     Raises
     ------

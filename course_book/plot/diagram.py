@@ -69,10 +69,6 @@ def flow(
     title : of the diagram, for those who hear it.
     again : what stands at the way back from the remedies.
 
-    Returns
-    -------
-    Diagram
-
     Raises
     ------
     CourseError
@@ -146,9 +142,7 @@ def _side_by_side(
 def _one_below_another(
     start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
 ) -> tuple[str, float]:
-    """The drawing for a phone and its height: the way on runs down the left, the way back up the
-    right.
-    """
+    """The drawing for a phone and its height: the way on at the left, the way back at the right."""
     down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
     width, y = wide - INDENT, _TOP + _LINE
     begin, across = y + _tall(start, wide) / 2, INDENT + width / 2
@@ -189,12 +183,7 @@ def wide_as(text: str) -> float:
 
 
 def wrapped(text: str, room: float, size: float = _FONT) -> list[str]:
-    """The text in lines of at most this width in px; what is longer than that is cut at its
-    hyphens, or has a line of its own.
-
-    >>> wrapped("communication-bound at last", 110)
-    ['communication-', 'bound at last']
-    """
+    """The text in lines of at most so many px, cut at hyphens where a word is longer."""
 
     def fits(said: str) -> bool:
         return wide_as(said) * size <= room
@@ -270,9 +259,7 @@ def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def kinds_of(name: str, given: Iterable[str]) -> list[str]:
-    """The kinds of boxes that a drawing tells apart, each once, in their order; `name` is of the
-    argument that has them.
-    """
+    """The kinds of boxes that a drawing tells apart, each once, in their order."""
     kinds = list(dict.fromkeys(given))
     if len(kinds) > len(SHADES) + 1:
         raise CourseError(f"{name} must have at most {len(SHADES) + 1} kinds (got {len(kinds)})")
@@ -287,9 +274,7 @@ def edge(place: int) -> Token:
 
 
 def look(place: int) -> str:
-    """The fill and the edge of a box of some kind, by the kind's place: the fourth has no fill,
-    and a dashed edge.
-    """
+    """Fill and edge of a box by the place of its kind: the fourth is empty, its edge dashed."""
     stroke = f"stroke: {_color(edge(place))}"
     if place >= len(SHADES):
         return f"fill: none; {stroke}; stroke-dasharray: 4 3"
@@ -319,10 +304,6 @@ def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) ->
     rows : by label, the parts of a whole in their order: the kind of each, its name, which stands
         in it where there is room, and its size. Kinds have a colour each, the fourth has none.
     title : of the figure, for those who hear it.
-
-    Returns
-    -------
-    Diagram
 
     Raises
     ------

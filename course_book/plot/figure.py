@@ -67,9 +67,7 @@ class Plot(Shown):
         return "Plot()"
 
     def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
-        """Name the dot at this place, where no other name, dot or line is in the way; with a line
-        to it from further off.
-        """
+        """Name the dot here, clear of names, dots and lines; with a line to it from further off."""
         self._labels.dots.append((label, x, y, fontsize))
         self._labels.place(WIDE)
 
@@ -90,9 +88,7 @@ class Plot(Shown):
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
-        """The figure as an `<svg>` element, the same text for the same figure; for a phone if
-        narrow.
-        """
+        """The figure as an `<svg>` element, the same text for the same figure."""
         buffer = io.StringIO()
         with (
             mpl.rc_context(STYLE),
@@ -110,9 +106,7 @@ class Plot(Shown):
 
 
 class _Rounded(LogTransform):
-    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a
-    figure in its pixels.
-    """
+    """Logarithms to twelve decimals: in the last bit of one, processors and so pixels differ."""
 
     def transform_non_affine(self, values: Any) -> Any:
         return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
@@ -126,9 +120,7 @@ class _Log(LogScale):
 
 
 def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure, Any]:
-    """A figure with logarithmic axes; made, as all in it, inside `STYLE`. On an `even` one the
-    horizontal axis begins at 0 and goes by differences.
-    """
+    """A figure with logarithmic axes, made inside `STYLE`; an `even` x begins at 0."""
     figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)

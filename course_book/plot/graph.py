@@ -47,10 +47,6 @@ def builds_on(boxes: Mapping[str, tuple[str, Sequence[str]]], *, title: str) -> 
         Kinds have a color and a number each, the fourth has no color.
     title : of the figure, for those who hear it.
 
-    Returns
-    -------
-    Diagram
-
     Raises
     ------
     CourseError
@@ -128,9 +124,7 @@ def _in_layers(
 def _in_a_row(
     names: Sequence[str], needs: Sequence[Sequence[int]], kind: Sequence[int], kinds: Sequence[str]
 ) -> tuple[str, float]:
-    """The drawing for a phone and its height: boxes one below another, in their order, with an arc
-    from each need at their left.
-    """
+    """The drawing for a phone and its height: boxes in a column, arcs from needs at their left."""
     wide = NARROW - 4 - _ARCS
     named, y = legend(kinds, NARROW)
     y += 18
@@ -181,10 +175,7 @@ def _box(x: float, y: float, width: float, height: float, text: Sequence[str], k
 
 
 class Layers(NamedTuple):
-    """A layered drawing whose boxes are one unit wide: the layer of each box, the points of each
-    layer from left to right, the middle of each point between 0 and `width`, links from a point to
-    one in the next layer, and the width of the widest layer.
-    """
+    """By box its layer; points of each layer, middles of points, links down, the widest layer."""
 
     at: list[int]
     rows: list[list[Point]]
@@ -194,8 +185,7 @@ class Layers(NamedTuple):
 
 
 def layered(needs: Sequence[Sequence[int]], most: int) -> Layers:
-    """Boxes in layers of at most so many, each below all that it needs. Lines that leave the same
-    box and pass the same layer pass it together.
+    """Boxes in layers of at most so many, each below what it needs; their lines run together.
 
     >>> layered([[], [0], [0], [1, 2]], 2).rows
     [[(0, 0)], [(1, 1), (2, 1)], [(3, 2)]]
@@ -255,9 +245,7 @@ def _crossings(rows: Sequence[Sequence[Point]], links: Iterable[tuple[Point, Poi
 
 
 def _uncrossed(rows: list[list[Point]], links: Sequence[tuple[Point, Point]]) -> list[list[Point]]:
-    """The rows in an order of few crossings: sweeps down and up that sort each row by the middle
-    of its neighbors.
-    """
+    """The rows with few crossings: sweeps sort each by the middle of its neighbors."""
     near: tuple[dict[Point, list[Point]], dict[Point, list[Point]]] = {}, {}
     for above, below in links:
         near[0].setdefault(below, []).append(above)
@@ -323,9 +311,7 @@ def _placed(
 
 
 def _apart(wanted: Sequence[float], widths: Sequence[float], width: float) -> list[float]:
-    """Middles as near as can be, by least squares, to those wanted, of what has these widths and
-    stands side by side.
-    """
+    """Middles as near to those wanted as can be, by least squares, of what stands side by side."""
     offsets = [0.0]
     for one, other in pairwise(widths):
         offsets.append(offsets[-1] + (one + other) / 2)

@@ -34,9 +34,7 @@ _LONGEST = 28
 
 
 class Name(NamedTuple):
-    """What a line or a kind of point is called: the text and its color, what says so in a wide
-    figure, where a line ends on the vertical axis, and the marker of points, which end nowhere.
-    """
+    """What a line that ends somewhere, or a kind of point with its marker, is called."""
 
     label: str
     color: str
@@ -49,9 +47,7 @@ _LEGEND: dict[str, Any] = {"frameon": False, "columnspacing": 1, "labelspacing":
 
 
 class Labels:
-    """The names in a figure: those of lines and kinds of points, which have another place in a
-    narrow one, the upright labels of vertical lines, and the names of single dots.
-    """
+    """The names in a figure: of lines and kinds of points, of upright lines, and of single dots."""
 
     def __init__(self, figure: Figure, names: Sequence[Name], marks: Sequence[Any]) -> None:
         self.figure, self.names, self.marks = figure, names, marks
@@ -120,9 +116,7 @@ class Labels:
     def _beside_dots(
         self, names: Sequence[str], at: Any, inside: Any, least: float
     ) -> list[tuple[float, int, int]]:
-        """Where the name of each dot does least harm: what it covers, how far above its dot, and on
-        which side.
-        """
+        """Where each name does least harm: what it covers, how far above its dot, on which side."""
         axes = self.figure.axes[0]
         centers = np.concatenate([at(x, y) for _, x, y, _ in self.dots])
         taken = [np.hstack([centers - 4, centers + 4])]
@@ -176,9 +170,7 @@ class Labels:
 
     @contextmanager
     def narrow(self) -> Iterator[None]:
-        """The figure for a phone while it is drawn: fewer ticks, and long names above instead of
-        beside.
-        """
+        """The figure for a phone while it is drawn: fewer ticks, and long names above."""
         figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
         with undo:
             undo.callback(figure.set_size_inches, *figure.get_size_inches())
