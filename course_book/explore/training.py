@@ -31,18 +31,8 @@ LOST = tuple(
     name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
 )
 # What is said of a layout, and in which unit
-QUANTITIES = {
-    "dp": "",
-    "mbs": "",
-    "acc": "",
-    "recompute": "",
-    "needed": "B",
-    "fit": "",
-    "rate": "",
-    "mfu": "%",
-    "lost": "",
-    "share": "%",
-}
+QUANTITIES = dict.fromkeys(("dp", "mbs", "acc", "recompute"), "")
+QUANTITIES |= {"needed": "B", "fit": "", "rate": "", "mfu": "%", "lost": "", "share": "%"}
 
 
 def layouts(

@@ -286,8 +286,7 @@ def _counters(
     def count(hop: int) -> None:
         hops = f"{n(hop)} / {n(len(own.times) - 1)}"
         texts = hops, Running(own.bytes[hop], "B"), Running(own.times[hop], "s")
-        for shape, text in zip(told, texts, strict=True):
-            shape.to(text=text)
+        scene.write(told, texts)
         bar.to(width=own.times[hop] * room / slowest)
 
     return count

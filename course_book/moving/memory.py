@@ -22,19 +22,8 @@ GIB = 2.0**30
 VIEWED = 1.85  # Of a chip's memory, how much a picture of it has room for
 # What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
 # smaller microbatch, and recomputation
-TECHNIQUES = (
-    "plain",
-    "zero-1",
-    "zero-2",
-    "zero-3",
-    "tensor",
-    "pipeline",
-    "context",
-    "expert",
-    "small",
-    "selective",
-    "full",
-)
+_SPREAD = ("tensor", "pipeline", "context", "expert")
+TECHNIQUES = ("plain", "zero-1", "zero-2", "zero-3", *_SPREAD, "small", "selective", "full")
 # What a chip holds, in the order of the stack, and how it looks
 _PARTS: dict[str, dict[str, Any]] = {
     "weights": {"tone": "chip"},
@@ -276,8 +265,7 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
         weights.to(width=inside * scale)
         cached.to(x=left + inside * scale, width=(end - inside) * scale)
         beyond.to(width=max(case.weights + kv - case.capacity, 0) * scale)
-        for text, size in zip(held, (case.weights, kv), strict=True):
-            text.to(text=_gib(size))
+        scene.write(held, (_gib(case.weights), _gib(kv)))
         loud.to(text="" if fits else t("does-not-fit"))
         for edge in edges:
             edge.to(line="ink" if fits else "alarm")

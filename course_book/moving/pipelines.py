@@ -81,8 +81,6 @@ def _order(way: str, stage: int, stages: int, batches: int, chunks: int) -> Iter
         # As many microbatches as there are stages go through one chunk, then through the next.
         group, within = divmod(k, stages * chunks)
         chunk, batch = divmod(within, stages)
-        if chunks == 1:
-            chunk, group, batch = 0, 0, k
         chunk = chunks - 1 - chunk if backward else chunk
         return Slot(stage, chunk, group * stages + batch, backward)
 
@@ -95,8 +93,6 @@ def _order(way: str, stage: int, stages: int, batches: int, chunks: int) -> Iter
 
 
 class _Schedule(NamedTuple):
-    """A way's passes, with what can be read off them."""
-
     slots: list[Slot]
     stages: int
     chunks: int
@@ -268,6 +264,5 @@ def _rows(
             text.to(opacity=float(gone > 0 and wide > 7.5 * len(text.at("text", 0))))
         now.to(x1=left + time * px, x2=left + time * px)
         texts = Running(time * second, "s"), n(plan.idle(time), "%"), n(plan.held(time))
-        for shape, told in zip(counters, texts, strict=True):
-            shape.to(text=told)
+        scene.write(counters, texts)
     return scene

@@ -34,14 +34,10 @@ _WAYS: dict[str, dict[str, Any]] = {
     "chunks": {"enable_chunked_prefill": True, "max_num_batched_tokens": 512},
     "little": {"num_gpu_blocks": 236},
 }
-_ALL = {
-    "max_num_seqs": _PLACES,
-    "max_num_batched_tokens": 8192,
-    "num_gpu_blocks": 320,
-    "enable_chunked_prefill": False,
-    "enable_prefix_caching": False,
-    "async_scheduling": False,
-}
+_ALL = {"max_num_seqs": _PLACES, "max_num_batched_tokens": 8192, "num_gpu_blocks": 320}
+_ALL |= dict.fromkeys(
+    ("enable_chunked_prefill", "enable_prefix_caching", "async_scheduling"), False
+)
 # What a request does
 _TONES = {"wait": "muted", "again": "alarm", "prompt": "math", "decode": "memory"}
 # Who waits is a line; who is computed is a bar
@@ -391,5 +387,4 @@ class _Timeline:
         self.held.to(text=t("moving-batching-cache").format(**held))
         done = sum(at <= time for times in self.run.made for at in times)
         texts = (Running(time, "s"), n(done), n(self.run.pause(time), "s"))
-        for shape, text in zip(self.counters, texts, strict=True):
-            shape.to(text=text)
+        self.scene.write(self.counters, texts)

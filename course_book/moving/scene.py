@@ -1,7 +1,7 @@
 """Scenes: shapes whose places and colours change from step to step, each step with a sentence."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -198,6 +198,10 @@ class Scene:
             self.rect(left, line - (side + 8) / 2, side, side, **look)
             self.text(left + 1.5 * side, line, name, **letters)
 
+    def write(self, shapes: Iterable[Shape], texts: Iterable[str]) -> None:
+        for shape, text in zip(shapes, texts, strict=True):
+            shape.to(text=text)
+
     def ticks(
         self, x: float, y: float, apart: float, names: Sequence[str], below: float = 18
     ) -> None:
@@ -219,9 +223,8 @@ class Scene:
             for name, value in more.items()
             if name not in ("tone", "line", "opacity", "bold", "halo")
         }
-        for flag in ("bold", "halo"):
-            if more.get(flag):
-                fixed["class"] = f"{fixed.get('class', '')} {flag}".strip()
+        if flags := [flag for flag in ("bold", "halo") if more.get(flag)]:
+            fixed["class"] = " ".join(flags)
         shape = Shape(self, tag, fixed, tracks)
         self.shapes.append(shape)
         return shape

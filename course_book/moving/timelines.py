@@ -205,8 +205,7 @@ class _Cascade:
         """Counters, and the line of the present."""
         self.now.to(x1=self.left + seconds * self.scale, x2=self.left + seconds * self.scale)
         texts = Running(seconds, "s"), Running(moved, "B"), n(kernels)
-        for shape, text in zip(self.counters, texts, strict=True):
-            shape.to(text=text)
+        self.scene.write(self.counters, texts)
 
     def stand(self, kernels: Sequence[_Kernel]) -> None:
         for kernel in kernels:
@@ -331,7 +330,7 @@ def _clocks(width: float, chip: Accelerator, way: str, step: Estimate) -> Scene:
 
 
 class _Span(NamedTuple):
-    """When a layer's work begins and ends, in s."""
+    """When a layer's work begins and ends, s."""
 
     since: float
     until: float
@@ -347,11 +346,6 @@ class _Pass(NamedTuple):
     def done(self) -> float:
         """When the last gradient has come."""
         return self.network[-1].until
-
-    @property
-    def waiting(self) -> float:
-        """Seconds in which there is nothing left to compute."""
-        return self.done - self.math[-1].until
 
 
 def backward_pass(
@@ -374,11 +368,25 @@ def backward_pass(
     >>> backward_pass(8192, 28672, h100, h100.links["nvlink"], 8)
     Moving('backward-pass')
     """
-    passes = {}
-    for batch in tokens:
-        passes[n(batch)] = (batch, _scheduled(batch, D, F, chip, link, chips, at_once=True))
-    last = _scheduled(tokens[-1], D, F, chip, link, chips, at_once=False)
-    passes[t("moving-no-overlap").replace("{n}", n(tokens[-1]))] = (tokens[-1], last)
+    sends = float(net.all_reduce(D * F * itemsize("bf16"), link, chips))
+
+    def scheduled(batch: int, *, at_once: bool) -> tuple[int, _Pass]:
+        layer = total(
+            inputs=roofline(ops.matmul(batch, F, D), chip),
+            weights=roofline(ops.matmul(D, batch, F), chip),
+        )
+        takes = float(layer.t_math)
+        math = [_Span(i * takes, (i + 1) * takes) for i in range(_LAYERS)]
+        network, free = [], 0.0
+        for span in math:
+            since = max(free, span.until if at_once else math[-1].until)
+            free = since + sends
+            network.append(_Span(since, free))
+        return batch, _Pass(math, network)
+
+    passes = {n(batch): scheduled(batch, at_once=True) for batch in tokens}
+    last = t("moving-no-overlap").format(n=n(tokens[-1]))
+    passes[last] = scheduled(tokens[-1], at_once=False)
     needed = float(net.data_parallel_tokens(chip.peak("bf16"), link, chips))
     longest = max(one.done for _, one in passes.values())
     drawn = {
@@ -386,24 +394,6 @@ def backward_pass(
         for choice, (batch, one) in passes.items()
     }
     return Moving("backward-pass", drawn, label=t("tokens-per-chip"))
-
-
-def _scheduled(
-    batch: int, D: int, F: int, chip: Chip, link: LinkLike, chips: int, *, at_once: bool
-) -> _Pass:
-    layer = total(
-        inputs=roofline(ops.matmul(batch, F, D), chip),
-        weights=roofline(ops.matmul(D, batch, F), chip),
-    )
-    takes = float(layer.t_math)
-    math = [_Span(i * takes, (i + 1) * takes) for i in range(_LAYERS)]
-    sends = float(net.all_reduce(D * F * itemsize("bf16"), link, chips))
-    network, free = [], 0.0
-    for span in math:
-        since = max(free, span.until if at_once else math[-1].until)
-        free = since + sends
-        network.append(_Span(since, free))
-    return _Pass(math, network)
 
 
 def _message(batch: int, one: _Pass, needed: float, at: float) -> str:
@@ -421,7 +411,11 @@ def _message(batch: int, one: _Pass, needed: float, at: float) -> str:
         key = "behind"
     else:
         key = "idle" if sent == begun else "beside"
-    values = {"needed": n(needed), "tokens": n(batch), "waiting": n(one.waiting, "s")}
+    values = {
+        "needed": n(needed),
+        "tokens": n(batch),
+        "waiting": n(one.done - one.math[-1].until, "s"),
+    }
     return t(f"moving-overlap-{key}").format(k=n(ready - begun), **values)
 
 
@@ -468,7 +462,5 @@ def _backward(width: float, batch: int, one: _Pass, longest: float, needed: floa
         wait.to(width=exposed * px)
         now.to(x1=left + time * px, x2=left + time * px)
         share = f"· {n(exposed / time if time else 0.0, '%', digits=2)}"
-        told = Running(time, "s"), Running(exposed, "s"), share
-        for shape, now_said in zip(counters, told, strict=True):
-            shape.to(text=now_said)
+        scene.write(counters, (Running(time, "s"), Running(exposed, "s"), share))
     return scene
