@@ -6,7 +6,7 @@ a notebook with a live kernel computes the same quantities for any other value.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal, Self
@@ -118,24 +118,21 @@ class TableRow:
     color: int | str | None = None
 
 
+@dataclass(eq=False)
 class Grid:
     """Quantities for every choice, and what a figure and a table show of one."""
 
-    def __init__(
-        self,
-        name: str,
-        axes: Mapping[str, Axis],
-        compute: Compute,
-        layers: Sequence[ChartLayer],
-        rows: Sequence[TableRow],
-        *,
-        head: Sequence[str] = (),
-        x_label: str,
-        y_label: str,
-    ) -> None:
-        self.name, self.axes, self.compute = name, axes, compute
-        self.layers, self.rows = layers, rows
-        self.head, self.x_label, self.y_label = head, x_label, y_label
+    name: str
+    axes: Mapping[str, Axis]
+    compute: Compute
+    layers: Sequence[ChartLayer]
+    rows: Sequence[TableRow]
+    _: KW_ONLY
+    head: Sequence[str] = ()
+    x_label: str
+    y_label: str
+
+    def __post_init__(self) -> None:
         self.state()  # raises where a control cannot stand at its start
 
     @cached_property
@@ -247,8 +244,4 @@ class Grid:
             texts = () if axis.numeric else map(dict(self.offered(name)).__getitem__, values)
             changed: dict[str, Any] = {"values": tuple(values), "texts": tuple(texts)}
             axes[name] = replace(axes[name], groups=(), **changed)
-        labels: dict[str, Any] = {"x_label": self.x_label, "y_label": self.y_label}
-        whole = type(self)(
-            self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
-        )
-        return whole, dict(chosen)
+        return replace(self, axes=axes), dict(chosen)

@@ -30,7 +30,48 @@ class Explorer(Grid, Shown):
 
     def plot(self, **chosen: Any) -> Plot:
         """The figure of a choice as a picture, as `shown` is its table."""
-        return _draw(self, self.state(**chosen))
+        state = self.state(**chosen)
+        x_range, y_range = ranges(self)
+        with mpl.rc_context(STYLE):
+            figure, axes = log_axes(self.x_label, self.y_label)
+            axes.set(xlim=x_range, ylim=y_range)
+            ends = []
+            for layer in self.layers:
+                for color, name, xs, ys in marks(self, layer, state):
+                    tone = MUTED if color is None else LINES[color % len(LINES)]
+                    named: dict[str, Any] = {"color": tone, "fontweight": "bold", **OFFSET}
+                    dashed = {
+                        "color": tone,
+                        "linewidth": 1.2,
+                        "linestyle": (0, (4, 3)),
+                        "zorder": 2,
+                    }
+                    left = {"ha": "left", "xytext": (4, 4), **named}
+                    if layer.mark == "rule":
+                        axes.axvline(xs[0], **dashed)
+                        axes.annotate(
+                            name, (xs[0], 0.03), xycoords=("data", "axes fraction"), **left
+                        )
+                    elif layer.mark == "level":
+                        axes.axhline(ys[0], **dashed)
+                        odd = bool(color and color % 2)
+                        side = left if odd else {"ha": "right", "xytext": (-4, -12), **named}
+                        at = (0.0 if odd else 1.0, ys[0])
+                        axes.annotate(name, at, xycoords=("axes fraction", "data"), **side)
+                    elif layer.mark == "dot":
+                        axes.plot(xs, ys, MARKERS[color or 0], color=tone, markersize=8, zorder=5)
+                    elif layer.mark == "turn":
+                        edge = {"markeredgecolor": tone, "markeredgewidth": 1.6}
+                        axes.plot(xs, ys, "D", markerfacecolor="none", zorder=4, **edge)
+                    else:
+                        dash = "--" if layer.mark == "dash" else "-"
+                        axes.plot(xs, ys, color=tone, linestyle=dash, zorder=3)
+                        if name and xs[-1] * _MARGIN >= x_range[1] * 0.99:
+                            ends.append((ys[-1], name, tone))
+                        elif name and not _goes_on(self, layer, state):
+                            axes.annotate(name, (xs[-1], ys[-1]), (-4, 6), ha="right", **named)
+            names = name_ends(axes, ends)
+        return Plot(figure, names)
 
     def here(self, **chosen: Any) -> Self:
         """The explorer whose table has this choice."""
@@ -39,7 +80,43 @@ class Explorer(Grid, Shown):
 
     def widget(self) -> Any:
         """The explorer as ipywidgets, for a notebook with a live kernel: computes any number."""
-        return _widget(self)
+        if find_spec("ipywidgets") is None:
+            raise CourseError("a live explorer needs ipywidgets: pip install -e '.[explore]'")
+        import ipywidgets
+
+        controls: dict[str, Any] = {}
+        for name, axis in self.controls.items():
+            style = {"description": axis.label, "style": {"description_width": "10em"}}
+            if axis.numeric:
+                whole = all(isinstance(value, int) for value in axis.values)
+                field = ipywidgets.BoundedIntText if whole else ipywidgets.BoundedFloatText
+                controls[name] = field(
+                    value=axis.start, min=1 if whole else 0, max=2**31 - 1, **style
+                )
+            else:
+                pairs = [(text, value) for value, text in self.offered(name)]
+                controls[name] = ipywidgets.Dropdown(options=pairs, value=axis.start, **style)
+        picture = ipywidgets.Image(format="png", layout={"max_width": "45em"})
+        table = ipywidgets.GridBox(layout={"grid_gap": "0 1em"})
+
+        def show(_: Any = None) -> None:
+            for before in table.children:
+                before.close()
+            try:
+                here, chosen = self.at({name: one.value for name, one in controls.items()})
+                rows = here.shown(**chosen)
+                picture.format, picture.value = here.plot(**chosen).picture()
+            except CourseError as error:
+                table.children = [ipywidgets.HTML(escape(str(error)))]
+                return
+            lines = [here.head, *rows] if here.head else rows
+            table.layout.grid_template_columns = f"repeat({len(lines[0])}, max-content)"
+            table.children = [ipywidgets.Label(cell) for line in lines for cell in line]
+
+        for control in controls.values():
+            control.observe(show, names="value")
+        show()
+        return ipywidgets.VBox([*controls.values(), picture, table])
 
     def static_bundle(self) -> dict[str, Any]:
         """The picture of the first state."""
@@ -167,44 +244,6 @@ def series_of(
     return explorer.places(shown, state, [axis for axis in shown.along if axis not in _run(shown)])
 
 
-def _draw(explorer: Explorer, state: Mapping[str, int]) -> Plot:
-    """A state as a picture."""
-    x_range, y_range = ranges(explorer)
-    with mpl.rc_context(STYLE):
-        figure, axes = log_axes(explorer.x_label, explorer.y_label)
-        axes.set(xlim=x_range, ylim=y_range)
-        ends = []
-        for layer in explorer.layers:
-            for color, name, xs, ys in marks(explorer, layer, state):
-                tone = MUTED if color is None else LINES[color % len(LINES)]
-                named: dict[str, Any] = {"color": tone, "fontweight": "bold", **OFFSET}
-                dashed = {"color": tone, "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 2}
-                left = {"ha": "left", "xytext": (4, 4), **named}
-                if layer.mark == "rule":
-                    axes.axvline(xs[0], **dashed)
-                    axes.annotate(name, (xs[0], 0.03), xycoords=("data", "axes fraction"), **left)
-                elif layer.mark == "level":
-                    axes.axhline(ys[0], **dashed)
-                    odd = bool(color and color % 2)
-                    side = left if odd else {"ha": "right", "xytext": (-4, -12), **named}
-                    at = (0.0 if odd else 1.0, ys[0])
-                    axes.annotate(name, at, xycoords=("axes fraction", "data"), **side)
-                elif layer.mark == "dot":
-                    axes.plot(xs, ys, MARKERS[color or 0], color=tone, markersize=8, zorder=5)
-                elif layer.mark == "turn":
-                    edge = {"markeredgecolor": tone, "markeredgewidth": 1.6}
-                    axes.plot(xs, ys, "D", markerfacecolor="none", zorder=4, **edge)
-                else:
-                    dash = "--" if layer.mark == "dash" else "-"
-                    axes.plot(xs, ys, color=tone, linestyle=dash, zorder=3)
-                    if name and xs[-1] * _MARGIN >= x_range[1] * 0.99:
-                        ends.append((ys[-1], name, tone))
-                    elif name and not _goes_on(explorer, layer, state):
-                        axes.annotate(name, (xs[-1], ys[-1]), (-4, 6), ha="right", **named)
-        names = name_ends(axes, ends)
-    return Plot(figure, names)
-
-
 def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) -> bool:
     """Whether a dashed line of the same name goes on from this one, and has the name."""
     return any(
@@ -212,42 +251,3 @@ def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) ->
         for other in explorer.layers
         if other is not layer
     )
-
-
-def _widget(explorer: Explorer) -> Any:
-    """Controls, the figure and its table, which says why where a number cannot be computed."""
-    if find_spec("ipywidgets") is None:
-        raise CourseError("a live explorer needs ipywidgets: pip install -e '.[explore]'")
-    import ipywidgets
-
-    controls: dict[str, Any] = {}
-    for name, axis in explorer.controls.items():
-        style = {"description": axis.label, "style": {"description_width": "10em"}}
-        if axis.numeric:
-            whole = all(isinstance(value, int) for value in axis.values)
-            field = ipywidgets.BoundedIntText if whole else ipywidgets.BoundedFloatText
-            controls[name] = field(value=axis.start, min=1 if whole else 0, max=2**31 - 1, **style)
-        else:
-            pairs = [(text, value) for value, text in explorer.offered(name)]
-            controls[name] = ipywidgets.Dropdown(options=pairs, value=axis.start, **style)
-    picture = ipywidgets.Image(format="png", layout={"max_width": "45em"})
-    table = ipywidgets.GridBox(layout={"grid_gap": "0 1em"})
-
-    def show(_: Any = None) -> None:
-        for before in table.children:
-            before.close()
-        try:
-            here, chosen = explorer.at({name: one.value for name, one in controls.items()})
-            rows = here.shown(**chosen)
-            picture.format, picture.value = here.plot(**chosen).picture()
-        except CourseError as error:
-            table.children = [ipywidgets.HTML(escape(str(error)))]
-            return
-        lines = [here.head, *rows] if here.head else rows
-        table.layout.grid_template_columns = f"repeat({len(lines[0])}, max-content)"
-        table.children = [ipywidgets.Label(cell) for line in lines for cell in line]
-
-    for control in controls.values():
-        control.observe(show, names="value")
-    show()
-    return ipywidgets.VBox([*controls.values(), picture, table])
