@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from course_lib.core.checks import CourseError, known
 from course_book.text import n, t
@@ -118,6 +118,10 @@ class TableRow:
     color: int | str | None = None
 
 
+Drawn: TypeAlias = ChartLayer | TableRow
+Place: TypeAlias = Mapping[str, int]  # an index by axis, or by control of a state
+
+
 @dataclass(eq=False)
 class Grid:
     """Quantities for every choice, and what a figure and a table show of one."""
@@ -187,10 +191,7 @@ class Grid:
         ]
 
     def places(
-        self,
-        shown: ChartLayer | TableRow,
-        state: Mapping[str, int],
-        along: Sequence[str] | None = None,
+        self, shown: Drawn, state: Place, along: Sequence[str] | None = None
     ) -> Iterator[dict[str, int]]:
         """An index by axis for each place that a layer runs along, the others as controls stand."""
         free = shown.along if along is None else along
@@ -198,12 +199,12 @@ class Grid:
         for place in product(*(range(len(self.axes[axis].values)) for axis in free)):
             yield {**fixed, **dict(zip(free, place, strict=True))}
 
-    def number(self, name: str, place: Mapping[str, int]) -> float:
+    def number(self, name: str, place: Place) -> float:
         """A quantity at a place; NaN where there is none."""
         one = self.fields[name]
         return float(one.values[tuple(place[axis] for axis in one.axes)])
 
-    def text(self, cell: str, place: Mapping[str, int]) -> str:
+    def text(self, cell: str, place: Place) -> str:
         """A cell as it is written."""
         if cell[:1] == "@":
             return self.texts(cell[1:])[place[cell[1:]]]

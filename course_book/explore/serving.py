@@ -265,13 +265,7 @@ def ways(on: Accelerator, tp: int) -> tuple[str, ...]:
 
 
 def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
-    """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency.
-
-    Examples
-    --------
-    >>> round(seconds_of_byte(chip("h100-sxm"), 8, "nvlink") * 450e9, 2)
-    1.75
-    """
+    """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency."""
     return float(network.all_reduce(1.0, network.joining(on, link, tp, name="tp"), tp))
 
 
@@ -299,12 +293,8 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
     first = llm.first_compute_bound_batch(one, on, context, **how, tp=tp).batch
     del how["compute"]
     room = llm.fits(one, on, batch, context, tokens=batch, **how, tp=tp)
-    likely, soon, copies = (
-        calibrate.predict(step, on),
-        calibrate.predict(read, on),
-        at["count"] // tp,
-    )
-    every, of = offers(on.key), limits(step)
+    likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
+    every, of, copies = offers(on.key), limits(step), at["count"] // tp
     rent = every[at["offer"]].usd_per_hour * copies * tp if every else None
     binds = max(of, key=of.__getitem__)
 

@@ -1,6 +1,6 @@
 """What an explorer looks like: a picture, and widgets of a live kernel."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from importlib.util import find_spec
 from typing import Any, Self
@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from course_lib.core.checks import CourseError
-from course_book.explore.grid import ChartLayer, Grid, TableRow
+from course_book.explore.grid import ChartLayer, Drawn, Grid, Place
 from course_book.plot.colors import LINES, MARKERS, tones
 from course_book.plot.figure import OFFSET, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED
@@ -179,12 +179,12 @@ def ranges(explorer: Grid) -> tuple[tuple[float, float], tuple[float, float]]:
 
 
 def marks(
-    explorer: Grid, layer: ChartLayer, state: Mapping[str, int]
+    explorer: Grid, layer: ChartLayer, state: Place
 ) -> list[tuple[int | None, str, list[float], list[float]]]:
     """A layer's lines or marks at a state: color, name, and the points that have a value."""
     found = []
 
-    def point(x: str, y: str, place: Mapping[str, int]) -> tuple[float, ...]:
+    def point(x: str, y: str, place: Place) -> tuple[float, ...]:
         return tuple(explorer.number(name, place) if name else 1.0 for name in (x, y))
 
     for i, series in enumerate(series_of(explorer, layer, state)):
@@ -199,13 +199,7 @@ def marks(
     return found
 
 
-def color_of(
-    explorer: Grid,
-    shown: ChartLayer | TableRow,
-    place: Mapping[str, int],
-    i: int,
-    state: Mapping[str, int],
-) -> int | None:
+def color_of(explorer: Grid, shown: Drawn, place: Place, i: int, state: Place) -> int | None:
     """The place in the page's colors of the mark or row number `i` at a place; `None` where it has
     none of its own. A chip has its own, or another where two that are shown would share one.
 
@@ -220,7 +214,7 @@ def color_of(
         return i % len(LINES) if shown.color is None else shown.color
     if shown.color == "muted":
         return None
-    named: list[ChartLayer | TableRow] = [*explorer.rows, *explorer.layers]
+    named: list[Drawn] = [*explorer.rows, *explorer.layers]
     names = dict.fromkeys(
         explorer.text(one.color, at)
         for one in named
@@ -231,20 +225,18 @@ def color_of(
     return own[explorer.text(shown.color, place)]
 
 
-def _run(shown: ChartLayer | TableRow) -> tuple[str, ...]:
+def _run(shown: Drawn) -> tuple[str, ...]:
     """The axis that a line runs along."""
     line = isinstance(shown, ChartLayer) and shown.mark in ("line", "dash")
     return tuple(shown.along[-1:]) if line else ()
 
 
-def series_of(
-    explorer: Grid, shown: ChartLayer | TableRow, state: Mapping[str, int]
-) -> Iterator[dict[str, int]]:
+def series_of(explorer: Grid, shown: Drawn, state: Place) -> Iterator[dict[str, int]]:
     """The places of the lines, marks or rows that something is at a state."""
     return explorer.places(shown, state, [axis for axis in shown.along if axis not in _run(shown)])
 
 
-def _goes_on(explorer: Explorer, layer: ChartLayer, state: Mapping[str, int]) -> bool:
+def _goes_on(explorer: Explorer, layer: ChartLayer, state: Place) -> bool:
     """Whether a dashed line of the same name goes on from this one, and has the name."""
     return any(
         other.mark == "dash" and other.name == layer.name and marks(explorer, other, state)

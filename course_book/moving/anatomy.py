@@ -30,6 +30,7 @@ NEEDED = (
 # Where ways lead into memories: across on a phone, and below their middle on a page
 DOOR, LOW = 235.0, 42.0
 SIDE = 4  # Rows and columns of the array that is drawn
+BATCHES = (1, 16, 64, 256, 1024)
 BLOCKS = 10  # Into so many parts a product is drawn; a kernel cuts finer
 STREAM_PLAYED = 30e-6  # Seconds of the chip that take one second on a page
 DASH = 5e6  # Bytes of a dash of the stream
@@ -368,7 +369,7 @@ def machine(
     chip: Accelerator,
     contracted: int = 8192,
     columns: int = 28672,
-    batches: Sequence[int] = (1, 16, 64, 256, 1024),
+    batches: Sequence[int] = BATCHES,
 ) -> Moving:
     """A matrix product on a chip: its bytes stream from memory through the cache, and the units
     work or wait, all at true relative speed.
@@ -485,17 +486,18 @@ class _Machine:
         if scene.narrow:
             scene.label(8, 226, t("moving-machine-idle"))
             self.idle = scene.value(352, 229, size=22)
-            origin, end, first, apart = 8, 352, 264, 36
+            origin, end, first, apart, tall = 8, 352, 264, 36, 14
         else:
             scene.label(708, 80, t("moving-machine-idle"), anchor="end", size=12)
             self.idle = scene.value(708, 112, size=28)
-            origin, end, first, apart = 180, 708, 236, 30
+            origin, end, first, apart, tall = 180, 708, 236, 30, 18
         self.scale = (end - origin) / longest
         self.told: list[Shape] = []
         self.bars: list[list[Shape]] = []
         for row, (name, tone) in enumerate((("memory", "memory"), ("arithmetic", "math"))):
-            y, zero = first + apart * row, Running(0, "s")
-            tall, told = scene.bar(12, origin, end, y, t(name), zero, high=(18, 14), halo=True)
+            y = first + apart * row
+            told = scene.bar(12, origin, end, y, t(name), tall, halo=True)
+            told.to(text=Running(0, "s"))
             part = float(self.step.lower) / BLOCKS * self.scale
             bars = [scene.rect(origin + i * part, y, 0, tall, tone=tone) for i in range(BLOCKS)]
             self.bars.append(bars)

@@ -193,7 +193,7 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
         for name, tone in {"partial": "math", "finished": "cache", "on-way": "network"}.items()
     }
     y, apart = (240.0, 122) if scene.narrow else (308.0, 150)
-    scene.legend(looks, 8, y, apart, side=10, tone="muted", size=12)
+    scene.legend(looks, 8, y, apart, 3, tone="muted", size=12)
     count = _counters(scene, algorithm, own, totals, pace)
 
     def spot(where: int, one: Message, addends: int) -> dict[str, float]:
@@ -209,13 +209,28 @@ def _chunks(width: float, algorithm: str, link: Link, size: float) -> Scene:
                 "height": len(one.chunks) * row - 2}  # fmt: skip
 
     held = [[{chip} - {SWITCH} for _ in range(CHIPS)] for chip in range(CHIPS + 1)]
+
+    def arrive(messages: list[Message], *, adding: bool) -> None:
+        """Add up or copy what has arrived; what was sent to be added is of no more use."""
+        before = [[set(chunk) for chunk in chip] for chip in held]
+        for source, target, chunks in messages:
+            for chunk in chunks:
+                held[target][chunk] |= before[source][chunk]
+                if adding and source != SWITCH:
+                    cells[source][chunk].to(tone="grid")
+        for _, target, chunks in messages:
+            for chunk in chunks if target != SWITCH else ():
+                full = len(held[target][chunk])
+                tone = "cache" if full == CHIPS else "math"
+                cells[target][chunk].to(width=full * unit, tone=tone)
+
     at: dict[int, Message] = {}
     busy: set[int] = set()
     seconds = [*((after - before) / pace for before, after in pairwise(own.times)), 0.8]
     for hop, messages in enumerate([*hops, []]):
         scene.step(says[hop], seconds[hop], first=not hop)
         if hop:
-            _arrive(hops[hop - 1], held, cells, unit, adding=hop <= len(hops) // 2)
+            arrive(hops[hop - 1], adding=hop <= len(hops) // 2)
         count(hop)
         took = _packets(messages, at, busy)
         for i in busy | set(took):
@@ -294,28 +309,6 @@ def _counters(
         bar.to(width=own.times[hop] * room / slowest)
 
     return count
-
-
-def _arrive(
-    messages: list[Message],
-    held: list[list[set[int]]],
-    cells: list[list[Shape]],
-    unit: float,
-    *,
-    adding: bool,
-) -> None:
-    """Add up or copy what has arrived; what was sent to be added is of no more use."""
-    before = [[set(chunk) for chunk in chip] for chip in held]
-    for source, target, chunks in messages:
-        for chunk in chunks:
-            held[target][chunk] |= before[source][chunk]
-            if adding and source != SWITCH:
-                cells[source][chunk].to(tone="grid")
-    for _, target, chunks in messages:
-        for chunk in chunks if target != SWITCH else ():
-            full = len(held[target][chunk])
-            tone = "cache" if full == CHIPS else "math"
-            cells[target][chunk].to(width=full * unit, tone=tone)
 
 
 def _packets(messages: list[Message], at: dict[int, Message], busy: set[int]) -> dict[int, Message]:
@@ -489,7 +482,7 @@ class _Blocks:
         }
         looks = {"held": "chip", "on-way": "network", "partial": "math", "finished": "cache"}
         names = {t(f"moving-{key}"): {"tone": tone, "round": 1} for key, tone in looks.items()}
-        scene.legend(names, 8, self.tops[-1] + high + 26, across, in_line, side=10, tone="muted",
+        scene.legend(names, 8, self.tops[-1] + high + 26, across, in_line, tone="muted",
                      size=12)  # fmt: skip
         self._counters(done, max(map(max, times)))
 

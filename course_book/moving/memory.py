@@ -250,12 +250,13 @@ def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
         scene.text(x + 18, low + 48, t(name))
         place = (right if i else half - 14) if scene.narrow else x + 190
         held.append(scene.value(place, low + 48))
-    origin, bars = left if scene.narrow else 200.0, []
+    origin, high = (left, 12) if scene.narrow else (200.0, 18)
+    bars = []
     for i, (name, tone) in enumerate(
         (("tokens-per-second", "math"), ("moving-fill-step", "memory"))
     ):
         y = low + (86 if scene.narrow else 70) + 40 * i
-        high, told = scene.bar(left, origin, right, y, t(name), high=(18, 12))
+        told = scene.bar(left, origin, right, y, t(name), high)
         bars.append((scene.rect(origin, y, 0, high, tone=tone), told, tone))
 
     def stand(kv: float, fits: bool) -> None:
@@ -398,10 +399,7 @@ def shrink(cases: Mapping[str, Mapping[str, TrainingMemory]], chip: Accelerator 
     if not cases or not all(cases.values()):
         raise CourseError(f"cases must have a row each (got {cases!r})")
     most = max(map(len, cases.values()))
-    drawn = {
-        name: both(_stacks, rows, most, on, list(_messages(rows, on)))
-        for name, rows in cases.items()
-    }
+    drawn = {name: both(_stacks, rows, most, on) for name, rows in cases.items()}
     return Moving("shrink", drawn, label=t("model"))
 
 
@@ -422,11 +420,7 @@ def _messages(rows: Mapping[str, TrainingMemory], chip: Accelerator) -> Iterator
 
 
 def _stacks(
-    width: float,
-    rows: Mapping[str, TrainingMemory],
-    most: int,
-    chip: Accelerator,
-    says: Sequence[str],
+    width: float, rows: Mapping[str, TrainingMemory], most: int, chip: Accelerator
 ) -> Scene:
     """A row for each technique, those before it faint."""
     memory, stacks = float(chip.memory or 0), list(rows.values())
@@ -458,8 +452,8 @@ def _stacks(
     looks = {t(f"train-{name}"): {"thick": 1, **look} for name, look in _PARTS.items()}
     across, in_line = (176, 2) if scene.narrow else (184, 4)
     scene.legend(looks, 8, low + 24, across, in_line, size=12.5)
-    for step in range(len(stacks)):
-        scene.step(says[step], 1.6, first=not step)
+    for step, says in enumerate(_messages(rows, chip)):
+        scene.step(says, 1.6, first=not step)
         # The rows up to this step; the next one waits, unseen, where this one's stack is. There is
         # room for the line, this row and the one before; what is longer is cut at the edge.
         near = [float(held.total) for held in stacks[max(step - 1, 0) : step + 1]]

@@ -233,7 +233,7 @@ def _slices(width: float, one: Slice, many: int) -> Scene:
     parts = {"waits": ("memory", 0.3), "arrives": ("memory", 1.0), "math": ("math", 1.0)}
     for (x, y), (name, (tone, opacity)) in zip(keys, parts.items(), strict=True):
         look = {t(f"moving-stages-{name}"): {"tone": tone, "opacity": opacity}}
-        scene.legend(look, x, y, 0, tone="muted")
+        scene.legend(look, x, y, 0, 1, tone="muted")
     for place in range(PLACES):
         at, there = top + (high + 8) * (place % many), float(place < many)
         scene.rect(left, at, end - left, high, tone="grid", opacity=0.4 * there, round=3)

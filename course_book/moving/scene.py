@@ -159,40 +159,23 @@ class Scene:
         return self.rect(x, y, 0, 14, round=3, **look), self.value(end, y - 7, value)
 
     def bar(
-        self,
-        x: float,
-        start: float,
-        end: float,
-        y: float,
-        name: str,
-        value: str = "",
-        *,
-        high: tuple[int, int],
-        **more: Any,
-    ) -> tuple[float, Shape]:
-        """The ground of a bar, its name and value beside it: the bar's height, and the value."""
+        self, x: float, start: float, end: float, y: float, name: str, tall: float, **more: Any
+    ) -> Shape:
+        """The ground of a bar with its name beside or above it; where its value goes."""
         if self.narrow:
             self.label(start, y - 6, name, size=12)
-            told = self.value(end, y - 6, value, size=12, **more)
+            value = self.value(end, y - 6, size=12, **more)
         else:
             self.label(x, y + 13, name)
-            told = self.value(start - 12, y + 13, value)
-        tall = high[self.narrow]
+            value = self.value(start - 12, y + 13)
         self.rect(start, y, end - start, tall, tone="grid", opacity=0.4)
-        return tall, told
+        return value
 
     def legend(
-        self,
-        looks: Mapping[str, Mapping[str, Any]],
-        x: float,
-        y: float,
-        across: float,
-        in_line: int = 9,
-        *,
-        side: float = 12,
-        **letters: Any,
+        self, looks: dict[str, Any], x: float, y: float, across: float, in_line: int, **letters: Any
     ) -> None:
-        """Squares as things look, by what they are called, so many in a line."""  # fmt: skip
+        """Squares as things look, by what they are called, so many in a line."""
+        side = 10 if letters.get("size") == 12 else 12
         for i, (name, look) in enumerate(looks.items()):
             left, line = x + across * (i % in_line), y + 19 * (i // in_line)
             self.rect(left, line - (side + 8) / 2, side, side, **look)

@@ -246,15 +246,10 @@ class _Clocks:
     """Bytes, and the time that they and the arithmetic take, running along."""
 
     def __init__(
-        self,
-        scene: Scene,
-        place: tuple[float, float, float],
-        chip: Accelerator,
-        longest: float,
-        slower: float,
+        self, scene: Scene, at: tuple[float, ...], chip: Accelerator, longest: float, slower: float
     ) -> None:
         self.scene, self.chip, self.slower = scene, chip, slower
-        self.x, self.y, width = place
+        self.x, self.y, width = at
         self.end, self.scale = self.x + width, width / longest
         scene.label(self.x, self.y, t("bytes-moved"))
         self.moved = scene.text(self.x, self.y + 30, Running(0, "B"), bold=True, size=26)
@@ -372,11 +367,9 @@ def roofs(
             f"width and batches must make a product that fits on the chip, into "
             f"{n(float(room), 'B')} (got {n(most, 'B')})"
         )
-    every = [one for walk in walks.values() for one in walk]
-    scenes = {
-        n(B): both(_climb, chip, near, every, walk, _messages(B, walk)) for B, walk in walks.items()
-    }
-    return Moving("roofs", scenes, label=t("batch"), still=len(every) // len(walks) // 2)
+    scenes = {n(B): both(_climb, chip, near, walks, B) for B in walks}
+    still = sum(map(len, walks.values())) // len(walks) // 2
+    return Moving("roofs", scenes, label=t("batch"), still=still)
 
 
 def _walk(B: int, width: int, unit: int, chip: Accelerator, near: _OnChip) -> list[_Tiled]:
@@ -504,15 +497,11 @@ class _Roofs:
 
 
 def _climb(
-    width: float,
-    chip: Accelerator,
-    near: _OnChip,
-    every: Sequence[_Tiled],
-    walk: Sequence[_Tiled],
-    says: Sequence[str],
+    width: float, chip: Accelerator, near: _OnChip, walks: dict[int, list[_Tiled]], B: int
 ) -> Scene:
     """Each tile a step: dots walk and leave a trace."""
-    picture = _Roofs(width, chip, near, every)
+    walk, says = walks[B], _messages(B, walks[B])
+    picture = _Roofs(width, chip, near, [one for each in walks.values() for one in each])
     places = [
         [
             (picture.x(float(p.intensity)), picture.y(float(p.attainable)))

@@ -16,7 +16,9 @@ from course_book.plot.labels import MUTED
 from course_book.text import Shown, n
 
 Token: TypeAlias = tuple[str, str]  # A color: what a page calls it, and what it is elsewhere
-MUTED_TOKEN = ("muted", MUTED)
+Rows: TypeAlias = Mapping[str, Sequence[tuple[str, str, float]]]
+Fork: TypeAlias = tuple[str, str, str, str]
+MUTED_TOKEN, _INK = ("muted", MUTED), ("ink", INK)
 WIDTH, LEFT, RIGHT = 580, 275, 225  # Of the figure, of a question and of a remedy, px at full size
 NARROW, INDENT = 340, 62
 """Width of the figure for a phone, where remedies stand below their questions, and how far in they
@@ -54,9 +56,7 @@ class Diagram(Shown):
         return {"image/svg+xml": on_paper(self.markup)}
 
 
-def flow(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, title: str, again: str
-) -> Diagram:
+def flow(start: str, forks: Sequence[Fork], end: str, *, title: str, again: str) -> Diagram:
     """Questions one after another: one answer leads to a remedy, from which one begins again, the
     other to the next question.
 
@@ -109,12 +109,10 @@ def svg(body: str, height: float, title: str, says: str, size: str, width: float
     )
 
 
-def _side_by_side(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
-) -> tuple[str, float]:
+def _side_by_side(start: str, forks: Sequence[Fork], end: str, again: str) -> tuple[str, float]:
     """The drawing and its height."""
     y, height = _TOP, _tall(start, LEFT)
-    parts = [_box(0, y, start, LEFT, rounded=True)]
+    parts = [_box(0, y, start, LEFT)]
     begin = y + height / 2
     for question, answer, remedy, other in forks:
         below = y + height + _GAP
@@ -134,20 +132,20 @@ def _side_by_side(
         line(f"M{_LOOP} {middle:g}V{begin:g}H{LEFT + 7}") + head(LEFT, begin, "left"),
         words(_REMEDY, begin - 7, again, color=MUTED_TOKEN),
         _arrow(LEFT / 2, y + height, LEFT / 2, below),
-        _box(0, below, end, LEFT, rounded=True),
+        _box(0, below, end, LEFT),
     ]
     return "".join(parts), below + _tall(end, LEFT) + _TOP
 
 
 def _one_below_another(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
+    start: str, forks: Sequence[Fork], end: str, again: str
 ) -> tuple[str, float]:
     """The drawing for a phone and its height: the way on at the left, the way back at the right."""
     down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
     width, y = wide - INDENT, _TOP + _LINE
     begin, across = y + _tall(start, wide) / 2, INDENT + width / 2
     parts = [words(loop, y - 7, again, anchor="end", color=MUTED_TOKEN)]
-    parts.append(_box(0, y, start, wide, rounded=True))
+    parts.append(_box(0, y, start, wide))
     y += _tall(start, wide)
     for question, answer, remedy, other in forks:
         asked = y + _GAP
@@ -168,7 +166,7 @@ def _one_below_another(
     parts += [
         line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + head(wide, begin, "left"),
         _arrow(down, y, down, y + _GAP),
-        _box(0, y + _GAP, end, wide, rounded=True),
+        _box(0, y + _GAP, end, wide),
     ]
     return "".join(parts), y + _GAP + _tall(end, wide) + _TOP
 
@@ -202,36 +200,21 @@ def _tall(text: str, width: float) -> float:
     return len(wrapped(text, width - 2 * _PAD)) * _LINE + 2 * _PAD - 4
 
 
-def _box(
-    x: float,
-    y: float,
-    text: str,
-    width: float,
-    *,
-    shade: int = 0,
-    rounded: bool = False,
-    height: float = 0,
-) -> str:
-    """A box as high as its text, or higher."""  # fmt: skip
+def _box(x: float, y: float, text: str, width: float, shade: int = 0, height: float = 0) -> str:
+    """A box as high as its text, or higher; one without a shade is round."""
     lines, own = wrapped(text, width - 2 * _PAD), _tall(text, width)
     height = max(height, own)
     fill = _color((f"shade-{shade + 1}", SHADES[shade])) if shade else "none"
     first = y + (height - own) / 2 + _PAD + _FONT * 0.8
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-        f'rx="{16 if rounded else 5}" style="fill: {fill}; stroke: '
-        f'{_color(MUTED_TOKEN if rounded else ("grid", GRID))}"/>'
+        f'rx="{5 if shade else 16}" style="fill: {fill}; stroke: '
+        f'{_color(("grid", GRID) if shade else MUTED_TOKEN)}"/>'
     ) + "".join(words(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
 
 
 def words(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    anchor: str = "start",
-    color: Token = ("ink", INK),
-    style: str = "",
+    x: float, y: float, text: str, *, anchor: str = "start", color: Token = _INK, style: str = ""
 ) -> str:
     """A line of text, in a color of the page and in what it has in its place."""
     return (
@@ -296,7 +279,7 @@ def legend(kinds: Sequence[str], width: float, left: float = 0) -> tuple[str, fl
     return "".join(parts), y
 
 
-def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) -> Diagram:
+def bars(rows: Rows, *, title: str) -> Diagram:
     """Wholes in their parts, to scale: every bar is as long, and a part as wide as its share.
 
     Parameters
@@ -339,9 +322,7 @@ def bars(rows: Mapping[str, Sequence[tuple[str, str, float]]], *, title: str) ->
     return Diagram(wide, narrow)
 
 
-def _to_scale(
-    rows: Mapping[str, Sequence[tuple[str, str, float]]], kinds: Sequence[str], width: int
-) -> tuple[str, float]:
+def _to_scale(rows: Rows, kinds: Sequence[str], width: int) -> tuple[str, float]:
     """The drawing and its height."""
     named, top = legend(kinds, width, _EDGE)
     parts, top = [named], top + 18

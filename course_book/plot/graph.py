@@ -33,6 +33,7 @@ _ARCS, _CORNER = 96, 14
 
 # A box, or a place where its lines pass a layer further down: which box, which layer
 Point: TypeAlias = tuple[int, int]
+Links: TypeAlias = Sequence[tuple[Point, Point]]
 _SWEEPS = 40
 # Widths of what stands in a layer: a box with its gap, and a place where a line passes
 _UNIT, _LINE = 1.0, 0.12
@@ -231,7 +232,7 @@ def _wide(point: Point, boxes: set[Point]) -> float:
     return _UNIT if point in boxes else _LINE
 
 
-def _crossings(rows: Sequence[Sequence[Point]], links: Iterable[tuple[Point, Point]]) -> int:
+def _crossings(rows: Sequence[Sequence[Point]], links: Links) -> int:
     at = {point: i for row in rows for i, point in enumerate(row)}
     by_row: dict[int, list[tuple[int, int]]] = {}
     for above, below in links:
@@ -244,7 +245,7 @@ def _crossings(rows: Sequence[Sequence[Point]], links: Iterable[tuple[Point, Poi
     )
 
 
-def _uncrossed(rows: list[list[Point]], links: Sequence[tuple[Point, Point]]) -> list[list[Point]]:
+def _uncrossed(rows: list[list[Point]], links: Links) -> list[list[Point]]:
     """The rows with few crossings: sweeps sort each by the middle of its neighbors."""
     near: tuple[dict[Point, list[Point]], dict[Point, list[Point]]] = {}, {}
     for above, below in links:
@@ -272,9 +273,7 @@ def _mean(points: Sequence[Point], at: Mapping[Point, float]) -> float:
     return sum(at[one] for one in points) / len(points)
 
 
-def _swapped(
-    i: int, rows: Sequence[Sequence[Point]], links: Sequence[tuple[Point, Point]]
-) -> list[Point]:
+def _swapped(i: int, rows: Sequence[Sequence[Point]], links: Links) -> list[Point]:
     """A row whose neighbors have changed places where that saves a crossing."""
     row, around = list(rows[i]), [link for link in links if i in (link[0][1], link[1][1])]
 
@@ -292,10 +291,7 @@ def _swapped(
 
 
 def _placed(
-    rows: Sequence[Sequence[Point]],
-    links: Sequence[tuple[Point, Point]],
-    boxes: set[Point],
-    width: float,
+    rows: Sequence[Sequence[Point]], links: Links, boxes: set[Point], width: float
 ) -> dict[Point, float]:
     """The middle of each point: as near to the middle of its neighbors as its row has room."""
     near: dict[Point, list[Point]] = {}

@@ -627,7 +627,6 @@ ROOMS = {
     "course_book.moving.tiles": "draws",
     "course_book.moving.timelines": "draws",
     "course_book.moving.requests": "draws",
-    "course_book.moving.pipelines": "draws",
     "course_book.plot.charts": "draws",
     "course_book.plot.diagram": "draws",
     "course_book.plot.graph": "draws; see test_graph",
