@@ -182,6 +182,7 @@ class Scene:
             self.text(left + 1.5 * side, line, name, **letters)
 
     def write(self, shapes: Iterable[Shape], texts: Iterable[str]) -> None:
+        """Change the texts of these from this step on."""
         for shape, text in zip(shapes, texts, strict=True):
             shape.to(text=text)
 
