@@ -1,15 +1,17 @@
-"""What explorers choose from: chips and the formats that they have, and the shape of a table over
-choices.
+"""What explorers choose from: chips and the formats that they have; and how a table over choices is
+computed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from course_lib.core import BOUNDS, Estimate
 from course_lib.specs import Accelerator, chip, chips
-from course_book.explore.grid import Field
+from course_book.explore.grid import Compute, Field
 from course_book.text import t
 
 CHIPS = (
@@ -25,8 +27,6 @@ CHIPS = (
     "tpu-v6e",
 )
 """The chips that explorers offer where every pair of them is computed."""
-Choices: TypeAlias = Mapping[str, Sequence[Any]]
-"""The values of each axis that quantities are to be computed for."""
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:
@@ -49,9 +49,25 @@ def peak_of(on: Accelerator) -> float:
     return on.peak(format_of(on))
 
 
-def shape(at: Choices, *by: str) -> tuple[int, ...]:
-    """The shape of an array over some axes."""
-    return tuple(len(at[name]) for name in by)
+def tabulated(by: Sequence[str], ask: Callable[..., Mapping[str, Field]]) -> Compute:
+    """What computes fields over all their axes: `ask` is called for every choice along some axes,
+    with the others as arrays, and answers arrays over the further axes of a field.
+    """
+
+    def compute(at: Mapping[str, Sequence[Any]]) -> Mapping[str, Field]:
+        held: dict[str, Field] = {}
+        rest = {axis: np.asarray(values) for axis, values in at.items() if axis not in by}
+        for place in product(*(range(len(at[axis])) for axis in by)):
+            here = dict(zip(by, place, strict=True))
+            for name, one in ask(**rest, **{axis: at[axis][i] for axis, i in here.items()}).items():
+                if name not in held:
+                    values = np.full([len(at[axis]) for axis in one.axes], np.nan)
+                    held[name] = replace(one, values=values)
+                spot = tuple(here.get(axis, slice(None)) for axis in one.axes)
+                held[name].values[spot] = one.values
+        return held
+
+    return compute
 
 
 def places(step: Estimate) -> Any:
@@ -61,18 +77,16 @@ def places(step: Estimate) -> Any:
 
 def bounds(by: tuple[str, ...], places: Any) -> Field:
     """A field of bounds in words, from their places in `BOUNDS`."""
-    return Field(by, places, words=tuple(t(bound) for bound in BOUNDS))
+    return Field(by, places, words=tuple(map(t, BOUNDS)))
+
+
+def fit(by: tuple[str, ...], fits: Any) -> Field:
+    """A field of what fits in memory, in words."""
+    return Field(by, fits, words=(t("does-not-fit"), t("fits")))
 
 
 def listed(keys: Iterable[str]) -> tuple[str, ...]:
-    """Chips in the order of every list: by vendor, the one that most readers have first, year and
-    bandwidth.
-
-    Examples
-    --------
-    >>> listed(["tpu-v5e", "mi300x", "h100-sxm", "a100-sxm-80"])
-    ('a100-sxm-80', 'h100-sxm', 'mi300x', 'tpu-v5e')
-    """
+    """Chips in the order of every list: NVIDIA first, then by vendor, year and bandwidth."""
     every = sorted(map(chip, keys), key=lambda one: (one.vendor, one.year, one.bandwidth))
     return tuple(one.key for one in sorted(every, key=lambda one: one.vendor != "NVIDIA"))
 

@@ -10,7 +10,6 @@ evaluates `averages` for every state, translated, at the few times of a step tha
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from course_lib.core.checks import count, positive
 from course_lib.specs import chip, model
 from course_tools import serve
 from course_book.explore import averages
-from course_book.explore.choices import Choices, names, shape, vendors
+from course_book.explore.choices import names, tabulated, vendors
 from course_book.explore.grid import Axis, ChartLayer, Compute, Field, TableRow
 from course_book.explore.inference import CONTEXTS
 from course_book.explore.inference import LINE as BATCHES
@@ -33,25 +32,25 @@ MODELS = ("llama-3-8b", "mixtral-8x7b", "llama-3-70b")
 CHIPS = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200-sxm", "mi300x", "l4", "rtx-4090")
 GPUS = ("1", "2", "4", "8")
 CHUNKS = ("0", "128", "256", "512", "1024")
+# Tokens of a prompt, four to each doubling
 PROMPTS = tuple(part * 2**power for power in range(2, 11) for part in (4, 5, 6, 7))[:-3]
-"""Tokens of a prompt, four to each doubling."""
+# Whole numbers of two digits
 SEVERAL = tuple(sorted({first * 10**i for first in range(10, 100) for i in range(4)}))
-"""Whole numbers of two digits."""
+# Times jump where one more token begins another tile: they are held on both sides of that
 TILE = 16
-"""Times jump where one more token begins another tile: they are held on both sides of that."""
 DIGITS = 5
 _SOME, _MANY = averages.SOME, averages.MANY
+# Where a page holds the times of steps of every batch and chunk
 STEPS = averages.StepCounts(
     *(
         sorted({*range(1, TILE), *(TILE * i + j for i in range(1, most // TILE) for j in (0, 1))})
         for most in (2 * averages.USERS + TILE, averages.USERS + 2 * TILE)
     )
 )
-"""Where a page holds the times of steps of every batch and chunk."""
+# Where it holds them for averages: exactly where these ask
 LOADS = averages.StepCounts(
     sorted({1, _SOME, _MANY, *(_SOME + prompt for prompt in PROMPTS)}), [1, _SOME, _SOME + 1, _MANY]
 )
-"""Where it holds them for averages: exactly where these ask."""
 
 
 class EngineExplorer(Endless):
@@ -87,15 +86,7 @@ def _pace(name: str, key: str, gpus: int) -> tuple[serve.StepTimeModel, int]:
 
 
 def times(name: str, key: str, gpus: str, counts: averages.StepCounts) -> averages.StepTimes:
-    """An engine's steps in a few numbers, of the digits that are held.
-
-    Examples
-    --------
-    >>> from course_book.explore.averages import step_time
-    >>> of = times("llama-3-8b", "h100-sxm", "1", STEPS)
-    >>> float(round(step_time(of, STEPS, 64, 0, 1152), 4))
-    0.0102
-    """
+    """An engine's steps in a few numbers, of the digits that are held."""
     pace, room = _pace(name, key, int(gpus))
 
     def held(value: Any) -> float:
@@ -124,10 +115,6 @@ def slo(
     on, key : the model and the chip at first.
     seen : tokens in view of each sequence at first.
     limit : on the time per output token at first, ms.
-
-    Returns
-    -------
-    EngineExplorer
 
     Raises
     ------
@@ -211,10 +198,6 @@ def capacity(
     price : USD an hour for a GPU.
     share : per cent of the rate at which an average reaches its limit, up to which a replica is
         filled: tails break before.
-
-    Returns
-    -------
-    EngineExplorer
 
     Raises
     ------
@@ -308,18 +291,14 @@ def _asking(
     words: Mapping[str, tuple[str, ...]],
     lined: Sequence[str],
 ) -> Compute:
-    """What computes the fields of an answer, each asked for one state at a time; `lined` go along
-    the line too.
-    """
+    """What computes the fields of an answer for every state; `lined` go along the line too."""
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        axes = tuple(at)
-        found = [ask(dict(zip(axes, place, strict=True))) for place in product(*at.values())]
-        fields = {}
-        for name in found[0]:
-            values = np.array([one[name] for one in found], float).reshape(shape(at, *axes))
-            by, held = (axes, values) if name in lined else (axes[:-1], values[..., 0])
-            fields[name] = Field(by, held, units.get(name, ""), words.get(name, ()))
-        return fields
+    def each(**one: Any) -> dict[str, Field]:
+        axes = tuple(one)
+        return {
+            name: Field(axes if name in lined else axes[:-1], value, units.get(name, ""),
+                        words.get(name, ()))
+            for name, value in ask(one).items()
+        }  # fmt: skip
 
-    return compute
+    return lambda at: tabulated(tuple(at), each)(at)

@@ -6,13 +6,10 @@ a notebook with a live kernel computes the same quantities for any other value.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal, Self, TypeAlias
 
 from course_lib.core.checks import CourseError, known
 from course_book.text import n, t
@@ -30,15 +27,13 @@ class Axis:
     Parameters
     ----------
     values : what is computed for.
-    label : what the control is called; empty where no control chooses, because a line runs along
-        the axis.
+    label : what the control is called; empty where a line runs along the axis.
     texts : how the values are shown; numbers as `n` writes them where not given.
     start : the value chosen at first.
-    of : the axis whose values this control chooses from as well: a second chip, say. It has no
-        values of its own.
+    of : the axis whose values this control chooses from as well, having none of its own.
     groups : for each value the name of the group that it stands in, in a list.
-    more : further values and how they are shown, which are too many for a page's table: live
-        widgets offer them too.
+    more : further values and how they are shown, too many for a page's table: live widgets offer
+        them too.
     fine : whether the values are so many numbers that a page computes what follows from them, and
         its slider goes by their ratios.
     """
@@ -62,41 +57,34 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One quantity over some axes, in their order; NaN where there is none.
-
-    Parameters
-    ----------
-    axes, values : the names of its axes, and an array with a dimension for each.
-    unit : as `n` takes it.
-    words : where given, values are places in this list.
+    """One quantity over some axes, an array with a dimension for each; NaN where there is none.
+    Where `words` are given, values are places in this list; else `unit` is as `n` takes it.
     """
 
     axes: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Any
     unit: str = ""
     words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLayer:
-    """What is drawn: a mark for each place along `along`, or a line through them all where it is a
-    line.
+    """What is drawn: a mark for each place along `along`, or a line through them all.
 
     Parameters
     ----------
-    mark : ``"line"``, ``"dash"`` (a line that is dashed), ``"dot"``, ``"turn"`` (where the bound
-        changes), ``"rule"`` (upright) or ``"level"``; on a map, a ``"cell"``, a ``"hatch"`` (a cell
-        that is crossed out) or the ``"frame"`` of a cell.
+    mark : ``"line"``, ``"dash"``, ``"dot"``, ``"turn"`` (where the bound changes), ``"rule"``
+        (upright) or ``"level"``; on a map, a ``"cell"``, a ``"hatch"`` (a cell that is crossed
+        out) or the ``"frame"`` of a cell.
     x, y : the quantities drawn; a rule has no `y`, a level no `x`.
     along : axes that it runs along; of several, a line for each place on the first ones.
     at : for an axis, the control that chooses its value, where that is not its own.
     color : place in the page's colors, ``"@chip"`` for that of what stands at an axis, or
         ``"muted"``; by the order of what it runs along where not given.
-    name : what it is called in a figure: ``"@chip"`` for the value of an axis, else as it is.
-    bend : the quantities `x` and `y` of a further point of the line, where it bends between the
-        values of its axis.
-    shade : the quantity that is written in a cell, and that a cell is the darker the more it has
-        of; where it has none, nothing is drawn.
+    name : in a figure: ``"@chip"`` for the value of an axis, else as it is.
+    bend : the quantities `x` and `y` of a further point, where the line bends between its values.
+    shade : the quantity that is written in a cell, the darker the more it has of; where it has
+        none, nothing is drawn.
     tip : what is said of a cell under the pointer, as the cells of a row.
     """
 
@@ -119,13 +107,9 @@ class ChartLayer:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Rows of the table beside the figure, one for each place along `along`.
-
-    Parameters
-    ----------
-    cells : ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity.
-    along, at, color : as in `ChartLayer`; with a color, or something to run along, the row is
-        marked as its line is.
+    """Rows of the table beside the figure, one for each place along `along`, whose cells are
+    ``"@chip"`` for the value of an axis, ``"=text"`` for itself, else a quantity. With a color, or
+    something to run along, a row is marked as its line is.
     """
 
     cells: Sequence[str]
@@ -134,43 +118,26 @@ class TableRow:
     color: int | str | None = None
 
 
+Drawn: TypeAlias = ChartLayer | TableRow
+Place: TypeAlias = Mapping[str, int]  # an index by axis, or by control of a state
+
+
+@dataclass(eq=False)
 class Grid:
-    """Quantities for every choice, and what a figure and a table show of one.
+    """Quantities for every choice, and what a figure and a table show of one."""
 
-    Attributes
-    ----------
-    axes : by name, what can be chosen and what lines run along.
-    fields : by name, the quantities for every choice.
-    """
+    name: str
+    axes: Mapping[str, Axis]
+    compute: Compute
+    layers: Sequence[ChartLayer]
+    rows: Sequence[TableRow]
+    _: KW_ONLY
+    head: Sequence[str] = ()
+    x_label: str
+    y_label: str
 
-    def __init__(
-        self,
-        name: str,
-        axes: Mapping[str, Axis],
-        compute: Compute,
-        layers: Sequence[ChartLayer],
-        rows: Sequence[TableRow],
-        *,
-        head: Sequence[str] = (),
-        x_label: str,
-        y_label: str,
-    ) -> None:
-        self.name, self.axes, self.compute, self.layers, self.rows = (
-            name,
-            axes,
-            compute,
-            layers,
-            rows,
-        )
-        self.head, self.x_label, self.y_label = head, x_label, y_label
+    def __post_init__(self) -> None:
         self.state()  # raises where a control cannot stand at its start
-
-    def with_axes(self, axes: Mapping[str, Axis]) -> Self:
-        """The same over other values."""
-        labels = {"x_label": self.x_label, "y_label": self.y_label}
-        return type(self)(
-            self.name, axes, self.compute, self.layers, self.rows, head=self.head, **labels
-        )
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
@@ -181,27 +148,25 @@ class Grid:
         """The axes that something chooses on."""
         return {name: axis for name, axis in self.axes.items() if axis.label}
 
+    def chosen_axis(self, control: str) -> Axis:
+        """The axis that a control chooses on: its own, or another's."""
+        return self.axes[self.axes[control].of or control]
+
     def values(self, control: str) -> Sequence[Any]:
         """The values that a control chooses from."""
-        return self.axes[self.axes[control].of or control].values
+        return self.chosen_axis(control).values
 
     def texts(self, control: str) -> Sequence[str]:
         """How the values of a control are shown."""
-        axis = self.axes[self.axes[control].of or control]
+        axis = self.chosen_axis(control)
         return axis.texts or [n(value) if axis.numeric else str(value) for value in axis.values]
 
     def groups(self, control: str) -> Sequence[str]:
         """The group of each value of a control, where its list has groups."""
-        return self.axes[self.axes[control].of or control].groups
+        return self.chosen_axis(control).groups
 
     def state(self, **chosen: Any) -> dict[str, int]:
-        """Where each control stands: at its start, or at the value chosen.
-
-        Raises
-        ------
-        CourseError
-            If there is no such control, or it does not offer the value.
-        """
+        """Where each control stands: at its start, or at the value chosen."""
         for name in chosen:
             known("control", name, self.controls, f"of the explorer {self.name!r}")
         picked = {name: chosen.get(name, axis.start) for name, axis in self.controls.items()}
@@ -217,12 +182,7 @@ class Grid:
         return {name: list(self.values(name)).index(value) for name, value in picked.items()}
 
     def shown(self, **chosen: Any) -> list[list[str]]:
-        """The rows of the table beside the figure, as they are written, for a choice.
-
-        Parameters
-        ----------
-        **chosen : a value by control; the others stay where they start.
-        """
+        """The rows of the table beside the figure for a choice: a value by control or its start."""
         state = self.state(**chosen)
         return [
             [self.text(cell, place) for cell in row.cells]
@@ -231,25 +191,20 @@ class Grid:
         ]
 
     def places(
-        self,
-        shown: ChartLayer | TableRow,
-        state: Mapping[str, int],
-        along: Sequence[str] | None = None,
+        self, shown: Drawn, state: Place, along: Sequence[str] | None = None
     ) -> Iterator[dict[str, int]]:
-        """An index by axis for each place along the axes that a layer runs along, the others as the
-        controls stand.
-        """
+        """An index by axis for each place that a layer runs along, the others as controls stand."""
         free = shown.along if along is None else along
         fixed = {**state, **{axis: state[control] for axis, control in shown.at.items()}}
         for place in product(*(range(len(self.axes[axis].values)) for axis in free)):
             yield {**fixed, **dict(zip(free, place, strict=True))}
 
-    def number(self, name: str, place: Mapping[str, int]) -> float:
+    def number(self, name: str, place: Place) -> float:
         """A quantity at a place; NaN where there is none."""
         one = self.fields[name]
         return float(one.values[tuple(place[axis] for axis in one.axes)])
 
-    def text(self, cell: str, place: Mapping[str, int]) -> str:
+    def text(self, cell: str, place: Place) -> str:
         """A cell as it is written."""
         if cell[:1] == "@":
             return self.texts(cell[1:])[place[cell[1:]]]
@@ -263,10 +218,8 @@ class Grid:
         return n(value, one.unit) if value == value else NONE
 
     def offered(self, control: str) -> list[tuple[Any, str]]:
-        """What a control chooses from and how it is shown: the page's values, and those that only
-        a live kernel computes.
-        """
-        axis = self.axes[self.axes[control].of or control]
+        """What a control chooses from, on a page or in a live kernel alone, and how it is shown."""
+        axis = self.chosen_axis(control)
         return [*zip(axis.values, self.texts(control), strict=True), *axis.more]
 
     def at(self, chosen: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
@@ -288,10 +241,8 @@ class Grid:
                 for control, other in self.axes.items()
                 if other.label and name in (control, other.of)
             ]
-            texts = dict(self.offered(name))
-            values = (
-                sorted({*axis.values, *picked}) if name in runs else list(dict.fromkeys(picked))
-            )
-            shown = () if axis.numeric else tuple(texts[value] for value in values)
-            axes[name] = replace(axis, values=tuple(values), texts=shown, groups=(), start=start)
-        return self.with_axes(axes), dict(chosen)
+            values = sorted({*axis.values, *picked}) if name in runs else dict.fromkeys(picked)
+            texts = () if axis.numeric else map(dict(self.offered(name)).__getitem__, values)
+            changed: dict[str, Any] = {"values": tuple(values), "texts": tuple(texts)}
+            axes[name] = replace(axes[name], groups=(), **changed)
+        return replace(self, axes=axes), dict(chosen)

@@ -10,29 +10,17 @@ that take any number.
 ['latency', '4.52 ms']
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from course_lib.core import formulas
-from course_lib.specs import Transformer, chip, model, models
+from course_lib.specs import Accelerator, Transformer, chip, model, models
 from course_lib.specs.catalog import transformer
 from course_lib.workloads import llm
-from course_book.explore.choices import (
-    CHIPS,
-    Choices,
-    bounds,
-    format_of,
-    names,
-    other_chips,
-    peak_of,
-    places,
-    shape,
-    vendors,
-    with_matrix_unit,
-)
+from course_book.explore import choices
+from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.views import Endless, Explorer
 from course_book.plot import PATHS
@@ -42,6 +30,7 @@ MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70
 CONTEXT = 1024
 """Tokens in the cache of each sequence where nothing else is said."""
 BATCHES = range(1, 1025)
+# Whole numbers of two digits, and the powers of two
 CONTEXTS = tuple(
     size
     for size in sorted(
@@ -49,9 +38,8 @@ CONTEXTS = tuple(
     )
     if 128 <= size <= 2**17
 )
-"""Whole numbers of two digits, and the powers of two."""
+# The batches of which a line is drawn
 LINE = tuple(map(int, np.unique(np.geomspace(1, BATCHES[-1], 110).round())))
-"""The batches of which a line is drawn."""
 
 
 class Decode(Endless):
@@ -85,10 +73,6 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     first, to : chips at first, of `course_book.explore.CHIPS`.
     on : the model at first.
 
-    Returns
-    -------
-    Explorer
-
     Raises
     ------
     CourseError
@@ -99,7 +83,7 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
     >>> [row[1] for row in upgrade().shown(batch=1)[2:]]
     ['2.39×', '2.27×', '2.39×']
     """
-    by_vendor, more = vendors(CHIPS), other_chips()
+    by_vendor, more = choices.vendors(CHIPS), choices.other_chips()
     axes = {
         "chip": Axis(CHIPS, t("from-chip"), names(CHIPS), first, groups=by_vendor, more=more),
         "to": Axis(CHIPS, t("to-chip"), names(CHIPS), to, groups=by_vendor, more=more),
@@ -107,27 +91,37 @@ def upgrade(first: str = "h100-sxm", to: str = "b200-sxm", *, on: str = "llama-3
         "batch": Axis(tuple(2**i for i in range(12)), t("batch"), start=1),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        sizes = np.asarray(at["batch"], dtype=float)
-        time, to_time = (_steps(at[side], at["model"], sizes) for side in ("chip", "to"))
-        rates, to_rates = (
-            np.asarray([peak_of(chip(key)) for key in at[side]]) for side in ("chip", "to")
-        )
-        widths, to_widths = (
-            np.asarray([chip(key).bandwidth for key in at[side]]) for side in ("chip", "to")
-        )
-        pair = ("chip", "to")
+    def ask(model: str, batch: Any, **side: str) -> dict[str, Field]:
+        axis = "to" if isinstance(side["to"], str) else "chip"
+        key, by, sizes = side[axis], (axis, "model", "batch"), batch.astype(float)
+        form = format_of(chip(key))
+        step = llm.decode(model, key, sizes, CONTEXT, w=form)
+        room = llm.fits(model, key, sizes, CONTEXT, w=form)
         return {
-            "batch": Field(("batch",), sizes),
-            "gain": Field((*pair, "model", "batch"), time[0][:, None] / to_time[0][None], "×"),
-            "rates": Field(pair, to_rates / rates[:, None], "×"),
-            "widths": Field(pair, to_widths / widths[:, None], "×"),
-            "time": Field(("chip", "model", "batch"), time[0], "s"),
-            "to_time": Field(("to", "model", "batch"), to_time[0], "s"),
-            "bound": bounds(("chip", "model", "batch"), time[1]),
-            "to_bound": bounds(("to", "model", "batch"), to_time[1]),
-            "fit": _fit(("chip", "model", "batch"), at["chip"], at["model"], sizes, CONTEXT),
-            "to_fit": _fit(("to", "model", "batch"), at["to"], at["model"], sizes, CONTEXT),
+            "time": Field(by, step.lower, "s"),
+            "bound": choices.bounds(by, places(step)),
+            "fit": choices.fit(by, room.fits),
+        }
+
+    def compute(at: Mapping[str, Sequence[Any]]) -> Mapping[str, Field]:
+        sides = {
+            prefix: tabulated((side, "model"), ask)(at)
+            for prefix, side in (("", "chip"), ("to_", "to"))
+        }
+        time, to_time = (one["time"].values for one in sides.values())
+        pair = ("chip", "to")
+        first, second = ([chip(key) for key in at[side]] for side in pair)
+
+        def ratio(rate: Callable[[Accelerator], float]) -> Field:
+            rates = [[rate(two) / rate(one) for two in second] for one in first]
+            return Field(pair, np.asarray(rates), "×")
+
+        return {
+            "batch": Field(("batch",), np.asarray(at["batch"], float)),
+            "gain": Field((*pair, "model", "batch"), time[:, None] / to_time[None], "×"),
+            "rates": ratio(peak_of),
+            "widths": ratio(lambda one: one.bandwidth),
+            **{f"{to}{name}": sides[to][name] for name in sides[""] for to in sides},
         }
 
     return Explorer(
@@ -165,10 +159,6 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     on, key : the model and the chip at first.
     batch : sequences at first, up to 1024.
 
-    Returns
-    -------
-    Decode
-
     Raises
     ------
     CourseError
@@ -179,69 +169,57 @@ def decode(on: str = "llama-3-8b", key: str = "h100-sxm", *, batch: int = 32) ->
     >>> decode().shown(batch=1, context=1024)[:2]
     [['latency', '4.52 ms'], ['throughput', '221 tokens/s']]
     """
-    keys = tuple(key for key in with_matrix_unit() if chip(key).memory)
+    keys = tuple(key for key in choices.with_matrix_unit() if chip(key).memory)
     axes = {
-        "chip": Axis(keys, t("chip"), names(keys), key, groups=vendors(keys)),
+        "chip": Axis(keys, t("chip"), names(keys), key, groups=choices.vendors(keys)),
         "model": _models(on),
         "batch": Axis(BATCHES, t("batch"), start=batch, fine=True),
         "context": Axis(CONTEXTS, t("context-length"), start=2048, fine=True),
         "line": Axis(LINE, fine=True),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        of, by, along = (
-            ("chip", "model", "context", *more) for more in ((), ("batch",), ("line",))
-        )
-        time, bound, needed, fit = (np.full(shape(at, *by), np.nan) for _ in range(4))
-        reach, inside = (np.full(shape(at, *along), np.nan) for _ in range(2))
-        most, limit = (np.full(shape(at, *of), np.nan) for _ in range(2))
-        available = np.asarray([chip(key).memory for key in at["chip"]], dtype=float)
-        sizes, line = (np.asarray(at[name], dtype=float) for name in ("batch", "line"))
-        contexts = np.asarray(at["context"], dtype=float)
-        for i, where in enumerate(map(chip, at["chip"])):
-            for j, what in enumerate(at["model"]):
-                form = format_of(where)
-                # The control goes to contexts that some models were not released for: what they
-                # would cost is shown all the same.
-                longer = transformer(what).extended(int(np.max(contexts)))
-                step = llm.decode(longer, where, sizes, contexts[:, None], w=form)
-                room = llm.fits(what, where, sizes, contexts[:, None], w=form)
-                time[i, j], bound[i, j] = step.lower, places(step)
-                needed[i, j], fit[i, j] = room.needed, room.fits
-                most[i, j] = np.asarray(room.max_batch)[:, 0]
-                reach[i, j] = llm.decode(longer, where, line, contexts[:, None], w=form).lower
-                inside[i, j] = llm.fits(what, where, line, contexts[:, None], w=form).fits
-                some = (most[i, j] >= 1) & (most[i, j] <= line[-1])
-                if some.any():
-                    limit[i, j, some] = llm.decode(
-                        longer, where, most[i, j, some], contexts[some], w=form
-                    ).lower
-        rates, ends = formulas.throughput(line, reach), (most < line[-1]) & (most >= 1)
-        rate_unit = t("token-rate")
+    of, rate_unit = ("chip", "model", "context"), t("token-rate")
+    by, along = (*of, "batch"), (*of, "line")
+
+    def ask(model: str, batch: Any, line: Any, context: Any, **on: str) -> dict[str, Field]:
+        sizes, line, contexts = (one.astype(float) for one in (batch, line, context))
+        where, each = chip(on["chip"]), contexts[:, None]
+        form = format_of(where)
+        # The control goes to contexts that some models were not released for: what they would cost
+        # is shown all the same.
+        longer = transformer(model).extended(int(np.max(contexts)))
+        step = llm.decode(longer, where, sizes, each, w=form)
+        room = llm.fits(model, where, sizes, each, w=form)
+        reach = llm.decode(longer, where, line, each, w=form).lower
+        inside = llm.fits(model, where, line, each, w=form).fits
+        most = np.asarray(room.max_batch)[:, 0]
+        limit, some = np.full(most.shape, np.nan), (most >= 1) & (most <= line[-1])
+        if some.any():
+            limit[some] = llm.decode(longer, where, most[some], contexts[some], w=form).lower
+        rates = formulas.throughput(line, reach)
+        # Where the line begins to be dashed.
+        end = np.where((most < line[-1]) & (most >= 1), limit, np.nan)
         return {
-            "time": Field(by, time, "s"),
-            "rate": Field(by, formulas.throughput(sizes, time), rate_unit),
-            "bound": bounds(by, bound),
-            "needed": Field(by, needed, "B"),
-            "available": Field(("chip",), available, "B"),
-            "fit": Field(by, fit, words=(t("does-not-fit"), t("fits"))),
+            "time": Field(by, step.lower, "s"),
+            "rate": Field(by, formulas.throughput(sizes, step.lower), rate_unit),
+            "bound": choices.bounds(by, places(step)),
+            "needed": Field(by, room.needed, "B"),
+            "available": Field(of[:1], where.memory, "B"),
+            "fit": choices.fit(by, room.fits),
             "most": Field(of, most),
             "limit": Field(of, limit, "s"),
             "reach": Field(along, reach, "s"),
-            "inside": Field(along, np.where(inside == 1, rates, np.nan), rate_unit),
-            "outside": Field(along, np.where(inside == 1, np.nan, rates), rate_unit),
-            # Where the line begins to be dashed.
-            "end": Field(of, np.where(ends, limit, np.nan), "s"),
-            "end_rate": Field(
-                of, np.where(ends, formulas.throughput(most, limit), np.nan), rate_unit
-            ),
+            "inside": Field(along, np.where(inside, rates, np.nan), rate_unit),
+            "outside": Field(along, np.where(inside, np.nan, rates), rate_unit),
+            "end": Field(of, end, "s"),
+            "end_rate": Field(of, formulas.throughput(most, end), rate_unit),
         }
 
     end = ("end", "end_rate")
     return Decode(
         "decode",
         axes,
-        compute,
+        tabulated(of[:2], ask),
         [
             ChartLayer("rule", "limit", color="muted", name=t("largest-batch-short")),
             ChartLayer("line", "reach", "inside", ("line",), {}, "@chip", "@chip", end),
@@ -270,29 +248,3 @@ def _models(start: str) -> Axis:
     ]
     more = tuple((one.key, named(one.name)) for one in decoders if one.key not in MODELS)
     return Axis(MODELS, t("model"), tuple(model(key).name for key in MODELS), start, more=more)
-
-
-def _steps(
-    keys: Sequence[str], names: Sequence[str], sizes: NDArray[np.float64]
-) -> tuple[Any, Any]:
-    """Seconds of a decode step, and the place of its bound, by chip, model and batch."""
-    steps = [
-        [llm.decode(name, key, sizes, CONTEXT, w=format_of(chip(key))) for name in names]
-        for key in keys
-    ]
-    times = np.asarray([[step.lower for step in row] for row in steps])
-    return times, np.asarray([[places(step) for step in row] for row in steps])
-
-
-def _fit(
-    by: tuple[str, ...],
-    keys: Sequence[str],
-    names: Sequence[str],
-    sizes: NDArray[np.float64],
-    context: int,
-) -> Field:
-    inside = [
-        [llm.fits(name, key, sizes, context, w=format_of(chip(key))).fits for name in names]
-        for key in keys
-    ]
-    return Field(by, np.asarray(inside, dtype=float), words=(t("does-not-fit"), t("fits")))

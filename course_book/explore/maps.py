@@ -10,24 +10,17 @@ from matplotlib.patches import Rectangle
 from course_book.explore.grid import ChartLayer
 from course_book.explore.views import CELL, Explorer, ranges, series_of
 from course_book.plot.colors import LINES
-from course_book.plot.figure import INK, STYLE, Plot, log_axes
+from course_book.plot.figure import INK, OFFSET, STYLE, Plot, log_axes
 from course_book.plot.labels import MUTED
 from course_book.text import n
 
+# How much of its color the cell with most of a quantity has: what is written on it stays legible
 DARKEST = 0.5
-"""How much of its color the cell with most of a quantity has: what is written on it stays legible.
-"""
 
 
 class Tile(NamedTuple):
-    """A cell as it is drawn.
-
-    Attributes
-    ----------
-    x, y : its place.
-    shade : how dark it is, from 0 to 1: the square of its share of the largest that is drawn, so
-        that those which come near it can be told apart.
-    text : what is written in it.
+    """A cell as it is drawn: its place, what is written in it, and how dark it is from 0 to 1, the
+    square of its share of the largest, so that those which come near that can be told apart.
     """
 
     x: float
@@ -96,8 +89,7 @@ def _draw(axes: Any, layer: ChartLayer, tile: Tile, tone: str) -> None:
     size = tile.x * CELL - x, tile.y * CELL - y
     axes.add_patch(Rectangle((x, y), *size, **looks[layer.mark]))
     if layer.mark == "frame":
-        axes.annotate(tile.text, (x, y * CELL**2), (4, -12), textcoords="offset points",
-                      color=tone)  # fmt: skip
+        axes.annotate(tile.text, (x, y * CELL**2), (4, -12), color=tone, **OFFSET)
     else:
-        axes.annotate(tile.text, (tile.x, tile.y), ha="center", va="center",
-                      color=INK if layer.mark == "cell" else MUTED)  # fmt: skip
+        color = INK if layer.mark == "cell" else MUTED
+        axes.annotate(tile.text, (tile.x, tile.y), ha="center", va="center", color=color)

@@ -15,18 +15,9 @@ from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
 from course_lib.network import Link
 from course_lib.specs import Accelerator, chip
-from course_book.explore.choices import (
-    CHIPS,
-    Choices,
-    bounds,
-    format_of,
-    names,
-    peak_of,
-    places,
-    shape,
-    vendors,
-    with_matrix_unit,
-)
+from course_lib.specs import chip as accelerator
+from course_book.explore import choices
+from course_book.explore.choices import CHIPS, format_of, names, peak_of, places, tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.views import Explorer
 from course_book.plot import PATHS
@@ -90,10 +81,6 @@ def roofline(
     dtype : the format of the operands shown at first.
     kernel : the operator shown at first, ``"matmul-16"`` say.
 
-    Returns
-    -------
-    Roofline
-
     Raises
     ------
     CourseError
@@ -105,13 +92,13 @@ def roofline(
     >>> figure.shown(kernel="matmul-16")[0]
     ['H100', '295 FLOP/B', '15.9 FLOP/B', '53.4 TFLOP/s', '40.2 µs', 'memory-bound']
     """
-    keys = with_matrix_unit()
+    keys = choices.with_matrix_unit()
     for key in (first, other):
         known("chip", key, keys, "those with a matrix unit")
     known("dtype", dtype, DTYPES)
     kernels = _kernels()
     axes = {
-        "chip": Axis(keys, t("chip"), names(keys), first, groups=vendors(keys)),
+        "chip": Axis(keys, t("chip"), names(keys), first, groups=choices.vendors(keys)),
         "other": Axis((), t("other-chip"), start=other, of="chip"),
         "dtype": Axis(DTYPES, t("format"), start=dtype),
         "kernel": Axis(
@@ -123,47 +110,32 @@ def roofline(
         "corner": Axis((0, 1, 2)),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        grid = {
-            name: np.full(shape(at, "chip", "dtype", "kernel"), np.nan)
-            for name in ("ridge", "I", "rate", "time", "bound")
-        }
-        x, y = (np.full((*grid["I"].shape, 3), np.nan) for _ in range(2))
-        for j, format_ in enumerate(at["dtype"]):
-            for k, key in enumerate(at["kernel"]):
-                work = kernels[key][1](format_)
-                grid["I"][:, j, k] = work.intensity
-                for i, on in enumerate(map(chip, at["chip"])):
-                    peak = on.peaks.get(f"{work.unit}.{work.dtype}")
-                    if peak is None:
-                        continue
-                    bend = float(ridge(peak, on.bandwidth))
-                    x[i, j, k] = INTENSITIES[0], bend, INTENSITIES[1]
-                    y[i, j, k] = attainable(x[i, j, k], peak, on.bandwidth)
-                    step = bound_of(work, on)
-                    found = {
-                        "ridge": bend,
-                        "rate": step.attainable,
-                        "time": step.lower,
-                        "bound": BOUNDS.index(step.bound),
-                    }
-                    for name, value in found.items():
-                        grid[name][i, j, k] = value
-        by = ("chip", "dtype", "kernel")
-        units = {"ridge": "FLOP/B", "I": "FLOP/B", "rate": "FLOP/s", "time": "s"}
-        fields = {name: Field(by, grid[name], unit) for name, unit in units.items()}
-        corners = {
+    def ask(chip: str, dtype: str, kernel: str, **_: Any) -> dict[str, Field]:
+        work, on = kernels[kernel][1](dtype), accelerator(chip)
+        unknown: list[Any] = [np.nan] * 6
+        bend, rate, time, bound, x, y = unknown
+        if peak := on.peaks.get(f"{work.unit}.{work.dtype}"):
+            step, bend = bound_of(work, on), float(ridge(peak, on.bandwidth))
+            rate, time, bound = step.attainable, step.lower, BOUNDS.index(step.bound)
+            x = np.array([INTENSITIES[0], bend, INTENSITIES[1]])
+            y = attainable(x, peak, on.bandwidth)
+        return {
+            "ridge": Field(by, bend, "FLOP/B"),
+            "I": Field(by, work.intensity, "FLOP/B"),
+            "rate": Field(by, rate, "FLOP/s"),
+            "time": Field(by, time, "s"),
             "x": Field((*by, "corner"), x, "FLOP/B"),
             "y": Field((*by, "corner"), y, "FLOP/s"),
+            "bound": choices.bounds(by, bound),
         }
-        return fields | corners | {"bound": bounds(by, grid["bound"])}
 
+    by = ("chip", "dtype", "kernel")
     sides: list[Mapping[str, str]] = [{"chip": "other"}, {}]
     cells = ("@chip", "ridge", "I", "rate", "time", "bound")
     return Roofline(
         "roofline",
         axes,
-        compute,
+        tabulated(by, ask),
         [ChartLayer("line", "x", "y", ("corner",), at, "@chip", "@chip") for at in sides]
         + [ChartLayer("dot", "I", "rate", (), at, "@chip") for at in sides],
         [TableRow(cells, (), at, "@chip") for at in reversed(sides)],
@@ -186,10 +158,6 @@ def batch(
     keys : chips, at most six.
     B : the batch at first, a power of two up to 8192.
 
-    Returns
-    -------
-    Explorer
-
     Raises
     ------
     CourseError
@@ -210,48 +178,34 @@ def batch(
         "compute": Axis(("bf16", "fp8", "int8"), t("arithmetic-in"), start="bf16"),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        by = ("chip", "D", "F", "w", "compute", "B")
-        rate, time, bound = (np.full(shape(at, *by), np.nan) for _ in range(3))
-        first, peaks = (np.full(shape(at, *by[:-1]), np.nan) for _ in range(2))
-        B, D, F = np.meshgrid(at["B"], at["D"], at["F"], indexing="ij")
-        B, D, F = (np.moveaxis(size, 0, -1) for size in (B, D, F))
-        for i, on in enumerate(map(chip, at["chip"])):
-            for k, w in enumerate(at["w"]):
-                for m, format_ in enumerate(at["compute"]):
-                    if f"matrix.{format_}" not in on.peaks:
-                        continue
-                    step = bound_of(ops.matmul(B, D, F, x=format_, w=w, compute=format_), on)
-                    rate[i, :, :, k, m], time[i, :, :, k, m] = step.attainable, step.lower
-                    bound[i, :, :, k, m] = places(step)
-                    first[i, :, :, k, m] = critical_batch(
-                        _product(D[..., 0], F[..., 0], format_, w), on
-                    )
-                    peaks[i, :, :, k, m] = on.peak(format_)
-        peaks[np.isinf(first)] = np.nan
+    by = ("chip", "D", "F", "w", "compute", "B")
+
+    def ask(chip: str, w: str, compute: str, B: Any, D: Any, F: Any) -> dict[str, Field]:
+        on, how = accelerator(chip), {"x": compute, "w": w, "compute": compute}
+        all_B, all_D, all_F = np.broadcast_arrays(B, D[:, None, None], F[:, None])
+        unknown: list[Any] = [np.nan] * 5
+        rate, time, bound, first, peak = unknown
+        if f"matrix.{compute}" in on.peaks:
+            step = bound_of(ops.matmul(all_B, all_D, all_F, **how), on)
+            rate, time, bound = step.attainable, step.lower, places(step)
+            first = critical_batch(lambda B: ops.matmul(B, all_D[..., 0], all_F[..., 0], **how), on)
+            peak = np.where(np.isinf(first), np.nan, on.peak(compute))
         return {
-            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
+            "size": Field(("B",), B),
             "rate": Field(by, rate, "FLOP/s"),
             "time": Field(by, time, "s"),
-            "bound": bounds(by, bound),
+            "bound": choices.bounds(by, bound),
             "first": Field(by[:-1], first),
-            "peak": Field(by[:-1], peaks, "FLOP/s"),
+            "peak": Field(by[:-1], peak, "FLOP/s"),
         }
 
+    line: dict[str, Any] = {"color": "@chip", "name": "@chip", "bend": ("first", "peak")}
     return Explorer(
         "batch",
         axes,
-        compute,
+        tabulated(("chip", "w", "compute"), ask),
         [
-            ChartLayer(
-                "line",
-                "size",
-                "rate",
-                ("chip", "B"),
-                color="@chip",
-                name="@chip",
-                bend=("first", "peak"),
-            ),
+            ChartLayer("line", "size", "rate", ("chip", "B"), **line),
             ChartLayer("turn", "first", "peak", ("chip",), color="@chip"),
             ChartLayer("dot", "size", "rate", ("chip",), color="@chip"),
         ],
@@ -273,10 +227,6 @@ def network(*, B: int = 512) -> Explorer:
     Parameters
     ----------
     B : the batch at first, a power of two up to 32768.
-
-    Returns
-    -------
-    Explorer
 
     Raises
     ------
@@ -301,33 +251,23 @@ def network(*, B: int = 512) -> Explorer:
         "B": Axis(tuple(2**i for i in range(3, 16)), "B", start=B),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        by = ("link", "chips", "D", "B")
-        alone = {name: np.full(shape(at, *by), np.nan) for name in ("math", "memory")}
-        comms, bound = (np.full(shape(at, "latency", *by), np.nan) for _ in range(2))
-        width = np.full(shape(at, "link", "chips"), np.nan)
-        D, B = np.meshgrid(at["D"], at["B"], indexing="ij")
-        halves: dict[str, Any] = {"x_axes": {"D": "X"}, "w_axes": {"D": "X"}}
-        for i, key in enumerate(at["link"]):
-            on = links[key][1]
-            form = format_of(on)
-            name = key.partition(".")[2]
-            for j, count in enumerate(at["chips"]):
-                without = _link(on, name, count, 0.0)
-                width[i, j] = net.critical_contraction(peak_of(on), without, count)
-                for k, latency in enumerate(at["latency"]):
-                    link = _link(on, name, count, latency)
-                    step = net.sharded_matmul(
-                        B, D, D, on, link, {"X": count}, x=form, w=form, **halves
-                    ).estimate
-                    alone["math"][i, j], alone["memory"][i, j] = step.t_math, step.t_memory
-                    comms[k, i, j], bound[k, i, j] = step.t_network, places(step)
+    by, halves = ("link", "chips", "D", "B"), {"D": "X"}
+
+    def ask(link: str, chips: int, latency: float, D: Any, B: Any) -> dict[str, Field]:
+        on, name = links[link][1], link.partition(".")[2]
+        form, joins = format_of(on), _link(on, name, chips, latency)
+        B, wide = np.broadcast_arrays(B, D[:, None])
+        step = net.sharded_matmul(
+            B, wide, wide, on, joins, {"X": chips}, x=form, w=form, x_axes=halves, w_axes=halves
+        ).estimate
+        width = net.critical_contraction(peak_of(on), _link(on, name, chips, 0.0), chips)
         return {
-            "size": Field(("B",), np.asarray(at["B"], dtype=float)),
-            **{name: Field(by, times, "s") for name, times in alone.items()},
-            "comms": Field(("latency", *by), comms, "s"),
-            "bound": bounds(("latency", *by), bound),
-            "width": Field(("link", "chips"), width),
+            "size": Field(("B",), B[0]),
+            "math": Field(by, step.t_math, "s"),
+            "memory": Field(by, step.t_memory, "s"),
+            "comms": Field(("latency", *by), step.t_network, "s"),
+            "bound": choices.bounds(("latency", *by), places(step)),
+            "width": Field(by[:2], width),
         }
 
     parts = {
@@ -342,7 +282,7 @@ def network(*, B: int = 512) -> Explorer:
     return Explorer(
         "network",
         axes,
-        compute,
+        tabulated(("link", "chips", "latency"), ask),
         [*drawn, *(ChartLayer("dot", "size", name, color=parts[name][0]) for name in parts)],
         [
             *(TableRow((f"={word}", name), color=tone) for name, (tone, word, _) in parts.items()),
@@ -374,10 +314,6 @@ def _kernels() -> dict[str, tuple[str, Callable[[str], Work]]]:
             lambda d, shape=shape: ops.attention(*shape, causal=True, x=d, kv=d, compute=d),  # type: ignore[misc]
         )
     return found
-
-
-def _product(D: Any, F: Any, x: str, w: str) -> Callable[[Any], Work]:
-    return lambda B: ops.matmul(B, D, F, x=x, w=w, compute=x)
 
 
 def _links() -> dict[str, tuple[str, Accelerator]]:

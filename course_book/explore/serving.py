@@ -35,31 +35,17 @@ from course_book.explore.choices import listed
 from course_book.explore.grid import NONE
 from course_book.text import Shown, Table, n, t, table
 
-OWN = "own"
-"""The model of a pasted configuration."""
+OWN = "own"  # The model of a pasted configuration
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_HELD = ("bf16", "fp16", "fp8", "int8")
+_PACKED = ("fp4", "int4", "int4/32", "int4/128", "mxfp4", "nvfp4", "nf4", "awq", "gptq", "q4_0",
+           "q4_k_m", "q8_0")  # fmt: skip
 FORMATS = {
-    "weights": (
-        *(
-            "",
-            "bf16",
-            "fp16",
-            "fp8",
-            "int8",
-            "fp4",
-            "int4",
-            "int4/32",
-            "int4/128",
-            "mxfp4",
-            "nvfp4",
-        ),
-        *("nf4", "awq", "gptq", "q4_0", "q4_k_m", "q8_0"),
-    ),
-    "activations": ("", "bf16", "fp16", "fp8", "int8"),
-    "cache": ("", "bf16", "fp16", "fp8", "int8"),
-    "compute": ("", "bf16", "fp16", "fp8", "int8", "fp4"),
+    "weights": ("", *_HELD, *_PACKED),
+    "activations": ("", *_HELD),
+    "cache": ("", *_HELD),
+    "compute": ("", *_HELD, "fp4"),
 }
-"""What is offered; nothing stands for what follows from the others, or from the model's file."""
 START: Mapping[str, Any] = {
     "model": "llama-3-8b",
     "chip": "h100-sxm",
@@ -74,58 +60,33 @@ START: Mapping[str, Any] = {
     "context": 4096,
     "offer": 0,
 }
+TIMES = ("decode_light", "decode", "decode_likely", "prefill_light", "prefill", "prefill_likely")
 ROWS = {
     "parameters": "",
     "needed": "B",
     "available": "B",
     "most": "",
-    "decode_light": "s",
-    "decode": "s",
-    "decode_likely": "s",
-    "prefill_light": "s",
-    "prefill": "s",
-    "prefill_likely": "s",
-    "user": "",
-    "user_likely": "",
-    "all": "",
-    "all_likely": "",
-    "usd_least": "",
-    "usd": "",
-    "usd_prompt": "",
-    "first": "",
+    **dict.fromkeys(TIMES, "s"),
+    **dict.fromkeys(("user", "user_likely", "all", "all_likely"), ""),
+    **dict.fromkeys(("usd_least", "usd", "usd_prompt", "first"), ""),
 }
-"""What the table shows, and in which unit."""
+# What of it is shown where the model does not fit, and so has neither speed nor price
 ALWAYS = ("parameters", "needed", "available", "most")
-"""What of it is shown where the model does not fit, and so has neither speed nor price."""
-MOST = 2**20
-"""Sequences, and tokens, beyond which nothing is offered."""
+MOST = 2**20  # Sequences, and tokens, beyond which nothing is offered
+# Share of the expected time that the bound falls below where kernels that wait for each other are
+# what to work on
 LAUNCHES = 0.4
-"""Share of the expected time that the bound falls below where kernels that wait for each other are
-what to work on.
-"""
 
 
 class Answer(NamedTuple):
     """What the calculator says of a state, in base units; `None` where there is nothing to say.
 
-    Attributes
-    ----------
-    refused, about : why there is no answer, as a key, and what it is about.
-    parameters : of the model.
-    weights, cache, activations, needed, available : byte on each chip.
-    fits, most : whether that is enough, and for how many sequences of this context it would be.
-    decode_light, prefill_light : the speed of light of a step, s, and of a prompt as long as the
-        context; `user`, `all` and `usd_least` are at that speed.
-    decode, prefill : the same operator by operator, s.
-    decode_low, decode_likely, decode_high, prefill_low, prefill_likely, prefill_high : the expected
-        time and its range.
-    user, all : tokens a second of one sequence and of all, at most.
-    user_low, user_likely, user_high, all_low, all_likely, all_high : as expected.
-    usd, usd_least : for a million tokens that are written, as expected and at least.
-    usd_prompt : for a million tokens that are read, as expected.
-    first : the first compute-bound batch; `None` where no batch is.
-    binds, share : what most of a step goes to, operator by operator, and how much of it.
-    advice : what to do, as a key.
+    Why there is no answer, as a key, and what that is about; of the model its parameters; on each
+    chip the bytes needed and there, and for how many sequences that would be enough; s of a step
+    and of a prompt as long as the context: at the speed of light, operator by operator, and as
+    expected from low to high; tokens a second of one sequence and of all; dollars for a million
+    tokens that are written and read; the first compute-bound batch; what most of a step goes to,
+    how much of it, and what to do, as a key.
     """
 
     refused: str
@@ -228,12 +189,8 @@ class Calculator(Shown):
         return listed(key for key in chips() if chip(key).memory)
 
     def answer(self, config: Mapping[str, Any] | None = None, **chosen: Any) -> Answer:
-        """What the library says of a state.
-
-        Parameters
-        ----------
-        config : of the model, where it is ``"own"``, as Hugging Face publishes it.
-        **chosen : what is not as in `start`.
+        """What the library says of a state that is chosen where it is not as in `start`; `config`
+        is of the model, where that is ``"own"``, as Hugging Face publishes it.
         """
         for name in chosen:
             known("state", name, START)
@@ -279,9 +236,7 @@ def rows(of: Answer) -> list[list[str]]:
 
 
 def shown(of: Answer, name: str) -> str:
-    """A quantity as it is written: of an expected time its range too; of what does not fit neither
-    speed nor price.
-    """
+    """A quantity as it is written, an expected time with its range; speeds only of what fits."""
     value = getattr(of, name) if of.fits or name in ALWAYS else None
     if value is None:
         return t("never") if name == "first" and of.fits else NONE
@@ -293,15 +248,7 @@ def shown(of: Answer, name: str) -> str:
 
 
 def link_of(on: Accelerator, tp: int, wanted: str) -> str:
-    """The link that joins so many of a chip: the one that is asked for, else the fastest that holds
-    them; nothing where there is none.
-
-    Examples
-    --------
-    >>> link_of(chip("h100-sxm"), 8, ""), link_of(chip("h100-sxm"), 16, ""), link_of(chip("l4"), 2,
-    ...     "")
-    ('nvlink', 'nodes', 'host')
-    """
+    """The link asked for, else the fastest that joins so many; nothing where there is none."""
     every = ways(on, tp)
     return wanted if wanted in every else next(iter(every), "")
 
@@ -318,59 +265,45 @@ def ways(on: Accelerator, tp: int) -> tuple[str, ...]:
 
 
 def seconds_of_byte(on: Accelerator, tp: int, link: str) -> float:
-    """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency.
-
-    Examples
-    --------
-    >>> round(seconds_of_byte(chip("h100-sxm"), 8, "nvlink") * 450e9, 2)
-    1.75
-    """
+    """Seconds of an all-reduce for each of its bytes: the spec table's links have no latency."""
     return float(network.all_reduce(1.0, network.resolve_link(on, link, tp, name="tp"), tp))
 
 
 def offers(key: str) -> tuple[Price, ...]:
-    """The prices of a chip, the cheapest first, what is out of date last.
-
-    Examples
-    --------
-    >>> offers("tpu-v2")
-    ()
-    """
+    """The prices of a chip, the cheapest first, what is out of date last."""
     return tuple(sorted((one for one in quotes() if one.chip == key), key=outdated))
 
 
 def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str) -> Answer:
     tp, batch, context = at["tp"], at["batch"], at["context"]
     parameters, one = one.parameters, one.extended(context)
-    how = {
-        "w": at["weights"] or None,
-        "x": at["activations"] or None,
-        "kv": at["cache"] or None,
-        "compute": at["compute"] or None,
-        "tp": tp,
-    }
-    joined = {**how, "link": link or None}
+    asked = {"w": "weights", "x": "activations", "kv": "cache", "compute": "compute"}
+    how: dict[str, Any] = {short: at[name] or None for short, name in asked.items()}
     if how["w"] is None and one.declared is not None and one.declared.unread:
         return Answer("formats", one.declared.unread)
     try:
-        fm = of_model(one, on, how["w"], how["x"], how["kv"], how["compute"])
+        fm = of_model(one, on, *how.values())
     except CourseError:
         return Answer("unclear", f"{how['w']}, {how['x']}")
     try:
-        step = llm.decode(one, on, batch, context, **joined)
-        read = llm.prefill(one, on, 1, context, **joined)
+        step = llm.decode(one, on, batch, context, **how, tp=tp, link=link or None)
+        read = llm.prefill(one, on, 1, context, **how, tp=tp, link=link or None)
     except CourseError:
         return Answer("format", fm.matmul)
+    first = llm.first_compute_bound_batch(one, on, context, **how, tp=tp).batch
+    del how["compute"]
+    room = llm.fits(one, on, batch, context, tokens=batch, **how, tp=tp)
     likely, soon = calibrate.predict(step, on), calibrate.predict(read, on)
-    kept = {name: how[name] for name in ("w", "x", "kv", "tp")}
-    room = llm.fits(one, on, batch, context, tokens=batch, **kept)
-    copies = at["count"] // tp
-    every = offers(on.key)
+    every, of, copies = offers(on.key), limits(step), at["count"] // tp
     rent = every[at["offer"]].usd_per_hour * copies * tp if every else None
-    of = limits(step)
     binds = max(of, key=of.__getitem__)
-    speed = formulas.throughput(batch * copies, likely.expected)
-    most = formulas.throughput(batch * copies, step.speed_of_light)
+
+    def rate(many: int, seconds: Any) -> Any:
+        return formulas.throughput(many, seconds)
+
+    def usd(tokens: int, seconds: Any) -> Any:
+        return rent and formulas.dollars(rent, rate(tokens * copies, seconds))
+
     found = Answer(
         "",
         parameters=parameters,
@@ -391,21 +324,18 @@ def _answer(at: Mapping[str, Any], one: Transformer, on: Accelerator, link: str)
         prefill_low=soon.low,
         prefill_likely=soon.expected,
         prefill_high=soon.high,
-        user=formulas.throughput(1, step.speed_of_light),
-        all=most,
-        user_likely=formulas.throughput(1, likely.expected),
-        user_low=formulas.throughput(1, likely.high),
-        user_high=formulas.throughput(1, likely.low),
-        all_low=formulas.throughput(batch * copies, likely.high),
-        all_likely=speed,
-        all_high=formulas.throughput(batch * copies, likely.low),
-        usd=rent and formulas.dollars(rent, speed),
-        usd_least=rent and formulas.dollars(rent, most),
-        usd_prompt=rent
-        and formulas.dollars(rent, formulas.throughput(context * copies, soon.expected)),
-        first=llm.first_compute_bound_batch(
-            one, on, context, w=how["w"], x=how["x"], kv=how["kv"], compute=how["compute"], tp=tp
-        ).batch,
+        user=rate(1, step.speed_of_light),
+        all=rate(batch * copies, step.speed_of_light),
+        user_low=rate(1, likely.high),
+        user_likely=rate(1, likely.expected),
+        user_high=rate(1, likely.low),
+        all_low=rate(batch * copies, likely.high),
+        all_likely=rate(batch * copies, likely.expected),
+        all_high=rate(batch * copies, likely.low),
+        usd=usd(batch, likely.expected),
+        usd_least=usd(batch, step.speed_of_light),
+        usd_prompt=usd(context, soon.expected),
+        first=first,
         binds=binds,
         share=float(of[binds] / step.lower),
     )

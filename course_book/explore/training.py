@@ -5,15 +5,15 @@
 ['TP', '8', '1']
 """
 
-from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from course_lib.core import CourseError
 from course_lib.specs import model
 from course_tools import train
-from course_book.explore.choices import Choices, shape
+from course_book.explore.choices import tabulated
 from course_book.explore.grid import Axis, ChartLayer, Field, TableRow
 from course_book.explore.maps import Map
 from course_book.text import t
@@ -22,28 +22,17 @@ MODELS = ("llama-3-8b", "llama-3-70b", "llama-3-405b")
 COUNTS = (8, 64, 512)
 BATCHES = (128, 512, 2048)
 STAGES = ("0", "1", "2", "3")
-SPREAD = (1, 2, 4, 8, 16)
-"""Chips that share each layer, and stages of a pipeline."""
+SPREAD = (1, 2, 4, 8, 16)  # Chips that share each layer, and stages of a pipeline
 BY = ("model", "chips", "batch", "zero")
 CELLS = (*BY, "tp", "pp")
 RECOMPUTE = tuple(train.PASSES)
+# What can take most of a step beside the arithmetic of its products and its attention
 LOST = tuple(
     name for name in train.PARTS if name not in ("products", "attention", "context", "experts")
 )
-"""What can take most of a step beside the arithmetic of its products and its attention."""
-QUANTITIES = {
-    "dp": "",
-    "mbs": "",
-    "acc": "",
-    "recompute": "",
-    "needed": "B",
-    "fit": "",
-    "rate": "",
-    "mfu": "%",
-    "lost": "",
-    "share": "%",
-}
-"""What is said of a layout, and in which unit."""
+# What is said of a layout, and in which unit
+QUANTITIES = dict.fromkeys(("dp", "mbs", "acc", "recompute"), "")
+QUANTITIES |= {"needed": "B", "fit": "", "rate": "", "mfu": "%", "lost": "", "share": "%"}
 
 
 def layouts(
@@ -91,83 +80,59 @@ def layouts(
         "fit": (t("does-not-fit"), t("fits")),
     }
 
-    def compute(at: Choices) -> Mapping[str, Field]:
-        cells = {name: np.full(shape(at, *CELLS), np.nan) for name in QUANTITIES}
-        best = {name: np.full(shape(at, *BY), np.nan) for name in ("tp", "pp", *QUANTITIES)}
-        for place in np.ndindex(shape(at, *BY)):
-            chosen = dict(
-                zip(BY, (at[by][i] for by, i in zip(BY, place, strict=True)), strict=True)
-            )
-            run = f"{chosen['chips']}x{key}", chosen["batch"], sequence
-            here = {
-                (i, j): one
-                for i, tp in enumerate(at["tp"])
-                for j, pp in enumerate(at["pp"])
-                if (one := _cell(chosen["model"], run, int(chosen["zero"]), tp, pp))
-            }
-            for spot, one in here.items():
-                for name, value in one.items():
-                    cells[name][(*place, *spot)] = value
-            fitting = {spot: one["rate"] for spot, one in here.items() if one["fit"]}
-            if fitting:
-                i, j = max(fitting, key=fitting.__getitem__)
-                for name, value in {**here[i, j], "tp": at["tp"][i], "pp": at["pp"][j]}.items():
-                    best[name][place] = value
-        over = np.where(cells["fit"] == 0, cells["needed"], np.nan)
+    def ask(model: str, chips: int, batch: int, zero: str, tp: Any, pp: Any) -> dict[str, Field]:
+        cells = {name: np.full([len(tp), len(pp)], np.nan) for name in (*QUANTITIES, "over")}
+        best: dict[str, float] = {"rate": -1.0}
+        for i, j in np.ndindex(cells["over"].shape):
+            run, spread = (f"{chips}x{key}", batch, sequence), (int(tp[i]), int(pp[j]))
+            here = _cell(model, run, int(zero), *spread) or {}
+            for name, value in here.items():
+                cells[name][i, j] = value
+            if here and not here["fit"]:
+                cells["over"][i, j] = here["needed"]
+            elif here and here["rate"] > best["rate"]:
+                best = {"tp": tp[i], "pp": pp[j], **here}
+        best = best if "tp" in best else {}
+        looks = {name: (unit, words.get(name, ())) for name, unit in QUANTITIES.items()}
+        looks |= {"over": ("B", ())}
         return {
-            **{name: Field((name,), np.asarray(at[name], float)) for name in ("tp", "pp")},
+            "tp": Field(("tp",), tp),
+            "pp": Field(("pp",), pp),
+            **{name: Field(CELLS, cells[name], *look) for name, look in looks.items()},
             **{
-                name: Field(CELLS, one, QUANTITIES[name], words.get(name, ()))
-                for name, one in cells.items()
-            },
-            "over": Field(CELLS, over, "B"),
-            **{
-                f"best_{name}": Field(BY, one, QUANTITIES.get(name, ""), words.get(name, ()))
-                for name, one in best.items()
+                f"best_{name}": Field(BY, best.get(name, np.nan), *looks.get(name, ()))
+                for name in ("tp", "pp", *QUANTITIES)
             },
         }
 
     tip = ("=TP", "@tp", "=· PP", "@pp", "=·", "needed", "=·", "fit", "=·", "lost")
+    rows, pair = {name: t(f"layouts-row-{name}") for name in QUANTITIES}, ("tp", "pp")
     return Map(
         "layouts",
         axes,
-        compute,
+        tabulated(BY, ask),
         [
-            ChartLayer("hatch", "tp", "pp", ("tp", "pp"), color="muted", shade="over", tip=tip),
-            ChartLayer(
-                "cell",
-                "tp",
-                "pp",
-                ("tp", "pp"),
-                {},
-                0,
-                t("layouts-row-rate"),
-                shade="rate",
-                tip=tip,
-            ),
-            ChartLayer("frame", "tp", "pp", color="muted"),
+            ChartLayer("hatch", *pair, pair, color="muted", shade="over", tip=tip),
+            ChartLayer("cell", *pair, pair, {}, 0, t("layouts-row-rate"), shade="rate", tip=tip),
+            ChartLayer("frame", *pair, color="muted"),
             ChartLayer("frame", "best_tp", "best_pp", color=1, name="★"),
         ],
         [
             TableRow((f"={label}", name, f"best_{name}"))
-            for name, label in {"tp": "TP", "pp": "PP"}.items()
-        ]
-        + [TableRow((f"={t(f'layouts-row-{name}')}", name, f"best_{name}")) for name in QUANTITIES],
+            for name, label in ({"tp": "TP", "pp": "PP"} | rows).items()
+        ],
         head=("", t("layouts-chosen"), f"★ {t('layouts-best')}"),
         x_label=t("layouts-tp"),
         y_label=t("layouts-pp"),
     )
 
 
-_Run = tuple[str, int, int]
-"""Chips as text, the sequences of a step, and the tokens of each."""
+_Run = tuple[str, int, int]  # Chips as text, the sequences of a step, and the tokens of each
 
 
 @cache
 def _fastest(name: str, run: _Run) -> dict[tuple[int, int, int], dict[str, float]]:
-    """The fastest layout that fits, by ZeRO's stage, chips that share a layer, and stages of the
-    pipeline.
-    """
+    """The fastest layout that fits, by ZeRO's stage, tensor- and pipeline-parallel chips."""
     found: dict[tuple[int, int, int], dict[str, float]] = {}
     for one in train.layouts(name, *run, zeros=tuple(map(int, STAGES))):
         step, how = one.step, one.layout
@@ -197,9 +162,7 @@ def _cluster(chips: str) -> tuple[int, float]:
 
 @cache
 def _cell(name: str, run: _Run, zero: int, tp: int, pp: int) -> dict[str, float] | None:
-    """What is said of a cell: of the fastest layout that fits, or of that which needs least. A
-    single copy has nothing that ZeRO could cut.
-    """
+    """The fastest layout that fits, else that which needs least; a single copy has no ZeRO."""
     chips, batch, sequence = run
     count, room = _cluster(chips)
     dp, rest = divmod(count, tp * pp)

@@ -1,8 +1,8 @@
 """Moving pictures: what happens inside a machine, step by step, with its costs running along."""
 
-from course_book.moving.anatomy import journey, systolic
-from course_book.moving.caches import roofs
-from course_book.moving.memory import fill, heads, hierarchy
+from course_book.moving.anatomy import journey, machine, systolic
+from course_book.moving.collectives import all_reduce, sharded_matmul
+from course_book.moving.memory import fill, heads, hierarchy, shrink
 from course_book.moving.multiprocessors import coalescing, stages, waves
 from course_book.moving.requests import batching
 from course_book.moving.scene import (
@@ -17,10 +17,8 @@ from course_book.moving.scene import (
     holds,
     rows,
 )
-from course_book.moving.spread import all_reduce, backward_pass, pipeline, sharded_matmul, shrink
-from course_book.moving.stream import machine
-from course_book.moving.tiles import flash_attention, tiled_product
-from course_book.moving.timelines import fuse, overlap
+from course_book.moving.tiles import flash_attention, roofs, tiled_product
+from course_book.moving.timelines import backward_pass, fuse, overlap, pipeline
 
 __all__ = [
     "NARROW",

@@ -1,25 +1,44 @@
-"""Memory: how far each path out of a chip is, drawn to scale, how a chip's own fills up, and what
-a token leaves in it.
+"""Memory: how far each path out of a chip is, drawn to scale, how a chip's own fills up, what a
+token leaves in it, and what it holds in training, which each technique makes smaller.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log10, sqrt
+from typing import Any
 
 import msgspec
 
 from course_lib.core import CourseError, ridge
+from course_lib.core.checks import known
 from course_lib.specs import Accelerator, Transformer
+from course_lib.specs.catalog import accelerator
 from course_lib.workloads import llm
 from course_lib.workloads.transformer import operators
-from course_book.moving.scene import NARROW, WIDE, Moving, Scene, Shape
+from course_tools.train import TrainingMemory
+from course_book.moving.scene import Moving, Scene, Shape, both
 from course_book.text import n, t
 
 GIB = 2.0**30
-VIEWED = 1.85
-"""Of a chip's memory, how much a picture of it has room for."""
+VIEWED = 1.85  # Of a chip's memory, how much a picture of it has room for
+# What a row can be called and told of: nothing yet, ZeRO's stages, ways to spread a model, a
+# smaller microbatch, and recomputation
+_SPREAD = ("tensor", "pipeline", "context", "expert")
+TECHNIQUES = ("plain", "zero-1", "zero-2", "zero-3", *_SPREAD, "small", "selective", "full")
+# What a chip holds, in the order of the stack, and how it looks
+_PARTS: dict[str, dict[str, Any]] = {
+    "weights": {"tone": "chip"},
+    "gradients": {"tone": "network"},
+    "optimizer": {"tone": "memory"},
+    "activations": {"tone": "math"},
+    "logits": {"tone": "math-soft", "line": "math"},
+    "buffers": {"tone": "cache"},
+    "fragmentation": {"tone": "grid", "line": "muted"},
+}
+_FAINT = 0.4
+_BEYOND = 1.15  # Of the chip's memory, how much there is room for at least
 
 
-def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
+def hierarchy(chips: Sequence[Accelerator]) -> Moving:
     """Powers of ten of memory: for each path to a chip a square as large as the arithmetic that
     the chip could do while one byte comes over it.
 
@@ -28,7 +47,6 @@ def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
     Parameters
     ----------
     chips : each a choice, with a link to others, one to the host, and a node's network ports.
-    dtype : of the arithmetic.
 
     Examples
     --------
@@ -36,9 +54,7 @@ def hierarchy(chips: Sequence[Accelerator], dtype: str = "bf16") -> Moving:
     >>> hierarchy([chip("h100-sxm")]).scenes["H100"][0].says[1].partition(".")[0]
     'While one byte comes from memory, the chip could do 295 FLOP'
     """
-    scenes = {
-        one.short: (_squares(WIDE, one, dtype), _squares(NARROW, one, dtype)) for one in chips
-    }
+    scenes = {one.short: both(_squares, one) for one in chips}
     return Moving("hierarchy", scenes, label=t("chip"), still=5)
 
 
@@ -49,95 +65,92 @@ def _paths(chip: Accelerator) -> dict[str, tuple[float, str]]:
             f"chips must have links to others, to the host, and a node with ports (got {chip!r})"
         )
     link = next(iter(chip.links.values()))
-    port = chip.node.ports
+    port = float(chip.node.ports.per_direction)
     return {
         t("memory"): (chip.bandwidth, "memory"),
         link.name: (float(link.total_per_direction), "network"),
         chip.host.name: (float(chip.host.total_per_direction), "muted"),
-        f"{n(8e-9 * float(port.per_direction))} Gb/s": (float(port.per_direction), "alarm"),
+        f"{n(8e-9 * port)} Gb/s": (port, "alarm"),
     }
 
 
-def _squares(width: float, chip: Accelerator, dtype: str) -> Scene:
-    paths = _paths(chip)
-    peak = chip.peak(dtype)
+def _squares(width: float, chip: Accelerator) -> Scene:
+    paths, peak = _paths(chip), chip.peak("bf16")
     works = {name: float(ridge(peak, path)) for name, (path, _) in paths.items()}
     near = next(iter(works.values()))
     times = {name: work / near for name, work in works.items()}
-    said = t("moving-hierarchy-flop").replace("{t}", n(1 / near, "s"))
-    narrow = width < WIDE
-    scene = Scene(width, 492 if narrow else 320, said, 1.5)
-    left, top, frame = (30.0, 24.0, 300.0) if narrow else (12.0, 26.0, 280.0)
-    bottom = top + frame
-    squares: dict[str, Shape] = {}
-    for name in reversed(works):
-        squares[name] = scene.rect(left, top, frame, frame, tone=paths[name][1], opacity=0)
-    grain = scene.rect(left, bottom, 0, 0, tone="math")
-    lines = (frame * i / 10 for i in range(11))
-    scene.path(
-        "".join(
-            f"M{left + at:g} {top:g}v{frame:g}M{left:g} {top + at:g}h{frame:g}" for at in lines
-        ),
-        line="grid",
-        thick=1,
-    )
-    view = scene.text(left + frame, top - 8, "", anchor="end", tone="muted", size=12)
+    scene = Scene(width, 320, t("moving-hierarchy-flop").format(t=n(1 / near, "s")), 1.5)
+    left, top, frame, apart, thick = 12.0, 26.0, 280.0, 54, 10
     # Columns: the name, the bandwidth where there is room, the time, the work.
-    first, apart = (bottom + 44, 31) if narrow else (86, 54)
-    columns = (22.0, 0.0, 245.0, 352.0) if narrow else (342.0, 506.0, 616.0, 712.0)
-    start = columns[0] - 18
-    heads = ("net-path", "bandwidth", "moving-hierarchy-time", "moving-hierarchy-work")
-    above = first - (20 if narrow else 34)
-    scene.text(start, above, t(heads[0]), tone="muted", size=12)
-    for head, x in zip(heads[1:], columns[1:], strict=True):
+    columns, first, above = (342.0, 506.0, 616.0, 712.0), 86.0, 52.0
+    if scene.narrow:
+        scene.height, left, top, frame, apart, thick = 492, 30.0, 24.0, 300.0, 31, 6
+        columns, first, above = (22.0, 0.0, 245.0, 352.0), top + frame + 44, top + frame + 24
+    bottom, start = top + frame, columns[0] - 18
+    squares = {
+        name: scene.rect(left, top, frame, frame, tone=paths[name][1], opacity=0)
+        for name in reversed(works)
+    }
+    grain = scene.rect(left, bottom, 0, 0, tone="math")
+    grid = "".join(
+        f"M{left + at:g} {top:g}v{frame:g}M{left:g} {top + at:g}h{frame:g}"
+        for at in (frame * i / 10 for i in range(11))
+    )
+    scene.path(grid, line="grid", thick=1)
+    view = scene.label(left + frame, top - 8, "", anchor="end", size=12)
+    scene.label(start, above, t("net-path"), size=12)
+    for head, x in zip(("bandwidth", "moving-hierarchy-time", "moving-hierarchy-work"), columns[1:],
+                       strict=True):  # fmt: skip
         if x:
-            scene.text(x, above, t(head), anchor="end", tone="muted", size=12)
-    rows: dict[str, list[Shape]] = {}
-    bars: dict[str, Shape] = {}
+            scene.label(x, above, t(head), anchor="end", size=12)
+    rows: list[tuple[Shape, list[Shape]]] = []
     for i, (name, work) in enumerate(works.items()):
         y = first + apart * i
-        told = [scene.rect(start, y - 11, 12, 12, tone=paths[name][1])]
-        told.append(scene.text(columns[0], y, name, bold=True))
-        if columns[1]:
-            told.append(scene.text(columns[1], y, n(paths[name][0], "B/s"), anchor="end"))
-        told.append(scene.text(columns[2], y, n(times[name], "s"), anchor="end"))
-        told.append(scene.text(columns[3], y, n(round(work), "") + " FLOP", anchor="end"))
-        bars[name] = scene.rect(start, y + 8, 0, 6 if narrow else 10, tone=paths[name][1])
-        rows[name] = told
+        told = [
+            scene.rect(start, y - 11, 12, 12, tone=paths[name][1]),
+            scene.text(columns[0], y, name, bold=True),
+        ]
+        texts = n(paths[name][0], "B/s"), n(times[name], "s"), _flop(round(work))
+        told += [
+            scene.text(x, y, text, anchor="end")
+            for x, text in zip(columns[1:], texts, strict=True)
+            if x
+        ]
         for one in told:
             one.to(opacity=0)
+        rows.append((scene.rect(start, y + 8, 0, thick, tone=paths[name][1]), told))
 
     def look(power: int, seen: int) -> None:
-        """Stand where the frame holds so many FLOP, with so many paths in view."""
+        """The frame holds so many FLOP, with so many paths in view."""
 
         def side(work: float) -> float:
             return min(frame, frame * sqrt(work / 10**power))
 
-        view.to(text=t("moving-hierarchy-view").replace("{w}", n(10**power, "") + " FLOP"))
-        one = side(1.0)
-        grain.to(x=left, y=bottom - one, width=one, height=one)
+        view.to(text=t("moving-hierarchy-view").format(w=_flop(10**power)))
+        grain.to(x=left, y=bottom - side(1.0), width=side(1.0), height=side(1.0))
         # The slowest path in view has the longest bar; the others are to scale with it.
         unit = (columns[3] - start) / ([1.0, *times.values()][seen])
-        for i, (name, work) in enumerate(works.items()):
-            bars[name].to(width=unit * times[name] if i < seen else 0)
+        for i, ((name, work), (bar, told)) in enumerate(zip(works.items(), rows, strict=True)):
+            bar.to(width=unit * times[name] if i < seen else 0)
             size = side(work)
             squares[name].to(y=bottom - size, width=size, height=size, opacity=float(i < seen))
-            for shape in rows[name]:
+            for shape in told:
                 shape.to(opacity=float(i < seen))
 
     look(2, 0)
-    port = t("moving-hierarchy-port").replace("{g}", list(works)[-1])
-    for i, name in enumerate(works):
-        key = "moving-hierarchy-memory" if i == 0 else "moving-hierarchy-away"
-        said = (
-            t(key)
-            .replace("{path}", port if i == len(works) - 1 else name)
-            .replace("{t}", n(times[name], "s"))
-        )
-        scene.step(said.replace("{w}", n(round(works[name]), "") + " FLOP"), 1.5)
-        look(max(2, ceil(log10(works[name]))), i + 1)
-    scene.step(t("moving-hierarchy-all").replace("{x}", n(times[name], "times")), 1.5)
+    for i, (name, work) in enumerate(works.items()):
+        path = name
+        if i == len(works) - 1:
+            path = t("moving-hierarchy-port").format(g=name)
+        said = t(f"moving-hierarchy-{'away' if i else 'memory'}")
+        scene.step(said.format(path=path, t=n(times[name], "s"), w=_flop(round(work))), 1.5)
+        look(max(2, ceil(log10(work))), i + 1)
+    scene.step(t("moving-hierarchy-all").format(x=n(times[name], "times")), 1.5)
     return scene
+
+
+def _flop(many: float) -> str:
+    return n(many, "") + " FLOP"
 
 
 def fill(chip: Accelerator, cases: Sequence[tuple[Transformer, int, str]]) -> Moving:
@@ -162,10 +175,7 @@ def fill(chip: Accelerator, cases: Sequence[tuple[Transformer, int, str]]) -> Mo
     steps = [_Case(chip, *case) for case in cases]
     fastest = max(max(case.speeds) for case in steps)
     longest = max(max(case.times) for case in steps)
-    scenes = {
-        case.name: (_tank(WIDE, case, fastest, longest), _tank(NARROW, case, fastest, longest))
-        for case in steps
-    }
+    scenes = {case.name: both(_tank, case, fastest, longest) for case in steps}
     return Moving("fill", scenes, label=t("moving-fill-what"))
 
 
@@ -173,129 +183,105 @@ class _Case:
     """What a model keeps in a chip's memory at each batch, and what its decode takes at least."""
 
     def __init__(self, chip: Accelerator, model: Transformer, context: int, w: str) -> None:
-        self.name = (
-            t("moving-fill-each")
-            .replace("{model}", model.name if w == "bf16" else f"{model.name} {w}")
-            .replace("{s}", n(context))
-        )
+        named = model.name if w == "bf16" else f"{model.name} {w}"
+        self.name = t("moving-fill-each").format(model=named, s=n(context))
         first = llm.fits(model, chip, 1, context, w=w)
         self.capacity, self.most = float(first.available), int(first.max_batch)
         self.weights, self.each = float(first.memory.weights), float(first.memory.kv)
         doubled = [2**i for i in range(20)]
-        found = [batch for batch in doubled if batch <= self.most]
-        found += [batch for batch in (self.most,) if batch and batch not in found]
-        self.over = len(found) + 1
-        more = [self.most + 1, *(batch for batch in doubled if batch > self.most > 0)]
-        fits = [llm.fits(model, chip, batch, context, w=w) for batch in dict.fromkeys(more)]
-        shown = zip(dict.fromkeys(more), fits, strict=True)
-        found += [batch for batch, fit in shown if fit.needed <= VIEWED * self.capacity]
-        self.batches = found
-        self.needed = [float(llm.fits(model, chip, B, context, w=w).needed) for B in found]
-        bounds = [llm.decode(model, chip, B, context, w=w) for B in found]
+        fitting = {B for B in doubled if self.most >= B} | ({self.most} - {0})
+        beyond = {self.most + 1, *(B for B in doubled if B > self.most > 0)}
+        needs = {
+            B: float(llm.fits(model, chip, B, context, w=w).needed)
+            for B in sorted(fitting | beyond)
+        }
+        self.batches = [B for B in needs if B in fitting or needs[B] <= VIEWED * self.capacity]
+        self.needed = [needs[B] for B in self.batches]
+        bounds = [llm.decode(model, chip, B, context, w=w) for B in self.batches]
         self.times = [float(bound.lower) for bound in bounds]
-        self.speeds = [B / time for B, time in zip(found, self.times, strict=True)]
-        self.says = [self._said(i) for i in range(len(found))]
+        self.speeds = [B / time for B, time in zip(self.batches, self.times, strict=True)]
 
-    def _said(self, i: int) -> str:
+    def says(self, i: int) -> str:
         batch, over = self.batches[i], self.needed[i] - self.capacity
         if not self.most:
-            said = t("moving-fill-never").replace("{over}", _gib(self.weights - self.capacity))
+            key, over = "never", self.weights - self.capacity
         elif over > 0:
-            said = t("moving-fill-over").replace("{over}", _gib(over))
+            key = "over"
         elif batch == self.most:
-            said = t("moving-fill-full").replace("{left}", _gib(-over))
-        elif i == 0:
-            said = t("moving-fill-first")
+            key = "full"
         else:
-            said = t("moving-fill-more").replace("{x}", n(self.speeds[i] / self.speeds[0], "times"))
-            said = said.replace("{y}", n(self.times[i] / self.times[0], "times"))
-        return said.replace("{q}", _gib(self.each))
+            key = "more" if i else "first"
+        return t(f"moving-fill-{key}").format(
+            over=_gib(over), left=_gib(-over), q=_gib(self.each),
+            x=n(self.speeds[i] / self.speeds[0], "times"),
+            y=n(self.times[i] / self.times[0], "times"),
+        )  # fmt: skip
 
 
 def _gib(size: float) -> str:
-    if size < GIB:
-        return f"{n(size / 2**20, digits=3)} MiB"
-    return f"{n(size / GIB, digits=3)} GiB"
+    unit, name = (2.0**20, "MiB") if size < GIB else (GIB, "GiB")
+    return f"{n(size / unit, digits=3)} {name}"
 
 
 def _tank(width: float, case: _Case, fastest: float, longest: float) -> Scene:
-    said = t("moving-fill-start").replace("{w}", _gib(case.weights))
-    scene = Scene(width, 330, said.replace("{c}", _gib(case.capacity)), 1.4)
-    narrow = scene.narrow
+    said = t("moving-fill-start").format(w=_gib(case.weights), c=_gib(case.capacity))
+    scene = Scene(width, 330, said, 1.4)
     left, right, top, tall = 8.0, width - 8, 76.0, 84.0
     scale = (right - left) / (VIEWED * case.capacity)
-    brim = left + case.capacity * scale
-    scene.text(left, 28, t("batch"), tone="muted")
+    brim, low = left + case.capacity * scale, top + tall
+    scene.label(left, 28, t("batch"))
     batch = scene.text(left, 58, n(0), bold=True, size=28)
-    loud = scene.text(right, 32, "", anchor="end", bold=True, size=22, tone="alarm")
+    loud = scene.value(right, 32, size=22, tone="alarm")
     beyond = scene.rect(brim, top, 0, tall, tone="alarm")
     weights = scene.rect(left, top, case.weights * scale, tall, tone="memory")
     cached = scene.rect(left + case.weights * scale, top, 0, tall, tone="cache")
     tick = 20 * GIB
-    for i in range(int(VIEWED * case.capacity / tick) + 1):
-        x = left + i * tick * scale
-        scene.line(x, top + tall, x, top + tall + 5, thick=1)
-        scene.text(x, top + tall + 18, n(20 * i), tone="muted", size=12,
-                   anchor="middle" if i else "start")  # fmt: skip
+    names = [n(20 * i) for i in range(int(VIEWED * case.capacity / tick) + 1)]
+    scene.ticks(left, low, tick * scale, names)
     edges = (
         scene.rect(left, top, case.capacity * scale, tall, tone="none", line="ink", thick=2.5),
-        scene.line(brim, top - 10, brim, top + tall + 8, line="ink", thick=2.5),
+        scene.line(brim, top - 10, brim, low + 8, line="ink", thick=2.5),
     )
     scene.text(brim, top - 16, _gib(case.capacity), anchor="middle", bold=True)
-    y = top + tall + 48
-    heads = (("weights", "memory"), ("kv-cache", "cache"))
     held = []
-    for i, (name, tone) in enumerate(heads):
-        x = left + (right - left) / 2 * i
-        scene.rect(x, y - 11, 12, 12, tone=tone)
-        scene.text(x + 18, y, t(name))
-        place = (right if i else (left + right) / 2 - 14) if narrow else x + 190
-        held.append(scene.text(place, y, "", anchor="end", bold=True))
-    bars, told = [], []
-    origin = left if narrow else 200.0
+    for i, (name, tone) in enumerate((("weights", "memory"), ("kv-cache", "cache"))):
+        x, half = left + (right - left) / 2 * i, (left + right) / 2
+        scene.rect(x, low + 37, 12, 12, tone=tone)
+        scene.text(x + 18, low + 48, t(name))
+        place = (right if i else half - 14) if scene.narrow else x + 190
+        held.append(scene.value(place, low + 48))
+    origin, high = (left, 12) if scene.narrow else (200.0, 18)
+    bars = []
     for i, (name, tone) in enumerate(
         (("tokens-per-second", "math"), ("moving-fill-step", "memory"))
     ):
-        y = top + tall + (86 if narrow else 70) + 40 * i
-        y, high = (y, 12) if narrow else (y, 18)
-        if narrow:
-            scene.text(left, y - 6, t(name), tone="muted", size=12)
-            told.append(scene.text(right, y - 6, "", anchor="end", bold=True, size=12))
-        else:
-            scene.text(left, y + 13, t(name), tone="muted")
-            told.append(scene.text(origin - 12, y + 13, "", anchor="end", bold=True))
-        scene.rect(origin, y, right - origin, high, tone="grid", opacity=0.4)
-        bars.append((scene.rect(origin, y, 0, high, tone=tone), tone))
+        y = low + (86 if scene.narrow else 70) + 40 * i
+        told = scene.bar(left, origin, right, y, t(name), high)
+        bars.append((scene.rect(origin, y, 0, high, tone=tone), told, tone))
 
-    def hold(kv: float) -> None:
+    def stand(kv: float, fits: bool) -> None:
         """What lies in the memory, and what would lie beyond it."""
         inside = min(case.weights, case.capacity)
-        weights.to(width=inside * scale)
         end = min(case.weights + kv, case.capacity)
+        weights.to(width=inside * scale)
         cached.to(x=left + inside * scale, width=(end - inside) * scale)
         beyond.to(width=max(case.weights + kv - case.capacity, 0) * scale)
-        for text, size in zip(held, (case.weights, kv), strict=True):
-            text.to(text=_gib(size))
+        scene.write(held, (_gib(case.weights), _gib(kv)))
+        loud.to(text="" if fits else t("does-not-fit"))
+        for edge in edges:
+            edge.to(line="ink" if fits else "alarm")
 
-    hold(0.0)
-    if not case.most:
-        loud.to(text=t("does-not-fit"))
-        for edge in edges:
-            edge.to(line="alarm")
+    stand(0.0, case.most > 0)
     for i, B in enumerate(case.batches):
-        scene.step(case.says[i], 1.0)
-        over = case.most < B
-        batch.to(text=n(B), tone="alarm" if over else "ink")
-        loud.to(text=t("does-not-fit") if over else "")
-        for edge in edges:
-            edge.to(line="alarm" if over else "ink")
-        hold(case.needed[i] - case.weights)
-        of = ((case.speeds[i], fastest, ""), (case.times[i], longest, "s"))
-        for (bar, tone), text, (value, full, unit) in zip(bars, told, of, strict=True):
-            bar.to(
-                width=(right - origin) * value / full * (not over), tone="grid" if over else tone
-            )
-            text.to(text="—" if over else n(round(value) if not unit else value, unit))
+        scene.step(case.says(i), 1.0)
+        fits = case.most >= B
+        batch.to(text=n(B), tone="ink" if fits else "alarm")
+        stand(case.needed[i] - case.weights, fits)
+        shares = case.speeds[i] / fastest, case.times[i] / longest
+        texts = n(round(case.speeds[i])), n(case.times[i], "s")
+        for (bar, told, tone), share, text in zip(bars, shares, texts, strict=True):
+            bar.to(width=(right - origin) * share * fits, tone=tone if fits else "grid")
+            told.to(text=text if fits else "—")
     return scene
 
 
@@ -325,7 +311,7 @@ def heads(own: Transformer, latent: Transformer) -> Moving:
             f"own must share keys and values, and latent have latent attention (got {own.key!r}, "
             f"{latent.key!r})"
         )
-    return Moving("heads", {"": (_heads(WIDE, own, latent), _heads(NARROW, own, latent))}, still=1)
+    return Moving("heads", {"": both(_heads, own, latent)}, still=1)
 
 
 def _heads(width: float, own: Transformer, other: Transformer) -> Scene:
@@ -337,40 +323,32 @@ def _heads(width: float, own: Transformer, other: Transformer) -> Scene:
         for name, many in (("mha", own.heads), ("gqa", own.kv_heads), ("mqa", 1), ("mla", 1))
     }
     left = float(llm.cache_bytes(kinds["moving-heads-mha"], llm.formats()))
-    pitch = (width - 16) / own.heads
-    side, scene = pitch * 0.8, Scene(width, 262, seconds=1.6)
+    pitch, end = (width - 16) / own.heads, width - 8
+    side, scene = pitch * 0.8, Scene(width, 262)
     name = scene.text(8, 24, "", bold=True, size=18)
-    scene.text(8, 52, t("moving-heads-queries").replace("{h}", n(own.heads)), tone="muted")
+    scene.label(8, 52, t("moving-heads-queries").format(h=n(own.heads)))
     places = [8 + pitch * (i + 0.5) for i in range(own.heads)]
     for x in places:
         scene.rect(x - side / 2, 62, side, 18, tone="math", round=2)
     lines = [scene.line(x, 80, x, 118, thick=1) for x in places]
     kept = [scene.rect(x - side / 2, 118, side, 24, tone="cache", round=2) for x in places]
-    scene.text(8, 160, t("moving-heads-kept"), tone="muted")
-    scene.text(8, 190, t("cache-per-token"), tone="muted")
-    bytes_ = scene.text(width - 8, 190, "", anchor="end", bold=True)
+    scene.label(8, 160, t("moving-heads-kept"))
+    told = scene.row(8, end, 190, t("cache-per-token"))
     scene.rect(8, 198, width - 16, 16, tone="grid", opacity=0.4)
     bar = scene.rect(8, 198, 0, 16, tone="cache")
-    scene.text(8, 244, t("moving-heads-intensity"), tone="muted")
-    intensity = scene.text(width - 8, 244, "", anchor="end", bold=True)
+    intensity = scene.row(8, end, 244, t("moving-heads-intensity"))
     for step, (key, one) in enumerate(kinds.items()):
-        cached = float(llm.cache_bytes(one, llm.formats()))
-        said = {"{q}": n(cached, "B"), "{h}": n(own.heads),
-                "{g}": n(own.heads // one.kv_heads), "{c}": n(at.kv_rank),
-                "{r}": n(at.rope)}  # fmt: skip
-        text = t(f"{key}-said")
-        for mark, value in said.items():
-            text = text.replace(mark, value)
-        if step:
-            scene.step(text, 1.6)
-        scene.says[step] = text
+        cached, group = float(llm.cache_bytes(one, llm.formats())), own.heads // one.kv_heads
+        text = t(f"{key}-said").format(
+            q=n(cached, "B"), h=n(own.heads), g=n(group), c=n(at.kv_rank), r=n(at.rope)
+        )
+        scene.step(text, 1.6, first=not step)
         name.to(text=t(key))
-        bytes_.to(text=n(cached, "B"))
+        told.to(text=n(cached, "B"))
         bar.to(width=(width - 16) * cached / left)
-        intensity.to(text=n(_each(one), "FLOP/B"))
+        intensity.to(text=n(_intensity(one), "FLOP/B"))
         # A head's key and value are as wide as a head, and a latent vector is to their scale.
         wide = side * (at.kv_rank + at.rope) / (2 * own.head_dim) if one.latent else side
-        group = own.heads // one.kv_heads
         for i, (line, kv) in enumerate(zip(lines, kept, strict=True)):
             first = i // group * group
             x = (places[first] + places[first + group - 1]) / 2
@@ -379,8 +357,126 @@ def _heads(width: float, own: Transformer, other: Transformer) -> Scene:
     return scene
 
 
-def _each(model: Transformer) -> float:
+def _intensity(model: Transformer) -> float:
     """FLOP for each byte of one more token in the cache."""
-    one, two = (operators(model, 1, 1, tokens, llm.formats())["attention"]["attention"]
-                for tokens in (1024, 2048))  # fmt: skip
+    one, two = (
+        operators(model, 1, 1, tokens, llm.formats())["attention"]["attention"]
+        for tokens in (1024, 2048)
+    )
     return float((two.flops - one.flops) / (two.bytes - one.bytes))
+
+
+def shrink(cases: Mapping[str, Mapping[str, TrainingMemory]], chip: Accelerator | str) -> Moving:
+    """What one chip holds in training, before and after each technique: a stack beside the line of
+    the chip's memory.
+
+    Parameters
+    ----------
+    cases : by what the choice is called, the rows: by their key in `TECHNIQUES`, in order, the
+        bytes that the chip then holds, as `train.memory` gives them.
+    chip : whose memory it is.
+
+    Raises
+    ------
+    CourseError
+        If a technique is none of `TECHNIQUES`, there are no rows, or the memory of the chip is not
+        published.
+
+    Examples
+    --------
+    >>> from course_tools import train
+    >>> layouts = {"plain": "dp=64", "zero-1": "dp=64,zero=1", "zero-3": "dp=64,zero=3"}
+    >>> rows = {name: train.memory("llama-3-8b", how, 4096) for name, how in layouts.items()}
+    >>> len(shrink({"Llama-3-8B": rows}, "h100-sxm").scenes["Llama-3-8B"][0].says)
+    3
+    """
+    on = accelerator(chip)
+    if on.memory is None:
+        raise CourseError(f"chip must be one whose memory is published (got {on.key!r})")
+    for name, rows in cases.items():
+        for key in rows:
+            known("technique", key, TECHNIQUES, f"of cases[{name!r}]")
+    if not cases or not all(cases.values()):
+        raise CourseError(f"cases must have a row each (got {cases!r})")
+    most = max(map(len, cases.values()))
+    drawn = {name: both(_stacks, rows, most, on) for name, rows in cases.items()}
+    return Moving("shrink", drawn, label=t("model"))
+
+
+def _messages(rows: Mapping[str, TrainingMemory], chip: Accelerator) -> Iterator[str]:
+    """What each technique does, and what it leaves."""
+    before = None
+    for key, held in rows.items():
+        left = float(chip.memory or 0) - float(held.total)
+        values = {
+            "total": n(held.total, "B"),
+            "before": n(before, "B") if before is not None else "",
+            "left": n(abs(left), "B"),
+            "chip": chip.short,
+        }
+        parts = (key, "start" if before is None else "now", "fits" if left >= 0 else "lacks")
+        yield " ".join(t(f"moving-shrink-{part}-said").format(**values) for part in parts)
+        before = held.total
+
+
+def _stacks(
+    width: float, rows: Mapping[str, TrainingMemory], most: int, chip: Accelerator
+) -> Scene:
+    """A row for each technique, those before it faint."""
+    memory, stacks = float(chip.memory or 0), list(rows.values())
+    apart, high, top, left, right, end = 34.0, 22.0, 36.0, 196.0, 620.0, 708.0
+    scene = Scene(width, top + apart * most + 62)
+    if scene.narrow:
+        apart, high, top, left, right, end = 42.0, 18.0, 46.0, 8.0, 352.0, 352.0
+        scene.height = top + apart * most + 96
+    low = top + apart * most
+    bars = [
+        (
+            [scene.rect(left, y, 0, high, opacity=0, thick=1, **look) for look in _PARTS.values()],
+            scene.rect(0, y + high + 2, 0, 4, tone="alarm", opacity=0),
+        )
+        for y in (top + apart * i for i in range(most))
+    ]
+    line = scene.line(0, 6, 0, low, line="ink", thick=1.5, dash="5 3")
+    named = scene.label(0, 16, f"{chip.short}: {n(memory, 'B')}", anchor="middle", size=12.5,
+                        halo=True)  # fmt: skip
+    texts = []
+    for i, key in enumerate([*rows, *[""] * (most - len(rows))]):
+        y, unseen = top + apart * i, {"opacity": 0, "halo": True}
+        base = y + (-6 if scene.narrow else 16)
+        name = scene.text(8, base, t(f"moving-shrink-{key}") if key else "", **unseen)
+        total = scene.value(end, base, n(stacks[i].total, "B") if key else "", **unseen)
+        # The stack goes on beyond the edge.
+        more = scene.value(right - 4, y + high / 2 + 6, "»", size=18, **unseen)
+        texts.append((name, total, more))
+    looks = {t(f"train-{name}"): {"thick": 1, **look} for name, look in _PARTS.items()}
+    across, in_line = (176, 2) if scene.narrow else (184, 4)
+    scene.legend(looks, 8, low + 24, across, in_line, size=12.5)
+    for step, says in enumerate(_messages(rows, chip)):
+        scene.step(says, 1.6, first=not step)
+        # The rows up to this step; the next one waits, unseen, where this one's stack is. There is
+        # room for the line, this row and the one before; what is longer is cut at the edge.
+        near = [float(held.total) for held in stacks[max(step - 1, 0) : step + 1]]
+        px = (right - left) / max(_BEYOND * memory, *near)
+
+        def at(amount: float, px: float = px) -> float:
+            return min(left + amount * px, right)
+
+        edge, half = at(memory), 4.0 * len(named.at("text", 0))
+        line.to(x1=edge, x2=edge)
+        named.to(x=min(max(edge, half), width - half))
+        for i, (parts, over) in enumerate(bars[: min(step + 2, len(stacks))]):
+            held, seen = stacks[min(i, step)], float(i <= step)
+            shown = _FAINT if i < step else seen
+            below = 0.0
+            for shape, part in zip(parts, _PARTS, strict=True):
+                above = below + float(getattr(held, part))
+                shape.to(x=at(below), width=at(above) - at(below), opacity=shown)
+                below = above
+            over.to(x=edge, width=max(at(below) - edge, 0.0), opacity=shown)
+            name, total, more = texts[i]
+            tone = "alarm" if held.total > memory else "ink"
+            name.to(opacity=seen, tone="ink" if i == step else "muted")
+            total.to(opacity=seen, tone=tone if i == step else "muted")
+            more.to(opacity=float(left + below * px > right + 1))
+    return scene

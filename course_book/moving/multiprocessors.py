@@ -7,25 +7,21 @@ from typing import NamedTuple
 
 from course_lib import ops
 from course_lib.bench.rows import Row
-from course_lib.core.checks import CourseError, count
+from course_lib.core.checks import CourseError
 from course_lib.specs import Accelerator
 from course_lib.workloads.occupancy import Slice
 from course_tools.measured import gaps
-from course_book.moving.scene import NARROW, WIDE, Moving, Running, Scene
+from course_book.moving.scene import Moving, Running, Scene, both
 from course_book.text import n, t
 
-ACROSS = 12
-"""Multiprocessors in a row of the picture."""
-PITCH = 24.0
-"""From one multiprocessor to the next, px."""
-MOST = 180
-"""Multiprocessors for which there is room on a phone."""
+ACROSS = 12  # Multiprocessors in a row of the picture
+PITCH = 24.0  # From one multiprocessor to the next, px
+MOST = 180  # Multiprocessors for which there is room on a phone
+# Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number
 SIDE, LOADS, SIZE = ops.WARP, 4, 4
-"""Numbers on a side of the matrix that a warp reads, loads that are shown, bytes of a number."""
-PLACES, SLICES = 4, 8
-"""Places for slices that have a row of their own, and slices that are shown."""
-ROWS = 160
-"""Height of all places together, px."""
+PLACES, SLICES = 4, 8  # Places for slices that have a row of their own, and slices that are shown
+SLOWER = 3e6  # Times, than on the chip, slices play
+ROWS = 160  # Height of all places together, px
 
 
 def waves(chip: Accelerator) -> Moving:
@@ -49,7 +45,7 @@ def waves(chip: Accelerator) -> Moving:
             f"with {chip.multiprocessors})"
         )
     scenes = {
-        n(tiles): (_waves(WIDE, chip, units, tiles), _waves(NARROW, chip, units, tiles))
+        n(tiles): both(_waves, chip, units, tiles)
         for tiles in (units, units + 1, units + units // 2, 2 * units)
     }
     return Moving("waves", scenes, label=t("tiles"), start=n(units + 1), still=4)
@@ -58,55 +54,44 @@ def waves(chip: Accelerator) -> Moving:
 def _waves(width: float, chip: Accelerator, units: int, many: int) -> Scene:
     tiles, turns, full = _counted(chip, units, many)
     rows = ceil(units / ACROSS)
-    low = 26 + PITCH * rows
-    scene = Scene(width, low + 24, "", 2.4)
-    left, x, y, end = 14.0, 350.0, 40.0, 708.0
+    low, left, x, y, end = 26 + PITCH * rows, 14.0, 350.0, 40.0, 708.0
+    scene = Scene(width, low + 24)
     if scene.narrow:
-        scene.height = low + 190
-        left, x, y, end = 36.0, 16.0, low + 24, 344.0
+        scene.height, left, x, y, end = low + 190, 36.0, 16.0, low + 24, 344.0
     busy = []
     for tone, opacity in (("grid", 0.8), ("math", 0.0)):
         for i in range(rows):
-            places = min(ACROSS, units - ACROSS * i)
-            at = 26 + PITCH * (i + 0.5)
+            at, places = 26 + PITCH * (i + 0.5), min(ACROSS, units - ACROSS * i)
             bar = scene.line(
                 left, at, left + PITCH * places - 4, at, line=tone, thick=PITCH - 4,
-                dash=f"{PITCH - 4:g} 4", opacity=opacity, **{"stroke-linecap": "butt"},
+                dash=f"{PITCH - 4:g} 4", opacity=opacity, cap="butt",
             )  # fmt: skip
-            if tone == "math":
-                busy.append(bar)
+            busy.append(bar)
+    busy = busy[rows:]
     named = t("moving-waves-chip").format(chip=chip.short, units=n(units))
-    scene.text(left, 14, named, tone="muted", size=12.5)
-    scene.text(x, y, t("moving-waves-filled"), tone="muted")
+    scene.label(left, 14, named, size=12.5)
+    scene.label(x, y, t("moving-waves-filled"))
     filled = scene.text(x, y + 32, n(0, "%"), bold=True, size=26)
-    taken = []
-    scale = (end - x) / units
-    for i in range(2):
-        top = y + 68 + 46 * i
-        there = 1.0 if i < turns else 0.0
-        name = t("moving-waves-wave").format(i=n(i + 1))
-        scene.text(x, top - 7, name, tone="muted", opacity=there)
-        scene.rect(x, top, end - x, 14, tone="grid", opacity=0.6 * there, round=3)
-        bar = scene.rect(x, top, 0, 14, tone="math", round=3)
-        taken.append((bar, scene.text(end, top - 7, "", anchor="end", bold=True)))
-    for wave in range(turns):
+    taken = [
+        scene.gauge(x, end, y + 68 + 46 * i, t("moving-waves-wave").format(i=n(i + 1)), "",
+                    float(i < turns), tone="math")
+        for i in range(2)
+    ]  # fmt: skip
+    for wave, (gauge, told) in enumerate(taken[:turns]):
         here = min(units, tiles - wave * units)
-        says = "moving-waves-full" if here == units else "moving-waves-part"
-        begins = t(says).format(i=n(wave + 1), here=n(here), idle=n(units - here))
-        if wave:
-            scene.step(begins, 2.4)
-        else:
-            scene.says[0] = begins
+        says = t("moving-waves-full" if here == units else "moving-waves-part")
+        says = says.format(i=n(wave + 1), here=n(here), idle=n(units - here))
+        scene.step(says, 2.4, first=not wave)
         for i, bar in enumerate(busy):
             places = max(0, min(ACROSS, here - ACROSS * i))
             bar.to(x2=left + max(PITCH * places - 4, 0), opacity=0.35 if places else 0)
-        taken[wave][1].to(text=f"{n(here)} / {n(units)}")
+        told.to(text=f"{n(here)} / {n(units)}")
         scene.step(t("moving-waves-done"), 1.2)
         for i, bar in enumerate(busy):
             bar.to(opacity=1 if here > ACROSS * i else 0)
-        taken[wave][0].to(width=here * scale)
-        so_far = _counted(chip, units, wave * units + here)
-        filled.to(text=n(so_far[2], "%", digits=2))
+        gauge.to(width=here * (end - x) / units)
+        *_, so_far = _counted(chip, units, wave * units + here)
+        filled.to(text=n(so_far, "%", digits=2))
     key = "moving-waves-end" if full < 1 else "moving-waves-end-full"
     scene.step(t(key).format(tiles=n(tiles), turns=n(turns), full=n(full, "%", digits=2)))
     return scene
@@ -135,13 +120,13 @@ class _Pattern(NamedTuple):
         return sorted({number * SIZE // ops.SECTOR for number in self.numbers(load)})
 
 
+# Ways through a matrix of fp32 numbers that stands row by row in memory
 PATTERNS = {
     "row": _Pattern(1, SIDE),
     "off": _Pattern(1, SIDE, 1),
     "second": _Pattern(2, 2 * SIDE),
     "column": _Pattern(SIDE, 1),
 }
-"""Ways through a matrix of fp32 numbers that stands row by row in memory."""
 
 
 def coalescing() -> Moving:
@@ -153,62 +138,46 @@ def coalescing() -> Moving:
     >>> list(coalescing().scenes)
     ['along a row', 'one number off', 'every second number', 'down a column']
     """
-    scenes = {
-        t(f"moving-warp-{name}"): (_loads(WIDE, pattern), _loads(NARROW, pattern))
-        for name, pattern in PATTERNS.items()
-    }
+    scenes = {t(f"moving-warp-{name}"): both(_loads, pattern) for name, pattern in PATTERNS.items()}
     start = t("moving-warp-column")
     return Moving("coalescing", scenes, label=t("moving-warp-choice"), start=start, still=2)
 
 
 def _loads(width: float, pattern: _Pattern) -> Scene:
-    sector = n(ops.SECTOR, "B")
+    sector, want = n(ops.SECTOR, "B"), ops.WARP * SIZE
     start = t("moving-warp-start").format(threads=n(ops.WARP), size=n(SIZE, "B"), sector=sector)
     scene = Scene(width, 350, start, 2.6)
-    left, top, across, down = 16.0, 78.0, 10.0, 8.0
-    x, y, end = 376.0, 108.0, 704.0
+    left, top, across, down, x, y, end = 16.0, 78.0, 10.0, 8.0, 376.0, 108.0, 704.0
     if scene.narrow:
-        scene.height, down = 478, 7
-        left, x, y, end = 20.0, 20.0, top + 7 * SIDE + 34, 340.0
-    wide = across * ops.SECTOR / SIZE
+        scene.height, left, down, x, y, end = 478, 20.0, 7, 20.0, top + 7 * SIDE + 34, 340.0
+    wide, high = across * ops.SECTOR / SIZE, down - 1
     scene.text(left, 20, t("moving-warp-threads").format(threads=n(ops.WARP)), bold=True)
     scene.text(left, top - 9, t("moving-warp-memory").format(sector=sector), bold=True)
-    for row in range(SIDE):
-        at = top + down * (row + 0.5)
-        scene.line(
-            left, at, left + across * SIDE, at, line="grid", thick=down - 1, opacity=0.55,
-            dash=f"{wide - 2:g} 2", **{"stroke-linecap": "butt"},
-        )  # fmt: skip
-    scene.line(
-        left, 30 + (down - 1) / 2, left + across * SIDE, 30 + (down - 1) / 2, line="grid",
-        thick=down - 1, dash=f"{across - 2:g} 2", **{"stroke-linecap": "butt"},
-    )  # fmt: skip
-    lit = [scene.rect(left, top, wide - 2, down - 1, tone="memory", opacity=0) for _ in range(SIDE)]
-    threads = [
-        scene.rect(left + across * i + 1, 30, across - 3, down - 1, tone="ink") for i in range(SIDE)
-    ]
+    for at, part, look in (
+        *((top + down * (row + 0.5), wide, {"opacity": 0.55}) for row in range(SIDE)),
+        (30 + high / 2, across, {}),
+    ):
+        scene.line(left, at, left + across * SIDE, at, line="grid", thick=high,
+                   dash=f"{part - 2:g} 2", cap="butt", **look)  # fmt: skip
+    lit = [scene.rect(left, top, wide - 2, high, tone="memory", opacity=0) for _ in range(SIDE)]
+    threads = [scene.rect(left + across * i + 1, 30, across - 3, high) for i in range(SIDE)]
     scale = (end - x) / (LOADS * ops.WARP * ops.SECTOR)
-    bars = {}
-    for i, (name, tone) in enumerate((("asked", "ink"), ("fetched", "memory"))):
-        above = y + 46 * i
-        scene.text(x, above - 7, t(f"moving-warp-{name}"), tone="muted")
-        scene.rect(x, above, end - x, 14, tone="grid", opacity=0.6, round=3)
-        bar = scene.rect(x, above, 0, 14, tone=tone, round=3)
-        bars[name] = (bar, scene.text(end, above - 7, n(0, "B"), anchor="end", bold=True))
+    bars = [
+        scene.gauge(x, end, y + 46 * i, t(f"moving-warp-{name}"), n(0, "B"), tone=tone)
+        for i, (name, tone) in enumerate((("asked", "ink"), ("fetched", "memory")))
+    ]
     used = scene.text(x, y + 100, "", bold=True, size=26)
-    scene.text(x, y + 122, t("moving-warp-used"), tone="muted")
+    scene.label(x, y + 122, t("moving-warp-used"))
     asked = fetched = 0
     for load in range(LOADS):
-        numbers, found = pattern.numbers(load), pattern.sectors(load)
-        want = ops.WARP * SIZE
-        says = t("moving-warp-ask").format(i=n(load + 1), asked=n(want, "B"))
-        scene.step(says, 0.9)
-        for thread, number in zip(threads, numbers, strict=True):
+        found = pattern.sectors(load)
+        comes = len(found) * ops.SECTOR
+        scene.step(t("moving-warp-ask").format(i=n(load + 1), asked=n(want, "B")), 0.9)
+        for thread, number in zip(threads, pattern.numbers(load), strict=True):
             row, column = divmod(number, SIDE)
             thread.to(x=left + across * column + 1, y=top + down * row)
         for bar in lit:
             bar.to(opacity=0)
-        comes = len(found) * ops.SECTOR
         asked, fetched = asked + want, fetched + comes
         says = t("moving-warp-answer").format(
             sectors=n(len(found)), fetched=n(comes, "B"), asked=n(want, "B")
@@ -217,23 +186,22 @@ def _loads(width: float, pattern: _Pattern) -> Scene:
         for bar, place in zip(lit, found, strict=False):
             row, column = divmod(place * ops.SECTOR // SIZE, SIDE)
             bar.to(x=left + across * column, y=top + down * row, opacity=0.75)
-        for (bar, text), moved in zip(bars.values(), (asked, fetched), strict=True):
+        for (bar, text), moved in zip(bars, (asked, fetched), strict=True):
             bar.to(width=moved * scale)
             text.to(text=n(moved, "B"))
         used.to(text=n(asked / fetched, "%"))
-    share = n(asked / fetched, "%")
-    scene.step(t("moving-warp-end").format(fetched=n(fetched, "B"), share=share))
+    said = t("moving-warp-end")
+    scene.step(said.format(fetched=n(fetched, "B"), share=n(asked / fetched, "%")))
     return scene
 
 
-def stages(one: Slice, *, slower: float = 3e6) -> Moving:
+def stages(one: Slice) -> Moving:
     """A tile's slices on one multiprocessor, with one place for them in shared memory or several:
     when each is asked for, arrives, and is multiplied, as `Slice.timeline` says.
 
     Parameters
     ----------
     one : a slice, as `occupancy.slice_of` makes it.
-    slower : how many times slower than on the chip it plays.
 
     Examples
     --------
@@ -248,15 +216,12 @@ def stages(one: Slice, *, slower: float = 3e6) -> Moving:
             f"one must be a slice that fits into shared memory twice at least (got one of "
             f"{n(one.held, 'B')}, {one.room} of which fit)"
         )
-    scenes = {
-        n(many): (_slices(WIDE, one, many, slower), _slices(NARROW, one, many, slower))
-        for many in range(1, most + 1)
-    }
+    scenes = {n(many): both(_slices, one, many) for many in range(1, most + 1)}
     return Moving("stages", scenes, label=t("moving-stages-choice"), start=n(2), still=SLICES)
 
 
-def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
-    turns = one.timeline(count("stages", many), SLICES)
+def _slices(width: float, one: Slice, many: int) -> Scene:
+    turns = one.timeline(many, SLICES)
     scene = Scene(width, 284, t("moving-stages-start").format(held=n(one.held, "B")), 2.6)
     left, end, top = 16.0, 704.0, 52.0
     keys = [(left, 22.0), (250.0, 22.0), (470.0, 22.0)]
@@ -267,43 +232,40 @@ def _slices(width: float, one: Slice, many: int, slower: float) -> Scene:
     scale = (end - left) / one.timeline(1, SLICES)[-1].done
     parts = {"waits": ("memory", 0.3), "arrives": ("memory", 1.0), "math": ("math", 1.0)}
     for (x, y), (name, (tone, opacity)) in zip(keys, parts.items(), strict=True):
-        scene.rect(x, y - 10, 12, 12, tone=tone, opacity=opacity)
-        scene.text(x + 18, y, t(f"moving-stages-{name}"), tone="muted")
+        look = {t(f"moving-stages-{name}"): {"tone": tone, "opacity": opacity}}
+        scene.legend(look, x, y, 0, 1, tone="muted")
     for place in range(PLACES):
-        at = top + (high + 8) * (place % many)
-        there = 1.0 if place < many else 0.0
+        at, there = top + (high + 8) * (place % many), float(place < many)
         scene.rect(left, at, end - left, high, tone="grid", opacity=0.4 * there, round=3)
     drawn = []
     for i, turn in enumerate(turns):
-        at = top + (high + 8) * (i % many)
-        begins = turn.done - one.math
+        at, begins = top + (high + 8) * (i % many), turn.done - one.math
         spans = ((turn.asked, turn.comes), (turn.comes, turn.there), (begins, turn.done))
-        drawn.append(
-            [
-                scene.rect(left + a * scale, at, max((b - a) * scale - 1, 1), high, tone=tone,
-                           opacity=0)
-                for (a, b), tone in zip(spans, ("memory", "memory", "math"), strict=True)
-            ]
-        )  # fmt: skip
-    low = top + ROWS + 8
+        bars = [
+            scene.rect(
+                left + a * scale, at, max((b - a) * scale - 1, 1), high, tone=tone, opacity=0
+            )
+            for (a, b), (tone, _) in zip(spans, parts.values(), strict=True)
+        ]
+        drawn.append(bars)
+    low, middle = top + ROWS + 8, left + (end - left) / 2
     now = scene.line(left, top - 6, left, low, line="ink", thick=3)
-    scene.text(left, low + 24, t("time-so-far"), tone="muted")
+    scene.label(left, low + 24, t("time-so-far"))
     clock = scene.text(left, low + 48, Running(0, "s"), bold=True, size=22)
-    middle = left + (end - left) / 2
-    scene.text(middle, low + 24, t("moving-stages-busy"), tone="muted")
+    scene.label(middle, low + 24, t("moving-stages-busy"))
     busy = scene.text(middle, low + 48, n(0, "%"), bold=True, size=22)
     before = 0.0
     for i, turn in enumerate(turns):
         late = turn.done - one.math - before
-        key = "late" if late > 1e-12 else "ready"
-        says = t(f"moving-stages-{key}").format(i=n(i + 1), late=n(late, "s", digits=3))
-        scene.step(says, max(0.6, round((turn.done - before) * slower, 2)))
+        says = t(f"moving-stages-{'late' if late > 1e-12 else 'ready'}")
+        says = says.format(i=n(i + 1), late=n(late, "s", digits=3))
+        scene.step(says, max(0.6, round((turn.done - before) * SLOWER, 2)))
         before = turn.done
         for bar, (_, opacity) in zip(drawn[i], parts.values(), strict=True):
             bar.to(opacity=opacity)
-        now.to(x1=left + turn.done * scale, x2=left + turn.done * scale)
-        clock.to(text=Running(turn.done, "s"))
-        busy.to(text=n((i + 1) * one.math / turn.done, "%", digits=2))
+        now.to(x1=left + before * scale, x2=left + before * scale)
+        clock.to(text=Running(before, "s"))
+        busy.to(text=n((i + 1) * one.math / before, "%", digits=2))
     said = t("moving-stages-end").format(
         slices=n(SLICES), time=n(before, "s"), each=n(one.seconds(many), "s"),
         held=n(many * one.held, "B"),

@@ -1,7 +1,7 @@
 """Scenes: shapes whose places and colours change from step to step, each step with a sentence."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -10,7 +10,7 @@ from course_lib.core.checks import CourseError, known
 from course_book.plot.colors import LINES, PATHS
 from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED, is_wide
-from course_book.text import Shown, n, widget_bundle
+from course_book.text import Shown, n, t, widget_bundle
 
 WIDE, NARROW = 720, 360
 """Widths of a scene, for a page and for a phone, in pixels at full size."""
@@ -26,6 +26,7 @@ TONES = {
     "math-soft": ("shade-3", SHADES[2]),
 }
 """Colors by what they stand for."""
+# What SVG calls the attributes that have a shorter name here
 _SVG = {
     "round": "rx",
     "anchor": "text-anchor",
@@ -35,18 +36,11 @@ _SVG = {
     "flow": "stroke-dashoffset",
     "cap": "stroke-linecap",
 }
-"""What SVG calls the attributes that have a shorter name here."""
-_READING = 24.0
-"""Seconds in which all sentences of a play are read, where they are many."""
+_READING = 24.0  # Seconds in which all sentences of a play are read, where they are many
 
 
 class Running(str):
-    """A number as a page writes it. As the text of a shape it runs from step to step, as bars and
-    cursors do.
-
-    Parameters
-    ----------
-    number, unit : as `n` takes them.
+    """A number as `n` writes it. As the text of a shape it runs from step to step, as bars do.
 
     Examples
     --------
@@ -65,14 +59,7 @@ class Running(str):
 
 @dataclass(eq=False)
 class Shape:
-    """A shape, and what becomes of it: `to` changes it from the scene's present step on.
-
-    Attributes
-    ----------
-    tag : of SVG.
-    fixed : attributes that never change.
-    tracks : by attribute, the value from each step on at which it changes.
-    """
+    """A shape of SVG: attributes that never change, and by attribute its value from a step on."""
 
     scene: "Scene" = field(repr=False)
     tag: str
@@ -80,9 +67,7 @@ class Shape:
     tracks: dict[str, dict[int, Any]]
 
     def to(self, **changes: Any) -> "Shape":
-        """Change attributes from this step on: x, y, width, height, cx, cy, r, opacity, tone, text
-        and what else the shape was made with.
-        """
+        """Change attributes from this step on: x, tone, text and what else it was made with."""
         for name, value in changes.items():
             known("attribute", name, self.tracks, f"of a {self.tag}")
             self.tracks[name][len(self.scene.says) - 1] = _checked(name, value)
@@ -122,8 +107,10 @@ class Scene:
         """Whether it is drawn for a phone."""
         return self.width < WIDE
 
-    def step(self, says: str = "", seconds: float = 0.8) -> None:
-        """Begin the next step: what shapes do from here on belongs to it."""
+    def step(self, says: str = "", seconds: float = 0.8, *, first: bool = False) -> None:
+        """Begin the next step, or say what the first is: what shapes do now belongs to it."""
+        if first:
+            self.says, self.seconds = [], []
         self.says.append(says)
         self.seconds.append(seconds)
 
@@ -136,9 +123,7 @@ class Scene:
         return self._add("circle", more, cx=cx, cy=cy, r=r)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, **more: Any) -> Shape:
-        """A straight line; `thick` in px, `dash` as SVG writes it. With a `flow`, which can change,
-        its dashes run so many px back from where they began.
-        """
+        """A straight line, `thick` px; with a `flow` its dashes run so many px back."""
         flow = {"flow": more.pop("flow")} if "flow" in more else {}
         return self._add("line", {"line": "muted", **more}, x1=x1, y1=y1, x2=x2, y2=y2, **flow)
 
@@ -147,12 +132,68 @@ class Scene:
         return self._add("path", {"tone": "none", "line": "muted", "d": d, **more})
 
     def text(self, x: float, y: float, text: str, **more: Any) -> Shape:
-        """A line of text; `anchor` is start, middle or end, `size` in px, `bold` and `halo` are
-        flags.
-        """
+        """A line of text; `anchor` is start, middle or end, `bold` and `halo` are flags."""
         if self.narrow:  # a phone shows it a tenth smaller
             more["size"] = max(12.5, float(more.get("size", 13)))
         return self._add("text", {"tone": "ink", **more}, x=x, y=y, text=text)
+
+    def value(self, x: float, y: float, text: str = "", **more: Any) -> Shape:
+        """A bold number that ends here."""
+        return self.text(x, y, text, **{"anchor": "end", "bold": True} | more)
+
+    def label(self, x: float, y: float, text: str, **more: Any) -> Shape:
+        """A muted word, of a number or an axis."""
+        return self.text(x, y, text, **{"tone": "muted"} | more)
+
+    def row(self, x: float, end: float, y: float, name: str, value: str = "") -> Shape:
+        """A number at the end of a row that begins with its name."""
+        self.label(x, y, name)
+        return self.value(end, y, value)
+
+    def gauge(
+        self, x: float, end: float, y: float, name: str, value: str, seen: float = 1.0, **look: Any
+    ) -> tuple[Shape, Shape]:
+        """A bar that fills from the left, with its name and its value above it."""
+        self.label(x, y - 7, name, opacity=seen)
+        self.rect(x, y, end - x, 14, tone="grid", opacity=0.6 * seen, round=3)
+        return self.rect(x, y, 0, 14, round=3, **look), self.value(end, y - 7, value)
+
+    def bar(
+        self, x: float, start: float, end: float, y: float, name: str, tall: float, **more: Any
+    ) -> Shape:
+        """The ground of a bar with its name beside or above it; where its value goes."""
+        if self.narrow:
+            self.label(start, y - 6, name, size=12)
+            value = self.value(end, y - 6, size=12, **more)
+        else:
+            self.label(x, y + 13, name)
+            value = self.value(start - 12, y + 13)
+        self.rect(start, y, end - start, tall, tone="grid", opacity=0.4)
+        return value
+
+    def legend(
+        self, looks: dict[str, Any], x: float, y: float, across: float, in_line: int, **letters: Any
+    ) -> None:
+        """Squares as things look, by what they are called, so many in a line."""
+        side = 10 if letters.get("size") == 12 else 12
+        for i, (name, look) in enumerate(looks.items()):
+            left, line = x + across * (i % in_line), y + 19 * (i // in_line)
+            self.rect(left, line - (side + 8) / 2, side, side, **look)
+            self.text(left + 1.5 * side, line, name, **letters)
+
+    def write(self, shapes: Iterable[Shape], texts: Iterable[str]) -> None:
+        """Change the texts of these from this step on."""
+        for shape, text in zip(shapes, texts, strict=True):
+            shape.to(text=text)
+
+    def ticks(
+        self, x: float, y: float, apart: float, names: Sequence[str], below: float = 18
+    ) -> None:
+        """Marks below an axis, the first name beginning at its mark."""
+        for i, name in enumerate(names):
+            at = x + i * apart
+            self.line(at, y, at, y + 5, thick=1)
+            self.label(at, y + below, name, anchor="middle" if i else "start", size=12)
 
     def _add(self, tag: str, more: Mapping[str, Any], **moving: Any) -> Shape:
         first = len(self.says) - 1
@@ -166,9 +207,8 @@ class Scene:
             for name, value in more.items()
             if name not in ("tone", "line", "opacity", "bold", "halo")
         }
-        for flag in ("bold", "halo"):
-            if more.get(flag):
-                fixed["class"] = f"{fixed.get('class', '')} {flag}".strip()
+        if flags := [flag for flag in ("bold", "halo") if more.get(flag)]:
+            fixed["class"] = " ".join(flags)
         shape = Shape(self, tag, fixed, tracks)
         self.shapes.append(shape)
         return shape
@@ -180,6 +220,26 @@ def _checked(name: str, value: Any) -> Any:
     if name in ("tone", "line"):
         return value if value == "none" else known("tone", value, TONES)
     return round(float(value), 1)
+
+
+def both(draw: Callable[..., Scene], *given: Any) -> tuple[Scene, Scene]:
+    """A scene for a page and its twin for a phone."""
+    return draw(WIDE, *given), draw(NARROW, *given)
+
+
+def slowed(chip: str, times: float, digits: int | None = 2) -> str:
+    """How many times slower than on the chip a picture plays."""
+    return t("moving-slower").format(chip=chip, times=n(times, digits=digits))
+
+
+def paced(longest: float, seconds: float) -> float:
+    """Seconds of the chip a second of the page, in one digit, to play so long in about so many."""
+    return float(f"{longest / seconds:.1g}")
+
+
+def passed(time: float, start: float, end: float) -> float:
+    """How much of a span is over at a time."""
+    return min(max(time - start, 0), end - start)
 
 
 class Moving(Shown):
@@ -218,9 +278,8 @@ class Moving(Shown):
         for choice, (wide, narrow) in self.scenes.items():
             if wide.says != narrow.says or wide.seconds != narrow.seconds:
                 raise CourseError(f"scenes[{choice!r}] must say the same at each step on a phone")
-            for size, scene in enumerate((wide, narrow)):
-                tags = [shape.tag for shape in self.scenes[self.start][size].shapes]
-                if [shape.tag for shape in scene.shapes] != tags:
+            for scene, first in zip((wide, narrow), self.scenes[self.start], strict=True):
+                if [shape.tag for shape in scene.shapes] != [shape.tag for shape in first.shapes]:
                     raise CourseError(f"scenes[{choice!r}] must have the shapes of the others")
 
     def __repr__(self) -> str:
@@ -242,29 +301,18 @@ class Moving(Shown):
         )
 
     def changes(self, choice: str, *, narrow: bool = False) -> list[tuple[int, str, list[Any]]]:
-        """What moves: the place of a shape, an attribute, and its value at each step. A value that
-        stays, but is not that of another choice, has one entry.
-        """
-        return list(self._changes(choice, narrow))
-
-    def _changes(self, choice: str, narrow: bool) -> Iterator[tuple[int, str, list[Any]]]:
+        """The place of each shape that moves or differs by choice, an attribute, and its values."""
+        found = []
         drawn = [scenes[narrow] for scenes in self.scenes.values()]
-        scene = self.scenes[choice][narrow]
-        for place, shape in enumerate(scene.shapes):
+        steps = range(len(self.scenes[choice][narrow].says))
+        for place, shape in enumerate(self.scenes[choice][narrow].shapes):
             for name in shape.tracks:
                 # What any choice changes is said by all: each begins where another has left off.
-                everywhere = {
-                    one.shapes[place].at(name, step)
-                    for one in drawn
-                    for step in range(len(one.says))
-                }
-                if len(everywhere) > 1:
-                    values = [shape.at(name, step) for step in range(len(scene.says))]
-                    yield (
-                        place,
-                        _SVG.get(name, name),
-                        values if len(set(values)) > 1 else values[:1],
-                    )
+                if len({v for one in drawn for v in one.shapes[place].tracks[name].values()}) > 1:
+                    values = [shape.at(name, step) for step in steps]
+                    kept = values if len(set(values)) > 1 else values[:1]
+                    found.append((place, _SVG.get(name, name), kept))
+        return found
 
     def static_bundle(self) -> dict[str, Any]:
         """What a notebook without a kernel shows: letters are dark, so they get paper."""
@@ -296,8 +344,8 @@ class Moving(Shown):
         step.observe(show, "value")
         choice.observe(show, "value")
         show()
-        above = [choice] if len(self.scenes) > 1 else []
-        return ipywidgets.VBox([*above, ipywidgets.HBox([play, step]), picture, said])
+        controls = ipywidgets.HBox([play, step])
+        return ipywidgets.VBox([choice, controls, picture, said][len(self.scenes) < 2 :])
 
     @property
     def id(self) -> str:
@@ -337,7 +385,7 @@ def _element(shape: Shape, step: int) -> str:
 
 
 def holds(says: Sequence[str], seconds: Sequence[float]) -> list[float]:
-    """How long a player waits at each step before it runs, s: a sentence that runs by faster than
+    """Seconds that a player waits at each step before it runs: a sentence that runs by faster than
     it is read stands first. A line gets a second, or less where all lines would take too long.
 
     Examples

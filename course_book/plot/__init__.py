@@ -2,11 +2,10 @@
 
 from course_book.plot.charts import parity, roofline, sweep
 from course_book.plot.colors import LINES, MARKERS, PATHS, own_tone, tones
-from course_book.plot.diagram import Diagram, flow
+from course_book.plot.diagram import Diagram, bars, flow
 from course_book.plot.figure import GRID, INK, SHADES, Plot
+from course_book.plot.graph import builds_on
 from course_book.plot.labels import MUTED, NARROW, WIDE
-from course_book.plot.shares import bars
-from course_book.plot.web import builds_on
 
 __all__ = [
     "GRID",

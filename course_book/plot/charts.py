@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from course_lib.core import attainable, ridge
 from course_lib.core.checks import CourseError, known, positive
 from course_book.plot.colors import LINES, MARKERS, own_tone, tones
-from course_book.plot.figure import INK, SHADES, STYLE, Plot, log_axes, name_ends
+from course_book.plot.figure import DASHED, INK, OFFSET, SHADES, STYLE, Plot, log_axes, name_ends
 from course_book.plot.labels import MUTED, Name
 
 
@@ -29,10 +29,6 @@ def roofline(
     marks : by label, arithmetic intensity in FLOP/byte: a vertical line, and a dot on every roof.
     intensity : range of the horizontal axis, FLOP/byte.
     shade : shade the regions left of the first ridge, between the ridges, and right of the last.
-
-    Returns
-    -------
-    Plot
 
     Raises
     ------
@@ -54,48 +50,33 @@ def roofline(
     }
     with mpl.rc_context(STYLE):
         figure, axes = log_axes("I (FLOP/B)", "FLOP/s")
-        tops, floors = [], []
-        ridges = sorted(float(ridge(*roof)) for roof in roofs.values())
-        for tone, (peak, bandwidth) in zip(tones(list(roofs)), roofs.values(), strict=True):
-            color = LINES[tone]
-            corners = [low, float(ridge(peak, bandwidth)), high]
-            axes.plot(
-                corners,
-                attainable(np.array(corners), peak, bandwidth),
-                color=color,
-                zorder=3,
-                solid_joinstyle="round",
-            )
-            tops.append(peak)
-            floors.append(float(attainable(low, peak, bandwidth)))
+        floor = min(float(attainable(low, *roof)) for roof in roofs.values())
+        bottom, top = floor * 0.8, max(peak for peak, _ in roofs.values()) * 3
+        for tone, roof in zip(tones(list(roofs)), roofs.values(), strict=True):
+            corners = np.array([low, float(ridge(*roof)), high])
+            look: dict[str, Any] = {"color": LINES[tone], "zorder": 3, "solid_joinstyle": "round"}
+            axes.plot(corners, attainable(corners, *roof), **look)
             for value in marks.values():
-                axes.plot(
-                    value,
-                    attainable(value, peak, bandwidth),
-                    MARKERS[tone],
-                    color=color,
-                    markersize=7,
-                    zorder=4,
-                )
-        bottom, top = min(floors) * 0.8, max(tops) * 3
+                look = {"color": LINES[tone], "markersize": 7, "zorder": 4}
+                axes.plot(value, attainable(value, *roof), MARKERS[tone], **look)
         axes.set(xlim=(low, high), ylim=(bottom, top))
         if shade:
+            ridges = sorted(float(ridge(*roof)) for roof in roofs.values())
             edges = [low, ridges[0], ridges[-1], high]
             for left, right, color in zip(edges, edges[1:], SHADES, strict=False):
                 axes.axvspan(left, right, color=color, linewidth=0, zorder=0)
         names = _name_roofs(axes, roofs, low, high)
-        feet = []
-        for label, value in marks.items():
-            axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            upright: dict[str, Any] = {
-                "textcoords": "offset points",
-                "rotation": 90,
-                "va": "bottom",
-                "ha": "left",
-                "color": INK,
-            }
-            feet.append(axes.annotate(label, (value, bottom), (5, 6), **upright))
+        look = {"va": "bottom", "ha": "left", "color": INK}
+        feet = [_upright(axes, label, at, bottom, (5, 6), **look) for label, at in marks.items()]
     return Plot(figure, names, feet)
+
+
+def _upright(
+    axes: Any, label: str, value: float, foot: float, at: tuple[int, int], **look: Any
+) -> Any:
+    """An upright line, and its label at its foot."""
+    axes.axvline(value, **DASHED)
+    return axes.annotate(label, (value, foot), at, rotation=90, **OFFSET, **look)
 
 
 def sweep(
@@ -120,10 +101,6 @@ def sweep(
     marks : by label, values of `x` drawn as vertical lines.
     dots : by the label of a line, x and y of points in its colour: what was measured.
     even : whether `x` begins at 0 and goes by differences: a share, say.
-
-    Returns
-    -------
-    Plot
 
     Raises
     ------
@@ -151,32 +128,21 @@ def sweep(
         for label, points in (dots or {}).items():
             at = tone[known("line", label, lines, "dots belong to a line")]
             dot_x, dot_y = (positive(f"dots[{label!r}]", side) for side in points)
-            axes.plot(
-                dot_x, dot_y, MARKERS[at], color=LINES[at], markersize=5, alpha=0.75, zorder=4
-            )
+            look: dict[str, Any]
+            look = {"color": LINES[at], "markersize": 5, "alpha": 0.75, "zorder": 4}
+            axes.plot(dot_x, dot_y, MARKERS[at], **look)
         for label, value in (levels or {}).items():
             positive(f"levels[{label!r}]", value)
             own = own_tone(label)
             color = MUTED if own is None or own in tone.values() else LINES[own]
-            axes.axhline(value, color=color, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            axes.annotate(
-                label,
-                (0 if even else xs[0], value),
-                (4, 4),
-                textcoords="offset points",
-                color=color,
-                va="bottom",
-            )
+            axes.axhline(value, **DASHED | {"color": color})
+            left = 0 if even else xs[0]
+            axes.annotate(label, (left, value), (4, 4), color=color, va="bottom", **OFFSET)
         feet = []
         for label, value in (marks or {}).items():
             positive(f"marks[{label!r}]", value)
-            axes.axvline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
-            upright: dict[str, Any] = {
-                "xycoords": ("data", "axes fraction"),
-                "textcoords": "offset points",
-                "rotation": 90,
-            }
-            feet.append(axes.annotate(label, (value, 0), (4, 6), color=MUTED, **upright))
+            look = {"xycoords": ("data", "axes fraction"), "color": MUTED}
+            feet.append(_upright(axes, label, value, 0, (4, 6), **look))
         axes.set_xlim(*((0, 1.03 * xs[-1]) if even else (xs[0], xs[-1])))
         axes.margins(y=0.12)
         names = name_ends(axes, ends)
@@ -198,20 +164,11 @@ def _name_roofs(
         # another.
         above = bandwidth == max(other for _, other in roofs.values())
         x = float(np.sqrt(low * min(float(ridge(peak, bandwidth)), high)))
-        place: dict[str, Any] = (
-            {"ha": "right", "va": "bottom"} if above else {"ha": "left", "va": "top"}
-        )
-        at = (-6, 4) if above else (6, -5)
-        slope = axes.annotate(
-            label,
-            (x, x * bandwidth),
-            at,
-            textcoords="offset points",
-            color=color,
-            fontweight="bold",
-            **place,
-        )
-        names.append(Name(label, color, [slope]))
+        place, at = {"ha": "left", "va": "top"}, (6, -5)
+        if above:
+            place, at = {"ha": "right", "va": "bottom"}, (-6, 4)
+        look = {"color": color, "fontweight": "bold", **OFFSET, **place}
+        names.append(Name(label, color, [axes.annotate(label, (x, x * bandwidth), at, **look)]))
     return names
 
 
@@ -223,10 +180,6 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
     ----------
     points : by label, what was predicted and what was measured, one of each a point.
     unit : of both: ``"s"`` say.
-
-    Returns
-    -------
-    Plot
 
     Raises
     ------
@@ -249,56 +202,34 @@ def parity(points: Mapping[str, tuple[ArrayLike, ArrayLike]], *, unit: str) -> P
                 f"points[{label!r}] must have one measurement for each prediction: "
                 f"{predicted.size} (got {measured.size})"
             )
-    every = (
-        np.concatenate([side for pair in values.values() for side in pair])
-        if values
-        else np.empty(0)
-    )
+    every = np.concatenate([[], *(side for pair in values.values() for side in pair)])
     if not every.size:
         raise CourseError("points must hold at least one label: (predicted, measured)")
     with mpl.rc_context(STYLE):
-        place: dict[str, Any]
         figure, axes = log_axes(f"ŷ ({unit})", f"y ({unit})")
         low, high = float(every.min()) / 2, float(every.max()) * 2
-        for ratio, name, dash in (
-            (0.5, "½×", (0, (3, 3))),
-            (1, "1×", "solid"),
-            (2, "2×", (0, (3, 3))),
+        # Over many decades the three ends are one: their names go to three sides of it.
+        for ratio, name, at, ha, va in (
+            (0.5, "½×", (4, -2), "left", "top"),
+            (1, "1×", (4, 2), "left", "bottom"),
+            (2, "2×", (-3, 2), "right", "bottom"),
         ):
-            axes.plot(
-                [low, high],
-                [ratio * low, ratio * high],
-                color=MUTED,
-                linewidth=1,
-                linestyle=dash,
-                zorder=1,
-            )
+            dash = {"linestyle": "solid"} if ratio == 1 else {}
+            axes.plot([low, high], [ratio * low, ratio * high], **DASHED | dash)
             x = min(high, high / ratio)
-            # Over many decades the three ends are one: their names go to three sides of it.
-            at, ha, va = {
-                0.5: ((4, -2), "left", "top"),
-                1: ((4, 2), "left", "bottom"),
-                2: ((-3, 2), "right", "bottom"),
-            }[ratio]
-            place = {
-                "textcoords": "offset points",
-                "color": MUTED,
-                "annotation_clip": False,
-                "ha": ha,
-                "va": va,
-            }
-            axes.annotate(name, (x, ratio * x), at, **place)
+            place: dict[str, Any] = {"color": MUTED, "annotation_clip": False, "ha": ha, "va": va}
+            axes.annotate(name, (x, ratio * x), at, **OFFSET, **place)
         names = []
         # Names stand where a prediction would have to be off by orders of magnitude: there are no
         # points.
-        for i, (tone, (label, (predicted, measured))) in enumerate(
+        for i, (tone, (label, pair)) in enumerate(
             zip(tones(list(values)), values.items(), strict=True)
         ):
-            color, marker = LINES[tone], MARKERS[tone]
-            axes.plot(predicted, measured, marker, color=color, markersize=6, alpha=0.75, zorder=3)
+            color, marker, y = LINES[tone], MARKERS[tone], 0.95 - 0.07 * i
+            axes.plot(*pair, marker, color=color, markersize=6, alpha=0.75, zorder=3)
             place = {"transform": axes.transAxes, "color": color}
-            shown = axes.plot(0.03, 0.95 - 0.07 * i, marker, markersize=6, **place)
-            text = axes.text(0.05, 0.95 - 0.07 * i, label, va="center", fontweight="bold", **place)
+            shown = axes.plot(0.03, y, marker, markersize=6, **place)
+            text = axes.text(0.05, y, label, va="center", fontweight="bold", **place)
             names.append(Name(label, color, [*shown, text], marker=marker))
         axes.set(xlim=(low, high), ylim=(low, high))
     return Plot(figure, names)

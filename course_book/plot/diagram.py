@@ -1,34 +1,38 @@
-"""A decision diagram: questions down the side, a remedy beside each. Its words come from `t`, in
-the page's language.
+"""Diagrams: questions with a remedy beside each, and wholes in their parts. Their words come from
+`t`, in the page's language.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 from unicodedata import east_asian_width
 
-from course_lib.core.checks import CourseError
+from course_lib.core.checks import CourseError, positive
 from course_book.plot.colors import LINES
 from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED
-from course_book.text import Shown
+from course_book.text import Shown, n
 
-WIDTH, LEFT, RIGHT = 580, 275, 225
-"""Of the figure, of a question and of a remedy, in the units of the figure, which are pixels at
-full size.
-"""
+Token: TypeAlias = tuple[str, str]  # A color: what a page calls it, and what it is elsewhere
+Rows: TypeAlias = Mapping[str, Sequence[tuple[str, str, float]]]
+Fork: TypeAlias = tuple[str, str, str, str]
+MUTED_TOKEN, _INK = ("muted", MUTED), ("ink", INK)
+WIDTH, LEFT, RIGHT = 580, 275, 225  # Of the figure, of a question and of a remedy, px at full size
 NARROW, INDENT = 340, 62
 """Width of the figure for a phone, where remedies stand below their questions, and how far in they
 stand.
 """
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
+# Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have
 _EDGES = (2, 5, 3)
-"""Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have."""
-_WIDE, _NARROW = 1.0, 0.53
-"""Of the font's size: what an East Asian and a Latin letter take."""
+_WIDE, _NARROW = 1.0, 0.53  # Of the font's size: what an East Asian and a Latin letter take
+
+
+# Heights of a bar and of a row with its label, and what is kept at the sides, px
+_TALL, _ROW, _EDGE = 34.0, 74.0, 4.0
 
 
 class Diagram(Shown):
@@ -48,15 +52,11 @@ class Diagram(Shown):
         return "Diagram()"
 
     def static_bundle(self) -> dict[str, Any]:
-        """What a notebook without a kernel shows: it may be dark and has no colours of the page, so
-        that dark letters need paper of their own.
-        """
+        """What a notebook without a kernel shows: dark letters need paper of their own."""
         return {"image/svg+xml": on_paper(self.markup)}
 
 
-def flow(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, *, title: str, again: str
-) -> Diagram:
+def flow(start: str, forks: Sequence[Fork], end: str, *, title: str, again: str) -> Diagram:
     """Questions one after another: one answer leads to a remedy, from which one begins again, the
     other to the next question.
 
@@ -68,10 +68,6 @@ def flow(
     end : where those arrive whose every answer led on.
     title : of the diagram, for those who hear it.
     again : what stands at the way back from the remedies.
-
-    Returns
-    -------
-    Diagram
 
     Raises
     ------
@@ -101,116 +97,91 @@ def flow(
 
 
 def svg(body: str, height: float, title: str, says: str, size: str, width: float) -> str:
-    """A drawing as an `<svg>` element that is labelled by its title and its description.
-
-    Examples
-    --------
-    >>> svg("", 10, "A bar", "All of it.", "wide", 20)[-30:]
-    '-desc">All of it.</desc></svg>'
-    """
-    own = (
-        "d" + hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]
-    )  # an id begins with a letter
+    """A drawing as an `<svg>` element that is labelled by its title and its description."""
+    own = hashlib.sha256(f"{title}{says}{body}".encode()).hexdigest()[:8]
+    own = f"d{own}"  # an id begins with a letter
     style = f"max-width: {width / 16:g}rem; font: {_FONT}px var(--font-sans, sans-serif)"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{size}" viewBox="-2 0 {width} '
-        f'{height:g}" role="img" '
-        f'aria-labelledby="{own}-title {own}-desc" style="{style}">'
-        f'<title id="{own}-title">{escape(title)}</title><desc '
-        f'id="{own}-desc">{escape(says)}</desc>{body}</svg>'
+        f'{height:g}" role="img" aria-labelledby="{own}-title {own}-desc" style="{style}">'
+        f'<title id="{own}-title">{escape(title)}</title>'
+        f'<desc id="{own}-desc">{escape(says)}</desc>{body}</svg>'
     )
 
 
-def _side_by_side(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
-) -> tuple[str, float]:
+def _side_by_side(start: str, forks: Sequence[Fork], end: str, again: str) -> tuple[str, float]:
     """The drawing and its height."""
-    parts: list[str] = []
-    y = _TOP
-    height = _box(parts, 0, y, start, LEFT, rounded=True)
+    y, height = _TOP, _tall(start, LEFT)
+    parts = [_box(0, y, start, LEFT)]
     begin = y + height / 2
-    joins = []
     for question, answer, remedy, other in forks:
         below = y + height + _GAP
-        _arrow(parts, LEFT / 2, y + height, LEFT / 2, below)
+        parts.append(_arrow(LEFT / 2, y + height, LEFT / 2, below))
         y, height = below, max(_tall(question, LEFT), _tall(remedy, RIGHT))
-        _box(parts, 0, y, question, LEFT, shade=1, height=height)
-        _box(parts, _REMEDY, y, remedy, RIGHT, shade=2, height=height)
         middle = y + height / 2
-        _arrow(parts, LEFT, middle, _REMEDY, middle)
-        parts.append(
-            words((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=("muted", MUTED))
-        )
-        parts.append(words(LEFT / 2 + 9, y + height + _GAP / 2 + 5, other, color=("muted", MUTED)))
-        parts.append(line(f"M{_REMEDY + RIGHT} {middle:g}H{_LOOP}"))
-        joins.append(middle)
-    parts.append(line(f"M{_LOOP} {joins[-1]:g}V{begin:g}H{LEFT + 7}") + head(LEFT, begin, "left"))
-    parts.append(words(_REMEDY, begin - 7, again, color=("muted", MUTED)))
+        parts += [
+            _box(0, y, question, LEFT, shade=1, height=height),
+            _box(_REMEDY, y, remedy, RIGHT, shade=2, height=height),
+            _arrow(LEFT, middle, _REMEDY, middle),
+            words((LEFT + _REMEDY) / 2, middle - 7, answer, anchor="middle", color=MUTED_TOKEN),
+            words(LEFT / 2 + 9, y + height + _GAP / 2 + 5, other, color=MUTED_TOKEN),
+            line(f"M{_REMEDY + RIGHT} {middle:g}H{_LOOP}"),
+        ]
     below = y + height + _GAP
-    _arrow(parts, LEFT / 2, y + height, LEFT / 2, below)
-    y = below + _box(parts, 0, below, end, LEFT, rounded=True)
-    return "".join(parts), y + _TOP
+    parts += [
+        line(f"M{_LOOP} {middle:g}V{begin:g}H{LEFT + 7}") + head(LEFT, begin, "left"),
+        words(_REMEDY, begin - 7, again, color=MUTED_TOKEN),
+        _arrow(LEFT / 2, y + height, LEFT / 2, below),
+        _box(0, below, end, LEFT),
+    ]
+    return "".join(parts), below + _tall(end, LEFT) + _TOP
 
 
 def _one_below_another(
-    start: str, forks: Sequence[tuple[str, str, str, str]], end: str, again: str
+    start: str, forks: Sequence[Fork], end: str, again: str
 ) -> tuple[str, float]:
-    """The drawing for a phone and its height: the way on runs down the left, the way back up the
-    right.
-    """
-    parts: list[str] = []
+    """The drawing for a phone and its height: the way on at the left, the way back at the right."""
     down, loop, wide = INDENT / 2, NARROW - 10, NARROW - 24
-    remedy_at = (INDENT, wide - INDENT)
-    y = _TOP + _LINE
-    begin = y + _tall(start, wide) / 2
-    parts.append(words(loop, y - 7, again, anchor="end", color=("muted", MUTED)))
-    y += _box(parts, 0, y, start, wide, rounded=True)
+    width, y = wide - INDENT, _TOP + _LINE
+    begin, across = y + _tall(start, wide) / 2, INDENT + width / 2
+    parts = [words(loop, y - 7, again, anchor="end", color=MUTED_TOKEN)]
+    parts.append(_box(0, y, start, wide))
+    y += _tall(start, wide)
     for question, answer, remedy, other in forks:
-        _arrow(parts, down, y, down, y + _GAP)
-        y += _GAP
-        y += _box(parts, 0, y, question, wide, shade=1)
-        left, width = remedy_at
-        _arrow(parts, left + width / 2, y, left + width / 2, y + _GAP)
-        parts.append(words(left + width / 2 + 9, y + _GAP / 2 + 5, answer, color=("muted", MUTED)))
-        parts.append(words(down + 9, y + _GAP / 2 + 5, other, color=("muted", MUTED)))
-        top, y = y, y + _GAP
-        height = _box(parts, left, y, remedy, width, shade=2)
-        last = y + height / 2
-        parts.append(
-            line(f"M{left + width:g} {last:g}H{loop}") + line(f"M{down:g} {top:g}V{y + height:g}")
-        )
-        y += height
-    parts.append(line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + head(wide, begin, "left"))
-    _arrow(parts, down, y, down, y + _GAP)
-    y += _GAP
-    y += _box(parts, 0, y, end, wide, rounded=True)
-    return "".join(parts), y + _TOP
+        asked = y + _GAP
+        top = asked + _tall(question, wide)
+        height = _tall(remedy, width)
+        last = top + _GAP + height / 2
+        parts += [
+            _arrow(down, y, down, asked),
+            _box(0, asked, question, wide, shade=1),
+            _arrow(across, top, across, top + _GAP),
+            words(across + 9, top + _GAP / 2 + 5, answer, color=MUTED_TOKEN),
+            words(down + 9, top + _GAP / 2 + 5, other, color=MUTED_TOKEN),
+            _box(INDENT, top + _GAP, remedy, width, shade=2),
+            line(f"M{INDENT + width:g} {last:g}H{loop}"),
+            line(f"M{down:g} {top:g}V{top + _GAP + height:g}"),
+        ]
+        y = top + _GAP + height
+    parts += [
+        line(f"M{loop} {last:g}V{begin:g}H{wide + 7}") + head(wide, begin, "left"),
+        _arrow(down, y, down, y + _GAP),
+        _box(0, y + _GAP, end, wide),
+    ]
+    return "".join(parts), y + _GAP + _tall(end, wide) + _TOP
 
 
-def _color(token: tuple[str, str]) -> str:
+def _color(token: Token) -> str:
     return f"var(--fig-{token[0]}, {token[1]})"
 
 
 def wide_as(text: str) -> float:
-    """How wide a text is, about, in sizes of its font.
-
-    Examples
-    --------
-    >>> wide_as("ab"), wide_as("합")
-    (1.06, 1.0)
-    """
+    """How wide a text is, about, in sizes of its font."""
     return sum(_WIDE if east_asian_width(letter) in "WF" else _NARROW for letter in text)
 
 
 def wrapped(text: str, room: float, size: float = _FONT) -> list[str]:
-    """The text in lines of at most this width in px; what is longer than that is cut at its
-    hyphens, or has a line of its own.
-
-    Examples
-    --------
-    >>> wrapped("communication-bound at last", 110)
-    ['communication-', 'bound at last']
-    """
+    """The text in lines of at most so many px, cut at hyphens where a word is longer."""
 
     def fits(said: str) -> bool:
         return wide_as(said) * size <= room
@@ -229,74 +200,35 @@ def _tall(text: str, width: float) -> float:
     return len(wrapped(text, width - 2 * _PAD)) * _LINE + 2 * _PAD - 4
 
 
-def _box(
-    parts: list[str],
-    x: float,
-    y: float,
-    text: str,
-    width: float,
-    *,
-    shade: int | None = None,
-    rounded: bool = False,
-    height: float = 0,
-) -> float:
+def _box(x: float, y: float, text: str, width: float, shade: int = 0, height: float = 0) -> str:
+    """A box as high as its text, or higher; one without a shade is round."""
     lines, own = wrapped(text, width - 2 * _PAD), _tall(text, width)
     height = max(height, own)
-    fill = "none" if shade is None else _color((f"shade-{shade + 1}", SHADES[shade]))
-    shape = (
-        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-        f'rx="{16 if rounded else 5}" '
-    )
-    parts.append(
-        f'{shape}style="fill: {fill}; stroke: '
-        f'{_color(("muted" if rounded else "grid", MUTED if rounded else GRID))}"/>'
-    )
+    fill = _color((f"shade-{shade + 1}", SHADES[shade])) if shade else "none"
     first = y + (height - own) / 2 + _PAD + _FONT * 0.8
-    parts.extend(words(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
-    return height
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+        f'rx="{5 if shade else 16}" style="fill: {fill}; stroke: '
+        f'{_color(("grid", GRID) if shade else MUTED_TOKEN)}"/>'
+    ) + "".join(words(x + _PAD, first + i * _LINE, line) for i, line in enumerate(lines))
 
 
 def words(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    anchor: str = "start",
-    color: tuple[str, str] = ("ink", INK),
-    style: str = "",
+    x: float, y: float, text: str, *, anchor: str = "start", color: Token = _INK, style: str = ""
 ) -> str:
-    """A line of text, in a color of the page and in what it has in its place.
-
-    Examples
-    --------
-    >>> words(1, 2, "a < b")
-    '<text x="1" y="2" text-anchor="start" style="fill: var(--fig-ink, #1f2430)">a &lt; b</text>'
-    """
+    """A line of text, in a color of the page and in what it has in its place."""
     return (
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="fill: '
         f'{_color(color)}{style}">{escape(text)}</text>'
     )
 
 
-def line(path: str, color: tuple[str, str] = ("muted", MUTED)) -> str:
-    """A line along a path.
-
-    Examples
-    --------
-    >>> line("M0 0H9")[:20]
-    '<path d="M0 0H9" sty'
-    """
+def line(path: str, color: Token = MUTED_TOKEN) -> str:
     return f'<path d="{path}" style="fill: none; stroke: {_color(color)}; stroke-width: 1.3"/>'
 
 
-def head(x: float, y: float, side: str, color: tuple[str, str] = ("muted", MUTED)) -> str:
-    """The head of an arrow whose point lies here.
-
-    Examples
-    --------
-    >>> head(3, 4, "down")[:40]
-    '<polygon transform="translate(3 4)" poin'
-    """
+def head(x: float, y: float, side: str, color: Token = MUTED_TOKEN) -> str:
+    """The head of an arrow whose point lies here."""
     turned = {"right": "-8,-4 -8,4", "left": "8,-4 8,4", "down": "-4,-8 4,-8"}[side]
     return (
         f'<polygon transform="translate({x:g} {y:g})" points="0,0 {turned}" style="fill: '
@@ -304,53 +236,28 @@ def head(x: float, y: float, side: str, color: tuple[str, str] = ("muted", MUTED
     )
 
 
+def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
+    side, end = ("down", (to_x, to_y - 7)) if to_x == x else ("right", (to_x - 7, to_y))
+    return line(f"M{x:g} {y:g}L{end[0]:g} {end[1]:g}") + head(to_x, to_y, side)
+
+
 def kinds_of(name: str, given: Iterable[str]) -> list[str]:
-    """The kinds of boxes that a drawing tells apart, each once, in their order.
-
-    Parameters
-    ----------
-    name : of the argument that has them.
-    given : the kind of each box.
-
-    Raises
-    ------
-    CourseError
-        If there are more of them than looks.
-
-    Examples
-    --------
-    >>> kinds_of("boxes", ["chip", "link", "chip"])
-    ['chip', 'link']
-    """
+    """The kinds of boxes that a drawing tells apart, each once, in their order."""
     kinds = list(dict.fromkeys(given))
     if len(kinds) > len(SHADES) + 1:
         raise CourseError(f"{name} must have at most {len(SHADES) + 1} kinds (got {len(kinds)})")
     return kinds
 
 
-def edge(place: int) -> tuple[str, str]:
-    """The color of the edge of a box of some kind, by the kind's place: what a page calls it, and
-    what it is elsewhere.
-
-    Examples
-    --------
-    >>> edge(0), edge(3)
-    (('2', '#883c00'), ('muted', '#5b6472'))
-    """
+def edge(place: int) -> Token:
+    """The color of the edge of a box of some kind, by the kind's place."""
     if place >= len(_EDGES):
-        return "muted", MUTED
+        return MUTED_TOKEN
     return str(_EDGES[place]), LINES[_EDGES[place] - 1]
 
 
 def look(place: int) -> str:
-    """The fill and the edge of a box of some kind, by the kind's place: the fourth has no fill,
-    and a dashed edge.
-
-    Examples
-    --------
-    >>> look(3)
-    'fill: none; stroke: var(--fig-muted, #5b6472); stroke-dasharray: 4 3'
-    """
+    """Fill and edge of a box by the place of its kind: the fourth is empty, its edge dashed."""
     stroke = f"stroke: {_color(edge(place))}"
     if place >= len(SHADES):
         return f"fill: none; {stroke}; stroke-dasharray: 4 3"
@@ -358,13 +265,7 @@ def look(place: int) -> str:
 
 
 def legend(kinds: Sequence[str], width: float, left: float = 0) -> tuple[str, float]:
-    """What each kind of box is called, in rows as wide as a figure, and how low the last one is.
-
-    Examples
-    --------
-    >>> legend(["attention", "MLP"], 340)[1], legend(["attention"] * 9, 340)[1]
-    (22.0, 66.0)
-    """
+    """What each kind of box is called, in rows as wide as a figure, and how low the last one is."""
     parts, x, y = [], left, 22.0
     for place, kind in enumerate(kinds):
         needs = 22 + _FONT * wide_as(kind) + 18
@@ -378,7 +279,65 @@ def legend(kinds: Sequence[str], width: float, left: float = 0) -> tuple[str, fl
     return "".join(parts), y
 
 
-def _arrow(parts: list[str], x: float, y: float, to_x: float, to_y: float) -> None:
-    side = "down" if to_x == x else "right"
-    short = (to_x, to_y - 7) if side == "down" else (to_x - 7, to_y)
-    parts.append(line(f"M{x:g} {y:g}L{short[0]:g} {short[1]:g}") + head(to_x, to_y, side))
+def bars(rows: Rows, *, title: str) -> Diagram:
+    """Wholes in their parts, to scale: every bar is as long, and a part as wide as its share.
+
+    Parameters
+    ----------
+    rows : by label, the parts of a whole in their order: the kind of each, its name, which stands
+        in it where there is room, and its size. Kinds have a colour each, the fourth has none.
+    title : of the figure, for those who hear it.
+
+    Raises
+    ------
+    CourseError
+        If there is no row, a row has no part, there are more than four kinds, or a size is not
+        positive.
+
+    Examples
+    --------
+    >>> svg = bars({"block": [("attention", "q", 1.0), ("MLP", "up", 3.0)]}, title="A block").markup
+    >>> "block: q 25%, up 75%" in svg
+    True
+    """
+    if not rows or not all(rows.values()):
+        raise CourseError("rows must hold at least one label with parts: (kind, name, size)")
+    kinds = kinds_of("rows", (kind for parts in rows.values() for kind, _, _ in parts))
+    sizes = {
+        label: [float(positive(f"rows[{label!r}]", size)) for _, _, size in parts]
+        for label, parts in rows.items()
+    }
+    says = ". ".join(
+        f"{label}: "
+        + ", ".join(
+            f"{name or kind} {n(size / sum(sizes[label]), '%', digits=2)}"
+            for (kind, name, _), size in zip(parts, sizes[label], strict=True)
+        )
+        for label, parts in rows.items()
+    )
+    wide, narrow = (
+        svg(*_to_scale(rows, kinds, width), title, f"{says}.", size, width)
+        for size, width in (("wide", WIDTH), ("narrow", NARROW))
+    )
+    return Diagram(wide, narrow)
+
+
+def _to_scale(rows: Rows, kinds: Sequence[str], width: int) -> tuple[str, float]:
+    """The drawing and its height."""
+    named, top = legend(kinds, width, _EDGE)
+    parts, top = [named], top + 18
+    for label, of in rows.items():
+        parts.append(words(_EDGE, top + 20, label, style="; font-weight: 600"))
+        x, scale = _EDGE, (width - 2 * _EDGE) / sum(float(size) for *_, size in of)
+        for kind, name, size in of:
+            wide = float(size) * scale
+            parts.append(
+                f'<rect x="{x:.2f}" y="{top + 28:.2f}" width="{wide:.2f}" height="{_TALL:g}" '
+                f'style="{look(kinds.index(kind))}"/>'
+            )
+            if _FONT * wide_as(name) + 3 <= wide:
+                middle, base = round(x + wide / 2, 2), top + 28 + _TALL / 2 + 5
+                parts.append(words(middle, base, name, anchor="middle"))
+            x += wide
+        top += _ROW
+    return "".join(parts), top + 4

@@ -39,6 +39,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
+OFFSET: dict[str, Any] = {"textcoords": "offset points"}
+DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 1}
+
+
 class Plot(Shown):
     """A finished figure. A notebook shows it as PNG, or as SVG on paper where it has letters that
     the PNG's own font lacks; the press makes SVG in the page's colours of it, for a wide and for a
@@ -63,9 +67,7 @@ class Plot(Shown):
         return "Plot()"
 
     def name_dot(self, label: str, x: float, y: float, *, fontsize: float) -> None:
-        """Name the dot at this place, where no other name, dot or line is in the way; with a line
-        to it from further off.
-        """
+        """Name the dot here, clear of names, dots and lines; with a line to it from further off."""
         self._labels.dots.append((label, x, y, fontsize))
         self._labels.place(WIDE)
 
@@ -78,35 +80,33 @@ class Plot(Shown):
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
+        buffer = io.BytesIO()
+        look: dict[str, Any] = {"facecolor": "white", "metadata": {"Software": None}}
         with mpl.rc_context(STYLE):
             self._labels.place(WIDE)
-            buffer = io.BytesIO()
-            self.figure.savefig(
-                buffer, format="png", dpi=144, facecolor="white", metadata={"Software": None}
-            )
+            self.figure.savefig(buffer, format="png", dpi=144, **look)
         return buffer.getvalue()
 
     def svg(self, *, narrow: bool = False) -> str:
-        """The figure as an `<svg>` element, the same text for the same figure; for a phone if
-        narrow.
-        """
-        with mpl.rc_context(STYLE), self._labels.narrow() if narrow else nullcontext():
+        """The figure as an `<svg>` element, the same text for the same figure."""
+        buffer = io.StringIO()
+        with (
+            mpl.rc_context(STYLE),
+            self._labels.narrow() if narrow else nullcontext(),
+            warnings.catch_warnings(),
+        ):
             self._labels.place(NARROW if narrow else WIDE)
-            buffer = io.StringIO()
-            with warnings.catch_warnings():
-                # Letters that are measured here are drawn by the page, in its own font.
-                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
-                # Not by savefig, which draws everything once more before.
-                canvas = FigureCanvasSVG(self.figure)
-                canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+            # Letters that are measured here are drawn by the page, in its own font.
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
+            # Not by savefig, which draws everything once more before.
+            canvas = FigureCanvasSVG(self.figure)
+            canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
         svg = buffer.getvalue()
         return svg[svg.index("<svg") :]
 
 
 class _Rounded(LogTransform):
-    """Logarithms to twelve decimals: processors differ in the last bit of one, and so would a
-    figure in its pixels.
-    """
+    """Logarithms to twelve decimals: in the last bit of one, processors and so pixels differ."""
 
     def transform_non_affine(self, values: Any) -> Any:
         return np.round(np.asanyarray(super().transform_non_affine(values)), 12)
@@ -120,9 +120,7 @@ class _Log(LogScale):
 
 
 def log_axes(x_label: str, y_label: str, *, even: bool = False) -> tuple[Figure, Any]:
-    """A figure with logarithmic axes; made, as all in it, inside `STYLE`. On an `even` one the
-    horizontal axis begins at 0 and goes by differences.
-    """
+    """A figure with logarithmic axes, made inside `STYLE`; an `even` x begins at 0."""
     figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xscale=_Log(axes.xaxis), yscale=_Log(axes.yaxis), xlabel=x_label, ylabel=y_label)
@@ -145,16 +143,12 @@ def _tick(value: float, _: int) -> str:
 
 def name_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[Name]:
     """Name lines, by where they end, what they are called and their colour, right of their ends."""
-    beside: dict[str, Any] = {
-        "xycoords": "axes fraction",
-        "textcoords": "offset points",
-        "va": "center",
-        "fontweight": "bold",
-    }
+    beside: dict[str, Any] = {"xycoords": "axes fraction", "va": "center", "fontweight": "bold"}
     return [
-        Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **beside)], end)
+        Name(label, color, [axes.annotate(label, (1, 0), (6, 0), color=color, **OFFSET, **beside)],
+             end)
         for end, label, color in ends
-    ]
+    ]  # fmt: skip
 
 
 def on_paper(svg: str) -> str:

@@ -21,32 +21,20 @@ WIDE, NARROW = (7.2, 4.3), (3.6, 3.3)
 """Width and height in inches: of a figure, and of its twin for a phone, whose letters
 are as large.
 """
+# Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more
 _LEAST = 9
-"""Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more."""
-_UPRIGHT = 14.5
-"""Points that an upright label takes beside its line."""
-_BESIDE = 48
-"""Points that names right of a narrow figure's lines may take; wider ones go above it."""
+_UPRIGHT = 14.5  # Points that an upright label takes beside its line
+_BESIDE = 48  # Points that names right of a narrow figure's lines may take; wider ones go above it
+# Points that a name may stand above or below its dot in a narrow figure; where one would have to go
+# further, the dots are numbered
 _FAR = 24
-"""Points that a name may stand above or below its dot in a narrow figure; where one would have to
-go further, the dots are numbered.
-"""
-_LINE = 13
-"""Points that a line of the list of numbered dots takes."""
+_LINE = 13  # Points that a line of the list of numbered dots takes
+# Letters of a name that stand on one line above a narrow figure; a longer name takes several
 _LONGEST = 28
-"""Letters of a name that stand on one line above a narrow figure; a longer name takes several."""
 
 
 class Name(NamedTuple):
-    """What a line or a kind of point is called.
-
-    Attributes
-    ----------
-    label, color : the text and its colour.
-    artists : what says so in a wide figure.
-    end : where a line ends, on the vertical axis; `None` for points.
-    marker : of points.
-    """
+    """What a line that ends somewhere, or a kind of point with its marker, is called."""
 
     label: str
     color: str
@@ -55,20 +43,15 @@ class Name(NamedTuple):
     marker: str = ""
 
 
-class Labels:
-    """The names in a figure.
+_LEGEND: dict[str, Any] = {"frameon": False, "columnspacing": 1, "labelspacing": 0.3}
 
-    Attributes
-    ----------
-    figure : they stand in.
-    names : of lines and kinds of points: a narrow figure has another place for them.
-    marks : the upright labels of vertical lines.
-    dots : names of single dots: text, place and letters' size in points.
-    """
+
+class Labels:
+    """The names in a figure: of lines and kinds of points, of upright lines, and of single dots."""
 
     def __init__(self, figure: Figure, names: Sequence[Name], marks: Sequence[Any]) -> None:
         self.figure, self.names, self.marks = figure, names, marks
-        self.dots: list[tuple[str, float, float, float]] = []
+        self.dots: list[tuple[str, float, float, float]] = []  # text, place, points of its letters
         self._drawn: list[Any] = []
 
     def place(self, size: tuple[float, float]) -> None:
@@ -80,17 +63,15 @@ class Labels:
         to_points = axes.transData - axes.transAxes
 
         def at(x: Any, y: Any) -> Any:
-            return (
-                to_points.transform(np.column_stack(np.broadcast_arrays(np.atleast_1d(x), y)))
-                * inside
-            )
+            points = np.column_stack(np.broadcast_arrays(np.atleast_1d(x), y))
+            return to_points.transform(points) * inside
 
         # Right of its line's end, moved apart where two would collide.
         placed = -1.0
-        for name in sorted(
-            (name for name in self.names if name.end is not None), key=lambda name: name.end or 0
+        for end, name in sorted(
+            ((one.end, one) for one in self.names if one.end is not None), key=lambda pair: pair[0]
         ):
-            placed = max(at(axes.get_xlim()[1], name.end)[0][1], placed + 14.5)
+            placed = max(at(axes.get_xlim()[1], end)[0][1], placed + 14.5)
             name.artists[0].xy = (1, placed / inside[1])
         # Upright at the foot of its line: at its right where the next line leaves room, else at its
         # left, else higher up.
@@ -102,10 +83,8 @@ class Labels:
             low = top + 4 if x - before < 0 else 6.0
             mark.xyann = (-3 if left else 4, low)
             mark.set_horizontalalignment("right" if left else "left")
-            before, top = (
-                x + (0 if left else _UPRIGHT),
-                low + _width(mark.get_text(), mark.get_fontsize()),
-            )
+            before = x + (0 if left else _UPRIGHT)
+            top = low + _width(mark.get_text(), mark.get_fontsize())
         self._place_dots(at, inside)
 
     def _place_dots(self, at: Any, inside: Any) -> None:
@@ -121,30 +100,23 @@ class Labels:
             names = [str(i) for i, _ in enumerate(names, 1)]
             places = self._beside_dots(names, at, inside, _LEAST)
         for name, (_, x, y, given), (_, down, side) in zip(names, self.dots, places, strict=True):
-            leader = {
-                "arrowstyle": "-",
-                "color": MUTED,
-                "linewidth": 0.6,
-                "shrinkA": 1,
-                "shrinkB": 4,
-                "relpos": (side < 0, 0.5),
-            }
+            leader = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 1,
+                      "shrinkB": 4, "relpos": (side < 0, 0.5)}  # fmt: skip
             style: dict[str, Any] = {
+                "textcoords": "offset points",
                 "ha": "left" if side > 0 else "right",
                 "va": "center",
                 "color": MUTED,
                 "fontsize": max(given, _LEAST if small else 0),
+                "arrowprops": leader if down else None,
             }
-            style |= {"textcoords": "offset points", "arrowprops": leader if down else None}
             axes = self.figure.axes[0]
             self._drawn.append(axes.annotate(name, (x, y), (7 * side, down), **style))
 
     def _beside_dots(
         self, names: Sequence[str], at: Any, inside: Any, least: float
     ) -> list[tuple[float, int, int]]:
-        """Where the name of each dot does least harm: what it covers, how far above its dot, and on
-        which side.
-        """
+        """Where each name does least harm: what it covers, how far above its dot, on which side."""
         axes = self.figure.axes[0]
         centers = np.concatenate([at(x, y) for _, x, y, _ in self.dots])
         taken = [np.hstack([centers - 4, centers + 4])]
@@ -182,26 +154,23 @@ class Labels:
         columns = max(1, int(72 * NARROW[0] // (widest + 12)))
         more = _LINE * -(-len(lines) // columns) / 72
         self.figure.set_size_inches(NARROW[0], NARROW[1] + more)
-        self._drawn.append(
-            self.figure.legend(
-                handles=[Line2D([], [], linestyle="none", label=line) for line in lines],
-                loc="outside lower left",
-                ncols=columns,
-                frameon=False,
-                handlelength=0,
-                handletextpad=0,
-                columnspacing=1,
-                labelspacing=0.3,
-                labelcolor=MUTED,
-                prop={"size": _LEAST},
-            )
-        )
+        handles = [Line2D([], [], linestyle="none", label=line) for line in lines]
+        look: dict[str, Any] = {
+            "handlelength": 0,
+            "handletextpad": 0,
+            "labelcolor": MUTED,
+            **_LEGEND,
+        }
+        place: dict[str, Any] = {
+            "loc": "outside lower left",
+            "ncols": columns,
+            "prop": {"size": _LEAST},
+        }
+        self._drawn.append(self.figure.legend(handles=handles, **place, **look))
 
     @contextmanager
     def narrow(self) -> Iterator[None]:
-        """The figure for a phone while it is drawn: fewer ticks, and long names above instead of
-        beside.
-        """
+        """The figure for a phone while it is drawn: fewer ticks, and long names above."""
         figure, axes, undo = self.figure, self.figure.axes[0], ExitStack()
         with undo:
             undo.callback(figure.set_size_inches, *figure.get_size_inches())
@@ -222,33 +191,18 @@ class Labels:
             yield
 
     def _named_above(self, axes: Any, widest: float) -> Any:
-        handles = [
-            Line2D(
-                [],
-                [],
-                color=name.color,
-                label=textwrap.fill(name.label, _LONGEST),
-                marker=name.marker,
-                linestyle="none" if name.marker else "-",
-            )
-            for name in self.names
-            if name.label
-        ]
-        columns = max(1, int((72 * NARROW[0] - 50) // (widest + 30)))
-        return axes.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1),
-            ncols=columns,
-            frameon=False,
-            borderaxespad=0.2,
-            handlelength=1,
-            handletextpad=0.5,
-            columnspacing=1,
-            labelspacing=0.3,
-            labelcolor="linecolor",
-            prop={"weight": "bold", "size": 10},
-        )
+        handles = []
+        for name in self.names:
+            look: dict[str, Any] = {"color": name.color, "marker": name.marker}
+            look["linestyle"] = "none" if name.marker else "-"
+            if name.label:
+                text = textwrap.fill(name.label, _LONGEST)
+                handles.append(Line2D([], [], label=text, **look))
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1)}
+        place |= {"ncols": max(1, int((72 * NARROW[0] - 50) // (widest + 30)))}
+        look = {"borderaxespad": 0.2, "handlelength": 1, "handletextpad": 0.5, **_LEGEND}
+        prop: dict[str, Any] = {"weight": "bold", "size": 10}
+        return axes.legend(handles=handles, labelcolor="linecolor", prop=prop, **place, **look)
 
 
 def is_wide(letter: str) -> bool:

@@ -114,7 +114,7 @@ def test_the_present_step_stands_in_the_boxes_and_the_cache(picture, runs, size)
 @pytest.mark.parametrize("lang", ["en", "es", "ko"])
 def test_every_event_is_told(runs, lang):
     with in_language(lang):
-        says = {way: requests._told(way, run) for way, run in runs.items()}
+        says = {way: requests._messages(way, run) for way, run in runs.items()}
         lost = t("moving-batching-lost").split("{who}")[0]
         empty = t("moving-batching-empty").split("{empty}")[0].format(places=n(4))
     for way, sentences in says.items():

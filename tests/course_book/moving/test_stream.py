@@ -6,7 +6,8 @@ import pytest
 
 from course_lib import CourseError, chip, ops, roofline
 from course_book import moving, n
-from course_book.moving.stream import BLOCKS, DASH, PLAYED
+from course_book.moving.anatomy import BLOCKS, DASH
+from course_book.moving.anatomy import STREAM_PLAYED as PLAYED
 
 H100 = chip("h100-sxm")
 BATCHES = (1, 16, 64, 256, 1024)

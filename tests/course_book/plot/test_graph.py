@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_book.plot import builds_on
 from course_book.plot.diagram import NARROW
-from course_book.plot.layers import layered
-from course_book.plot.web import WIDE
+from course_book.plot.graph import WIDE, layered
 
 SVG = "{http://www.w3.org/2000/svg}"
 BOXES = {

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from course_lib import CourseError
 from course_tools import train
 from course_book import moving, n, t
-from course_book.moving.spread import pipelines
+from course_book.moving import timelines
 from course_book.text import in_language
 
 STAGES, BATCHES, CHUNKS, FORWARD = 4, 8, 2, 0.1
-EACH = pytest.mark.parametrize("way", pipelines.WAYS)
+EACH = pytest.mark.parametrize("way", timelines.WAYS)
 MANY = {"afab": 1, "1f1b": 1, "interleaved": CHUNKS}
 
 
@@ -26,7 +26,7 @@ def picture():
 @given(stages=st.integers(1, 6), groups=st.integers(1, 4), chunks=st.integers(1, 4))
 def test_every_pass_is_computed_once_after_what_it_needs(way, stages, groups, chunks):
     batches, chunks = stages * groups, chunks if way == "interleaved" else 1
-    slots = pipelines.timetable(way, stages, batches, chunks)
+    slots = timelines.timetable(way, stages, batches, chunks)
     ends = {one[:4]: one.end for one in slots}
     assert len(ends) == len(slots) == 2 * stages * batches * chunks
     last = stages * chunks - 1
@@ -51,7 +51,7 @@ def test_every_pass_is_computed_once_after_what_it_needs(way, stages, groups, ch
 @given(stages=st.integers(1, 6), groups=st.integers(1, 4), chunks=st.integers(1, 4))
 def test_the_idle_share_of_a_step_is_the_closed_formula(way, stages, groups, chunks):
     batches, chunks = stages * groups, chunks if way == "interleaved" else 1
-    slots = pipelines.timetable(way, stages, batches, chunks)
+    slots = timelines.timetable(way, stages, batches, chunks)
     busy = sum(one.end - one.start for one in slots)
     whole = stages * max(one.end for one in slots)
     assert 1 - busy / whole == pytest.approx(train.bubble(stages, batches, chunks), abs=1e-12)
@@ -59,8 +59,8 @@ def test_the_idle_share_of_a_step_is_the_closed_formula(way, stages, groups, chu
 
 def test_one_of_each_in_turn_holds_no_more_than_there_are_stages():
     for way, wanted in {"afab": 8, "1f1b": 4, "interleaved": 4 * (1 + 3 / 8)}.items():
-        plan = pipelines._Schedule(
-            pipelines.timetable(way, STAGES, BATCHES, MANY[way]), STAGES, MANY[way]
+        plan = timelines._Schedule(
+            timelines.timetable(way, STAGES, BATCHES, MANY[way]), STAGES, MANY[way]
         )
         assert plan.held(plan.end) == wanted
 
@@ -90,7 +90,7 @@ def test_time_runs_at_one_pace(picture):
     paces = {
         round((BATCHES * MANY[way] + STAGES - 1) * 3 * FORWARD / MANY[way]
               / sum(picture.scenes[t(f"moving-pipeline-{way}")][0].seconds[:-1]), 9)
-        for way in pipelines.WAYS
+        for way in timelines.WAYS
     }  # fmt: skip
     assert len(paces) == 1
 
@@ -117,4 +117,4 @@ def test_what_waits_is_told(lang):
 )
 def test_what_cannot_be_scheduled_is_refused(given, refused):
     with pytest.raises(CourseError, match=refused):
-        pipelines.timetable(*given)
+        timelines.timetable(*given)

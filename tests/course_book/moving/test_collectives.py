@@ -4,7 +4,7 @@ import pytest
 
 from course_lib import network as net
 from course_book import moving, n, t
-from course_book.moving.spread.collectives import CHIPS, SCHEDULES, SWITCH
+from course_book.moving.collectives import CHIPS, SCHEDULES, SWITCH
 
 LINK, SIZE = net.Link(50e9, count=4, latency=1e-6), 1e6
 GROUPS = {"ring": CHIPS, "tree": CHIPS, "in-switch": CHIPS, "torus": (2, 4)}

@@ -6,8 +6,8 @@ import pytest
 
 from course_lib import CourseError, chip
 from course_book import moving, n
+from course_book.moving import memory
 from course_book.moving.scene import TONES
-from course_book.moving.spread import shrinking
 from course_book.text import in_language
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "fragmentation")
@@ -71,10 +71,10 @@ def test_each_step_says_what_is_left_or_lacking(lang):
 
 
 def test_every_technique_has_a_word_and_a_sentence():
-    for key in shrinking.TECHNIQUES:
+    for key in memory.TECHNIQUES:
         one = moving.shrink({"": {key: SMALL["plain"]}}, H100)
         assert not any("moving-" in says for says in one.scenes[""][0].says)
-    assert {look["tone"] for look in shrinking._PARTS.values()} <= set(TONES)
+    assert {look["tone"] for look in memory._PARTS.values()} <= set(TONES)
 
 
 @pytest.mark.parametrize(
