@@ -24,12 +24,33 @@ local function data_text(name)
 end
 
 local function rows_of(name)
-  local parsed = pandoc.utils.to_simple_table(pandoc.read(data_text(name), "csv").blocks[1])
-  local header = parsed.headers:map(function(cell) return stringify(cell) end)
-  return parsed.rows:map(function(cells)
-    local row = {}
-    for i, name_of_column in ipairs(header) do row[name_of_column] = stringify(cells[i]) end
-    return row
+  local text, rows, row, at = data_text(name):gsub("\r", ""), {}, {}, 1
+  while at <= #text do
+    local cell
+    if text:sub(at, at) == '"' then
+      local from = at + 1
+      at = from
+      while true do
+        local close = text:find('"', at, true)
+        if text:sub(close + 1, close + 1) ~= '"' then
+          cell, at = text:sub(from, close - 1):gsub('""', '"'), close + 1
+          break
+        end
+        at = close + 2
+      end
+    else
+      local stop = text:find("[,\n]", at) or #text + 1
+      cell, at = text:sub(at, stop - 1), stop
+    end
+    row[#row + 1] = cell
+    if text:sub(at, at) ~= "," then rows[#rows + 1], row = row, {} end
+    at = at + 1
+  end
+  local header = table.remove(rows, 1)
+  return pandoc.List(rows):map(function(cells)
+    local named = {}
+    for i, column in ipairs(header) do named[column] = cells[i] or "" end
+    return named
   end)
 end
 
@@ -75,7 +96,7 @@ local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or 
 
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
 local function chapter_at(path)
-  local chapter = pandoc.read(file_text(path) or "", "markdown")
+  local chapter = pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown")
   return chapter.meta.title and chapter
 end
 
