@@ -153,7 +153,6 @@ local function section_of(chapter, id)
     end
     if level then found:insert(block) end
   end
-  if not level then error("courses.csv names a section that is not there: #" .. id) end
   return found
 end
 
@@ -166,14 +165,32 @@ local function exercise_at(page, name)
   return id, texts:match('title = "(.-)"\n', at)
 end
 
-local function courses_read(folder, titles)
-  local said, pages, sessions = words_of_page(), {}, {}
+local function packed(inlines) return pandoc.write(pandoc.Pandoc { pandoc.Plain(inlines) }, "json") end
+local function unpacked(text) return pandoc.read(text, "json").blocks[1].content end
+
+-- What courses ask of a page: its minutes, and those of the sections that courses.csv names.
+local function facts_of(chapter, name)
+  local read, work = study(chapter.blocks)
+  local facts = { title = packed(chapter.meta.title), read = read, work = work, lab = lab_work(chapter), sections = {} }
+  chapter.blocks:walk { Header = function(header) facts.problems = header.identifier:match("^.*problems$") or facts.problems end }
+  for _, row in ipairs(rows_of("courses.csv")) do
+    for file, ids in row.read:gmatch("([^%s#]+)(#%S*)") do
+      for id in ids:gmatch("[^#]+") do
+        local blocks = file == name and section_of(chapter, id) or {}
+        if #blocks > 0 then facts.sections[id] = { title = packed(blocks[1].content), read = study(blocks) } end
+      end
+    end
+  end
+  return facts
+end
+
+local function courses_read(folder, titles, known)
+  local said, pages, sessions = words_of_page(), known or {}, {}
 
   local function page_called(name)
     if not pages[name] then
       local chapter = chapter_at(folder .. "/" .. name .. ".qmd") or error("courses.csv names a page that is not there: " .. name)
-      local read, work = study(chapter.blocks)
-      pages[name] = { chapter = chapter, title = chapter.meta.title, read = read, work = work }
+      pages[name] = facts_of(chapter, name)
     end
     return pages[name]
   end
@@ -193,29 +210,28 @@ local function courses_read(folder, titles)
 
   local function reading(file, ids)
     local page = page_called(file)
-    if ids == "" then return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, 0 end
-    local line, read = page.title:clone(), 0
+    local line, read = unpacked(page.title), 0
+    if ids == "" then return pandoc.List { pandoc.Link(line, file .. ".qmd") }, page.read, 0 end
     for id in ids:gmatch("[^#]+") do
-      local blocks = section_of(page.chapter, id)
-      line:extend { pandoc.Str(read == 0 and " › " or " · "), pandoc.Link(blocks[1].content, file .. ".qmd#" .. id) }
-      read = read + study(blocks)
+      local section = page.sections[id] or error("courses.csv names a section that is not there: #" .. id)
+      line:extend { pandoc.Str(read == 0 and " › " or " · "), pandoc.Link(unpacked(section.title), file .. ".qmd#" .. id) }
+      read = read + section.read
     end
     return line, read, 0
   end
 
   local function practice(file, cell)
-    local page, place = page_called(file), nil
+    local page = page_called(file)
     if cell ~= "" then
       local id, title = exercise_at(file, cell:sub(2))
       return pandoc.List { pandoc.Link(title, file .. ".qmd#exercise-" .. id) }, 0, EXERCISE
     end
-    page.chapter.blocks:walk { Header = function(header) place = header.identifier:match("^.*problems$") or place end }
-    return pandoc.List { pandoc.Link(filled(said["ui-all-of"], { title = stringify(page.title) }), file .. ".qmd#" .. place) }, 0, page.work
+    return pandoc.List { pandoc.Link(filled(said["ui-all-of"], { title = stringify(unpacked(page.title)) }), file .. ".qmd#" .. page.problems) }, 0, page.work
   end
 
   local function lab(file)
     local page = page_called(file)
-    return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, lab_work(page.chapter)
+    return pandoc.List { pandoc.Link(unpacked(page.title), file .. ".qmd") }, page.read, page.lab
   end
 
   -- Those of the sections that are read, and of the labs.
@@ -269,7 +285,7 @@ local function courses_read(folder, titles)
 end
 
 -- A session's plan stands under its heading; `course` in place of it asks for the table of a course.
-local function with_courses(blocks, folder)
+local function with_courses(blocks, folder, known)
   local titles, here, sessions, overview = {}, nil, nil, nil
   blocks:walk { Header = function(header) titles[header.identifier] = header.content end }
   return blocks:walk {
@@ -277,7 +293,7 @@ local function with_courses(blocks, folder)
     Header = function(header) here = header.identifier end,
     Div = function(div)
       if not div.classes:includes("session") then return nil end
-      if not sessions then sessions, overview = courses_read(folder, titles) end
+      if not sessions then sessions, overview = courses_read(folder, titles, known) end
       local course = div.attributes.course
       if course then return overview(course) end
       div.content = { sessions[here] or error("courses.csv has no session " .. here) }
@@ -462,8 +478,9 @@ function Pandoc(doc)
   local chapter = chapter_at(page)
   local read, work = 0, 0
   if chapter then
-    read, work = study(chapter.blocks)
-    work = work + lab_work(chapter)
+    local facts = facts_of(chapter, stem)
+    read, work = facts.read, facts.work + facts.lab
+    doc.meta.study = pandoc.json.encode(facts)
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.
@@ -483,7 +500,7 @@ function Pandoc(doc)
       return div
     end,
   }
-  doc.blocks = with_courses(doc.blocks, folder)
+  doc.blocks = with_courses(doc.blocks, folder, course and course.studies)
   if quarto and read > 0 then -- our own pages say it beside the title
     local said = words_of_page()
     local times = pandoc.List { time(said, "ui-minutes", { n = read }) }

@@ -25,8 +25,8 @@ from course_press.pages.site import (
     MARKER,
     check_out,
     every_language,
+    page_files,
     put_in_place,
-    write_page,
     write_slides,
 )
 from course_press.source.book import Book, read_book
@@ -157,7 +157,8 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
             else:
                 title.addnext(new)
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
-        write_page(folder / about.url(chapter), _serialized(page))
+        for path, text in page_files(about.url(chapter), _serialized(page)).items():
+            (folder / path).write_text(text, encoding="utf-8")
     site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
     if site and names.is_file():
         # In Quarto's own map every address lacks the folder of the language.
@@ -215,9 +216,9 @@ def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     english = own if source is book else draw_pictures(source, names)
     faces = share.faces(book, own), share.faces(source, english)
-    for name, picture in share.cards(*faces).items():
+    for name, (_, draw) in share.cards(*faces).items():
         (folder / about.CARDS).mkdir(exist_ok=True)
-        (folder / about.CARDS / f"{name}.png").write_bytes(picture)
+        (folder / about.CARDS / f"{name}.png").write_bytes(draw())
 
 
 def _tell_others(head: Any, said: str) -> None:
