@@ -41,7 +41,7 @@ def printed(book, lang="en", name="two"):
     whole = read_book(book.root, lang)
     chapter = next(c for c in whole.chapters if c.path.stem == name)
     return html.fromstring(
-        print_page(whole, chapter, ChapterResults([], []), Cache(book.root / ".cache"), {}).body
+        print_page(whole, chapter, ChapterResults.of([], []), Cache(book.root / ".cache"), {}).body
     )
 
 
