@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -48,6 +49,8 @@ _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 # What pandoc writes, in these very letters: a page is not parsed for it.
 XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 _SPLIT = "<!-- course-data -->"
+_PLAIN = "--syntax-highlighting=none"
+_CODE = re.compile(r'<pre class="(\w+)"><code>(.*?)</code></pre>', re.DOTALL)
 _CODE_LINES = re.compile(
     r'<a href="#cb[\d-]+" aria-hidden="true" tabindex="-1"></a>'
     r'|(?<=<div class="sourceCode") id="cb\d+"|(?<=<span) id="cb[\d-]+"'
@@ -309,11 +312,10 @@ def print_page(
         made_of += map(read_text, texts)
     key = cache.key("print", asked["text"], course, made_of)
     if (data := cache.get(key)) is None or not cache.has(f"{key}-body"):
-        printed = run_pandoc(
-            book, chapter, text or _text(chapter, ran), course, "site.lua", "html5"
-        )
+        text = text or _text(chapter, ran)
+        printed = run_pandoc(book, chapter, text, course, "site.lua", "html5", _PLAIN)
         body, _, told = printed.partition(_SPLIT)
-        body = _CODE_LINES.sub("", body)
+        body = _coloured(body, cache)
         data = {
             **json.loads(told),
             "ids": re.findall(r'id="([^"]+)"', body),
@@ -336,6 +338,25 @@ def print_page(
 
     first: Picture | None = (*asked["picture"], draw) if asked["picture"] else None
     return PrintedPage(chapter, key, data, lambda: str(cache.get(f"{key}-body")), first)
+
+
+def _coloured(body: str, cache: Cache) -> str:
+    """A print with its code in colours, each piece coloured once for all pages: a grammar takes
+    pandoc longer to load than a page to print.
+    """
+    keys = {one[0]: cache.key("code", one[0], pandoc_version()) for one in _CODE.finditer(body)}
+    known = {block: cache.get(key) for block, key in keys.items()}
+    missing = [block for block in known if known[block] is None]
+    if missing:
+        found = (_CODE.fullmatch(block) for block in missing)
+        texts = ["\n".join(_fenced(unescape(one[2]), one[1])) for one in found if one]
+        made = pypandoc.convert_text(
+            f"\n\n{_SPLIT}\n\n".join(texts), "html5", "markdown", extra_args=["--wrap=none"]
+        )
+        for block, coloured in zip(missing, made.split(_SPLIT), strict=True):
+            known[block] = _CODE_LINES.sub("", coloured).strip("\n")
+            cache.put(keys[block], known[block])
+    return _CODE.sub(lambda one: str(known[one[0]]), body)
 
 
 _ASKED = {"answers": ".answer", "published": "-meta=", "studies": ".session"}
@@ -382,7 +403,13 @@ def ui_words(lang: str) -> dict[str, str]:
 
 
 def run_pandoc(
-    book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str
+    book: Book,
+    chapter: Chapter,
+    text: str,
+    course: Mapping[str, Any],
+    filter_: str,
+    to: str,
+    *more: str,
 ) -> str:
     """Convert a chapter's text through the shared filter and another one, which reads `course` from
     the metadata.
@@ -411,6 +438,7 @@ def run_pandoc(
             # a notebook has no anchors to link to
             f"--metadata=link-citations:{str(to == 'html5').lower()}",
             f"--template={template}",
+            *more,
         ]
         # The processor's time is limited, since a busy machine takes any time for any page.
         limited = ["sh", "-c", f'ulimit -S -t {TIMEOUT} && exec "$0" "$@"', *arguments]

@@ -279,6 +279,7 @@ def run_chapter(
         if used is not None:
             cache.put(key, [{"of": found, "used": used}, *known][:VARIANTS])
         _check(chapter, given)
+        return ChapterResults(found, lambda: given)
 
     def load() -> Mapping[str, Any]:
         given: Mapping[str, Any] = cache.get(found)
