@@ -104,8 +104,10 @@ class _Known:
         for name, (key, make) in parts.items():
             part = f"{old.name}/{name}"
             was = self.was.get(part)
-            same = was and was["key"] == key and was["files"] == _stamps(old, was["files"])
-            made = dict.fromkeys(was["files"]) if same else make()
+            if was and was["key"] == key and was["files"] == _stamps(old, was["files"]):
+                made: Files = dict.fromkeys(was["files"])
+            else:
+                made = make()
             files |= made
             self.now[part] = key, old, made
         _write_folder(files, old, new)
@@ -418,6 +420,12 @@ def _parts(
         deck = slides.deck(book, page, renderer.body(page), results)
         return files | deck_files(slides.url(page), deck, files)
 
+    def copied(path: str) -> Files:
+        return {path: (book.root / path).read_bytes()}
+
+    def drawn(path: str, draw: Callable[[], bytes]) -> Files:
+        return {path: draw()}
+
     for page in pages:
         # The words are among what makes pages.
         given = [one | {"w": ""} for one in (renderer.context(page), slides.context(book, page))]
@@ -426,14 +434,11 @@ def _parts(
         notebook = about.notebook(page.chapter)
         for name in [*copies, *([notebook] if (book.root / notebook).is_file() else [])]:
             path = Path(os.path.normpath(name)).as_posix()
-            parts[path] = (
-                Cache.key(_stamps(book.root, [path])),
-                lambda path=path: {path: (book.root / path).read_bytes()},
-            )
+            parts[path] = (Cache.key(_stamps(book.root, [path])), partial(copied, path))
         if card := cards.get(page.chapter.path.stem):
             name, (made_of, draw) = about.card(page.chapter), card
             key = Cache.key(makers, version("pillow"), made_of)
-            parts[name] = key, lambda name=name, draw=draw: {name: draw()}
+            parts[name] = key, partial(drawn, name, draw)
     found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
     parts["search.js"] = (
         Cache.key(makers, found),

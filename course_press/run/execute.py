@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -152,6 +153,7 @@ class Surroundings:
         self.root = root
         self._seen: dict[tuple[str, str], str] = {}
         chips = [str(root / given[specs.FOLDER])] if given.get(specs.FOLDER) else []
+        self.own = tuple(f"{folder}{os.sep}" for folder in PACKAGES)
         self.folders = [*map(str, (root, *PACKAGES)), *chips]
         self.key = Cache.key(
             sys.version,
@@ -178,7 +180,7 @@ class Surroundings:
         named = kernel.ask(folders=self.folders)
         for name in named["file"]:
             file = Path(name)
-            read = kernel.since if name.endswith(".py") else since
+            read = kernel.since if name.startswith(self.own) else since
             if file.is_file() and file.stat().st_mtime > read:
                 return None
         distributions = packages_distributions()
@@ -273,7 +275,8 @@ def run_chapter(
         (one["of"] for one in known if around.hold(one["used"]) and cache.has(one["of"])), None
     )
     if found is None:
-        given, used = _execute(chapter, steps, lang, results, around, kernel)
+        with nullcontext(kernel) if kernel else Kernel() as running:
+            given, used = _execute(chapter, steps, lang, results, around, running)
         found = cache.key("ran", given)
         cache.put(found, given)
         if used is not None:
@@ -318,20 +321,21 @@ def _execute(
     lang: str,
     results: str,
     around: Surroundings,
-    kernel: Kernel | None,
+    kernel: Kernel,
 ) -> tuple[dict[str, Any], dict[str, dict[str, str]] | None]:
     """What a chapter gives, and what it used for it."""
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}
     env["COURSE_RESULTS"] = results
-    since, running = time.time(), kernel or Kernel()
-    outputs, inlines = [], []
+    since = time.time()
+    outputs: list[Any] = []
+    inlines: list[str] = []
     try:
-        running.begin(around.root, env)
+        kernel.begin(around.root, env)
         for step in steps:
             try:
                 if isinstance(step, Cell):
                     what, at = f"this cell of {chapter.path}", step.at
-                    ran = running.ask(TIMEOUT, code=step.code)
+                    ran = kernel.ask(TIMEOUT, code=step.code)
                     if error := ran["error"]:
                         raise _failed_line(step, error["traceback"]).error(
                             f"{what} failed with {error['name']}: {error['value']}"
@@ -340,7 +344,7 @@ def _execute(
                 else:
                     what, at = "an inline expression from here to the next cell", step[0].at
                     asked = [inline.expression for inline in step]
-                    ran = running.ask(TIMEOUT, expressions=asked)
+                    ran = kernel.ask(TIMEOUT, expressions=asked)
                     if ran["shows"]:
                         raise at.error(f"{what} shows something: it may only give its text")
                     inlines += map(_inline_text, step, ran["values"])
@@ -349,13 +353,10 @@ def _execute(
                 raise at.error(f"{many} ran longer than {TIMEOUT} s") from None
             except DeadKernelError:
                 raise at.error(f"the kernel died in {what}") from None
-        used = around.used(running, since)
+        used = around.used(kernel, since)
     except BaseException:
-        running.end()
+        kernel.end()
         raise
-    finally:
-        if kernel is None:
-            running.end()
     return {"outputs": outputs, "inlines": inlines}, used
 
 

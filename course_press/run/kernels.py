@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from course_lib import CourseError
 
@@ -53,7 +53,9 @@ class Kernel:
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
-        self.pid = 0
+        self.pid, self.era = 0, _era[0]
+        self.files: list[IO[str]] = []
+        """Where it is asked, and where it answers."""
         self.since = time.time()
         """When what it has imported was read."""
 
@@ -62,20 +64,30 @@ class Kernel:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        for file in self.files:
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
 
     def begin(self, root: Path, env: Mapping[str, str]) -> None:
         """Let what is asked from now on run in a folder and a namespace of its own."""
+        if self.era != _era[0]:
+            raise DeadKernelError
         if not self.pid:
             if FORKS:
                 ours, self.since = _server.fork()
-                self._asked = ours.makefile("w", encoding="utf-8")
-                self._told = ours.makefile("r", encoding="utf-8")
-                ours.close()
+                with ours:
+                    self.files = [ours.makefile(how, encoding="utf-8") for how in ("w", "r")]
             else:
                 self.process = _python("alone", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                self._asked, self._told = self.process.stdin, self.process.stdout
+                self.files = [file for file in (self.process.stdin, self.process.stdout) if file]
             _live.add(self)
-        self.pid = self.ask(cwd=str(root), env=dict(env))["pid"]
+        try:
+            self.pid = self.ask(cwd=str(root), env=dict(env))["pid"]
+        except DeadKernelError:
+            raise CourseError(
+                "no kernel could be started: what is printed above says why; try make "
+                "book in a new clone"
+            ) from None
 
     def ask(self, timeout: float = 60, **request: Any) -> dict[str, Any]:
         """What the kernel answers.
@@ -94,9 +106,10 @@ class Kernel:
         timer = threading.Timer(timeout, stop)
         timer.start()
         try:
-            self._asked.write(json.dumps(request) + "\n")
-            self._asked.flush()
-            answer = self._told.readline()
+            asked, told = self.files
+            asked.write(json.dumps(request) + "\n")
+            asked.flush()
+            answer = told.readline()
         except (OSError, ValueError):
             answer = ""
         finally:
@@ -146,15 +159,9 @@ class _Server:
                         start_new_session=True,
                     )
             ours, theirs = socket.socketpair()
-            with theirs:
-                try:
-                    socket.send_fds(self.door, [b"."], [theirs.fileno()])
-                except OSError:
-                    ours.close()
-                    raise CourseError(
-                        "no kernel could be started: what is printed above says why; try make "
-                        "book in a new clone"
-                    ) from None
+            # Where it has ended, nobody will answer.
+            with theirs, contextlib.suppress(BrokenPipeError):
+                socket.send_fds(self.door, [b"."], [theirs.fileno()])
             return ours, self.since
 
     def stop(self) -> None:
@@ -167,11 +174,13 @@ class _Server:
 
 
 _live: set[Kernel] = set()
+_era = [0]
 _server = _Server()
 
 
 def stop() -> None:
-    """End every kernel, and the process that forks them."""
+    """End every kernel, and the process that forks them; those of now start no more."""
+    _era[0] += 1
     for kernel in list(_live):
         kernel.end()
     _server.stop()

@@ -42,7 +42,7 @@ class _Stream(io.TextIOBase):
 
 
 class _Publisher(DisplayPublisher):
-    def publish(self, data: Any, metadata: Any = None, **_: Any) -> None:
+    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
         shown = {"output_type": "display_data", "metadata": metadata or {}, "data": data}
         _given.append(shown)
 
@@ -80,7 +80,7 @@ def _started(env: Mapping[str, str]) -> _Shell:
 
 def _ran(shell: _Shell, code: str) -> dict[str, Any]:
     shell.failed = None
-    result = shell.run_cell(code, store_history=True)
+    result = shell.run_cell(code, store_history=True)  # type: ignore[no-untyped-call]
     error = result.error_before_exec or result.error_in_exec
     if error and not shell.failed:
         shell.failed = {"name": type(error).__name__, "value": str(error), "traceback": ""}

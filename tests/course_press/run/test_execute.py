@@ -202,7 +202,7 @@ def test_a_file_that_was_missing_or_lies_beside_others_is_seen(book, kernels):
     book.edit(
         HELLO,
         "import glob, os",
-        "import os, contextlib\nwith contextlib.suppress(OSError): print(open('late.txt').read())",
+        "import glob, contextlib\nwith contextlib.suppress(OSError): print(open('late.txt').read())",
     )
     assert "here" not in ran(book).outputs[3][0]["text"]
     (book.root / "late.txt").write_text("here")
@@ -304,10 +304,10 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
             SETUP,
             "2e12",
             "1 / 0",
-            f"{SETUP}:5",
+            f"{SETUP}:6",
             "this cell of chapters/en/one.qmd failed with ZeroDivisionError: division by zero",
         ),
-        (SETUP, "2e12", "2 +", f"{SETUP}:5", "SyntaxError"),
+        (SETUP, "2e12", "2 +", f"{SETUP}:6", "SyntaxError"),
         (HELLO, "print(", "\n\nraise KeyError(", f"{HELLO}:5", "KeyError"),
         (
             HELLO,

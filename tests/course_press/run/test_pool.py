@@ -89,7 +89,7 @@ def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
     start = time.monotonic()
     with pytest.raises(
         SourceError,
-        match=rf"^{SETUP}:10: this cell of chapters/es/one\.qmd failed with ZeroDivisionError",
+        match=rf"^{SETUP}:11: this cell of chapters/es/one\.qmd failed with ZeroDivisionError",
     ):
         book.build(("en", "es"))
     assert time.monotonic() - start < 60
