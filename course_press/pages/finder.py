@@ -38,10 +38,6 @@ def tokens(text: str) -> list[str]:
 def index(results: Iterable[Mapping[str, str]]) -> dict[str, Any]:
     """An index in the form that MiniSearch loads.
 
-    Parameters
-    ----------
-    results : what can be found; the searched fields are `FIELDS`.
-
     Examples
     --------
     >>> made = index([{"title": "Ridge", "text": "The ridge point"}])

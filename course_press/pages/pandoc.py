@@ -22,7 +22,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_book.files import DATA
 from course_book.text import words
-from course_press.outputs import form
 from course_press.pages.share import Picture, first_picture
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, Kernel
@@ -127,6 +126,9 @@ def outputs_by_cell(
     chapter: Chapter, ran: ChapterResults, to: Literal["site", "notebook"]
 ) -> list[list[dict[str, Any]]]:
     """What each cell gave, in one form; nothing for a cell that is only shown."""
+    # It draws, too, and takes long to import: a build in which nothing changed needs no output.
+    from course_press.outputs import form
+
     given = iter(ran.outputs)
     return [
         [
@@ -163,11 +165,6 @@ def print_pages(
 ) -> list[list[PrintedPage]]:
     """Run and print every chapter of these books of one folder, or those of these names, or reuse
     what was printed where nothing has changed: each book's pages, in its order.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be run or printed.
     """
     cache, run = _runner(books[0].root)
     printed: dict[int, PrintedPage] = {}
@@ -217,13 +214,7 @@ def _lists_others(chapter: Chapter) -> bool:
 
 
 def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
-    """The first figure of each of these pages, by their names: what has run before is reused.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be run.
-    """
+    """The first figure of each of these pages, by their names: what has run before is reused."""
     _, run = _runner(book.root)
 
     def job(chapter: Chapter) -> Picture | None:
@@ -254,17 +245,7 @@ def print_page(
     others: Sequence[PrintedPage] = (),
     sources: str = "",
 ) -> PrintedPage:
-    """Print one page with pandoc, or reuse the print of the same text.
-
-    Parameters
-    ----------
-    book, chapter : the page.
-    ran : what its cells gave.
-    cache : where prints are kept.
-    labels : what references to labels of the book say.
-    others : what a cover and a page of courses list.
-    sources : of `_sources`; read if not given.
-    """
+    """Print one page with pandoc, or reuse the print of the same text."""
     course: dict[str, Any] = {
         "words": ui_words(book.lang),
         "chapter": str(chapter.number or ""),
@@ -377,13 +358,7 @@ def _sources(book: Book) -> str:
 
 
 def pandoc_version() -> str:
-    """The version of the pandoc that prints.
-
-    Raises
-    ------
-    MissingError
-        If there is none, or it does not run.
-    """
+    """The version of the pandoc that prints."""
     logging.getLogger("pypandoc").addHandler(
         logging.NullHandler()
     )  # it would say at length which it has tried
@@ -413,11 +388,6 @@ def run_pandoc(
 ) -> str:
     """Convert a chapter's text through the shared filter and another one, which reads `course` from
     the metadata.
-
-    Raises
-    ------
-    SourceError
-        If pandoc fails or warns, at the line of the source that it is about.
     """
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "body"

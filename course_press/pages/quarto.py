@@ -60,15 +60,7 @@ def build(
     answers: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Render the book with Quarto, one profile a language, and put it in the place of the old site.
-
-    Raises
-    ------
-    MissingError
-        If there is no `quarto` on PATH.
-    CourseError
-        If Quarto fails, with the end of what it printed.
-    """
+    """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
     if not quarto:
         raise MissingError(
@@ -117,18 +109,6 @@ def build(
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
     where it is not there yet.
-
-    Parameters
-    ----------
-    book : in the language of the pages.
-    folder : the site of that language.
-    draw : whether to draw what shared links show; cells that have not run before run for it.
-        Otherwise pages show what is there.
-
-    Raises
-    ------
-    CourseError
-        If a page is none of Quarto's.
     """
     macros, ui, labels = _macros(), words(book.lang), label_facts(book)
     pages = list(_incomplete(book, folder))

@@ -26,16 +26,7 @@ _SHARED = re.compile(
 
 
 class Renderer:
-    """Renders the pages of one language.
-
-    Parameters
-    ----------
-    book, pages : what was printed.
-    source : the English that it translates, or is.
-    langs : the languages of the site.
-    downloads : what the cover links to.
-    cards : the names of the pages of which there is a picture to share.
-    """
+    """Renders the pages of one language."""
 
     def __init__(
         self,

@@ -69,13 +69,7 @@ class Face(NamedTuple):
 
 
 def faces(book: Book, pictures: Mapping[str, Picture | None]) -> dict[str, Face]:
-    """What links to pages show, by the pages' names; the cover speaks for the book.
-
-    Parameters
-    ----------
-    book : has what the pages say of themselves.
-    pictures : the first figures of some of its pages, by the pages' names.
-    """
+    """What links to pages show, by the pages' names; the cover speaks for the book."""
     name, about = str(book.meta["title"]), str(book.meta.get("description") or "")
     found = {}
     for chapter in book.chapters:
@@ -110,11 +104,6 @@ def font(said: str) -> tuple[str, str] | None:
 def card(picture: bytes, face: Face) -> bytes:
     """A sheet of the size that social sites show, as PNG: what a page says of itself, and a figure
     on the right half.
-
-    Parameters
-    ----------
-    picture : the figure as PNG.
-    face : the words, whose letters `font` has.
     """
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
     half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
@@ -180,12 +169,6 @@ def cards(
     words, as what it is made of, and what makes it. What no font here has the letters of is the
     English one's.
 
-    Parameters
-    ----------
-    own : the pages.
-    english : the English pages, as far as they are known.
-    there : the folder with the English cards that were drawn before.
-
     Examples
     --------
     >>> cards({"one": Face(None, "One", "Nothing.", "A book")}, {})
@@ -213,11 +196,6 @@ def _drawn(picture: Picture, face: Face) -> bytes:
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
     """The map of all pages, each with its twins in the other languages; decks are for those who
     come from a page.
-
-    Parameters
-    ----------
-    site : the address of the site.
-    folders : by language, the one with its pages, as they will stand at the site.
 
     Examples
     --------

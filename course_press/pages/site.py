@@ -43,25 +43,6 @@ def build(
     """Build the site in these languages and put it in the place of the old one.
 
     Nothing of `out` changes before every page is printed.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    langs : languages to build; others that `out` already holds stay.
-    out : the site's folder.
-    answers : whether pages print what only instructors read.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The pages written.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be read, run or printed.
-    CourseError
-        If `out` holds something that is not a site of ours.
     """
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
@@ -82,13 +63,7 @@ def build(
 
 
 class _Known:
-    """What the site in `out` was made of: what would be made of the same again stays as it is.
-
-    Parameters
-    ----------
-    results : where this is kept from build to build.
-    out, langs : the site's folder, and the languages that are made anew.
-    """
+    """What the site in `out` was made of: what would be made of the same again stays as it is."""
 
     def __init__(self, results: Cache, out: Path, langs: Sequence[str]) -> None:
         self.results, self.key = results, Cache.key("site", str(out))
@@ -167,27 +142,7 @@ def write_slides(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write the decks of some chapters, or of all where none is named, into a site that stands.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    langs : the languages.
-    names : chapters by the names of their files.
-    out : the site's folder, by whichever engine.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The decks written.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be read, run or printed.
-    CourseError
-        If a name is no chapter's, or `out` holds no site in these languages.
-    """
+    """Write the decks of some chapters, or of all where none is named, into a site that stands."""
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
@@ -246,12 +201,6 @@ def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
 def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> None:
     """Add what both engines share, the landing page, the one for an address that leads nowhere and
     the marker, and swap the languages built into `out`; nothing where it holds all that.
-
-    Parameters
-    ----------
-    first : the book in the first language of the site.
-    every : the languages that `out` will hold.
-    stage : holds those built now.
     """
     landing = templates().get_template("landing.html.j2")
     # A server gives the second for an address of any depth: it leads from the root of the host.
@@ -336,15 +285,6 @@ def _with_fonts(style: Path) -> str:
 def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
     """A page without the long data of its figures, and that data as scripts beside it: a first
     visit does not wait for what it may never scroll to.
-
-    Parameters
-    ----------
-    text : the page.
-    page : its name, for those of the scripts.
-
-    Returns
-    -------
-    The page, and the scripts by name.
 
     Examples
     --------

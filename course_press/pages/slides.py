@@ -65,14 +65,7 @@ def context(book: Book, page: PrintedPage) -> dict[str, Any]:
 
 
 def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
-    """The deck of a chapter as a browser gets it, or what was made of the same text before.
-
-    Parameters
-    ----------
-    book, page : the chapter.
-    body : its text with its references filled in.
-    cache : where decks are kept.
-    """
+    """The deck of a chapter as a browser gets it, or what was made of the same text before."""
     given = context(book, page)
     key = cache.key("deck", given, body, makers())
     if (stored := cache.get(key)) is None:

@@ -241,25 +241,7 @@ def run_chapter(
     own: bool = False,
     kernel: Kernel | None = None,
 ) -> ChapterResults:
-    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed.
-
-    Parameters
-    ----------
-    chapter : as read.
-    root : the book's folder, in which the kernel runs.
-    lang : `COURSE_LANG` in the kernel.
-    cache : where results are kept.
-    around : what else results depend on.
-    own : whether cells see what the reader's own labs measured, as the site's do; a notebook is the
-        same for every reader.
-    kernel : which may have run the chapter in another language; a new one if not given.
-
-    Raises
-    ------
-    SourceError
-        Naming the chapter, the cell's file and line, and the Python error, or what it may not show;
-        this also when what was kept is asked for.
-    """
+    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed."""
     steps = _steps(chapter)
     if not steps:
         return ChapterResults.of([], [])

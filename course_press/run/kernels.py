@@ -90,13 +90,7 @@ class Kernel:
             ) from None
 
     def ask(self, timeout: float = 60, **request: Any) -> dict[str, Any]:
-        """What the kernel answers.
-
-        Raises
-        ------
-        TimeoutError, DeadKernelError
-            If it does not answer: it has ended then.
-        """
+        """What the kernel answers."""
         late = threading.Event()
 
         def stop() -> None:

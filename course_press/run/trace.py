@@ -39,16 +39,7 @@ def _absolute(path: str | bytes) -> str:
 
 
 def found(folders: list[str]) -> dict[str, list[str]]:
-    """What this process has used so far of what may change.
-
-    Parameters
-    ----------
-    folders : those whose files count; whoever installs changes Python's own and its packages.
-
-    Returns
-    -------
-    The files read, the folders listed, the packages imported and those that were not there.
-    """
+    """What this process has used so far of what may change."""
     packages, files = set(), set()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
