@@ -3,6 +3,7 @@ filters.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from course_book.files import DATA
 from course_book.text import words
 from course_press.pages.share import Picture, first_picture
+from course_press.run import faults
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.kernels import LOCALE, Kernel
 from course_press.run.pool import do_jobs
@@ -40,6 +42,8 @@ SHARED = {
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the
 rest of the book.
 """
+FORM = 1
+"""Of what is kept of a print."""
 TIMEOUT, BUSY = 120, 20
 """Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
 machine may let so many times as many pass.
@@ -269,7 +273,7 @@ def print_page(
         item.text if isinstance(item, Line) else [item.indent, item.code, dict(item.options)]
         for item in chapter.items
     ]
-    wanted = cache.key("text", written, ran.key, course, flags, made_of)
+    wanted = cache.key("text", written, ran.key, course, flags, made_of, _makers())
     text = ""
     # What a page's text asks for is known from before: its outputs need not be read.
     if (asked := cache.get(wanted)) is None:
@@ -354,7 +358,13 @@ def _sources(book: Book) -> str:
     """A fingerprint of the files that a page's print depends on besides its own text."""
     files = [*book.bibliography, *([book.csl] if book.csl else []), *sorted(ASSETS.glob("*.lua"))]
     files += [DATA / name for name in ("words.csv", "definitions.csv", "courses.csv")]
-    return Cache.key([read_text(file) for file in [*files, Path(__file__)]])
+    return Cache.key([read_text(file) for file in files], FORM)
+
+
+@functools.cache
+def _makers() -> str:
+    """A fingerprint of what sets outputs into a text, and refuses some."""
+    return Cache.key([read_text(Path(file)) for file in (__file__, faults.__file__)])
 
 
 def pandoc_version() -> str:

@@ -12,10 +12,10 @@ from markupsafe import Markup
 
 from course_book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, finder, slides
+from course_press.pages import about, csp, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
-from course_press.pages.searchable import sections
+from course_press.pages.searchable import script, sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
@@ -74,7 +74,7 @@ class Renderer:
 
     def search_index(self, cache: Cache) -> str:
         """The script that holds what the search looks through."""
-        return finder.script(self._results(cache))
+        return script(self._results(cache))
 
     def _results(self, cache: Cache) -> Iterator[dict[str, str]]:
         others = words(self.book.lang, "also")

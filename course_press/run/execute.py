@@ -148,7 +148,8 @@ class Surroundings:
         # The last one steers measurements, and no page measures anything while it is printed.
         of_a_run = ("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE")
         given |= dict.fromkeys(of_a_run, "")
-        own = [root / "CITATION.cff", root / "matplotlibrc", *Path(__file__).parent.glob("*.py")]
+        ours = [Path(__file__).with_name(name) for name in ("execute.py", "kernels.py", "shell.py")]
+        own = [root / "CITATION.cff", root / "matplotlibrc", *ours]
         own += [Path(given["MATPLOTLIBRC"])] if "MATPLOTLIBRC" in given else []
         self.root = root
         self._seen: dict[tuple[str, str], str] = {}
