@@ -291,7 +291,8 @@ def print_page(
     if asked["studies"]:
         texts = [DATA / "objectives.csv", *sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))]
         if others:
-            course["studies"] = {one.chapter.path.stem: one.data["study"] for one in others}
+            studies = ((one.chapter.path.stem, one.data.get("study")) for one in others)
+            course["studies"] = {stem: study for stem, study in studies if study}
         else:
             texts += [book.root / one.path for one in book.chapters if one.number]
         made_of += map(read_text, texts)
