@@ -14,8 +14,8 @@ at, seen = int(sys.argv[1]), 0
 
 def heard(event, args):
     global seen
-    if event in ("open", "os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove"):
-        seen += "stage-" in str(args)
+    if event.startswith(("open", "os.")) and "stage-" in str(args):
+        seen += 1
         if seen == at:
             os._exit(9)
 
@@ -90,10 +90,13 @@ def test_a_build_killed_at_any_moment_leaves_a_whole_site(book):
     after, moments = files(book.root / "_site"), int(whole.stdout.split()[-1])
     assert after != before
     assert moments > 8
-    for at in range(1, moments + 1, max(1, moments // 8)):
+    for at in range(1, moments + 1, max(1, moments // 5)):
         # The next change, from a site that stands.
         book.edit("chapters/en/two.qmd", "at last", "at last at last")
-        assert run(at).returncode == 9
+        if (done := run(at)).returncode == 0:  # it had less to do than the first
+            assert at > moments // 2
+            break
+        assert done.returncode == 9, done.stderr
         assert files(book.root / "_site") == after
         book.build(("en", "es"))
         after = files(book.root / "_site")
