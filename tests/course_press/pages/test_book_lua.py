@@ -12,7 +12,7 @@ from course_press.source.book import read_book
 
 COVER = "\n\n::: {.chapters}\n:::\n"
 GLOSSARY = (
-    "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_lib import "
+    "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_book import "
     "glossary\n\nglossary()\n```\n"
 )
 
