@@ -123,7 +123,7 @@ local function words_of_page()
 end
 
 local function filled(text, counts)
-  return (text:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))
+  return (text:gsub("{(%a+)}", function(name) return tostring(math.tointeger(counts[name]) or counts[name]) end))
 end
 
 local function time(said, key, counts) return pandoc.Span({ pandoc.Str(filled(said[key], counts)) }, { class = "time" }) end
