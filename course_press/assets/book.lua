@@ -24,12 +24,33 @@ local function data_text(name)
 end
 
 local function rows_of(name)
-  local parsed = pandoc.utils.to_simple_table(pandoc.read(data_text(name), "csv").blocks[1])
-  local header = parsed.headers:map(function(cell) return stringify(cell) end)
-  return parsed.rows:map(function(cells)
-    local row = {}
-    for i, name_of_column in ipairs(header) do row[name_of_column] = stringify(cells[i]) end
-    return row
+  local text, rows, row, at = data_text(name):gsub("\r", ""), {}, {}, 1
+  while at <= #text do
+    local cell
+    if text:sub(at, at) == '"' then
+      local from = at + 1
+      at = from
+      while true do
+        local close = text:find('"', at, true)
+        if text:sub(close + 1, close + 1) ~= '"' then
+          cell, at = text:sub(from, close - 1):gsub('""', '"'), close + 1
+          break
+        end
+        at = close + 2
+      end
+    else
+      local stop = text:find("[,\n]", at) or #text + 1
+      cell, at = text:sub(at, stop - 1), stop
+    end
+    row[#row + 1] = cell
+    if text:sub(at, at) ~= "," then rows[#rows + 1], row = row, {} end
+    at = at + 1
+  end
+  local header = table.remove(rows, 1)
+  return pandoc.List(rows):map(function(cells)
+    local named = {}
+    for i, column in ipairs(header) do named[column] = cells[i] or "" end
+    return named
   end)
 end
 
@@ -75,7 +96,7 @@ local function lab_work(chapter) return tonumber(stringify(chapter.meta.work or 
 
 -- A page as it was written, or nil where it has no title of its own: then it is unnumbered, and for looking things up.
 local function chapter_at(path)
-  local chapter = pandoc.read(file_text(path) or "", "markdown")
+  local chapter = pandoc.read(((file_text(path) or ""):gsub("{{<", "{{&lt;")), "markdown")
   return chapter.meta.title and chapter
 end
 
@@ -102,7 +123,7 @@ local function words_of_page()
 end
 
 local function filled(text, counts)
-  return (text:gsub("{(%a+)}", function(name) return tostring(counts[name]) end))
+  return (text:gsub("{(%a+)}", function(name) return tostring(math.tointeger(counts[name]) or counts[name]) end))
 end
 
 local function time(said, key, counts) return pandoc.Span({ pandoc.Str(filled(said[key], counts)) }, { class = "time" }) end
@@ -132,7 +153,6 @@ local function section_of(chapter, id)
     end
     if level then found:insert(block) end
   end
-  if not level then error("courses.csv names a section that is not there: #" .. id) end
   return found
 end
 
@@ -145,14 +165,32 @@ local function exercise_at(page, name)
   return id, texts:match('title = "(.-)"\n', at)
 end
 
-local function courses_read(folder, titles)
-  local said, pages, sessions = words_of_page(), {}, {}
+local function packed(inlines) return pandoc.write(pandoc.Pandoc { pandoc.Plain(inlines) }, "json") end
+local function unpacked(text) return pandoc.read(text, "json").blocks[1].content end
+
+-- What courses ask of a page: its minutes, and those of the sections that courses.csv names.
+local function facts_of(chapter, name)
+  local read, work = study(chapter.blocks)
+  local facts = { title = packed(chapter.meta.title), read = read, work = work, lab = lab_work(chapter), sections = {} }
+  chapter.blocks:walk { Header = function(header) facts.problems = header.identifier:match("^.*problems$") or facts.problems end }
+  for _, row in ipairs(rows_of("courses.csv")) do
+    for file, ids in row.read:gmatch("([^%s#]+)(#%S*)") do
+      for id in ids:gmatch("[^#]+") do
+        local blocks = file == name and section_of(chapter, id) or {}
+        if #blocks > 0 then facts.sections[id] = { title = packed(blocks[1].content), read = study(blocks) } end
+      end
+    end
+  end
+  return facts
+end
+
+local function courses_read(folder, titles, known)
+  local said, pages, sessions = words_of_page(), known or {}, {}
 
   local function page_called(name)
     if not pages[name] then
       local chapter = chapter_at(folder .. "/" .. name .. ".qmd") or error("courses.csv names a page that is not there: " .. name)
-      local read, work = study(chapter.blocks)
-      pages[name] = { chapter = chapter, title = chapter.meta.title, read = read, work = work }
+      pages[name] = facts_of(chapter, name)
     end
     return pages[name]
   end
@@ -172,29 +210,28 @@ local function courses_read(folder, titles)
 
   local function reading(file, ids)
     local page = page_called(file)
-    if ids == "" then return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, 0 end
-    local line, read = page.title:clone(), 0
+    local line, read = unpacked(page.title), 0
+    if ids == "" then return pandoc.List { pandoc.Link(line, file .. ".qmd") }, page.read, 0 end
     for id in ids:gmatch("[^#]+") do
-      local blocks = section_of(page.chapter, id)
-      line:extend { pandoc.Str(read == 0 and " › " or " · "), pandoc.Link(blocks[1].content, file .. ".qmd#" .. id) }
-      read = read + study(blocks)
+      local section = page.sections[id] or error("courses.csv names a section that is not there: #" .. id)
+      line:extend { pandoc.Str(read == 0 and " › " or " · "), pandoc.Link(unpacked(section.title), file .. ".qmd#" .. id) }
+      read = read + section.read
     end
     return line, read, 0
   end
 
   local function practice(file, cell)
-    local page, place = page_called(file), nil
+    local page = page_called(file)
     if cell ~= "" then
       local id, title = exercise_at(file, cell:sub(2))
       return pandoc.List { pandoc.Link(title, file .. ".qmd#exercise-" .. id) }, 0, EXERCISE
     end
-    page.chapter.blocks:walk { Header = function(header) place = header.identifier:match("^.*problems$") or place end }
-    return pandoc.List { pandoc.Link(filled(said["ui-all-of"], { title = stringify(page.title) }), file .. ".qmd#" .. place) }, 0, page.work
+    return pandoc.List { pandoc.Link(filled(said["ui-all-of"], { title = stringify(unpacked(page.title)) }), file .. ".qmd#" .. page.problems) }, 0, page.work
   end
 
   local function lab(file)
     local page = page_called(file)
-    return pandoc.List { pandoc.Link(page.title, file .. ".qmd") }, page.read, lab_work(page.chapter)
+    return pandoc.List { pandoc.Link(unpacked(page.title), file .. ".qmd") }, page.read, page.lab
   end
 
   -- Those of the sections that are read, and of the labs.
@@ -248,7 +285,7 @@ local function courses_read(folder, titles)
 end
 
 -- A session's plan stands under its heading; `course` in place of it asks for the table of a course.
-local function with_courses(blocks, folder)
+local function with_courses(blocks, folder, known)
   local titles, here, sessions, overview = {}, nil, nil, nil
   blocks:walk { Header = function(header) titles[header.identifier] = header.content end }
   return blocks:walk {
@@ -256,7 +293,7 @@ local function with_courses(blocks, folder)
     Header = function(header) here = header.identifier end,
     Div = function(div)
       if not div.classes:includes("session") then return nil end
-      if not sessions then sessions, overview = courses_read(folder, titles) end
+      if not sessions then sessions, overview = courses_read(folder, titles, known) end
       local course = div.attributes.course
       if course then return overview(course) end
       div.content = { sessions[here] or error("courses.csv has no session " .. here) }
@@ -441,8 +478,9 @@ function Pandoc(doc)
   local chapter = chapter_at(page)
   local read, work = 0, 0
   if chapter then
-    read, work = study(chapter.blocks)
-    work = work + lab_work(chapter)
+    local facts = facts_of(chapter, stem)
+    read, work = facts.read, facts.work + facts.lab
+    doc.meta.study = pandoc.json.encode(facts)
   end
   doc.meta["reading-minutes"], doc.meta["work-minutes"] = tostring(read), tostring(work)
   -- What only instructors read goes first: no term is explained where nobody sees it.
@@ -462,7 +500,7 @@ function Pandoc(doc)
       return div
     end,
   }
-  doc.blocks = with_courses(doc.blocks, folder)
+  doc.blocks = with_courses(doc.blocks, folder, course and course.studies)
   if quarto and read > 0 then -- our own pages say it beside the title
     local said = words_of_page()
     local times = pandoc.List { time(said, "ui-minutes", { n = read }) }

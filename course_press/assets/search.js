@@ -16,7 +16,7 @@
   function bare(text) {
     return text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").normalize("NFC");
   }
-  // The runs of a text: course_press/pages/finder.py takes the pages apart in the same way.
+  // The runs of a text: course_press/pages/searchable.py takes the pages apart in the same way.
   function runs(text) { return bare(text).match(/[가-힣]+|(?:(?![가-힣])[\p{L}\p{N}])+/gu) || []; }
   function tokens(text) {
     return runs(text).reduce(function (all, run) {

@@ -256,7 +256,8 @@ function Pandoc(doc)
     end,
   }
   local data = { labels = labels, toc = toc, links = links, images = images,
-    minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])) }
+    minutes = tonumber(stringify(doc.meta["reading-minutes"])), work = tonumber(stringify(doc.meta["work-minutes"])),
+    study = doc.meta.study and pandoc.json.decode(stringify(doc.meta.study), false) }
   doc.meta["course-data"] = pandoc.MetaBlocks { html(pandoc.json.encode(data)) }
   doc.blocks = content
   return doc

@@ -13,7 +13,7 @@ import nbformat
 
 from course_lib import CourseError
 from course_press.pages.pandoc import outputs_by_cell, page_lines, run_pandoc, ui_words
-from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
+from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
 from course_press.run.pool import do_jobs
 from course_press.source.book import Book, languages, read_book
 from course_press.source.chapter import Cell, Chapter, read_text
@@ -72,10 +72,10 @@ def print_notebooks(
             raise CourseError(
                 f"chapter {name!r} has no notebook: choose from {', '.join(sorted(stems))}"
             )
-    cache, fingerprint = Cache(root / ".cache" / "course"), environment(root)
+    cache, around = Cache(root / ".cache" / "course"), Surroundings(root)
 
     def job(book: Book, chapter: Chapter, known: Mapping[str, Any]) -> tuple[Path, str]:
-        ran = run_chapter(chapter, root=root, lang=book.lang, cache=cache, fingerprint=fingerprint)
+        ran = run_chapter(chapter, root=root, lang=book.lang, cache=cache, around=around)
         return root / "notebooks" / book.lang / f"{chapter.path.stem}.ipynb", _notebook(
             book, chapter, ran, known, executed=book.lang == first
         )

@@ -6,19 +6,25 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
-from math import log2
+from math import isfinite, log2, log10
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from course_book import t
+from course_lib import chip
+from course_lib.core import BOUNDS
+from course_book import n, t
 from course_book.explore import (
+    BALANCED,
+    NONE,
     ChartLayer,
+    Decode,
     Endless,
+    EngineExplorer,
     Explorer,
     Field,
     Map,
@@ -30,10 +36,15 @@ from course_book.explore import (
 )
 from course_book.plot import LINES, own_tone
 from course_book.text import PREFIXED
-from course_press.outputs import decode, roofline
 from course_press.outputs.figure import page_svg
 from course_press.outputs.written import number_marks, tool_words
 
+GRIPS = {"intensity": "FLOP/B", "peak": "FLOP/s", "bandwidth": "B/s"}
+"""What can be dragged, and its unit."""
+_TERMS = {"intensity": "arithmetic-intensity", "peak": "peak", "bandwidth": "bandwidth"}
+SPANS = {"intensity": (0.1, 1e4), "peak": (1e11, 2e16), "bandwidth": (1e10, 1e14)}
+"""How far."""
+_WORDS = ("memory-limits", "math-limits", "balanced", "no-format", "own", "drag")
 _UNIT = re.compile(r"\((.+)\)$")
 
 
@@ -49,8 +60,8 @@ def html(explorer: Explorer) -> str:
     if isinstance(explorer, Endless):
         kind = f' data-kind="{explorer.name}"'
     if grabbed:
-        kind, told = ' data-kind="roofline"', roofline.told(grabbed)
-        sliders = roofline.sliders(id_)
+        kind, told = ' data-kind="roofline"', _told(grabbed)
+        sliders = _sliders(id_)
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     rows = [
         _row(first, row, place, i)
@@ -81,7 +92,7 @@ def html(explorer: Explorer) -> str:
 def page_data(explorer: Explorer) -> dict[str, Any]:
     """What stands on the page for its script to read."""
     if isinstance(explorer, Roofline):
-        return roofline.payload(explorer) | _choices(explorer)
+        return _grabbed(explorer) | _choices(explorer)
     return payload(explorer)
 
 
@@ -91,7 +102,7 @@ def payload(explorer: Explorer) -> dict[str, Any]:
     """
     axes = explorer.axes
     table = (
-        decode.payload(explorer)
+        _endless(explorer)
         if isinstance(explorer, Endless)
         else {"fields": {name: _pack(one) for name, one in explorer.fields.items()}}
     )
@@ -244,3 +255,102 @@ def _row(explorer: Explorer, row: TableRow, place: Mapping[str, int], i: int) ->
         for text in others
     )
     return f'<tr><th scope="row">{mark}<span>{escape(first)}</span></th>{cells}</tr>'
+
+
+def _endless(explorer: Endless) -> dict[str, Any]:
+    """What a page that computes every state by itself needs in place of a table: for each model its
+    operators' numbers, for each chip its rates, or the times of an engine's steps.
+    """
+    fields = explorer.here().fields
+    return {
+        "fields": {name: {"unit": one.unit, "words": one.words} for name, one in fields.items()},
+        **(explorer.given() if isinstance(explorer, EngineExplorer) else {}),
+        **(_decode(explorer) if isinstance(explorer, Decode) else {}),
+    }
+
+
+def _decode(explorer: Decode) -> dict[str, Any]:
+    return {
+        "models": [
+            {
+                "units": [one.unit for one in step.operators],
+                "flops": [_plains(one.flops) for one in step.operators],
+                "bytes": [_plains(one.bytes) for one in step.operators],
+                "memory": _plains(step.memory),
+            }
+            for step in explorer.steps
+        ],
+        "chips": [
+            {
+                "bandwidth": _plain(on.bandwidth),
+                "memory": _plain(on.memory or 0),
+                # JSON has no infinity: arithmetic that takes no time has no peak here.
+                "peaks": {unit: _plain(peak) for unit, peak in peaks.items() if isfinite(peak)},
+            }
+            for on, peaks in zip(map(chip, explorer.values("chip")), explorer.peaks, strict=True)
+        ],
+    }
+
+
+def _plains(parts: Sequence[float]) -> list[float]:
+    return [_plain(part) for part in parts]
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def _grabbed(explorer: Roofline) -> dict[str, Any]:
+    """What a page needs to show any chip and operator: rates, FLOPs and bytes, not a table."""
+    return {
+        "words": tool_words() | {name: t(f"live-{name}") for name in _WORDS},
+        "chips": [
+            {"name": one.short, "bandwidth": one.bandwidth, "peaks": _peaks(one.peaks)}
+            for one in map(chip, explorer.values("chip"))
+        ],
+        "kernels": [
+            {"work": {dtype: _as_work(work) for dtype, work in by.items()}}
+            for by in explorer.works.values()
+        ],
+        "dtypes": explorer.values("dtype"),
+        "bounds": [t(bound) for bound in BOUNDS],
+        "grips": GRIPS,
+        "spans": SPANS,
+        "balanced": BALANCED,
+        "x": {"label": explorer.x_label, "range": SPANS["intensity"], "unit": "FLOP/B"},
+        "y": {"label": explorer.y_label, "range": SPANS["peak"], "unit": "FLOP/s"},
+    }
+
+
+def _peaks(peaks: Mapping[str, float]) -> dict[str, float]:
+    return {name: peak for name, peak in peaks.items() if "/" not in name}
+
+
+def _as_work(work: Any) -> dict[str, Any]:
+    roof = f"{work.unit}.{work.dtype}"
+    return {"flops": float(work.flops), "bytes": float(work.bytes), "roof": roof}
+
+
+def _told(explorer: Roofline) -> str:
+    """Which limit it is, in a sentence, and the two times as bars."""
+    step = explorer.met()
+    times = {"compute-time": step.t_math, "memory-time": step.t_memory} if step else {}
+    bars = "".join(
+        f'<p class="roofline-bar {tone}"><span>{escape(t(name))}</span><b><i style="width: '
+        f'{100 * times[name] / step.lower if step else 0:.1f}%"></i></b>'
+        f"<output>{escape(n(times[name], 's') if step else NONE)}</output></p>"
+        for name, tone in (("compute-time", "tone-3"), ("memory-time", "tone-2"))
+    )
+    sentence = escape(explorer.sentence())
+    return f'<div class="roofline-told"><p class="roofline-sentence">{sentence}</p>{bars}</div>'
+
+
+def _sliders(id_: str) -> str:
+    """The keyboard's way to what can be dragged."""
+    return "".join(
+        f'<div class="explorer-control"><label for="{id_}-{name}">{escape(t(_TERMS[name]))}'
+        f'</label><input id="{id_}-{name}" data-grip="{name}" type="range" step="0.01" '
+        f'min="{log10(SPANS[name][0]):g}" max="{log10(SPANS[name][1]):.3g}">'
+        f'<output for="{id_}-{name}"></output></div>'
+        for name in GRIPS
+    )

@@ -16,7 +16,7 @@ from course_book.moving import Moving
 from course_book.plot import Diagram, Plot
 from course_book.tables import Downloads, Folded
 from course_book.text import Shown, Table
-from course_press.outputs import calculator, exercise, explorer, figure, moving, prediction, tables
+from course_press.outputs import calculator, exercise, explorer, figure, moving, tables
 
 FORMS = "application/vnd.course.forms+json"
 """The MIME type of a bundle of bundles, one for each form."""
@@ -41,9 +41,9 @@ def site(shown: Shown) -> dict[str, Any]:
         case Form():
             return html_block(exercise.html(shown))
         case Question():
-            return html_block(prediction.html(shown))
+            return html_block(exercise.question_html(shown))
         case Parity():
-            return html_block(prediction.parity_html(shown))
+            return html_block(exercise.parity_html(shown))
         case Plot() | Diagram():
             return html_block(figure.html(shown))
         case Walk():

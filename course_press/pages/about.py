@@ -27,13 +27,7 @@ CARDS = "cards"
 
 
 def page_facts(book: Book, chapter: Chapter) -> dict[str, Any]:
-    """What the templates ask about a page; a part that it does not have is `None`.
-
-    Raises
-    ------
-    SourceError
-        If a prerequisite is not a page of the book.
-    """
+    """What the templates ask about a page; a part that it does not have is `None`."""
     return {
         "links": links(book, chapter),
         "prerequisites": prerequisites(book, chapter),
@@ -83,13 +77,7 @@ def languages(book: Book, chapter: Chapter, langs: Iterable[str]) -> list[dict[s
 
 
 def shared(book: Book, chapter: Chapter, *, drawn: bool) -> dict[str, Any]:
-    """What the head of a page tells whoever shows a link to it.
-
-    Parameters
-    ----------
-    book, chapter : the page.
-    drawn : whether its picture stands in the site.
-    """
+    """What the head of a page tells whoever shows a link to it."""
     meta = book.meta
     title = str(meta["title"])
     return {

@@ -12,10 +12,6 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 def policy(frame: str) -> str:
     """The Content-Security-Policy of a page.
 
-    Parameters
-    ----------
-    frame : the page without its chapter's text: the scripts in it are the template's own.
-
     Examples
     --------
     >>> policy("<script>1</script>").split("; ")[1]

@@ -3,6 +3,7 @@ filters.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -12,7 +13,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -21,10 +23,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_book.files import DATA
 from course_book.text import words
-from course_press.outputs import form
 from course_press.pages.share import Picture, first_picture
-from course_press.run.execute import Cache, ChapterResults, environment, run_chapter
-from course_press.run.kernels import LOCALE
+from course_press.run import faults
+from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
+from course_press.run.kernels import LOCALE, Kernel
 from course_press.run.pool import do_jobs
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
@@ -40,12 +42,18 @@ SHARED = {
 """The filters that both engines share, for a site or not: a notebook is read alone, away from the
 rest of the book.
 """
+FORM = 1
+"""Of what is kept of a print."""
 TIMEOUT, BUSY = 120, 20
 """Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
 machine may let so many times as many pass.
 """
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
+# What pandoc writes, in these very letters: a page is not parsed for it.
+XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 _SPLIT = "<!-- course-data -->"
+_PLAIN = "--syntax-highlighting=none"
+_CODE = re.compile(r'<pre class="(\w+)"><code>(.*?)</code></pre>', re.DOTALL)
 _CODE_LINES = re.compile(
     r'<a href="#cb[\d-]+" aria-hidden="true" tabindex="-1"></a>'
     r'|(?<=<div class="sourceCode") id="cb\d+"|(?<=<span) id="cb[\d-]+"'
@@ -55,15 +63,27 @@ weighs.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrintedPage:
-    """A page as pandoc prints it, before it is set into the template."""
+    """A page as pandoc prints it, before it is set into the template.
+
+    Attributes
+    ----------
+    key : the same for the same print.
+    data : what it says of itself: labels, links, minutes.
+    load : gives its body, which few ask for.
+    picture : its first figure that can be drawn without a browser.
+    """
 
     chapter: Chapter
-    body: str
+    key: str
     data: Mapping[str, Any]
+    load: Callable[[], str]
     picture: Picture | None = None
-    """Its first figure that can be drawn without a browser."""
+
+    @cached_property
+    def body(self) -> str:
+        return self.load()
 
     @property
     def url(self) -> str:
@@ -110,6 +130,9 @@ def outputs_by_cell(
     chapter: Chapter, ran: ChapterResults, to: Literal["site", "notebook"]
 ) -> list[list[dict[str, Any]]]:
     """What each cell gave, in one form; nothing for a cell that is only shown."""
+    # It draws, too, and takes long to import: a build in which nothing changed needs no output.
+    from course_press.outputs import form
+
     given = iter(ran.outputs)
     return [
         [
@@ -146,63 +169,64 @@ def print_pages(
 ) -> list[list[PrintedPage]]:
     """Run and print every chapter of these books of one folder, or those of these names, or reuse
     what was printed where nothing has changed: each book's pages, in its order.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be run or printed.
     """
     cache, run = _runner(books[0].root)
     printed: dict[int, PrintedPage] = {}
     labels = {id(book): label_facts(book) for book in books}
+    sources = {id(book): _sources(book) for book in books}
 
-    def job(book: Book, chapter: Chapter) -> PrintedPage:
-        return print_page(
-            book,
-            chapter,
-            run(chapter, lang=book.lang),
-            cache,
-            labels[id(book)],
-            [printed[id(other)] for other in book.chapters if id(other) in printed],
-        )
+    def job(pages: Sequence[tuple[Book, Chapter]]) -> list[PrintedPage]:
+        with Kernel() as kernel:
+            return [
+                print_page(
+                    book,
+                    chapter,
+                    run(chapter, lang=book.lang, kernel=kernel),
+                    cache,
+                    labels[id(book)],
+                    [printed[id(one)] for one in book.chapters if id(one) in printed],
+                    sources[id(book)],
+                )
+                for book, chapter in pages
+            ]
 
-    # Covers come last: they list the other pages, and how long each takes to read.
-    for covers in (False, True):
-        wanted = [
-            (book, chapter)
-            for book in books
-            for chapter in book.chapters
-            if chapter.is_cover == covers and (names is None or chapter.path.stem in names)
-        ]
+    # Covers and courses come last: they list the other pages, and how long each takes to read.
+    for last in (False, True):
+        # The languages of a chapter follow each other in one kernel, which has computed by then
+        # what it computes again.
+        wanted: dict[str, list[tuple[Book, Chapter]]] = {}
+        for book in books:
+            for chapter in book.chapters:
+                if _lists_others(chapter) == last and (names is None or chapter.path.stem in names):
+                    wanted.setdefault(chapter.path.stem, []).append((book, chapter))
         pages = do_jobs(
             [
-                (f"{book.lang} · {chapter.title}", partial(job, book, chapter))
-                for book, chapter in wanted
+                (f"{', '.join(book.lang for book, _ in of)} · {of[0][1].title}", partial(job, of))
+                for of in wanted.values()
             ],
             say=say,
         )
-        printed |= {id(page.chapter): page for page in pages}
+        printed |= {id(page.chapter): page for of in pages for page in of}
     return [
         [printed[id(chapter)] for chapter in book.chapters if id(chapter) in printed]
         for book in books
     ]
 
 
-def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
-    """The first figure of each of these pages, by their names: what has run before is reused.
+def _lists_others(chapter: Chapter) -> bool:
+    return chapter.is_cover or any(".session" in line.text for line in chapter.prose)
 
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be run.
-    """
+
+def draw_pictures(book: Book, names: Collection[str]) -> dict[str, Picture | None]:
+    """The first figure of each of these pages, by their names: what has run before is reused."""
     _, run = _runner(book.root)
 
-    def job(chapter: Chapter) -> tuple[str, Picture | None]:
-        return chapter.path.stem, _picture(chapter, run(chapter, lang=book.lang))
+    def job(chapter: Chapter) -> Picture | None:
+        return first_picture(outputs_by_cell(chapter, run(chapter, lang=book.lang), "notebook"))
 
     wanted = [chapter for chapter in book.chapters if chapter.path.stem in names]
-    return dict(do_jobs([(chapter.title, partial(job, chapter)) for chapter in wanted]))
+    pictures = do_jobs([(chapter.title, partial(job, chapter)) for chapter in wanted])
+    return {chapter.path.stem: one for chapter, one in zip(wanted, pictures, strict=True)}
 
 
 def kept(root: Path) -> Cache:
@@ -213,13 +237,7 @@ def kept(root: Path) -> Cache:
 def _runner(root: Path) -> tuple[Cache, Callable[..., ChapterResults]]:
     """What the book at `root` has given before, and how a chapter of its site runs."""
     cache = kept(root)
-    return cache, partial(
-        run_chapter, root=root, cache=cache, fingerprint=environment(root), own=True
-    )
-
-
-def _picture(chapter: Chapter, ran: ChapterResults) -> Picture | None:
-    return first_picture(outputs_by_cell(chapter, ran, "notebook"))
+    return cache, partial(run_chapter, root=root, cache=cache, around=Surroundings(root), own=True)
 
 
 def print_page(
@@ -229,80 +247,129 @@ def print_page(
     cache: Cache,
     labels: Mapping[str, Mapping[str, str]],
     others: Sequence[PrintedPage] = (),
+    sources: str = "",
 ) -> PrintedPage:
-    """Print one page with pandoc, or reuse the print of the same text; a cover lists the others."""
-    cells = map(_cell_markdown, chapter.cells, outputs_by_cell(chapter, ran, "site"))
-    text = "\n".join(page_lines(chapter, ran.inlines, cells)) + "\n"
-    listed = [
-        {
-            "path": str(other.chapter.path),
-            "title": other.chapter.title,
-            "minutes": other.data["minutes"],
-            "work": other.data["work"],
-            "description": str(other.chapter.meta.get("description", "")),
-        }
-        for other in others
-        if chapter.is_cover and other.chapter.number
-    ]
+    """Print one page with pandoc, or reuse the print of the same text."""
     course: dict[str, Any] = {
         "words": ui_words(book.lang),
         "chapter": str(chapter.number or ""),
         "profile": book.lang,
         "page": str(chapter.path),
-        "chapters": listed,
-        # Only those that stand here: another label leaves this page as it is.
-        "labels": {id_: labels[id_] for id_ in _REFERENCE.findall(text) if id_ in labels},
+        "chapters": [
+            {
+                "path": str(other.chapter.path),
+                "title": other.chapter.title,
+                "minutes": other.data["minutes"],
+                "work": other.data["work"],
+                "description": str(other.chapter.meta.get("description", "")),
+            }
+            for other in others
+            if chapter.is_cover and other.chapter.number
+        ],
     }
-    if ".answer" in text:
-        course["answers"] = bool(book.config.get("answers"))
-    if "-meta=" in text:
-        course["published"] = published(book)
-    sources = [read_text(file) for file in _read_by_pandoc(book)]
-    if ".session" in text:
-        sources += map(read_text, _read_for_courses(book))
-    key = cache.key("print", text, course, chapter.meta.get("work"), sources, pandoc_version())
-    stored = cache.get(key)
-    if stored is None:
-        body, _, data = run_pandoc(book, chapter, text, course, "site.lua", "html5").partition(
-            _SPLIT
-        )
-        stored = {"body": body, "data": json.loads(data)}
-        cache.put(key, stored)
-    for image in stored["data"]["images"]:
+    flags = {"answers": bool(book.config.get("answers")), "published": published(book)}
+    made_of = [chapter.meta.get("work"), sources or _sources(book), pandoc_version()]
+    written = [
+        item.text if isinstance(item, Line) else [item.indent, item.code, dict(item.options)]
+        for item in chapter.items
+    ]
+    wanted = cache.key("text", written, ran.key, course, flags, made_of, _makers())
+    text = ""
+    # What a page's text asks for is known from before: its outputs need not be read.
+    if (asked := cache.get(wanted)) is None:
+        text = _text(chapter, ran)
+        picture = first_picture(outputs_by_cell(chapter, ran, "notebook"))
+        asked = {
+            "text": cache.key(text),
+            "labels": sorted(set(_REFERENCE.findall(text))),
+            "picture": picture and picture[:2],
+            **{name: mark in text for name, mark in _ASKED.items()},
+        }
+    # Only those that stand here: another label leaves this page as it is.
+    course["labels"] = {id_: labels[id_] for id_ in asked["labels"] if id_ in labels}
+    course |= {name: value for name, value in flags.items() if asked[name]}
+    if asked["studies"]:
+        texts = [DATA / "objectives.csv", *sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))]
+        if others:
+            studies = ((one.chapter.path.stem, one.data.get("study")) for one in others)
+            course["studies"] = {stem: study for stem, study in studies if study}
+        else:
+            texts += [book.root / one.path for one in book.chapters if one.number]
+        made_of += map(read_text, texts)
+    key = cache.key("print", asked["text"], course, made_of)
+    if (data := cache.get(key)) is None or not cache.has(f"{key}-body"):
+        text = text or _text(chapter, ran)
+        printed = run_pandoc(book, chapter, text, course, "site.lua", "html5", _PLAIN)
+        body, _, told = printed.partition(_SPLIT)
+        body = _coloured(body, cache)
+        data = {
+            **json.loads(told),
+            "ids": re.findall(r'id="([^"]+)"', body),
+            "xrefs": sorted(set(XREF.findall(body))),
+            "guesses": "guess-shared" in body,
+        }
+        cache.put(key, data)
+        cache.put(f"{key}-body", body)
+    cache.put(wanted, asked)
+    for image in data["images"]:
         file = (book.root / chapter.path.parent / image).resolve()
         if Path(image).is_absolute() or not file.is_relative_to(book.root.resolve()):
             raise line_with(chapter, image).error(f"image {image} lies outside the book's folder")
         if not file.is_file():
             raise line_with(chapter, image).error(f"image {image} does not exist")
-    body = _CODE_LINES.sub("", stored["body"])
-    return PrintedPage(chapter, body, stored["data"], _picture(chapter, ran))
+
+    def draw() -> bytes:
+        picture = first_picture(outputs_by_cell(chapter, ran, "notebook"))
+        return picture[2]() if picture else b""
+
+    first: Picture | None = (*asked["picture"], draw) if asked["picture"] else None
+    return PrintedPage(chapter, key, data, lambda: str(cache.get(f"{key}-body")), first)
 
 
-def _read_by_pandoc(book: Book) -> Iterator[Path]:
-    """The files that a page's print depends on besides its own text."""
-    yield from (
-        *book.bibliography,
-        *([book.csl] if book.csl else []),
-        *sorted(ASSETS.glob("*.lua")),
-        *(DATA / name for name in ("words.csv", "definitions.csv")),
-    )
+def _coloured(body: str, cache: Cache) -> str:
+    """A print with its code in colours, each piece coloured once for all pages: a grammar takes
+    pandoc longer to load than a page to print.
+    """
+    keys = {one[0]: cache.key("code", one[0], pandoc_version()) for one in _CODE.finditer(body)}
+    known = {block: cache.get(key) for block, key in keys.items()}
+    missing = [block for block in known if known[block] is None]
+    if missing:
+        found = (_CODE.fullmatch(block) for block in missing)
+        texts = ["\n".join(_fenced(unescape(one[2]), one[1])) for one in found if one]
+        made = pypandoc.convert_text(
+            f"\n\n{_SPLIT}\n\n".join(texts), "html5", "markdown", extra_args=["--wrap=none"]
+        )
+        for block, coloured in zip(missing, made.split(_SPLIT), strict=True):
+            known[block] = _CODE_LINES.sub("", coloured).strip("\n")
+            cache.put(keys[block], known[block])
+    return _CODE.sub(lambda one: str(known[one[0]]), body)
 
 
-def _read_for_courses(book: Book) -> Iterator[Path]:
-    """The files that the plan of a course is put together from."""
-    yield from (DATA / name for name in ("courses.csv", "objectives.csv"))
-    yield from (book.root / one.path for one in book.chapters if one.number)
-    yield from sorted(DATA.glob(f"exercises/*.{book.lang}.toml"))
+_ASKED = {"answers": ".answer", "published": "-meta=", "studies": ".session"}
+"""What a text asks for, by what stands in it then."""
+
+
+def _text(chapter: Chapter, ran: ChapterResults) -> str:
+    """A chapter with what its cells gave, as pandoc reads it."""
+    cells = map(_cell_markdown, chapter.cells, outputs_by_cell(chapter, ran, "site"))
+    return "\n".join(page_lines(chapter, ran.inlines, cells)) + "\n"
+
+
+def _sources(book: Book) -> str:
+    """A fingerprint of the files that a page's print depends on besides its own text."""
+    files = [*book.bibliography, *([book.csl] if book.csl else []), *sorted(ASSETS.glob("*.lua"))]
+    files += [DATA / name for name in ("words.csv", "definitions.csv", "courses.csv")]
+    return Cache.key([read_text(file) for file in files], FORM)
+
+
+@functools.cache
+def _makers() -> str:
+    """A fingerprint of what sets outputs into a text, and refuses some."""
+    return Cache.key([read_text(Path(file)) for file in (__file__, faults.__file__)])
 
 
 def pandoc_version() -> str:
-    """The version of the pandoc that prints.
-
-    Raises
-    ------
-    MissingError
-        If there is none, or it does not run.
-    """
+    """The version of the pandoc that prints."""
     logging.getLogger("pypandoc").addHandler(
         logging.NullHandler()
     )  # it would say at length which it has tried
@@ -322,15 +389,16 @@ def ui_words(lang: str) -> dict[str, str]:
 
 
 def run_pandoc(
-    book: Book, chapter: Chapter, text: str, course: Mapping[str, Any], filter_: str, to: str
+    book: Book,
+    chapter: Chapter,
+    text: str,
+    course: Mapping[str, Any],
+    filter_: str,
+    to: str,
+    *more: str,
 ) -> str:
     """Convert a chapter's text through the shared filter and another one, which reads `course` from
     the metadata.
-
-    Raises
-    ------
-    SourceError
-        If pandoc fails or warns, at the line of the source that it is about.
     """
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "body"
@@ -351,6 +419,7 @@ def run_pandoc(
             # a notebook has no anchors to link to
             f"--metadata=link-citations:{str(to == 'html5').lower()}",
             f"--template={template}",
+            *more,
         ]
         # The processor's time is limited, since a busy machine takes any time for any page.
         limited = ["sh", "-c", f'ulimit -S -t {TIMEOUT} && exec "$0" "$@"', *arguments]

@@ -25,8 +25,8 @@ from course_press.pages.site import (
     MARKER,
     check_out,
     every_language,
+    page_files,
     put_in_place,
-    write_page,
     write_slides,
 )
 from course_press.source.book import Book, read_book
@@ -60,15 +60,7 @@ def build(
     answers: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Render the book with Quarto, one profile a language, and put it in the place of the old site.
-
-    Raises
-    ------
-    MissingError
-        If there is no `quarto` on PATH.
-    CourseError
-        If Quarto fails, with the end of what it printed.
-    """
+    """Render the book with Quarto, one profile a language, in place of the old site."""
     quarto = executable()
     if not quarto:
         raise MissingError(
@@ -117,18 +109,6 @@ def build(
 def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
     """Add to the pages that Quarto made of this book in `folder` what ours say about themselves,
     where it is not there yet.
-
-    Parameters
-    ----------
-    book : in the language of the pages.
-    folder : the site of that language.
-    draw : whether to draw what shared links show; cells that have not run before run for it.
-        Otherwise pages show what is there.
-
-    Raises
-    ------
-    CourseError
-        If a page is none of Quarto's.
     """
     macros, ui, labels = _macros(), words(book.lang), label_facts(book)
     pages = list(_incomplete(book, folder))
@@ -157,7 +137,8 @@ def add_facts(book: Book, folder: Path, *, draw: bool = True) -> None:
             else:
                 title.addnext(new)
         main.extend(html.fragments_fromstring(str(macros.citation(facts["citation"], ui)).strip()))
-        write_page(folder / about.url(chapter), _serialized(page))
+        for path, text in page_files(about.url(chapter), _serialized(page)).items():
+            (folder / path).write_text(text, encoding="utf-8")
     site, names = str(book.meta.get("site-url") or "").rstrip("/"), folder / "sitemap.xml"
     if site and names.is_file():
         # In Quarto's own map every address lacks the folder of the language.
@@ -215,9 +196,9 @@ def _draw_cards(book: Book, names: Collection[str], folder: Path) -> None:
     source = book if book.lang == parity.SOURCE else read_book(book.root, parity.SOURCE)
     english = own if source is book else draw_pictures(source, names)
     faces = share.faces(book, own), share.faces(source, english)
-    for name, picture in share.cards(*faces).items():
+    for name, (_, draw) in share.cards(*faces).items():
         (folder / about.CARDS).mkdir(exist_ok=True)
-        (folder / about.CARDS / f"{name}.png").write_bytes(picture)
+        (folder / about.CARDS / f"{name}.png").write_bytes(draw())
 
 
 def _tell_others(head: Any, said: str) -> None:

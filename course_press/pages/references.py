@@ -7,13 +7,11 @@ from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from course_press.pages.about import up, url
-from course_press.pages.pandoc import PrintedPage, line_with
+from course_press.pages.pandoc import XREF, PrintedPage, line_with
 from course_press.source.book import Book
 from course_press.source.chapter import Chapter
 from course_press.source.labels import find_labels
 
-# What pandoc writes, in these very letters: a page is not parsed for it.
-_XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 Labels: TypeAlias = Mapping[str, Chapter]
 """By label id: the chapter on whose page it stands."""
 
@@ -50,7 +48,7 @@ def fill_references(page: PrintedPage, labels: Labels) -> str:
         href = f"#{id_}" if target is page.chapter else f"{up(page.chapter)}{url(target)}#{id_}"
         return f'<a class="xref" href="{href}">'
 
-    return _XREF.sub(reference, page.body)
+    return XREF.sub(reference, page.body)
 
 
 def check_links(pages: Sequence[PrintedPage]) -> None:
@@ -64,7 +62,7 @@ def check_links(pages: Sequence[PrintedPage]) -> None:
                 raise line_with(page.chapter, file.removesuffix(".html")).error(
                     f"link to {target}: no such page in this book"
                 )
-            if anchor and f'id="{anchor}"' not in urls[url].body:
+            if anchor and anchor not in urls[url].data["ids"]:
                 raise line_with(page.chapter, f"#{anchor}").error(
                     f"link to {target}: no such anchor on that page"
                 )

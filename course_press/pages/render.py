@@ -12,10 +12,10 @@ from markupsafe import Markup
 
 from course_book.text import words
 from course_press.check import parity
-from course_press.pages import about, csp, finder, slides
+from course_press.pages import about, csp, slides
 from course_press.pages.pandoc import PrintedPage, pandoc_version, templates
 from course_press.pages.references import fill_references, labels_of
-from course_press.pages.searchable import sections
+from course_press.pages.searchable import script, sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
@@ -26,16 +26,7 @@ _SHARED = re.compile(
 
 
 class Renderer:
-    """Renders the pages of one language.
-
-    Parameters
-    ----------
-    book, pages : what was printed.
-    source : the English that it translates, or is.
-    langs : the languages of the site.
-    downloads : what the cover links to.
-    cards : the names of the pages of which there is a picture to share.
-    """
+    """Renders the pages of one language."""
 
     def __init__(
         self,
@@ -48,32 +39,51 @@ class Renderer:
     ) -> None:
         self.book, self.pages, self.langs, self.downloads = book, pages, langs, downloads
         self.cards = cards
-        labels = labels_of(pages)
-        bodies = {page.url: fill_references(page, labels) for page in pages}
-        self.shared = next(filter(None, map(_SHARED.search, bodies.values())), None)
-        self.bodies = {url: _SHARED.sub("", body) for url, body in bodies.items()}
+        self.labels = labels_of(pages)
         self.stale = _stale(book, source)
         self.template = templates().get_template("page.html.j2")
+        self._bodies: dict[str, str] = {}
+
+    def _whole(self, page: PrintedPage) -> str:
+        if page.url not in self._bodies:
+            self._bodies[page.url] = fill_references(page, self.labels)
+        return self._bodies[page.url]
+
+    def body(self, page: PrintedPage) -> str:
+        """What a page says, with its references filled in."""
+        return _SHARED.sub("", self._whole(page))
+
+    def key(self, page: PrintedPage) -> str:
+        """The same for the same body."""
+        targets = {id_: self.labels.get(id_) for id_ in page.data["xrefs"]}
+        paths = {id_: str(chapter and chapter.path) for id_, chapter in targets.items()}
+        return Cache.key(page.key, paths)
 
     def text(self, page: PrintedPage) -> str:
         """A page as a browser gets it."""
-        context = _context(self, page)
+        context = self.context(page)
+        context["page"] |= {
+            **slides.features(page.body),
+            "teaching": any(f'class="{name}"' in page.body for name in ("session", "answer")),
+            "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
+            "folded": '<details class="cell-code">' in page.body,
+            "body": Markup(self.body(page)),  # noqa: S704 - pandoc's own output
+        }
         frame = {**context, "page": {**context["page"], "body": ""}, "csp": ""}
         return self.template.render({**context, "csp": csp.policy(self.template.render(frame))})
 
-    def deck(self, page: PrintedPage, cache: Cache) -> str:
-        """The slides of a chapter as a browser gets them."""
-        return slides.deck(self.book, page, self.bodies[page.url], cache)
-
-    def search_index(self) -> str:
+    def search_index(self, cache: Cache) -> str:
         """The script that holds what the search looks through."""
-        return finder.script(self._results())
+        return script(self._results(cache))
 
-    def _results(self) -> Iterator[dict[str, str]]:
+    def _results(self, cache: Cache) -> Iterator[dict[str, str]]:
         others = words(self.book.lang, "also")
         for page in self.pages:
             title = page.chapter.title
-            for found in sections(self.bodies[page.url]):
+            key = cache.key("sections", self.key(page), slides.makers())
+            if (parts := cache.get(key)) is None:
+                cache.put(key, parts := sections(self.body(page)))
+            for found in parts:
                 one = {**found, "title": found["title"] or title, "page": title}
                 if page.chapter.meta.get("audience"):
                     one["aside"] = "1"
@@ -90,74 +100,64 @@ class Renderer:
         """The script that asks for predictions, with what all of them share; nothing where the book
         has none.
         """
-        if not self.shared:
+        asking = next((page for page in self.pages if page.data["guesses"]), None)
+        if not (shared := asking and _SHARED.search(self._whole(asking))):
             return ""
         script = self.template.environment.get_template("predict.html").render()
         script = script.replace("<script>", "").replace("</script>", "").strip()
-        return f"window.coursePredictions = {self.shared[1]};\n{script}\n"
+        return f"window.coursePredictions = {shared[1]};\n{script}\n"
 
+    def context(self, page: PrintedPage) -> dict[str, Any]:
+        """What the template asks of a page besides its body and what follows from that."""
+        book, chapter = self.book, page.chapter
+        meta, base = book.meta, about.up(chapter)
+        here = self.pages.index(page)
+        by_path = {other.chapter.path: other for other in self.pages}
 
-def _context(renderer: Renderer, page: PrintedPage) -> dict[str, Any]:
-    book, pages, langs = renderer.book, renderer.pages, renderer.langs
-    meta, ui, base = book.meta, words(book.lang), about.up(page.chapter)
-    here = pages.index(page)
+        def linked(other: PrintedPage) -> dict[str, Any]:
+            return {
+                "title": other.chapter.title,
+                "number": str(other.chapter.number or ""),
+                "href": base + other.url,
+                "current": other is page,
+            }
 
-    def linked(other: PrintedPage) -> dict[str, Any]:
+        nav = [
+            {"part": item.title, "items": [linked(by_path[one.path]) for one in item.chapters]}
+            if isinstance(item, Part)
+            else linked(by_path[item.path])
+            for item in book.contents
+        ]
+        facts = ("title", "subtitle", "author", "description")
         return {
-            "title": other.chapter.title,
-            "number": str(other.chapter.number or ""),
-            "href": base + other.url,
-            "current": other is page,
+            "lang": book.lang,
+            "w": words(book.lang),
+            "book": {name: meta.get(name, "") for name in facts},
+            "page": {
+                "title": chapter.title,
+                "number": str(chapter.number or ""),
+                "description": chapter.meta.get("description", ""),
+                "slides": base + slides.url(page) if slides.has_deck(page) else None,
+                "path": page.url,
+                "toc": _nested(page.data["toc"]),
+                # Unnumbered pages are for looking things up, not for reading through.
+                "minutes": chapter.number and page.data["minutes"],
+                "work": chapter.number and page.data["work"],
+                **about.page_facts(book, chapter),
+                "shared": about.shared(book, chapter, drawn=chapter.path.stem in self.cards),
+                "prev": linked(self.pages[here - 1]) if here else None,
+                "next": linked(self.pages[here + 1]) if here + 1 < len(self.pages) else None,
+                "is_cover": chapter.is_cover,
+                "stale": self.stale.get(chapter.path),
+                "downloads": self.downloads if chapter.is_cover else (),
+            },
+            "nav": nav,
+            "languages": about.languages(book, chapter, self.langs),
+            "base": base,
+            "root": base + "../",
+            "version": version("course-lib"),
+            "built_with": f"pandoc {pandoc_version()}",
         }
-
-    by_path = {other.chapter.path: other for other in pages}
-    nav = [
-        {"part": item.title, "items": [linked(by_path[chapter.path]) for chapter in item.chapters]}
-        if isinstance(item, Part)
-        else linked(by_path[item.path])
-        for item in book.contents
-    ]
-    return {
-        "lang": book.lang,
-        "w": ui,
-        "book": {
-            "title": meta["title"],
-            "subtitle": meta.get("subtitle", ""),
-            "author": meta.get("author", ""),
-            "description": meta.get("description", ""),
-        },
-        "page": {
-            "title": page.chapter.title,
-            "number": str(page.chapter.number or ""),
-            "description": page.chapter.meta.get("description", ""),
-            **slides.features(page.body),
-            "teaching": any(f'class="{name}"' in page.body for name in ("session", "answer")),
-            "sortable": any(f'class="{name}"' in page.body for name in ("sortable", "cards")),
-            "slides": base + slides.url(page) if slides.has_deck(page) else None,
-            "folded": '<details class="cell-code">' in page.body,
-            "path": page.url,
-            "body": Markup(renderer.bodies[page.url]),  # noqa: S704 - pandoc's own output
-            "toc": _nested(page.data["toc"]),
-            # Unnumbered pages are for looking things up, not for reading through.
-            "minutes": page.chapter.number and page.data["minutes"],
-            "work": page.chapter.number and page.data["work"],
-            **about.page_facts(book, page.chapter),
-            "shared": about.shared(
-                book, page.chapter, drawn=page.chapter.path.stem in renderer.cards
-            ),
-            "prev": linked(pages[here - 1]) if here else None,
-            "next": linked(pages[here + 1]) if here + 1 < len(pages) else None,
-            "is_cover": page.chapter.is_cover,
-            "stale": renderer.stale.get(page.chapter.path),
-            "downloads": renderer.downloads if page.chapter.is_cover else (),
-        },
-        "nav": nav,
-        "languages": about.languages(book, page.chapter, langs),
-        "base": base,
-        "root": base + "../",
-        "version": version("course-lib"),
-        "built_with": f"pandoc {pandoc_version()}",
-    }
 
 
 def _stale(book: Book, source: Book) -> dict[Path, str]:

@@ -5,7 +5,9 @@ engines. Both need whole addresses, so there is none without the site's own.
 import base64
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from course_press.source.book import Book
 
-Picture = tuple[int, bytes]
-"""A figure as PNG, after the place of its cell."""
+Picture = tuple[int, str, Callable[[], bytes]]
+"""The place of a figure's cell, a fingerprint of its PNG, and what gives that."""
 DECKS = "slides"
 """Where the decks stand in the site of a language."""
 SIZE = (1200, 630)
@@ -40,14 +42,14 @@ def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | Non
 
     Examples
     --------
-    >>> first_picture([[], [{"data": {"text/plain": "1"}}, {"data": {"image/png": "iVBO"}}]])
-    (1, b'\x89PN')
+    >>> first_picture([[], [{"data": {"text/plain": "1"}}, {"data": {"image/png": "iVBO"}}]])[2]()
+    b'\x89PN'
     """
     for at, outputs in enumerate(cells):
         for output in outputs:
-            picture = output.get("data", {}).get("image/png")
-            if picture:
-                return at, base64.b64decode(picture)
+            if picture := output.get("data", {}).get("image/png"):
+                digest = sha256(picture.encode()).hexdigest()[:32]
+                return at, digest, lambda: base64.b64decode(picture)
     return None
 
 
@@ -67,13 +69,7 @@ class Face(NamedTuple):
 
 
 def faces(book: Book, pictures: Mapping[str, Picture | None]) -> dict[str, Face]:
-    """What links to pages show, by the pages' names; the cover speaks for the book.
-
-    Parameters
-    ----------
-    book : has what the pages say of themselves.
-    pictures : the first figures of some of its pages, by the pages' names.
-    """
+    """What links to pages show, by the pages' names; the cover speaks for the book."""
     name, about = str(book.meta["title"]), str(book.meta.get("description") or "")
     found = {}
     for chapter in book.chapters:
@@ -108,11 +104,6 @@ def font(said: str) -> tuple[str, str] | None:
 def card(picture: bytes, face: Face) -> bytes:
     """A sheet of the size that social sites show, as PNG: what a page says of itself, and a figure
     on the right half.
-
-    Parameters
-    ----------
-    picture : the figure as PNG.
-    face : the words, whose letters `font` has.
     """
     figure = Image.open(io.BytesIO(picture)).convert("RGB")
     half, high = SIZE[0] // 2, SIZE[1] - 2 * _MARGIN
@@ -173,43 +164,38 @@ def _lines(text: str, letters: ImageFont.FreeTypeFont, room: float) -> list[str]
 
 def cards(
     own: Mapping[str, Face], english: Mapping[str, Face], there: Path | None = None
-) -> dict[str, bytes]:
+) -> dict[str, tuple[list[Any], Callable[[], bytes]]]:
     """The pictures of pages to share, by the pages' names: the first figure of each, beside its
-    words. What no font here has the letters of is the English one's.
-
-    Parameters
-    ----------
-    own : the pages.
-    english : the English pages, as far as they are known.
-    there : the folder with the English cards that were drawn before.
+    words, as what it is made of, and what makes it. What no font here has the letters of is the
+    English one's.
 
     Examples
     --------
     >>> cards({"one": Face(None, "One", "Nothing.", "A book")}, {})
     {}
     """
-    made = {}
+    made: dict[str, tuple[list[Any], Callable[[], bytes]]] = {}
     for name, face in own.items():
         first = english.get(name)
         picture = face.picture
         if first and first.picture and not (picture and picture[0] == first.picture[0]):
             picture = first.picture
-        said = face if font("".join(face[1:])) else first
+        fonts = font("".join(face[1:]))
+        said = face if fonts else first
         if picture and said:
-            made[name] = card(picture[1], said)
+            made[name] = [picture[1], said[1:], fonts], partial(_drawn, picture, said)
         elif there and (file := there / f"{name}.png").is_file():
-            made[name] = file.read_bytes()
+            made[name] = [file.stat().st_mtime_ns, str(file)], file.read_bytes
     return made
+
+
+def _drawn(picture: Picture, face: Face) -> bytes:
+    return card(picture[2](), face)
 
 
 def sitemap(site: str, folders: Mapping[str, Path]) -> str:
     """The map of all pages, each with its twins in the other languages; decks are for those who
     come from a page.
-
-    Parameters
-    ----------
-    site : the address of the site.
-    folders : by language, the one with its pages, as they will stand at the site.
 
     Examples
     --------

@@ -3,10 +3,11 @@
 import base64
 import os
 import re
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from course_lib import CourseError
@@ -16,14 +17,19 @@ from course_press.pages import about, csp, share, slides
 from course_press.pages.pandoc import ASSETS, PrintedPage, kept, lean, print_pages, templates
 from course_press.pages.references import check_links, fill_references, labels_written
 from course_press.pages.render import Renderer
+from course_press.run.execute import Cache
 from course_press.source.book import Book, configured, languages, read_book
-from course_press.source.files import put, staged, swap_in
+from course_press.source.files import linked, put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 _LONG = 10_000
 """Characters of data that stand in a page itself."""
 MARKER = ".course-site"
 """A file in every built site: a folder without it is never replaced."""
+Files: TypeAlias = Mapping[str, str | bytes | None]
+"""What is to stand in files, by their paths; `None` is what stands there."""
+Parts: TypeAlias = Mapping[str, tuple[str, Callable[[], Files]]]
+"""By name, the key of all that a part of a folder is made of, and what makes its files."""
 
 
 def build(
@@ -37,40 +43,95 @@ def build(
     """Build the site in these languages and put it in the place of the old one.
 
     Nothing of `out` changes before every page is printed.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    langs : languages to build; others that `out` already holds stay.
-    out : the site's folder.
-    answers : whether pages print what only instructors read.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The pages written.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be read, run or printed.
-    CourseError
-        If `out` holds something that is not a site of ours.
     """
     check_out(out)
     book_in = cache(partial(read_book, root, answers=answers))  # each is read once
-    every = every_language(root, langs, out)
+    every, results = every_language(root, langs, out), kept(root)
     with staged(out) as stage:
         books = [book_in(lang) for lang in langs]
         printed = dict(zip(langs, print_pages(books, say=say), strict=True))
+        known = _Known(results, out, langs)
         for book, pages in zip(books, printed.values(), strict=True):
             source = book if book.lang == parity.SOURCE else book_in(parity.SOURCE)
-            downloads = about.downloads(book, out)
             cards = _cards(book, pages, source, printed.get(parity.SOURCE, ()), out)
-            _write_pages(Renderer(book, source, pages, every, downloads, cards), cards, stage)
+            renderer = Renderer(book, source, pages, every, about.downloads(book, out), cards)
+            known.settle(_parts(renderer, cards, results), out / book.lang, stage / book.lang)
         put_in_place(book_in(every[0]), every, stage, out)
+        known.keep()
     files = (file for lang in langs for file in (out / lang).rglob("*.html"))
     return sorted(file for file in files if file.parent.name != share.DECKS)
+
+
+class _Known:
+    """What the site in `out` was made of: what would be made of the same again stays as it is."""
+
+    def __init__(self, results: Cache, out: Path, langs: Sequence[str]) -> None:
+        self.results, self.key = results, Cache.key("site", str(out))
+        self.was: Mapping[str, Any] = results.get(self.key) or {}
+        self.now: dict[str, tuple[str, Path, Files]] = {}
+        self.others = {
+            part: facts for part, facts in self.was.items() if part.partition("/")[0] not in langs
+        }
+
+    def settle(self, parts: Parts, old: Path, new: Path) -> None:
+        """Make a folder of these parts in `new`, unless the one that stands is the same."""
+        files: dict[str, str | bytes | None] = {}
+        for name, (key, make) in parts.items():
+            part = f"{old.name}/{name}"
+            was = self.was.get(part)
+            if was and was["key"] == key and was["files"] == _stamps(old, was["files"]):
+                made: Files = dict.fromkeys(was["files"])
+            else:
+                made = make()
+            files |= made
+            self.now[part] = key, old, made
+        _write_folder(files, old, new)
+
+    def keep(self) -> None:
+        """Write down what the site is made of, once it stands."""
+        made = {
+            part: {"key": key, "files": _stamps(folder, files)}
+            for part, (key, folder, files) in self.now.items()
+        }
+        if self.others | made != self.was:
+            self.results.put(self.key, self.others | made)
+
+
+def _stamps(folder: Path, paths: Iterable[str]) -> dict[str, list[int] | None]:
+    """The size and time of each file: whoever changes one by hand gets it back."""
+    found: dict[str, list[int] | None] = {}
+    for path in paths:
+        try:
+            facts = os.stat(folder / path)  # noqa: PTH116 - a thousand of them
+            found[path] = [facts.st_size, facts.st_mtime_ns]
+        except OSError:
+            found[path] = None
+    return found
+
+
+def _write_folder(files: Files, old: Path, new: Path) -> None:
+    """Write files into `new`, those that `old` has already by a second name; nothing where `old`
+    has these and no others.
+    """
+    there = {file.relative_to(old).as_posix() for file in old.rglob("*") if file.is_file()}
+    bodies = {path: _bytes(content) for path, content in files.items()}
+    same = {
+        path
+        for path, body in bodies.items()
+        if body is None or (path in there and (old / path).read_bytes() == body)
+    }
+    if same == there == set(files):
+        return
+    for path, body in bodies.items():
+        (new / path).parent.mkdir(parents=True, exist_ok=True)
+        if body is None or path in same:
+            linked(old / path, new / path)
+        else:
+            (new / path).write_bytes(body)
+
+
+def _bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
 
 
 def write_slides(
@@ -81,27 +142,7 @@ def write_slides(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write the decks of some chapters, or of all where none is named, into a site that stands.
-
-    Parameters
-    ----------
-    root : the book's folder.
-    langs : the languages.
-    names : chapters by the names of their files.
-    out : the site's folder, by whichever engine.
-    say : told what is going on, a line at a time.
-
-    Returns
-    -------
-    The decks written.
-
-    Raises
-    ------
-    SourceError
-        If a chapter cannot be read, run or printed.
-    CourseError
-        If a name is no chapter's, or `out` holds no site in these languages.
-    """
+    """Write the decks of some chapters, or of all where none is named, into a site that stands."""
     books = [read_book(root, lang) for lang in langs]
     chapters = [chapter.path.stem for chapter in books[0].chapters if chapter.number]
     for name in names:
@@ -114,16 +155,17 @@ def write_slides(
             raise CourseError(
                 f"--out {str(out)!r} holds no site in {lang}: run course build --lang {lang} first"
             )
-    written, cache = [], kept(root)
+    written, results = [], kept(root)
     printed = print_pages(books, names or chapters, say=say)
     for book, pages in zip(books, printed, strict=True):
-        labels = labels_written(book)
+        labels, folder = labels_written(book), out / book.lang
         for page in pages:
-            file = out / book.lang / slides.url(page)
-            file.parent.mkdir(exist_ok=True)
-            text = slides.deck(book, page, fill_references(page, labels), cache)
-            write_deck(file, text, (out / book.lang / page.url).parent)
-            written.append(file)
+            beside = (folder / page.url).parent.glob(f"{page.chapter.path.stem}.*.js")
+            scripts = {str(one.relative_to(folder)): one.read_text("utf-8") for one in beside}
+            text = slides.deck(book, page, fill_references(page, labels), results)
+            for path, content in deck_files(slides.url(page), text, scripts).items():
+                swap_in(folder / path, str(content))
+            written.append(folder / slides.url(page))
     return written
 
 
@@ -158,13 +200,7 @@ def rewrite_cover(book: Book, pages: Sequence[PrintedPage], out: Path) -> None:
 
 def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> None:
     """Add what both engines share, the landing page, the one for an address that leads nowhere and
-    the marker, and swap the languages built into `out`.
-
-    Parameters
-    ----------
-    first : the book in the first language of the site.
-    every : the languages that `out` will hold.
-    stage : holds those built now.
+    the marker, and swap the languages built into `out`; nothing where it holds all that.
     """
     landing = templates().get_template("landing.html.j2")
     # A server gives the second for an address of any depth: it leads from the root of the host.
@@ -172,6 +208,7 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
     host = urlsplit(site).path.rstrip("/") + "/"
     cover = f"{every[0]}/{about.CARDS}/index.png"
     shown = any((folder / cover).is_file() for folder in (stage, out))
+    files = {MARKER: "Written by course build: the next build replaces this folder's languages.\n"}
     for name, root, missing in (("index.html", "", False), ("404.html", host, True)):
         context = {
             "languages": [_entry(first.root, lang, root) for lang in every],
@@ -184,26 +221,41 @@ def put_in_place(first: Book, every: Sequence[str], stage: Path, out: Path) -> N
             "site": site,
             "card": f"{site}/{cover}" if site and shown else None,
         }
-        text = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
-        (stage / name).write_text(text, encoding="utf-8")
+        files[name] = landing.render(context, csp=csp.policy(landing.render(context, csp="")))
     if site:
         folders = {lang: (stage if (stage / lang).is_dir() else out) / lang for lang in every}
-        (stage / "sitemap.xml").write_text(share.sitemap(site, folders), encoding="utf-8")
-    (stage / MARKER).write_text(
-        "Written by course build: the next build replaces this folder's languages.\n"
-    )
-    shutil.copytree(
-        ASSETS,
-        stage / "assets",
-        ignore=shutil.ignore_patterns("*.lua", "*.csl", "*.j2", "*.scss", "*.html", "*.woff2"),
-        dirs_exist_ok=True,
-    )
-    for script in ASSETS.glob("*.js"):
-        text = lean(script.read_text(encoding="utf-8"))
-        (stage / "assets" / script.name).write_text(text, encoding="utf-8")
-    for style in ASSETS.glob("*.css"):
-        (stage / "assets" / style.name).write_text(_with_fonts(style), encoding="utf-8")
+        files["sitemap.xml"] = share.sitemap(site, folders)
+    _write_folder(_assets(), out / "assets", stage / "assets")
+    same = {name for name, text in files.items() if _stands(out / name, text)}
+    if same == set(files) and not any(stage.iterdir()):
+        return
+    for name, text in files.items():
+        if name in same:
+            linked(out / name, stage / name)
+        else:
+            (stage / name).write_text(text, encoding="utf-8")
     put(stage, out)
+
+
+def _stands(file: Path, text: str) -> bool:
+    return file.is_file() and file.read_bytes() == text.encode()
+
+
+def _assets() -> Files:
+    """The site's scripts, styles and pictures."""
+    files: dict[str, str | bytes] = {}
+    left_out = {".lua", ".csl", ".j2", ".scss", ".html", ".woff2"}
+    for file in sorted(ASSETS.rglob("*")):
+        if not file.is_file() or file.suffix in left_out:
+            continue
+        path = file.relative_to(ASSETS).as_posix()
+        if file.parent == ASSETS and file.suffix == ".js":
+            files[path] = lean(file.read_text(encoding="utf-8"))
+        elif file.parent == ASSETS and file.suffix == ".css":
+            files[path] = _with_fonts(file)
+        else:
+            files[path] = file.read_bytes()
+    return files
 
 
 def _entry(root: Path, lang: str, above: str) -> dict[str, str]:
@@ -234,15 +286,6 @@ def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
     """A page without the long data of its figures, and that data as scripts beside it: a first
     visit does not wait for what it may never scroll to.
 
-    Parameters
-    ----------
-    text : the page.
-    page : its name, for those of the scripts.
-
-    Returns
-    -------
-    The page, and the scripts by name.
-
     Examples
     --------
     >>> text = '<script type="application/json">{}</script>'
@@ -261,27 +304,27 @@ def put_apart(text: str, page: str) -> tuple[str, dict[str, str]]:
     return _DATA.sub(lifted, text), apart
 
 
-def write_page(file: Path, text: str) -> None:
-    """Write a page, and beside it the long data of its figures."""
-    text, apart = put_apart(text, file.stem)
-    file.write_text(text, encoding="utf-8")
-    for name, script in apart.items():
-        file.with_name(name).write_text(script, encoding="utf-8")
+def page_files(path: str, text: str) -> dict[str, str]:
+    """A page, and beside it the long data of its figures."""
+    text, apart = put_apart(text, PurePosixPath(path).stem)
+    folder = PurePosixPath(path).parent
+    return {path: text, **{str(folder / name): script for name, script in apart.items()}}
 
 
-def write_deck(file: Path, text: str, pages: Path) -> None:
-    """Write a deck; what its figures hold in common with the chapter's page in the folder `pages`
-    stays there.
+def deck_files(path: str, text: str, beside: Files) -> dict[str, str]:
+    """A deck; what its figures hold in common with the chapter's page, whose scripts are among the
+    files `beside`, stays there.
     """
-    text, apart = put_apart(text, file.stem)
-    held = {one.read_text(encoding="utf-8"): one for one in pages.glob(f"{file.stem}.*.js")}
-    for name, script in apart.items():
-        if twin := held.get(script):
-            to = Path(os.path.relpath(twin, file.parent)).as_posix()
-            text = text.replace(f'data-apart="{name}"', f'data-apart="{to}"')
-        else:
-            file.with_name(name).write_text(script, encoding="utf-8")
-    file.write_text(text, encoding="utf-8")
+    held = {script: one for one, script in beside.items() if one.endswith(".js")}
+    files = page_files(path, text)
+    folder = PurePosixPath(path).parent
+    for name, script in list(files.items()):
+        if (twin := held.get(script)) and name != path:
+            to = Path(os.path.relpath(twin, folder)).as_posix()
+            own = f'data-apart="{PurePosixPath(name).name}"'
+            files[path] = files[path].replace(own, f'data-apart="{to}"')
+            del files[name]
+    return files
 
 
 def _cards(
@@ -290,7 +333,7 @@ def _cards(
     source: Book,
     english: Sequence[PrintedPage],
     out: Path,
-) -> dict[str, bytes]:
+) -> dict[str, tuple[list[Any], Callable[[], bytes]]]:
     """The pictures of pages to share, by the pages' names."""
     if not book.meta.get("site-url"):
         return {}
@@ -301,25 +344,49 @@ def _cards(
     return share.cards(own, first, out / parity.SOURCE / about.CARDS)
 
 
-def _write_pages(renderer: Renderer, cards: Mapping[str, bytes], stage: Path) -> None:
-    book, pages = renderer.book, renderer.pages
-    folder, cache = stage / book.lang, kept(book.root)
+def _parts(
+    renderer: Renderer, cards: Mapping[str, tuple[list[Any], Callable[[], bytes]]], results: Cache
+) -> Parts:
+    """The site of a language: its pages with their decks, what they show, and the search."""
+    book, pages, makers = renderer.book, renderer.pages, slides.makers()
     check_links(pages)
+    parts: dict[str, tuple[str, Callable[[], Files]]] = {}
+    keys = {page.url: renderer.key(page) for page in pages}
+
+    def printed(page: PrintedPage) -> Files:
+        files = page_files(page.url, renderer.text(page))
+        if not slides.has_deck(page):
+            return files
+        deck = slides.deck(book, page, renderer.body(page), results)
+        return files | deck_files(slides.url(page), deck, files)
+
+    def copied(path: str) -> Files:
+        return {path: (book.root / path).read_bytes()}
+
+    def drawn(path: str, draw: Callable[[], bytes]) -> Files:
+        return {path: draw()}
+
     for page in pages:
+        # The words are among what makes pages.
+        given = [one | {"w": ""} for one in (renderer.context(page), slides.context(book, page))]
+        parts[page.url] = Cache.key(makers, keys[page.url], given), partial(printed, page)
         copies = [page.chapter.path.parent / image for image in page.data["images"]]
-        if (book.root / (notebook := about.notebook(page.chapter))).is_file():
-            copies.append(Path(notebook))
-        for file in [Path(page.url), *copies]:
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        write_page(folder / page.url, renderer.text(page))
-        if slides.has_deck(page):
-            deck = folder / slides.url(page)
-            deck.parent.mkdir(exist_ok=True)
-            write_deck(deck, renderer.deck(page, cache), (folder / page.url).parent)
-        for file in copies:
-            shutil.copyfile(book.root / file, folder / file)
-        if picture := cards.get(page.chapter.path.stem):
-            (folder / about.card(page.chapter)).parent.mkdir(exist_ok=True)
-            (folder / about.card(page.chapter)).write_bytes(picture)
-    (folder / "search.js").write_text(renderer.search_index(), encoding="utf-8")
-    (folder / "predict.js").write_text(renderer.predictions(), encoding="utf-8")
+        notebook = about.notebook(page.chapter)
+        for name in [*copies, *([notebook] if (book.root / notebook).is_file() else [])]:
+            path = Path(os.path.normpath(name)).as_posix()
+            parts[path] = (Cache.key(_stamps(book.root, [path])), partial(copied, path))
+        if card := cards.get(page.chapter.path.stem):
+            name, (made_of, draw) = about.card(page.chapter), card
+            key = Cache.key(makers, version("pillow"), made_of)
+            parts[name] = key, partial(drawn, name, draw)
+    found = [[keys[page.url], page.chapter.title, page.chapter.meta] for page in pages]
+    parts["search.js"] = (
+        Cache.key(makers, found),
+        lambda: {"search.js": renderer.search_index(results)},
+    )
+    asking = [keys[page.url] for page in pages if page.data["guesses"]][:1]
+    parts["predict.js"] = (
+        Cache.key(makers, asking),
+        lambda: {"predict.js": renderer.predictions()},
+    )
+    return parts

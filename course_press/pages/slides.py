@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from course_book.files import DATA
 from course_book.text import words
 from course_press.decks import reading
 from course_press.decks.reading import slides_of
@@ -43,19 +44,12 @@ def features(body: str) -> dict[str, Any]:
     }
 
 
-def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
-    """The deck of a chapter as a browser gets it, or what was made of the same text before.
-
-    Parameters
-    ----------
-    book, page : the chapter.
-    body : its text with its references filled in.
-    cache : where decks are kept.
-    """
-    ui, title = words(book.lang, "ui"), str(book.meta["title"])
-    context: dict[str, Any] = {
+def context(book: Book, page: PrintedPage) -> dict[str, Any]:
+    """What the template asks of a chapter besides its slides."""
+    title = str(book.meta["title"])
+    return {
         "lang": book.lang,
-        "w": ui,
+        "w": words(book.lang, "ui"),
         "title": f"{page.chapter.title} · {title}",
         "page": {
             "name": page.chapter.title,
@@ -68,28 +62,30 @@ def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
         "version": version("course-lib"),
         "built_with": f"pandoc {pandoc_version()}",
     }
-    key = cache.key("deck", context, body, _makers())
+
+
+def deck(book: Book, page: PrintedPage, body: str, cache: Cache) -> str:
+    """The deck of a chapter as a browser gets it, or what was made of the same text before."""
+    given = context(book, page)
+    key = cache.key("deck", given, body, makers())
     if (stored := cache.get(key)) is None:
-        stored = _made(context, _leading_from(page.url, slides_of(page.chapter.title, body)))
+        text = _leading_from(page.url, slides_of(page.chapter.title, body))
+        given["page"] |= features(text)
+        template = _templates().get_template("slides.html.j2")
+        policy = csp.policy(template.render(given, slides="", csp=""))
+        stored = template.render(given, slides=Markup(text), csp=policy)  # noqa: S704
         cache.put(key, stored)
     return str(stored)
-
-
-def _made(context: dict[str, Any], text: str) -> str:
-    context["page"] |= features(text)
-    template = _templates().get_template("slides.html.j2")
-    frame = template.render(context, slides="", csp="")
-    return template.render(context, slides=Markup(text), csp=csp.policy(frame))  # noqa: S704
 
 
 _templates = functools.cache(templates)  # to read them takes as long as all the rest
 
 
 @functools.cache
-def _makers() -> str:
-    """A fingerprint of all that makes decks."""
-    code = [Path(__file__), *Path(reading.__file__).parent.glob("*.py")]
-    files = [*code, *ASSETS.glob("*.j2"), *ASSETS.glob("*.html")]
+def makers() -> str:
+    """A fingerprint of all that makes pages and decks of what is printed."""
+    code = [*Path(__file__).parent.glob("*.py"), *Path(reading.__file__).parent.glob("*.py")]
+    files = [*code, *ASSETS.glob("*.j2"), *ASSETS.glob("*.html"), DATA / "words.csv"]
     return Cache.key([read_text(file) for file in sorted(files)])
 
 

@@ -1,39 +1,39 @@
 """Runs a chapter's cells in one kernel and evaluates its inline expressions; what has run before is
-reused.
+reused while all that it used is as it was.
 """
 
-import asyncio
-import atexit
 import hashlib
 import json
 import os
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import distributions
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
+import course_lib
+from course_lib import specs
+import course_tools
+import course_book
 from course_press.run import kernels
 from course_press.run.faults import find_faults
+from course_press.run.kernels import DeadKernelError, Kernel
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
+PRESS = Path(__file__).parents[1]
+PACKAGES = [
+    PRESS,
+    *(Path(str(one.__file__)).parent for one in (course_lib, course_tools, course_book)),
+]
+"""The folders of the book's own code and data."""
 TIMEOUT = 600
 """Seconds after which a cell is taken to hang."""
-MOST_PATH = 75
-"""Bytes of a temporary folder's path: with the name of a socket in it, a system takes about a
-hundred.
-"""
 STEERING = (
     "COURSE_",
     "LANG",
@@ -51,41 +51,46 @@ STEERING = (
 """How the names of environment variables start that cells, or what they import, may look at."""
 KEEP = 30 * 86_400
 """Seconds for which a cached result that nobody asks for is kept."""
+VARIANTS = 8
+"""Runs of the same cells that are kept: with one state of the library, with another."""
 
 _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
-_FOUND = "application/x-course+json"
-# Evaluates inline expressions in the reader's namespace and reports each value, or its error. It
-# stands before every use, and asks nothing of that namespace: a cell may have taken any name.
-_EVALUATE = f"""
-def _course_inline(expressions, scope):
-    from builtins import BaseException, eval, str, type
-    from contextlib import redirect_stdout
-    from io import StringIO
-    from IPython import get_ipython
-    found = []
-    for expression in expressions:
-        try:
-            with redirect_stdout(StringIO()) as printed:
-                value = eval(expression, scope)
-            if printed.getvalue():
-                found.append({{"error": "output of its own: it may print nothing"}})
-            else:
-                found.append({{"value": value}} if type(value) is str else {{"type": type(value).__name__}})
-        except BaseException as error:
-            found.append({{"error": f"{{type(error).__name__}}: {{error}}"}})
-    get_ipython().display_pub.publish({{"{_FOUND}": found}})
-
-"""  # noqa: E501
 
 
-@dataclass(frozen=True, slots=True)
 class ChapterResults:
-    """What running a chapter gave: each cell's outputs (nbformat) and each inline expression's
-    text, in order.
+    """What running a chapter gave, read when it is asked for.
+
+    Attributes
+    ----------
+    key : the same for the same results.
     """
 
-    outputs: Sequence[Sequence[Mapping[str, Any]]]
-    inlines: Sequence[str]
+    def __init__(self, key: str, load: Callable[[], Mapping[str, Any]]) -> None:
+        self.key, self._load = key, load
+
+    @classmethod
+    def of(cls, outputs: Sequence[Any], inlines: Sequence[str]) -> "ChapterResults":
+        given = {"outputs": outputs, "inlines": inlines}
+        return cls(Cache.key("ran", given), lambda: given)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChapterResults) and self.key == other.key
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def _given(self) -> Mapping[str, Any]:
+        return self._load()
+
+    @property
+    def outputs(self) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Each cell's outputs (nbformat)."""
+        return self._given["outputs"]  # type: ignore[no-any-return]
+
+    @property
+    def inlines(self) -> Sequence[str]:
+        """Each inline expression's text."""
+        return self._given["inlines"]  # type: ignore[no-any-return]
 
 
 class Cache:
@@ -102,18 +107,24 @@ class Cache:
     @staticmethod
     def key(*parts: Any) -> str:
         """A name for the result that these parts determine."""
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
-            :32
-        ]
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def has(self, key: str) -> bool:
+        """Whether there is a result under a key, which is used now."""
+        try:
+            os.utime(self.folder / f"{key}.json")
+        except OSError:
+            return False
+        return True
 
     def get(self, key: str) -> Any:
         """The result stored under a key, or `None`."""
-        file = self.folder / f"{key}.json"
         try:
-            result = json.loads(file.read_text(encoding="utf-8"))
-            os.utime(file)
+            result = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        self.has(key)
         return result
 
     def put(self, key: str, result: Any) -> None:
@@ -123,97 +134,150 @@ class Cache:
         swap_in(self.folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
 
 
-def environment(root: Path) -> str:
-    """A fingerprint of all that outputs depend on besides the chapter.
+class Surroundings:
+    """What outputs depend on besides the chapter, as it is while this lives: each is read once.
 
-    That is the library and its data, Python and its packages, the variables that steer them
-    (`STEERING`), how the book is cited, and the files of the reader's own: what labs measured here,
-    chips in the folder that `COURSE_CHIPS` names, and matplotlib's settings.
+    Attributes
+    ----------
+    key : of what every run depends on: Python, the variables that steer it and its packages
+        (`STEERING`), how the book is cited, matplotlib's settings, and what runs the cells.
     """
-    import matplotlib as mpl
 
-    import course_lib
-    from course_lib import specs
-    import course_tools
-    import course_book
+    def __init__(self, root: Path) -> None:
+        given = {**os.environ, **kernels.ENVIRONMENT}
+        # The last one steers measurements, and no page measures anything while it is printed.
+        of_a_run = ("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE")
+        given |= dict.fromkeys(of_a_run, "")
+        ours = [Path(__file__).with_name(name) for name in ("execute.py", "kernels.py", "shell.py")]
+        own = [root / "CITATION.cff", root / "matplotlibrc", *ours]
+        own += [Path(given["MATPLOTLIBRC"])] if "MATPLOTLIBRC" in given else []
+        self.root = root
+        self._seen: dict[tuple[str, str], str] = {}
+        chips = [str(root / given[specs.FOLDER])] if given.get(specs.FOLDER) else []
+        self.own = tuple(f"{folder}{os.sep}" for folder in PACKAGES)
+        self.folders = [*map(str, (root, *PACKAGES)), *chips]
+        self.key = Cache.key(
+            sys.version,
+            {name: given[name] for name in given if name.startswith(STEERING)},
+            {file.name: self.of("file", str(file)) for file in sorted(own)},
+        )
 
-    digest = hashlib.sha256(sys.version.encode())
-    given = {**os.environ, **kernels.ENVIRONMENT}
-    # The last one steers measurements, and no page measures anything while it is printed.
-    of_a_run = ("COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE")
-    given |= dict.fromkeys(of_a_run, "")
-    for name in sorted(name for name in given if name.startswith(STEERING)):
-        digest.update(f"{name}={given[name]}\0".encode(errors="surrogateescape"))
-    own = [
-        *root.glob("labs/*/results/local/*"),
-        root / "matplotlibrc",
-        root / "CITATION.cff",
-        Path(mpl.matplotlib_fname()),
-    ]
-    if given.get(specs.FOLDER):
-        own += (root / given[specs.FOLDER]).glob("*.toml")
-    for file in sorted(file for file in own if file.is_file()):
-        digest.update(f"{file}\0".encode(errors="surrogateescape") + file.read_bytes())
-    for package in (course_lib, course_tools, course_book):
-        library = Path(str(package.__file__)).parent
-        for file in sorted(
-            path
-            for path in library.rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        ):
-            name = f"{package.__name__}/{file.relative_to(library)}"
-            digest.update(f"{name}\0".encode() + file.read_bytes())
-    digest.update("\n".join(sorted({f"{d.name}=={d.version}" for d in distributions()})).encode())
-    printers = sorted(Path(__file__).parents[1].glob("outputs/*.py"))
-    for module in (Path(__file__), Path(kernels.__file__), *printers):
-        digest.update(module.read_bytes())
-    return digest.hexdigest()
+    def of(self, kind: str, name: str) -> str:
+        """What a file, a folder or a package is like."""
+        if (kind, name) not in self._seen:
+            self._seen[kind, name] = str(getattr(self, f"_{kind}")(name))
+        return self._seen[kind, name]
+
+    def hold(self, used: Mapping[str, Mapping[str, str]]) -> bool:
+        """Whether all that a run used is as it was then."""
+        return all(
+            self.of(kind, name) == was for kind, of in used.items() for name, was in of.items()
+        )
+
+    def used(self, kernel: Kernel, since: float) -> dict[str, dict[str, str]] | None:
+        """What a kernel used, as it is now; `None` if it may have been otherwise when it was
+        read.
+        """
+        named = kernel.ask(folders=self.folders)
+        for name in named["file"]:
+            file = Path(name)
+            read = kernel.since if name.startswith(self.own) else since
+            if file.is_file() and file.stat().st_mtime > read:
+                return None
+        distributions = packages_distributions()
+        named["package"] = sorted(
+            {one for name in named["package"] for one in distributions.get(name, ())}
+        )
+        for kind in ("file", "folder"):
+            named[kind] = list(map(self._placed, named[kind]))
+        return {kind: {name: self.of(kind, name) for name in of} for kind, of in named.items()}
+
+    def _placed(self, path: str) -> str:
+        """A path within one of the folders by the folder's place, so that a book may move."""
+        for at, folder in enumerate(self.folders):
+            if path.startswith(folder + os.sep):
+                return f"{at}{path.removeprefix(folder)}"
+        return path
+
+    def _path(self, name: str) -> Path:
+        at, slash, rest = name.partition(os.sep)
+        return Path(self.folders[int(at)], rest) if at.isdigit() and slash else Path(name)
+
+    def _file(self, name: str) -> str:
+        try:
+            return hashlib.sha256(self._path(name).read_bytes()).hexdigest()[:32]
+        except OSError:
+            return ""
+
+    def _folder(self, name: str) -> str:
+        try:
+            held = sorted(os.listdir(self._path(name)))  # noqa: PTH208 - the names are all
+        except OSError:
+            return ""
+        code = (".py", ".pyc", "__pycache__")
+        return Cache.key([one for one in held if not one.endswith(code)])
+
+    @staticmethod
+    def _package(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return ""
+
+    @staticmethod
+    def _absent(name: str) -> str:
+        try:
+            return "there" if find_spec(name) else ""
+        except (ImportError, ValueError):
+            return ""
 
 
 def run_chapter(
-    chapter: Chapter, *, root: Path, lang: str, cache: Cache, fingerprint: str, own: bool = False
+    chapter: Chapter,
+    *,
+    root: Path,
+    lang: str,
+    cache: Cache,
+    around: Surroundings,
+    own: bool = False,
+    kernel: Kernel | None = None,
 ) -> ChapterResults:
-    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed.
-
-    Parameters
-    ----------
-    chapter : as read.
-    root : the book's folder, in which the kernel runs.
-    lang : `COURSE_LANG` in the kernel.
-    cache : where results are kept.
-    fingerprint : from `environment`.
-    own : whether cells see what the reader's own labs measured, as the site's do; a notebook is the
-        same for every reader.
-
-    Raises
-    ------
-    SourceError
-        Naming the chapter, the cell's file and line, and the Python error, or what it may not show.
-    """
+    """Run a chapter, or reuse what it gave before: its outputs in every form that is printed."""
     steps = _steps(chapter)
     if not steps:
-        return ChapterResults([], [])
+        return ChapterResults.of([], [])
     shown = [
         [step.code, dict(step.options)] if isinstance(step, Cell) else [i.expression for i in step]
         for step in steps
     ]
     there = own and any(root.glob("labs/*/results/local/results.csv"))
     results = str(root / "labs") if there else ""
-    key = cache.key("run", shown, lang, results, fingerprint)
-    stored = cache.get(key)
-    if stored is None:
-        # The kernel's sockets are files of ours: nothing listens on a port.
-        short = len(os.fsencode(tempfile.gettempdir())) <= MOST_PATH
-        with tempfile.TemporaryDirectory(
-            prefix="course-",
-            dir=None if short else "/tmp",  # noqa: S108
-        ) as sockets:
-            ran = asyncio.run(_execute(chapter, steps, root, lang, results, sockets))
-        stored = {"outputs": ran.outputs, "inlines": ran.inlines}
-        cache.put(key, stored)
-    for fault in find_faults(chapter, **stored):
+    key = cache.key("run", shown, lang, results, around.key)
+    known = cache.get(key) or []
+    found = next(
+        (one["of"] for one in known if around.hold(one["used"]) and cache.has(one["of"])), None
+    )
+    if found is None:
+        with nullcontext(kernel) if kernel else Kernel() as running:
+            given, used = _execute(chapter, steps, lang, results, around, running)
+        found = cache.key("ran", given)
+        cache.put(found, given)
+        if used is not None:
+            cache.put(key, [{"of": found, "used": used}, *known][:VARIANTS])
+        _check(chapter, given)
+        return ChapterResults(found, lambda: given)
+
+    def load() -> Mapping[str, Any]:
+        given: Mapping[str, Any] = cache.get(found)
+        _check(chapter, given)
+        return given
+
+    return ChapterResults(found, load)
+
+
+def _check(chapter: Chapter, given: Mapping[str, Any]) -> None:
+    for fault in find_faults(chapter, **given):
         raise fault
-    return ChapterResults(**stored)
 
 
 def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
@@ -234,107 +298,54 @@ def _steps(chapter: Chapter) -> list[Cell | list[Inline]]:
     return steps
 
 
-async def _evaluated(
-    step: Sequence[Inline], execute: Callable[[str], Awaitable[Any]]
-) -> Sequence[Mapping[str, str]]:
-    """What the kernel says of each inline expression."""
-    at = step[0].at
-    try:
-        outputs = (
-            await execute(f"{_EVALUATE}_course_inline({[i.expression for i in step]!r}, globals())")
-        ).outputs
-    except CellExecutionError as error:
-        raise at.error(
-            f"the inline expressions from here to the next cell end with {error.ename}: "
-            f"{error.evalue}"
-        ) from None
-    except CellTimeoutError:
-        raise at.error(
-            f"the inline expressions from here to the next cell ran longer than {TIMEOUT} s"
-        ) from None
-    except DeadKernelError:
-        raise at.error(
-            "the kernel died in an inline expression from here to the next cell"
-        ) from None
-    values = [output["data"][_FOUND] for output in outputs if _FOUND in output.get("data", {})]
-    if len(values) != 1 or len(outputs) != 1:
-        raise at.error(
-            "an inline expression from here to the next cell shows something: it may only "
-            "give its text"
-        )
-    found: Sequence[Mapping[str, str]] = values[0]
-    return found
-
-
-async def _execute(
+def _execute(
     chapter: Chapter,
     steps: Sequence[Cell | list[Inline]],
-    root: Path,
     lang: str,
     results: str,
-    sockets: str,
-) -> ChapterResults:
-    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
-    # The kernel is this Python's own, whatever kernels the reader has registered under the name.
-    specs = KernelSpecManager(kernel_dirs=[])
-    manager = AsyncKernelManager(
-        transport="ipc", ip=f"{sockets}/k", kernel_name="python3", kernel_spec_manager=specs
-    )
-    if kernels.FORKS:
-        manager.provisioner = kernels.ForkedProvisioner(
-            parent=manager, kernel_spec=manager.kernel_spec
-        )
-    resources = {"metadata": {"path": str(root)}}
-    client = NotebookClient(
-        notebook, km=manager, timeout=TIMEOUT, resources=resources, shutdown_kernel="immediate"
-    )
+    around: Surroundings,
+    kernel: Kernel,
+) -> tuple[dict[str, Any], dict[str, dict[str, str]] | None]:
+    """What a chapter gives, and what it used for it."""
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}
     env["COURSE_RESULTS"] = results
-    outputs: list[Sequence[Mapping[str, Any]]] = []
+    since = time.time()
+    outputs: list[Any] = []
     inlines: list[str] = []
-
-    async def execute(code: str) -> Any:
-        notebook.cells.append(nbformat.v4.new_code_cell(code))  # type: ignore[no-untyped-call]
-        try:
-            return await client.async_execute_cell(notebook.cells[-1], len(notebook.cells) - 1)
-        except CellExecutionError as error:
-            # Where only the showing of a result failed, the reply names no error; the outputs do.
-            for output in notebook.cells[-1].outputs:
-                if output.output_type == "error":
-                    error.ename, error.evalue = output.ename, output.evalue
-            raise
-
     try:
-        async with client.async_setup_kernel(env=env, cleanup_kc=True):
-            for step in steps:
+        kernel.begin(around.root, env)
+        for step in steps:
+            try:
                 if isinstance(step, Cell):
-                    try:
-                        outputs.append((await execute(step.code)).outputs)
-                    except CellExecutionError as error:
-                        raise _failed_line(step, error).error(
-                            f"this cell of {chapter.path} failed with {error.ename}: {error.evalue}"
-                        ) from None
-                    except CellTimeoutError:
-                        raise step.at.error(
-                            f"this cell of {chapter.path} ran longer than {TIMEOUT} s"
-                        ) from None
-                    except DeadKernelError:
-                        raise step.at.error(
-                            f"the kernel died in this cell of {chapter.path}"
-                        ) from None
+                    what, at = f"this cell of {chapter.path}", step.at
+                    ran = kernel.ask(TIMEOUT, code=step.code)
+                    if error := ran["error"]:
+                        raise _failed_line(step, error["traceback"]).error(
+                            f"{what} failed with {error['name']}: {error['value']}"
+                        )
+                    outputs.append(ran["outputs"])
                 else:
-                    found = await _evaluated(step, execute)
-                    inlines += [_inline_text(*pair) for pair in zip(step, found, strict=True)]
-    finally:
-        # nbclient leaves this for the end of the process where a kernel does not start, and by
-        # then there is nothing to clean up.
-        atexit.unregister(client._cleanup_kernel)
-    return ChapterResults(outputs, inlines)
+                    what, at = "an inline expression from here to the next cell", step[0].at
+                    asked = [inline.expression for inline in step]
+                    ran = kernel.ask(TIMEOUT, expressions=asked)
+                    if ran["shows"]:
+                        raise at.error(f"{what} shows something: it may only give its text")
+                    inlines += map(_inline_text, step, ran["values"])
+            except TimeoutError:
+                many = what.replace("an inline expression", "the inline expressions")
+                raise at.error(f"{many} ran longer than {TIMEOUT} s") from None
+            except DeadKernelError:
+                raise at.error(f"the kernel died in {what}") from None
+        used = around.used(kernel, since)
+    except BaseException:
+        kernel.end()
+        raise
+    return {"outputs": outputs, "inlines": inlines}, used
 
 
-def _failed_line(cell: Cell, error: CellExecutionError) -> Line:
+def _failed_line(cell: Cell, traceback: str) -> Line:
     """The line of the cell that the traceback points at."""
-    plain = re.sub(r"\x1b\[[\d;]*m", "", error.traceback)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", traceback)
     lines = [int(number) for number in re.findall(r"Cell In\[\d+\], line (\d+)", plain)]
     # IPython drops leading empty lines before it counts.
     skipped = next((i for i, line in enumerate(cell.lines) if line.text.strip()), 0)

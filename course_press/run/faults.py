@@ -24,13 +24,7 @@ _ROUND = "round it, show it as a table, or say with n(…, below=…) what it li
 def find_faults(
     chapter: Chapter, outputs: Sequence[Sequence[Mapping[str, Any]]], inlines: Sequence[str]
 ) -> Iterator[SourceError]:
-    """What is wrong with the outputs and the inline values of a chapter, in reading order.
-
-    Parameters
-    ----------
-    chapter : as read.
-    outputs, inlines : what each cell that is run, and each inline expression, gave.
-    """
+    """What is wrong with the outputs and the inline values of a chapter, in reading order."""
     given = iter(outputs)
     ran = {id(cell): next(given) for cell in chapter.cells if cell.options.get("eval", True)}
     shown = {

@@ -1,6 +1,6 @@
 """Starts kernels fast: each is forked from one process that has imported what cells import.
 
-Run as a module, this is that process: it forks a kernel for each line that it reads, and ends with
+Run as a module, this is that process: it forks a kernel for each socket that it gets, and ends with
 whoever started it.
 """
 
@@ -10,12 +10,14 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from typing import Any
-
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
 
 from course_lib import CourseError
 
@@ -27,16 +29,11 @@ LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
 """What must stand in a kernel's environment before its Python starts."""
 PRELOADED = (
-    "ipykernel.kernelapp",
-    "ipykernel.debugger",
-    "IPython.extensions.storemagic",
-    "psutil",
-    "sqlite3",
+    "course_press.run.shell",
     "matplotlib.pyplot",
     "matplotlib.mathtext",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
-    "matplotlib_inline.backend_inline",
     "course_book.exercises",
     "course_book.plot",
     "course_book.tables",
@@ -47,6 +44,91 @@ PRELOADED = (
 """What takes long to import and is much used."""
 
 
+class DeadKernelError(Exception):
+    """The kernel ended while it was asked."""
+
+
+class Kernel:
+    """A process that runs code; it starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.pid, self.era = 0, _era[0]
+        self.files: list[IO[str]] = []
+        """Where it is asked, and where it answers."""
+        self.since = time.time()
+        """When what it has imported was read."""
+
+    def __enter__(self) -> "Kernel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        for file in self.files:
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
+
+    def begin(self, root: Path, env: Mapping[str, str]) -> None:
+        """Let what is asked from now on run in a folder and a namespace of its own."""
+        if self.era != _era[0]:
+            raise DeadKernelError
+        if not self.pid:
+            if FORKS:
+                ours, self.since = _server.fork()
+                with ours:
+                    self.files = [ours.makefile(how, encoding="utf-8") for how in ("w", "r")]
+            else:
+                self.process = _python("alone", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                self.files = [file for file in (self.process.stdin, self.process.stdout) if file]
+            _live.add(self)
+        try:
+            self.pid = self.ask(cwd=str(root), env=dict(env))["pid"]
+        except DeadKernelError:
+            raise CourseError(
+                "no kernel could be started: what is printed above says why; try make "
+                "book in a new clone"
+            ) from None
+
+    def ask(self, timeout: float = 60, **request: Any) -> dict[str, Any]:
+        """What the kernel answers."""
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            self.end()
+
+        timer = threading.Timer(timeout, stop)
+        timer.start()
+        try:
+            asked, told = self.files
+            asked.write(json.dumps(request) + "\n")
+            asked.flush()
+            answer = told.readline()
+        except (OSError, ValueError):
+            answer = ""
+        finally:
+            timer.cancel()
+        if not answer:
+            raise TimeoutError if late.is_set() else DeadKernelError
+        return dict(json.loads(answer))
+
+    def end(self) -> None:
+        """End the process and what it has started."""
+        _live.discard(self)
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        elif self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.pid = 0
+
+
+def _python(*arguments: str, **how: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", __name__, *arguments]
+    return subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, text=True, **how)
+
+
 class _Server:
     """The process that forks kernels, started when the first is wanted."""
 
@@ -54,99 +136,76 @@ class _Server:
         self.lock = threading.Lock()
         self.process: subprocess.Popen[str] | None = None
 
-    def fork(self, request: dict[str, Any]) -> int:
-        """Fork a kernel and return its process id."""
+    def fork(self) -> tuple[socket.socket, float]:
+        """Fork a kernel: the socket on which it is asked, and when the process it comes from
+        started.
+        """
         with self.lock:
             if self.process is None or self.process.poll() is not None:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
-                    env={**os.environ, **ENVIRONMENT},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    # Ctrl-C is for the press, which ends its kernels itself
-                    start_new_session=True,
-                )
-            assert self.process.stdin
-            assert self.process.stdout
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            reply = self.process.stdout.readline()
-        if not reply:
-            raise CourseError(
-                "no kernel could be started: what is printed above says why; try make "
-                "book in a new clone"
-            )
-        return int(reply)
+                self.since = time.time()
+                self.door, theirs = socket.socketpair()
+                with theirs:
+                    # A session of its own: Ctrl-C is for the press, which ends its kernels itself.
+                    self.process = _python(
+                        str(theirs.fileno()),
+                        pass_fds=[theirs.fileno()],
+                        stdin=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
+            ours, theirs = socket.socketpair()
+            # Where it has ended, nobody will answer.
+            with theirs, contextlib.suppress(BrokenPipeError):
+                socket.send_fds(self.door, [b"."], [theirs.fileno()])
+            return ours, self.since
 
     def stop(self) -> None:
         """End the process and every kernel that it has forked."""
         with self.lock:
             if self.process is not None:
-                self.process.communicate()
+                self.door.close()
+                self.process.wait()
                 self.process = None
 
 
+_live: set[Kernel] = set()
+_era = [0]
 _server = _Server()
-atexit.register(_server.stop)
-stop = _server.stop
 
 
-class _Forked:
-    """A forked kernel, as much like a `subprocess.Popen` as its provisioner needs: no child of this
-    process.
-    """
-
-    stdin = stdout = stderr = None
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def poll(self) -> int | None:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return 0
-        return None
-
-    wait = poll
-
-    def send_signal(self, signum: int) -> None:
-        os.kill(self.pid, signum)
+def stop() -> None:
+    """End every kernel, and the process that forks them; those of now start no more."""
+    _era[0] += 1
+    for kernel in list(_live):
+        kernel.end()
+    _server.stop()
 
 
-class ForkedProvisioner(LocalProvisioner):
-    """Has Jupyter's manager start its kernel by a fork."""
-
-    process: Any
-
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
-        """Fork a kernel instead of starting `cmd`, for the sockets of the same connection file."""
-        pid = _server.fork(
-            {"file": cmd[cmd.index("-f") + 1], "cwd": str(kwargs["cwd"]), "env": kwargs["env"]}
-        )
-        self.process, self.pid, self.pgid = _Forked(pid), pid, pid
-        return self.connection_info
+atexit.register(stop)
 
 
-def _serve() -> None:
-    """Fork a kernel for each request until whoever asks is gone, then end them all."""
-    sys.path.pop(0)  # this folder; a kernel puts its own there
-    sys.modules["debugpy"] = None  # type: ignore[assignment]  # nobody debugs a print, and it takes longer than all else
+def _serve(door: socket.socket) -> None:
+    """Fork a kernel for each socket until whoever asks is gone, then end them all."""
+    from course_press.run import trace
+
+    trace.start()
     for name in PRELOADED:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, _reap)
     pids = []
-    for line in sys.stdin:
+    while True:
+        _, sockets, *_ = socket.recv_fds(door, 1, 1)
+        if not sockets:
+            break
         pid = os.fork()
         if pid == 0:
-            _become(**json.loads(line))
+            _become(sockets[0], door)
+        os.close(sockets[0])
         pids.append(pid)
-        print(pid, flush=True)  # noqa: T201
     for pid in pids:
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):  # lives, and is ours
                 _end(pid)
+                os.waitpid(pid, 0)
 
 
 def _end(pid: int) -> None:
@@ -158,29 +217,39 @@ def _end(pid: int) -> None:
 
 
 def _reap(*_: Any) -> None:
-    """Leave nothing of kernels that have ended: their id says whether they live."""
+    """Leave nothing of kernels that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def _become(file: str, cwd: str, env: dict[str, str]) -> None:
+def _become(descriptor: int, door: socket.socket) -> None:
     """Turn this process into a kernel; it does not come back."""
-    from ipykernel.kernelapp import IPKernelApp
+    from course_press.run.shell import serve
 
-    parent = os.getppid()
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    door.close()
     os.dup2(2, 1)
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
     try:
-        IPKernelApp.launch_instance(argv=["-f", file, f"--IPKernelApp.parent_handle={parent}"])
+        with socket.socket(fileno=descriptor) as ours:
+            serve(ours.makefile("r", encoding="utf-8"), ours.makefile("w", encoding="utf-8"))
     finally:
         os._exit(0)
 
 
+def _main(how: str) -> None:
+    sys.path.pop(0)  # this folder; a kernel puts its own there
+    if how == "alone":
+        from course_press.run.shell import serve
+
+        asked, told = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        serve(asked, told)
+    else:
+        _serve(socket.socket(fileno=int(how)))
+
+
 if __name__ == "__main__":
-    _serve()
+    _main(sys.argv[1])

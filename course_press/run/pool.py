@@ -18,17 +18,6 @@ def do_jobs(
 ) -> list[T]:
     """Do all jobs, as many at a time as there are cores, and return what they gave, in the order of
     the jobs.
-
-    Parameters
-    ----------
-    jobs : each with its name.
-    say : told which job is done, of how many.
-
-    Raises
-    ------
-    Exception
-        The first that a job raises. Jobs that wait then never start, and kernels that run are
-        ended: so too on Ctrl-C.
     """
     with ThreadPoolExecutor(CORES) as pool:
         futures = {pool.submit(job): name for name, job in jobs}

@@ -5,6 +5,7 @@ with file and line.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -350,7 +351,7 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
     while code and code[0].text.startswith("#|"):
         line = code.pop(0)
         try:
-            option = yaml.safe_load(line.text[2:])
+            option = _read_yaml(line.text[2:])
         except yaml.YAMLError as error:
             said = getattr(error, "problem", error)
             raise line.error(
@@ -363,6 +364,9 @@ def _cell(lines: Sequence[Line], at: Line, indent: str) -> Cell:
             )
         options |= option
     return Cell(tuple(code), options, at, indent)
+
+
+_read_yaml = cache(yaml.safe_load)  # a book has a dozen lines of options, a thousand times
 
 
 def _known_div(line: Line) -> None:

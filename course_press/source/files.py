@@ -95,9 +95,9 @@ def put(stage: Path, out: Path) -> None:
         for item in out.iterdir() if out.is_dir() else ():
             to = stage / item.name
             if item.is_dir() and not item.is_symlink() and not to.exists():
-                shutil.copytree(item, to, symlinks=True, copy_function=_linked)
+                shutil.copytree(item, to, symlinks=True, copy_function=linked)
             elif not to.exists():
-                _linked(item, to)
+                linked(item, to)
         if out.is_dir():
             shutil.copystat(out, stage)
             if exchanged(stage, out):
@@ -125,7 +125,7 @@ def exchanged(one: Path, other: Path) -> bool:
         return False
 
 
-def _linked(source: Path | str, target: Path | str) -> None:
+def linked(source: Path | str, target: Path | str) -> None:
     """The same file by a second name, or a copy where a disk has one name for each."""
     try:
         os.link(source, target, follow_symlinks=False)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_press.pages import finder
+from course_press.pages import searchable
 from tests.browser.conftest import wait_for
 
 pytestmark = pytest.mark.browser
@@ -115,7 +115,7 @@ def test_the_index_is_what_the_engine_would_have_made(visit, lang):
 
 def test_a_script_of_the_index_is_the_text_that_was_given():
     text = "It's a \\ and a 'quote'"
-    script = finder.script([{"title": text, "text": "", "url": "x"}])
+    script = searchable.script([{"title": text, "text": "", "url": "x"}])
     inside = script.removeprefix("window.COURSE_SEARCH = '").removesuffix("';\n")
     assert "'" not in inside.replace("\\'", "")
     read = json.loads(inside.replace("\\'", "'").replace("\\\\", "\\"))

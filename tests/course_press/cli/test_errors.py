@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 
@@ -23,7 +24,6 @@ from course_lib.specs import DATA
 from course_tools import calibrate
 from course_press.cli import app as cli
 from course_press.cli.app import app
-from course_press.run import execute as running
 from tests.course_press.conftest import SHEBANG, course
 from tests.course_press.run.test_execute import ran
 from tests.course_tools.calibrate.test_fit import TRUE, rows
@@ -174,7 +174,7 @@ def test_a_run_ended_from_outside_leaves_nothing_behind(book):
 def test_a_long_path_of_temporary_files_is_no_hindrance(book, tmp_path, monkeypatch):
     long = tmp_path / ("x" * 120)
     long.mkdir()
-    monkeypatch.setattr(running.tempfile, "tempdir", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
     assert ran(book).inlines[0] == "500 FLOP/B"
 
 

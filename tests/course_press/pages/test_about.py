@@ -111,7 +111,7 @@ def test_only_a_published_book_leads_to_its_repository(book, there):
     links = about.links(found, two)
     assert links.pop("notebook")
     assert all(links.values()) if there else not any(links.values())
-    ran = ChapterResults([], [])
+    ran = ChapterResults.of([], [])
     body = print_page(found, two, ran, Cache(book.root / ".cache"), label_facts(found)).body
     assert ("There." in body, "Nowhere." in body) == (there, not there)
     cells = json.loads(notebooks._notebook(found, two, ran, label_facts(found)))["cells"]

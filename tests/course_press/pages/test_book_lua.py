@@ -12,7 +12,7 @@ from course_press.source.book import read_book
 
 COVER = "\n\n::: {.chapters}\n:::\n"
 GLOSSARY = (
-    "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_lib import "
+    "# Glossary {.unnumbered}\n\n```{python}\n#| echo: false\nfrom course_book import "
     "glossary\n\nglossary()\n```\n"
 )
 
@@ -41,7 +41,7 @@ def printed(book, lang="en", name="two"):
     whole = read_book(book.root, lang)
     chapter = next(c for c in whole.chapters if c.path.stem == name)
     return html.fromstring(
-        print_page(whole, chapter, ChapterResults([], []), Cache(book.root / ".cache"), {}).body
+        print_page(whole, chapter, ChapterResults.of([], []), Cache(book.root / ".cache"), {}).body
     )
 
 

@@ -154,7 +154,7 @@ def test_the_words_of_every_card_are_whole_legible_and_inside(lang, monkeypatch)
         lambda _, at, said, fill, letters, **more: written.append((at, said, letters, more)),
     )
     book = read_book(ROOT, lang)
-    pictures = {chapter.path.stem: (0, blank()) for chapter in book.chapters}
+    pictures = {chapter.path.stem: (0, "", blank) for chapter in book.chapters}
     for key, face in share.faces(book, pictures).items():
         if not share.font("".join(face[1:])):
             pytest.skip(

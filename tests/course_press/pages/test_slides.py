@@ -116,19 +116,17 @@ def test_what_cannot_be_printed_is_named(book, names, langs, said):
         site.write_slides(book.root, langs, names, out)
 
 
-def test_long_data_stays_with_the_page(tmp_path):
-    pages, file = tmp_path / "pages", tmp_path / "slides" / "a.html"
-    pages.mkdir()
-    file.parent.mkdir()
+def test_long_data_stays_with_the_page():
     held, own = ('"' + letter * 30_000 + '"' for letter in "ab")
-    site.write_page(pages / "a.html", f'<script type="application/json">{held}</script>')
+    page = site.page_files("pages/a.html", f'<script type="application/json">{held}</script>')
     texts = "".join(f'<script type="application/json">{one}</script>' for one in (own, held))
-    site.write_deck(file, texts, pages)
-    assert re.findall(r'data-apart="([^"]*)"', file.read_text("utf-8")) == [
+    deck = site.deck_files("slides/a.html", texts, page)
+    assert re.findall(r'data-apart="([^"]*)"', deck["slides/a.html"]) == [
         "a.0.js",
         "../pages/a.0.js",
     ]
-    assert [one.name for one in file.parent.glob("*.js")] == ["a.0.js"]
+    assert list(page) == ["pages/a.html", "pages/a.0.js"]
+    assert list(deck) == ["slides/a.html", "slides/a.0.js"]
 
 
 @pytest.mark.exhaustive

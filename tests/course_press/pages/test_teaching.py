@@ -48,7 +48,7 @@ def numbered():
 def planned():
     book = read_book(ROOT, "en")
     page = next(one for one in book.chapters if one.path.stem == "courses")
-    printed = print_page(book, page, ChapterResults([], []), Cache(ROOT / ".cache"), {})
+    printed = print_page(book, page, ChapterResults.of([], []), Cache(ROOT / ".cache"), {})
     return html.fromstring(f"<main>{printed.body}</main>")
 
 
@@ -122,7 +122,7 @@ def test_a_session_says_what_its_pages_say(planned, tmp_path):
     assert "Lab" not in one
     book = read_book(ROOT, "en")
     chapter = next(c for c in book.chapters if c.path.stem == "rooflines")
-    ran = ChapterResults([[] for _ in chapter.cells], ["1" for _ in chapter.inlines])
+    ran = ChapterResults.of([[] for _ in chapter.cells], ["1" for _ in chapter.inlines])
     data = print_page(book, chapter, ran, Cache(tmp_path), label_facts(book)).data
     text = one["Reading"].text_content() + one["Practice"].text_content()
     assert [int(n) for n in re.findall(r"(\d+) min", text)] == [data["minutes"], data["work"]]

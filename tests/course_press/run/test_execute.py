@@ -1,18 +1,18 @@
-import atexit
 import os
 import shutil
+import sys
 import time
 
 import pytest
-from jupyter_client.asynchronous import AsyncKernelClient
 
+from course_lib import CourseError
 from course_lib.bench import results
 from course_tools.measured import FOLDER
 from course_press.outputs import FORMS, form
 from course_press.pages.pandoc import print_pages
 from course_press.run import execute as running
 from course_press.run import kernels as forked
-from course_press.run.execute import Cache, environment, run_chapter
+from course_press.run.execute import Cache, Surroundings, run_chapter
 from course_press.source.book import read_book
 from course_press.source.errors import SourceError
 
@@ -31,7 +31,7 @@ def ran(book, lang="en", own=False):
         lang=lang,
         own=own,
         cache=Cache(book.root / ".cache"),
-        fingerprint="same",
+        around=Surroundings(book.root),
     )
 
 
@@ -55,17 +55,12 @@ def test_cells_and_inlines_give_their_values(book):
     assert list(result.outputs[1][0]["data"]) == [FORMS]
 
 
-def test_a_kernel_that_does_not_start_leaves_nothing_for_the_end_of_the_process(book, monkeypatch):
-    async def never(*_, **__):
-        raise RuntimeError("no reply")
-
-    left = []
-    monkeypatch.setattr(AsyncKernelClient, "wait_for_ready", never)
-    monkeypatch.setattr(atexit, "register", left.append)
-    monkeypatch.setattr(atexit, "unregister", left.remove)
-    with pytest.raises(RuntimeError, match="no reply"):
+def test_a_kernel_that_does_not_start_is_told(book, monkeypatch):
+    forked.stop()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises((CourseError, SourceError), match=r"no kernel could be started"):
         ran(book)
-    assert left == []
+    forked.stop()
 
 
 def test_the_language_reaches_the_kernel_and_cells_give_every_form(book):
@@ -101,7 +96,7 @@ def test_the_site_draws_the_readers_own_results(book):
     for row in rows:
         results.append(own_file, row)
     (pages,) = print_pages([read_book(book.root, "en")])
-    assert any("7 a ``` fence" in str(page) for page in pages)
+    assert any("7 a ``` fence" in page.body for page in pages)
 
 
 @pytest.mark.parametrize("forks", [True, False])
@@ -143,43 +138,153 @@ def test_prose_edits_run_nothing_and_code_edits_do(book, kernels):
     assert len(kernels) == 3
 
 
-def test_the_fingerprint_follows_local_results(tmp_path):
-    before = environment(tmp_path)
-    assert environment(tmp_path) == before
-    results = tmp_path / "labs" / "00-x" / "results" / "local"
-    results.mkdir(parents=True)
-    (results / "results.csv").write_text("1")
-    assert environment(tmp_path) != before
+def test_every_run_follows_the_variables_that_steer_it(tmp_path, monkeypatch):
+    """Else a page keeps what another setting gave."""
 
+    def key():
+        return Surroundings(tmp_path).key
 
-def test_the_fingerprint_follows_every_file_and_variable_that_a_cell_may_read(
-    tmp_path, monkeypatch
-):
-    """Else a page keeps the numbers of a chip that its reader has since mended."""
-    chips = tmp_path / "chips"
-    chips.mkdir()
-    seen = [environment(tmp_path)]
+    seen = [key()]
 
     def moved(*, by):
-        seen.append(environment(tmp_path))
+        seen.append(key())
         assert seen[-1] not in seen[:-1], by
 
-    monkeypatch.setenv("COURSE_CHIPS", str(chips))
+    monkeypatch.setenv("COURSE_CHIPS", str(tmp_path))
     moved(by="COURSE_CHIPS")
-    for text in ("a = 1", "a = 2"):
-        (chips / "mine.toml").write_text(text)
-        moved(by=text)
-    (chips / "mine.toml").rename(chips / "yours.toml")
-    moved(by="a chip's key")
     monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "rc"))
     (tmp_path / "rc").write_text("font.size: 11")
     moved(by="matplotlib's settings")
+    (tmp_path / "rc").write_text("font.size: 12")
+    moved(by="another size")
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     moved(by="the time zone")
-    (tmp_path / "labs" / "00-x" / "results" / "local" / "folder").mkdir(parents=True)
     for name in ("TERM", "COURSE_LANG", "COURSE_PRINT", "COURSE_RESULTS", "COURSE_CACHE"):
         monkeypatch.setenv(name, "es")
-    assert environment(tmp_path) == seen[-1]
+    assert key() == seen[-1]
+
+
+def showing(book, code):
+    book.edit(HELLO, "print(", f"{code}\nprint(")
+
+
+def test_a_changed_file_runs_again_what_opened_it_and_nothing_else(book, kernels):
+    for name in ("mine", "other"):
+        (book.root / f"{name}.txt").write_text("1")
+    book.edit(
+        "chapters/en/two.qmd",
+        "Back to",
+        "```{python}\nprint(open('other.txt').read())\n```\n\nBack to",
+    )
+    showing(book, "print(open('mine.txt').read())")
+    book.build()
+    book.build()
+    assert len(kernels) == 2
+    (book.root / "mine.txt").write_text("22")
+    book.build()
+    assert len(kernels) == 3
+    page = (book.root / "_site/en/chapters/en/one.html").read_text(encoding="utf-8")
+    assert "22" in page
+    (book.root / "mine.txt").write_text("1")  # as it was once
+    book.build()
+    assert len(kernels) == 3
+
+
+def test_a_file_that_was_missing_or_lies_beside_others_is_seen(book, kernels):
+    folder = book.root / "data"
+    folder.mkdir()
+    showing(book, "import glob, os\nfor one in sorted(glob.glob('data/*')): print(one)")
+    for name in ("a.txt", "b.txt"):
+        (folder / name).touch()
+        assert f"data/{name}\n" in ran(book).outputs[3][0]["text"]
+        ran(book)
+    assert len(kernels) == 2
+    book.edit(
+        HELLO,
+        "import glob, os",
+        "import glob, contextlib\nwith contextlib.suppress(OSError): print(open('late.txt').read())",
+    )
+    assert "here" not in ran(book).outputs[3][0]["text"]
+    (book.root / "late.txt").write_text("here")
+    assert "here" in ran(book).outputs[3][0]["text"]
+
+
+def test_what_a_cell_wrote_itself_is_nothing_it_depends_on(book, kernels):
+    showing(
+        book,
+        "import random\nopen('own.txt', 'w').write(str(random.random()))\nopen('own.txt').read()",
+    )
+    assert [ran(book) for _ in range(2)]
+    assert len(kernels) == 1
+
+
+def test_a_changed_module_runs_again_what_imported_it(book, kernels):
+    module = book.root / "helper.py"
+    module.write_text("value = 1")
+    (book.root / "stranger.py").write_text("value = 1")
+    showing(book, "import helper\nprint(helper.value)")
+    for text, runs in (("value = 1", 1), ("value = 22", 2)):
+        if module.read_text() != text:
+            module.write_text(text)
+        assert ran(book).outputs[3][0]["text"].startswith(text.split()[-1])
+        (book.root / "stranger.py").write_text(f"other = {runs}")
+        ran(book)
+        assert len(kernels) == runs
+
+
+def test_every_module_of_the_library_that_a_cell_reaches_is_seen(book, tmp_path):
+    showing(book, "from course_tools import measured\nprint(len(measured.FOLDER.name))")
+    ran(book)
+    (entry,) = [
+        found[0]
+        for file in (book.root / ".cache").glob("*.json")
+        if isinstance(found := Cache(file.parent).get(file.stem), list)
+    ]
+    used = entry["used"]
+    names = {name.partition("/")[2] for name in used["file"]}
+    assert {"measured/__init__.py", "outputs/forms.py", "plot/__init__.py"} <= {
+        "/".join(name.split("/")[-2:]) for name in names
+    }
+    assert {"numpy", "matplotlib", "ipython"} <= set(used["package"])
+    assert not {"pytest", "torch", "hypothesis"} & set(used["package"])
+
+
+def test_another_distribution_runs_nothing_and_one_that_is_used_does(book, monkeypatch, kernels):
+    ran(book)
+    site = book.root / "site"
+    (site / "stranger-1.0.dist-info").mkdir(parents=True)
+    (site / "stranger-1.0.dist-info" / "METADATA").write_text("Name: stranger\nVersion: 1.0\n")
+    (site / "stranger.py").write_text("")
+    monkeypatch.syspath_prepend(str(site))
+    ran(book)
+    assert len(kernels) == 1
+    given = running.version
+    monkeypatch.setattr(running, "version", lambda name: "0" if name == "numpy" else given(name))
+    ran(book)
+    assert len(kernels) == 2
+
+
+def test_a_package_that_was_missing_is_seen_when_it_is_there(book, monkeypatch, kernels):
+    showing(book, "import contextlib\nwith contextlib.suppress(ImportError): import stranger")
+    ran(book)
+    ran(book)
+    assert len(kernels) == 1
+    (book.root / "site").mkdir()
+    (book.root / "site" / "stranger.py").write_text("")
+    monkeypatch.syspath_prepend(str(book.root / "site"))
+    ran(book)
+    assert len(kernels) == 2
+
+
+def test_what_changed_while_it_was_read_is_not_kept(book, kernels):
+    (book.root / "mine.txt").write_text("1")
+    showing(
+        book,
+        "import pathlib, os, time\nprint(open('mine.txt').read())\nos.utime('mine.txt', (2e9, 2e9))",
+    )
+    ran(book)
+    ran(book)
+    assert len(kernels) == 2
 
 
 def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
@@ -199,10 +304,10 @@ def test_cache_survives_rubbish_and_forgets_what_is_old(tmp_path):
             SETUP,
             "2e12",
             "1 / 0",
-            f"{SETUP}:5",
+            f"{SETUP}:6",
             "this cell of chapters/en/one.qmd failed with ZeroDivisionError: division by zero",
         ),
-        (SETUP, "2e12", "2 +", f"{SETUP}:5", "SyntaxError"),
+        (SETUP, "2e12", "2 +", f"{SETUP}:6", "SyntaxError"),
         (HELLO, "print(", "\n\nraise KeyError(", f"{HELLO}:5", "KeyError"),
         (
             HELLO,

@@ -81,10 +81,11 @@ def test_results_keep_their_order_and_the_first_error_stops_what_waits():
 def test_an_error_ends_the_kernels_of_other_pages_and_leaves_the_site(book):
     book.build(("en", "es"))
     before = files(book.root / "_site")
-    # The English page waits for the Spanish one to fail.
-    wrong = f"2e12\nimport os\nif os.environ['COURSE_LANG'] == 'en':\n    {HANGS}\n"
-    wrong += "while not os.path.exists('started'):\n    pass\n1 / 0"
+    # The second chapter hangs until the first one fails, in its second language.
+    wrong = "2e12\nimport os\nif os.environ['COURSE_LANG'] == 'es':\n"
+    wrong += "    while not os.path.exists('started'):\n        pass\n    1 / 0"
     book.edit(SETUP, "2e12", wrong)
+    book.edit("chapters/en/two.qmd", "Back to", f"```{{python}}\n{HANGS}\n```\n\nBack to")
     start = time.monotonic()
     with pytest.raises(
         SourceError,

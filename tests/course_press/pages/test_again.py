@@ -1,0 +1,103 @@
+"""What is made of the same stays as it is, and a build that is killed leaves a whole site."""
+
+import subprocess
+import sys
+
+import pytest
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from course_press.pages import site
+
+at, seen = int(sys.argv[1]), 0
+
+def heard(event, args):
+    global seen
+    if event.startswith(("open", "os.")) and "stage-" in str(args):
+        seen += 1
+        if seen == at:
+            os._exit(9)
+
+sys.addaudithook(heard)
+site.build(Path.cwd(), ("en", "es"), Path.cwd() / "_site")
+print(seen)
+"""
+
+
+def files(folder):
+    return {
+        file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    }
+
+
+def times(folder):
+    return {file.relative_to(folder): file.stat().st_mtime_ns for file in folder.rglob("*")}
+
+
+def test_where_nothing_changed_nothing_is_written(book):
+    book.build(("en", "es"))
+    before, place = times(book.root), (book.root / "_site").stat().st_ino
+    book.build(("en", "es"))
+    after = times(book.root)
+    # Of the results that were kept, their time says when they were last of use.
+    moved = {
+        path for path in after if after[path] != before.get(path) and ".cache" not in path.parts
+    }
+    assert not {path for path in moved if "_site" in path.parts}
+    assert (book.root / "_site").stat().st_ino == place
+
+
+def test_a_changed_sentence_moves_its_page_its_deck_and_the_search(book):
+    book.build(("en", "es"))
+    before, old = times(book.root / "_site"), files(book.root / "_site")
+    book.edit("chapters/en/two.qmd", "Back to", "Back at last to")
+    book.build(("en", "es"))
+    after, new = times(book.root / "_site"), files(book.root / "_site")
+    moved = {str(path) for path in new if after[path] != before.get(path)}
+    # The Spanish page says that its English has moved on.
+    pages = {"en/chapters/en/two.html", "es/chapters/es/two.html"}
+    assert moved == {*pages, "en/slides/two.html", "en/search.js"}
+    assert {str(path) for path in new if new[path] != old.get(path)} == moved
+
+
+def test_what_no_page_asks_for_any_more_goes(book):
+    book.build(("en",))
+    out = book.root / "_site" / "en"
+    (out / "stranger.html").write_text("not of this build")
+    two = out / "chapters/en/two.html"
+    whole = two.read_bytes()
+    two.write_text("changed by hand")
+    book.build(("en",))
+    assert not (out / "stranger.html").exists()
+    assert two.read_bytes() == whole
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are not exchanged there in one move")
+def test_a_build_killed_at_any_moment_leaves_a_whole_site(book):
+    book.build(("en", "es"))
+    before = files(book.root / "_site")
+    book.edit("chapters/en/two.qmd", "Back to", "Back at last to")
+    command = [sys.executable, "-c", KILLED]
+
+    def run(at):
+        return subprocess.run(
+            [*command, str(at)], cwd=book.root, capture_output=True, text=True, check=False
+        )
+
+    whole = run(0)
+    assert whole.returncode == 0, whole.stderr
+    after, moments = files(book.root / "_site"), int(whole.stdout.split()[-1])
+    assert after != before
+    assert moments > 8
+    for at in range(1, moments + 1, max(1, moments // 5)):
+        # The next change, from a site that stands.
+        book.edit("chapters/en/two.qmd", "at last", "at last at last")
+        if (done := run(at)).returncode == 0:  # it had less to do than the first
+            assert at > moments // 2
+            break
+        assert done.returncode == 9, done.stderr
+        assert files(book.root / "_site") == after
+        book.build(("en", "es"))
+        after = files(book.root / "_site")
+    assert not list(book.root.glob("._site*"))
