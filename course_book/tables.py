@@ -20,15 +20,15 @@ from course_lib.specs.ranges import PARTS
 from course_book.text import Markdown, Shown, Span, Table, english, n, named, plain, t, table
 from course_book.text.markdown import joined
 
+# The formats of the matrix unit that the table of peaks has columns for.
 MATRIX = ("fp64", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "fp4")
-"""The formats of the matrix unit that the table of peaks has columns for."""
 DISPUTED = "†"
+# Figures that have a word of the page's language; others keep the name of the spec files.
 _NAMED = (
     "bandwidth memory llc scratchpad power clock max_clock multiprocessors special lanes "
     "integer_lanes warps blocks registers shared_memory block_memory latency matrix vector host "
     "node"
 )
-"""Figures that have a word of the page's language; others keep the name of the spec files."""
 
 
 class Cards(Table):

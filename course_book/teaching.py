@@ -13,13 +13,13 @@ from course_book.tables import Cards, Folded, cards
 from course_book.text import Span, language, n, plain, t, table
 from course_book.text.markdown import joined
 
+# The chapters in four parts, whose names are rows of `data/words.csv`.
 PARTS = {
     "part-foundations": CHAPTERS[:3],
     "part-one-chip": CHAPTERS[3:7],
     "part-many-chips": CHAPTERS[7:8],
     "part-whole-models": CHAPTERS[8:],
 }
-"""The chapters in four parts, whose names are rows of `data/words.csv`."""
 
 
 class Concept(NamedTuple):

@@ -11,8 +11,8 @@ from course_lib.core.checks import CourseError, known, positive, single
 from course_book.exercises.wording import predictions
 from course_book.text import UNITS, Shown, language, n
 
+# Which side of the truth an optimist guesses on: a time low, a speedup high.
 Hopes = Literal["low", "high"]
-"""Which side of the truth an optimist guesses on: a time low, a speedup high."""
 
 
 class Guess(NamedTuple):

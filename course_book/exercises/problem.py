@@ -15,16 +15,16 @@ from course_lib.specs import Accelerator, chip, model, models
 from course_book.exercises.wording import common_texts, texts
 from course_book.text import in_language, language, n
 
+# How far from the answer, as a fraction of it, a number counts as close.
 CLOSE = 0.1
-"""How far from the answer, as a fraction of it, a number counts as close."""
+# How many variants an exercise must have, so that a class need not share them.
 ENOUGH = 100
-"""How many variants an exercise must have, so that a class need not share them."""
+# How many seeds are looked at in the search for variants.
 TRIES = 5000
-"""How many seeds are looked at in the search for variants."""
+# How many draws a seed has until one can be asked.
 DRAWS = 1000
-"""How many draws a seed has until one can be asked."""
+# How far from a whole number another one may lie and still be it.
 WHOLE = 0.49
-"""How far from a whole number another one may lie and still be it."""
 # Digits of a number that is said in words from a million on.
 _ROUND = 4
 # Units of the parameters that texts show, by what parameters are called in all exercises.
@@ -40,15 +40,14 @@ _MEASURED = {
 _UNITS = {name: unit for unit, names in _MEASURED.items() for name in names.split()}
 
 Verdict = Literal["right", "close", "misconception", "percent", "thousand", "wrong"]
+# By what a number must be multiplied to be right, where a fraction was taken for per cent or one
+# prefix for another.
 SLIPS: dict[Verdict, tuple[float, ...]] = {
     "percent": (100.0, 0.01),
     "thousand": tuple(10.0**power for power in (-12, -9, -6, -3, 3, 6, 9, 12)),
 }
-"""By what a number must be multiplied to be right, where a fraction was taken for per cent or one
-prefix for another.
-"""
+# Choices that were made, by the names of the parameters that they are for.
 Picks = tuple[tuple[str, Any], ...]
-"""Choices that were made, by the names of the parameters that they are for."""
 
 
 class Group(NamedTuple):

@@ -11,12 +11,12 @@ from course_lib.specs import load_toml
 from course_book.files import DATA
 from course_book.text import UNITS, language, languages, marks, n
 
+# The chapters that have exercises, in the book's order.
 CHAPTERS = (
     *("hello-roofline", "inside-the-machine", "rooflines", "memory-wall", "int8-problems"),
     *("bandwidth-and-profiling", "inside-a-kernel", "network-rooflines"),
     *("transformer-arithmetic", "serving", "training", "measured-predicted", "your-own-step"),
 )
-"""The chapters that have exercises, in the book's order."""
 FOLDER = DATA / "exercises"
 # For each unit a number in SI base units, as code writes it.
 _TYPED = {"": "1.2e3", "%": "0.32", "×": "2.5", "s": "1.01e-3", "B": "1.2e9"}

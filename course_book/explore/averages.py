@@ -12,16 +12,16 @@ import numpy as np
 from course_lib.core import formulas
 from course_tools.calibrate.kernels import overlapped
 
+# The largest batch that is shown.
 USERS = 1024
-"""The largest batch that is shown."""
+# Sequences that an engine decodes at once, as vLLM has it where nothing else is said.
 PLACES = 256
-"""Sequences that an engine decodes at once, as vLLM has it where nothing else is said."""
+# Batches to which a prompt is added, and by which a sequence's share of a step is found.
 SOME, MANY = 64, 256
-"""Batches to which a prompt is added, and by which a sequence's share of a step is found."""
+# Steps before the one with a prompt: half of that which runs, and the one planned meanwhile.
 WAITED = 1.5
-"""Steps before the one with a prompt: half of that which runs, and the one planned meanwhile."""
+# Hours: a twelfth of 365 days.
 MONTH = 730
-"""Hours: a twelfth of 365 days."""
 HALVINGS = 40
 
 

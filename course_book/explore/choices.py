@@ -14,6 +14,7 @@ from course_lib.specs import Accelerator, chip, chips
 from course_book.explore.grid import Compute, Field
 from course_book.text import t
 
+# The chips that explorers offer where every pair of them is computed.
 CHIPS = (
     "v100-sxm2",
     "a100-sxm-80",
@@ -26,7 +27,6 @@ CHIPS = (
     "tpu-v5p",
     "tpu-v6e",
 )
-"""The chips that explorers offer where every pair of them is computed."""
 
 
 def names(keys: Sequence[str]) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from typing import Any, Literal, Self, TypeAlias
 from course_lib.core.checks import CourseError, known
 from course_book.text import n, t
 
+# Shown where there is no value.
 NONE = "–"
-"""Shown where there is no value."""
 
 Compute = Callable[[Mapping[str, Sequence[Any]]], Mapping[str, "Field"]]
 

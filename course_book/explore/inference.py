@@ -27,8 +27,8 @@ from course_book.plot import PATHS
 from course_book.text import named, t
 
 MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b")
+# Tokens in the cache of each sequence where nothing else is said.
 CONTEXT = 1024
-"""Tokens in the cache of each sequence where nothing else is said."""
 BATCHES = range(1, 1025)
 # Whole numbers of two digits, and the powers of two
 CONTEXTS = tuple(

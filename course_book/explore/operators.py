@@ -25,8 +25,8 @@ from course_book.text import n, named, t
 
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4")
 INTENSITIES = (0.1, 10_000.0)
+# Share of idling below which neither resource is called the limit.
 BALANCED = 0.005
-"""Share of idling below which neither resource is called the limit."""
 
 
 class Roofline(Explorer):

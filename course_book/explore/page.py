@@ -15,6 +15,7 @@ from course_tools.counting import huggingface
 from course_book.explore import serving
 from course_book.text import named
 
+# What the page's script asks, translated to JavaScript with all that these functions call.
 EVALUATED: tuple[Callable[..., Any], ...] = (
     huggingface.sizes,
     precision.formats,
@@ -40,11 +41,10 @@ EVALUATED: tuple[Callable[..., Any], ...] = (
     serving.limits,
     serving.advice,
 )
-"""What the page's script asks, translated to JavaScript with all that these functions call."""
+# Formats of arithmetic, for each of which a chip has constants of its own or another's.
 DTYPES = ("bf16", "fp16", "fp8", "int8", "fp4", "int4", "fp32")
-"""Formats of arithmetic, for each of which a chip has constants of its own or another's."""
+# Of a model, what is no size.
 _ABOUT = ("key", "name", "vendor", "year", "configuration", "published", "kind")
-"""Of a model, what is no size."""
 
 
 def given(one: serving.Calculator) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from course_book.text import n, t
 
 PLAYED = 30e-9  # Seconds of the chip that take one second on a page
 PAUSE = 1.6  # Seconds of a step that has no time on the chip
+# Where a number may lie, the farthest first, and the tones of these places.
 TONES = {"memory": "memory", "cache": "cache", "l1": "network"}
-"""Where a number may lie, the farthest first, and the tones of these places."""
 LEVELS = tuple(TONES)
 NAMES = {"memory": "HBM", "cache": "L2", "l1": "L1"}
 # Figures of the chip that the picture shows

@@ -12,8 +12,9 @@ from course_book.plot.figure import GRID, INK, SHADES, on_paper
 from course_book.plot.labels import MUTED, is_wide
 from course_book.text import Shown, n, t, widget_bundle
 
+# Widths of a scene, for a page and for a phone, in pixels at full size.
 WIDE, NARROW = 720, 360
-"""Widths of a scene, for a page and for a phone, in pixels at full size."""
+# Colors by what they stand for.
 TONES = {
     "ink": ("ink", INK),
     "muted": ("muted", MUTED),
@@ -25,7 +26,6 @@ TONES = {
     "cache-soft": ("shade-2", SHADES[1]),
     "math-soft": ("shade-3", SHADES[2]),
 }
-"""Colors by what they stand for."""
 # What SVG calls the attributes that have a shorter name here
 _SVG = {
     "round": "rx",

@@ -4,13 +4,13 @@ figure of the book.
 
 from collections.abc import Sequence
 
+# More than six are not apart for every kind of color vision: what has the same color never stands
+# in the same figure, or has another one there.
 LINES = ("#1a3ab8", "#883c00", "#297c73", "#6a427b", "#906a21", "#622a2e")
-"""More than six are not apart for every kind of color vision: what has the same color never stands
-in the same figure, or has another one there."""
+# The mark of each color.
 MARKERS = "osD^vP"
-"""The mark of each color."""
+# Places in `LINES` of what a number passes on its way, and of the arithmetic at its end.
 PATHS = {"memory": 1, "math": 2, "network": 3, "cache": 4}
-"""Places in `LINES` of what a number passes on its way, and of the arithmetic at its end."""
 _OWN = {
     "H100": 0,
     "A100": 5,

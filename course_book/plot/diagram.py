@@ -20,10 +20,9 @@ Rows: TypeAlias = Mapping[str, Sequence[tuple[str, str, float]]]
 Fork: TypeAlias = tuple[str, str, str, str]
 MUTED_TOKEN, _INK = ("muted", MUTED), ("ink", INK)
 WIDTH, LEFT, RIGHT = 580, 275, 225  # Of the figure, of a question and of a remedy, px at full size
+# Width of the figure for a phone, where remedies stand below their questions, and how far in they
+# stand.
 NARROW, INDENT = 340, 62
-"""Width of the figure for a phone, where remedies stand below their questions, and how far in they
-stand.
-"""
 _FONT, _LINE, _PAD, _GAP, _TOP = 14, 19.0, 11, 30, 10.0
 _REMEDY, _LOOP = 325, 566
 # Places in `LINES` of the edges that go with `SHADES`: what memory, cache and arithmetic have

@@ -23,8 +23,8 @@ from course_book.plot.diagram import (
     wrapped,
 )
 
+# Of the figure, px at full size.
 WIDE = 720
-"""Of the figure, px at full size."""
 # Boxes in a row at most, and what is left between them and between rows, px
 _MOST, _GAP, _BETWEEN = 5, 8, 44.0
 _SIZE, _ROW, _PAD = 13, 16.0, 7  # Of the letters, of a line of them, and of the air around them, px

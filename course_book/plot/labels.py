@@ -17,10 +17,8 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import LogLocator
 
 MUTED = "#5b6472"
+# Width and height in inches: of a figure, and of its twin for a phone, whose letters are as large.
 WIDE, NARROW = (7.2, 4.3), (3.6, 3.3)
-"""Width and height in inches: of a figure, and of its twin for a phone, whose letters
-are as large.
-"""
 # Points: the twin has no smaller letters, so that on a phone they measure 11 pixels or more
 _LEAST = 9
 _UPRIGHT = 14.5  # Points that an upright label takes beside its line

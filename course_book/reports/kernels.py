@@ -17,8 +17,8 @@ from course_book.plot import LINES, Plot, roofline, tones
 from course_book.reports.frame import missing, page, said
 from course_book.text import Table, n, named, t, table
 
+# Three chips of a rack, and one of a desk.
 CHIPS = ("a100-sxm-80", "h100-sxm", "b200-sxm", "rtx-4090")
-"""Three chips of a rack, and one of a desk."""
 
 
 def title(kernel: str, *, causal: bool = False) -> str:

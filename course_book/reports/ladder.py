@@ -13,8 +13,8 @@ from course_tools.measured.ladder import RUNGS, Rung, steps
 from course_book.reports.frame import said
 from course_book.text import Table, n, plain, t, table
 
+# Of the products by which a chip that nobody measured is predicted: the lab's first on a GPU.
 SIDE = 8192
-"""Of the products by which a chip that nobody measured is predicted: the lab's first on a GPU."""
 
 
 def steps_table(rows: Sequence[Row], chips: Sequence[str] = ()) -> Table:

@@ -12,6 +12,7 @@ from course_tools import hlo
 from course_book.reports.frame import opening, said
 from course_book.text import Table, n, named, t, table
 
+# The word for each of `network.SCHEMES`.
 NAMES = {
     "tensor": "tensor-parallelism",
     "data": "data-parallelism",
@@ -20,12 +21,11 @@ NAMES = {
     "sequence": "scheme-sequence",
     "experts": "scheme-experts",
 }
-"""The word for each of `network.SCHEMES`."""
+# Where times are predicted: a chip, and what joins eight of it.
 LINKS = (
     *(("a100-sxm-80", "nvlink"), ("h100-sxm", "nvlink"), ("b200-sxm", "nvlink")),
     ("h100-sxm", "host"),
 )
-"""Where times are predicted: a chip, and what joins eight of it."""
 
 
 def exchanged(texts: Mapping[str, str], B: int, D: int, F: int) -> Table:

@@ -14,8 +14,8 @@ from course_book.plot import Plot, sweep
 from course_book.reports.frame import missing, page, said
 from course_book.text import Table, n, t, table
 
+# What users feel of a run, under the names that lab 03 gives it.
 FELT = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
-"""What users feel of a run, under the names that lab 03 gives it."""
 
 
 def report(rows: Sequence[Row], manifest: Manifest, own: Mapping[str, float] | None = None) -> str:

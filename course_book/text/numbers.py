@@ -35,8 +35,8 @@ _MARKS = {
     "ko": Marks(times="", large=((12, "조"), (8, "억"), (4, "만"))),
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# The units that get an SI prefix.
 PREFIXED = ("s", "B", "FLOP", "FLOP/s", "OP/s", "B/s", "W", "Hz")
-"""The units that get an SI prefix."""
 _MOST_DIGITS = 17
 # Decimal digits that any float keeps.
 _EXACT = 15

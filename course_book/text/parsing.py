@@ -19,6 +19,8 @@ def _prefixed(stems: str, prefixes: dict[str, float], scale: float = 1.0) -> dic
     return {p + stem: scale * factor for stem in stems.split() for p, factor in prefixes.items()}
 
 
+# For each unit that an answer may have: what may be typed after its number, and its value in SI
+# base units.
 UNITS: dict[str, dict[str, float]] = {
     "": {**_RATES, **dict.fromkeys(_COUNTED.split(), 1.0)},
     "%": {"": 0.01, "%": 0.01},
@@ -34,9 +36,6 @@ UNITS: dict[str, dict[str, float]] = {
     "FLOP/B": {"": 1.0, **_PER_BYTE},
     "OP/B": {"": 1.0, **_PER_BYTE},
 }
-"""For each unit that an answer may have: what may be typed after its number, and its value in SI
-base units.
-"""
 
 _SPACES = " \u00a0\u2009\u202f"
 # A number whose one mark may part thousands or decimals.

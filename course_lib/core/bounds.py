@@ -22,8 +22,8 @@ from course_lib.core.checks import (
 from course_lib.core.work import Unit, Work, launches
 
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
+# What each of these bounds is the ceiling of.
 RATES = ("peak", "bandwidth", "link")
-"""What each of these bounds is the ceiling of."""
 
 
 class Chip(Protocol):

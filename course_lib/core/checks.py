@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+# A plain float where every argument was a scalar, an array where one was an array.
 Numbers: TypeAlias = "float | NDArray[np.float64]"
-"""A plain float where every argument was a scalar, an array where one was an array."""
 
 
 class CourseError(ValueError):
@@ -24,12 +24,12 @@ class CourseError(ValueError):
     """
 
 
+# No quantity that somebody gives lies beyond these.
 LARGEST, SMALLEST = 1e40, 1e-40
-"""No quantity that somebody gives lies beyond these."""
+# Nor one that is made of a few of them beyond this, so that every result is a finite number.
 MADE = 1e100
-"""Nor one that is made of a few of them beyond this, so that every result is a finite number."""
+# From here on floating point no longer tells neighbouring whole numbers apart.
 EXACT = 2**53
-"""From here on floating point no longer tells neighbouring whole numbers apart."""
 _SHOWN, _LISTED = 80, 60
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from course_lib.core.checks import CourseError, known
 
+# Bits an element occupies in memory. TF32 is a mode of the matrix unit: its operands are stored as
+# fp32.
 BITS = {
     "fp64": 64,
     "fp32": 32,
@@ -16,13 +18,12 @@ BITS = {
     "fp4": 4,
     "int4": 4,
 }
-"""Bits an element occupies in memory. TF32 is a mode of the matrix unit: its operands are stored as
-fp32.
-"""
 
+# Bits of the scale that a group of quantised elements shares, where a format has no name.
 SCALE_BITS = 16
-"""Bits of the scale that a group of quantised elements shares, where a format has no name."""
 
+# Formats by the names that people type: of what their elements are, how many of them make a group,
+# and how many bits that group has beside them, scales and zero points.
 SCALED: Mapping[str, tuple[str, int, float]] = {
     # OCP Microscaling Formats (MX) v1.0, 5.2: 32 elements share an E8M0 scale of 8 bits.
     "mxfp4": ("fp4", 32, 8),
@@ -52,9 +53,6 @@ SCALED: Mapping[str, tuple[str, int, float]] = {
     # down: over the parameters of Llama-3.1-8B that is 4.89 bits; other models are near it.
     "q4_k_m": ("int4", 256, 256 * 0.89),
 }
-"""Formats by the names that people type: of what their elements are, how many of them make a group,
-and how many bits that group has beside them, scales and zero points.
-"""
 
 
 def itemsize(dtype: str, argument: str = "") -> float:

@@ -59,8 +59,8 @@ class Link:
         return self.per_direction if self.count is None else self.count * self.per_direction
 
 
+# A link, or its byte/s per direction where it has no latency and one link is all.
 LinkLike: TypeAlias = "ArrayLike | Link"
-"""A link, or its byte/s per direction where it has no latency and one link is all."""
 
 
 def as_link(link: LinkLike, name: str = "link") -> Link:

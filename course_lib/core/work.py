@@ -21,19 +21,16 @@ from course_lib.core.dtypes import BITS
 
 Unit = Literal["matrix", "vector"]
 Kind = Literal["matmul", "attention", "convolution", "vector", "collective", "exchange", "other"]
+# What a kernel can be: what it is likely to take beyond its bound depends on it. A collective adds
+# up, an exchange is an all-to-all.
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""What a kernel can be: what it is likely to take beyond its bound depends on it. A collective adds
-up, an exchange is an all-to-all.
-"""
+# The sizes in `shape` of the kinds that need them; a product has `groups` where there are several.
 SIZES = {
     "matmul": ("B", "D", "F", "groups"),
     "attention": ("batch", "new tokens", "all tokens", "heads", "kv_heads"),
     "collective": ("bytes", "chips"),
     "exchange": ("bytes", "chips"),
 }
-"""The sizes in `shape` of the kinds that need them; a product has `groups` where there are
-several.
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,10 +6,10 @@ from numpy.typing import ArrayLike
 from course_lib.core.checks import Numbers, count, plain, whole
 from course_lib.core.dtypes import itemsize
 
+# Byte that memory hands over at least: a whole sector, of which a warp may want less.
 SECTOR = 32
-"""Byte that memory hands over at least: a whole sector, of which a warp may want less."""
+# Threads of a warp, whose loads are one request.
 WARP = 32
-"""Threads of a warp, whose loads are one request."""
 
 
 def sectors(stride: ArrayLike, *, start: int = 0, x: str = "fp32", threads: int = WARP) -> Numbers:

@@ -30,8 +30,8 @@ from course_lib.core.checks import (
 from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
 
+# Format of the running maximum and sum that a tiled kernel keeps for each row.
 STATISTICS = "fp32"
-"""Format of the running maximum and sum that a tiled kernel keeps for each row."""
 
 
 def pairs(new: Any, seen: Any, causal: Any) -> Any:

@@ -14,6 +14,7 @@ from course_lib.ops.attention_kernels import attention, attention_tiled
 from course_lib.ops.products import matmul, tiled_matmul
 from course_lib.ops.vector import bias, dropout, elementwise, fuse, gelu, softmax
 
+# By kernel: its sizes, those that a block cuts, and the format of its arrays.
 KERNELS = {
     "add": (("n",), ("n",), "fp32"),
     "fused": (("rows", "width"), ("rows", "width"), "fp16"),
@@ -21,7 +22,6 @@ KERNELS = {
     "matmul": (("M", "N", "K"), ("M", "N", "K"), "fp16"),
     "attention": (("queries", "keys", "dim"), ("queries", "keys"), "fp16"),
 }
-"""By kernel: its sizes, those that a block cuts, and the format of its arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

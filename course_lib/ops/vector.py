@@ -61,6 +61,7 @@ _DROPOUT = "comparison with a random number, whose making is not counted; produc
 _LAYER = "mean, difference, square, sum, product with the root's inverse, scale, bias"
 _MATMUL, _PAIR = "multiply-accumulate", "pair of tokens and element of a head"
 
+# By operator: FLOPs, arrays read and written, the unit, and the convention's source.
 CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
     {
         "bias": Convention(1, 1, "a sum", "ivanov2021"),
@@ -82,11 +83,10 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
         ),
     }
 )
-"""By operator: FLOPs, arrays read and written, the unit, and the convention's source."""
 
 Shape: TypeAlias = "ArrayLike | Sequence[Any]"
+# FLOP of a normalisation for each element.
 NORM_FLOPS = {kind: CONVENTIONS[kind].flops for kind in ("rms", "layer")}
-"""FLOP of a normalisation for each element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -617,10 +617,10 @@ def _token(
     return found.t_math, found.flops
 
 
+# Tokens of context beyond which attention is all there is.
 _FAR = 2**40
-"""Tokens of context beyond which attention is all there is."""
+# Sequences that touch every expert, few enough for sums that are exact in floating point.
 _LARGE = 2**16
-"""Sequences that touch every expert, few enough for sums that are exact in floating point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -788,8 +788,8 @@ def reason(batch: int | None, intensity: float, ridge: float, most: int | None) 
     return f"from batch {batch} on enough sequences share the weights{fit}"
 
 
+# Sequences that leave no expert untouched, of which all bytes are still whole numbers.
 MANY = 2**20
-"""Sequences that leave no expert untouched, of which all bytes are still whole numbers."""
 _BATCHES, _CONTEXTS = np.array([1, 2, 1, MANY, 2 * MANY]), np.array([1, 1, 2, 1, 1])
 
 Parts = tuple[float, float, float, float, float]

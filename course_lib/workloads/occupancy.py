@@ -19,13 +19,13 @@ from course_lib.specs.catalog import accelerator
 
 __all__ = ["Resident", "Slice", "Turn", "resident", "slice_of", "sustained"]
 
+# Parts of a multiprocessor, each with a quarter of the registers [nvidia-hopper-whitepaper].
 PARTS = 4
-"""Parts of a multiprocessor, each with a quarter of the registers [nvidia-hopper-whitepaper]."""
+# Registers that a warp is given at a time [nvidia-cuda-practices].
 GRAIN = 256
-"""Registers that a warp is given at a time [nvidia-cuda-practices]."""
 _LIMITS = ("warps", "blocks", "registers", "shared_memory", "block_memory")
+# Most threads of a block, and most registers of a thread [nvidia-cuda-guide].
 THREADS, REGISTERS = 1024, 255
-"""Most threads of a block, and most registers of a thread [nvidia-cuda-guide]."""
 
 
 @dataclass(frozen=True, slots=True)

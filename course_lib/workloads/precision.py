@@ -10,10 +10,9 @@ from course_lib import ops
 from course_lib.core.checks import CourseError, known, text
 from course_lib.core.dtypes import BITS, element, itemsize
 
+# Matrices that a recipe may name: projections of attention, MLPs, routed and shared experts, what
+# chooses them, and the output matrix.
 GROUPS = ("attention", "mlp", "experts", "shared", "router", "head")
-"""Matrices that a recipe may name: projections of attention, MLPs, routed and shared experts, what
-chooses them, and the output matrix.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,12 @@ from course_lib.specs.catalog import accelerator, bounded
 __all__ = ["BYTES", "ConvLayer", "Counted", "forward", "layers", "work"]
 
 Counted = Literal["weights", "operands", "fused", "eager"]
+# Which bytes are counted, each with all before it: - ``"weights"``: parameters only, as if
+# activations never left the chip; - ``"operands"``: what each convolution and the classifier reads
+# and writes beside them, batch norm and ReLU fused; - ``"fused"``: the shortcut that a block's sum
+# reads, and the two poolings; - ``"eager"``: batch norm, ReLU and sum as operators of their own,
+# each reading and writing its tensors.
 BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
-"""Which bytes are counted, each with all before it:
-
-- ``"weights"``: parameters only, as if activations never left the chip;
-- ``"operands"``: what each convolution and the classifier reads and writes beside them, batch norm
-  and ReLU fused;
-- ``"fused"``: the shortcut that a block's sum reads, and the two poolings;
-- ``"eager"``: batch norm, ReLU and sum as operators of their own, each reading and writing its
-  tensors.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from course_lib.workloads.weights import (
     require,
 )
 
+# The parts of a step that run on the matrix unit.
 MATRIX_PARTS = ("projections", "attention", "mlp", "experts", "head")
-"""The parts of a step that run on the matrix unit."""
 
 
 def passed(batch: ArrayLike, new: ArrayLike, context: ArrayLike) -> tuple[Numbers, ...]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from course_press.source.chapter import INLINE, Chapter, Line, read_text
 from course_press.source.errors import SourceError
 
+# Attributes that only a bound, or a datasheet, has.
 BOUNDS = {"lower", "speed_of_light", "t_math", "t_memory", "ridge", "peak", "bandwidth"}
-"""Attributes that only a bound, or a datasheet, has."""
+# Names by which a number came from a clock, or from what clocks taught a model.
 TIMES = {"calibrate", "expected", "measured", "published", "results", "serve", "train"}
-"""Names by which a number came from a clock, or from what clocks taught a model."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])[”»)*]*\s+")
 

@@ -32,19 +32,19 @@ from course_press.source.chapter import (
 from course_press.source.errors import SourceError
 from course_press.source.files import swap_in
 
+# The language that is written first.
 SOURCE = "en"
-"""The language that is written first."""
+# The name of what stands before a chapter's first section.
 TOP = "top"
-"""The name of what stands before a chapter's first section."""
 
 _HEADING = re.compile(r"^(#{2,})\s.*?\{#([\w-]+)[^}]*\}\s*$")
+# An id that a heading of the cover gets when it is printed.
 _ANCHOR = re.compile(r'\{anchor="([\w-]+)"\}')
-"""An id that a heading of the cover gets when it is printed."""
 _LABEL = re.compile(rf"\{{#((?:{'|'.join(LABELS)})-[\w-]+)")
 _CLASS = re.compile(r"(?:^|[{ ])\.(?!content-)([a-z][\w-]*)(?=[ }])")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+# What is no prose: code, attributes, maths, and where links lead.
 _CODE = re.compile(r"`[^`]*`|(?<!@)\{[^}]*\}|\$[^$]*\$|(?<=\])\([^)]*\)")
-"""What is no prose: code, attributes, maths, and where links lead."""
 _MATHS = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?=\S).+?(?<=\S)\$(?!\d)")
 
 

@@ -23,8 +23,8 @@ from course_press.source.errors import SourceError
 from course_press.source.install import lab_notebooks
 from course_press.source.labels import find_labels
 
+# Characters of code that a page shows without scrolling.
 CODE_WIDTH = 88
-"""Characters of code that a page shows without scrolling."""
 
 _CROSS = re.compile(rf"(?:{'|'.join(LABELS)})-")
 _MATHS = re.compile(r"\$\$(.+?)\$\$|(?<![\\\w$])\$(?=\S)(.+?)(?<=\S)\$(?!\d)")

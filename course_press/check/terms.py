@@ -11,11 +11,11 @@ from typing import NamedTuple
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Line
 
+# What stands between words: code, addresses, citations, maths, and the keys of an exercise.
 _NOT_WORDS = re.compile(
     r"`[^`]*`|\]\([^)]*\)|<https?:[^>]*>|\[[^\]]*@[^\]]*\]|\{[^}]*\}|\$[^$]*\$|^#.*|^\[.*\]$",
     re.MULTILINE,
 )
-"""What stands between words: code, addresses, citations, maths, and the keys of an exercise."""
 
 
 class Rival(NamedTuple):

@@ -42,8 +42,8 @@ app = typer.Typer(
 )
 for commands in (build, specs, predict, serving, training, diagnose, labs, grading, exercises):
     app.add_typer(commands.app)
+# Commands that show the data as it is written: their numbers are English, too.
 IN_ENGLISH = ("chips", "chip", "compare", "models", "calibrate")
-"""Commands that show the data as it is written: their numbers are English, too."""
 PRESS = ("nbclient", "ipykernel", "pypandoc-binary", "jinja2")
 
 

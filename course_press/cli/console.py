@@ -18,8 +18,8 @@ from rich.text import Text
 from course_book import t
 from course_book.text import retold
 
+# Columns of what is no terminal: nothing there asks for a table to be narrowed.
 PIPED = 1000
-"""Columns of what is no terminal: nothing there asks for a table to be narrowed."""
 
 
 class _Console(Console):

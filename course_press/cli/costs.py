@@ -16,10 +16,10 @@ from course_book.text import retold
 from course_press.cli.console import columns, formats_in_words, out_console, tell, told
 
 _RATES = dict(zip(RATES, ("compute-bound", "memory-bound", "communication-bound"), strict=True))
+# Share of the time below which an operator of a trace has no row of its own.
 FOLDED = 0.01
-"""Share of the time below which an operator of a trace has no row of its own."""
+# Operators with a name on the roofline: more would lie on one another.
 _NAMED = 6
-"""Operators with a name on the roofline: more would lie on one another."""
 _TIMES = ("bound", "t_math", "t_memory", "t_network", "flops", "bytes", "kernels")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from lxml import html
 from markupsafe import escape
 
+# A first sentence of fewer letters brings along the second.
 LITTLE = 45
-"""A first sentence of fewer letters brings along the second."""
 _END = re.compile(r"(?<!\b[A-ZÁÉÍÓÚ]\.)(?<=[.?!。])[)\]\"”’»]*\s+(?![\s\da-záéíóúñü(\[–—])")
 _WIDE = re.compile("[가-힣]")
 

@@ -15,16 +15,16 @@ from markupsafe import escape
 
 from course_press.decks.passages import inner, length, opening, sentences, without_ids
 
+# Letters for which a slide has room.
 ROOM = 640
-"""Letters for which a slide has room."""
+# Letters of a passage that stands on a slide as it is, rather than by its key sentences.
 SHORT = 340
-"""Letters of a passage that stands on a slide as it is, rather than by its key sentences."""
+# How many letters would take as much room.
 EQUATION, CODE_LINE = 110, 60
-"""How many letters would take as much room."""
+# Rows of a table on one slide.
 ROWS = 10
-"""Rows of a table on one slide."""
+# Paragraphs after a figure that get no slide of their own: they are said beside the figure.
 FEW = 2
-"""Paragraphs after a figure that get no slide of their own: they are said beside the figure."""
 
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)  # libxml2 would lower the case of its names
 _PLACE = re.compile(r'<i data-figure="(\d+)"></i>')
@@ -69,8 +69,8 @@ class _Point:
     shown: str
     weight: int
     said: str = ""
+    # The tag of the list that it is an item of.
     list: str = ""
-    """The tag of the list that it is an item of."""
     start: int = 1
 
 

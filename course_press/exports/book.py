@@ -29,8 +29,8 @@ from course_press.source.files import mend, staged
 
 GET_CHROMIUM = "apt install chromium, or your system's own way; course export --to epub needs none"
 
+# Seconds after which pandoc or Chromium is taken to hang; the whole book takes them some ten.
 TIMEOUT = 600
-"""Seconds after which pandoc or Chromium is taken to hang; the whole book takes them some ten."""
 # Figures wait outside while a page is parsed: libxml2 reads HTML, and would lower the case of SVG.
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 # When a PDF was made, in as many characters as stand there: what follows keeps its place.

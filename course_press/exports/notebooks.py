@@ -21,8 +21,8 @@ from course_press.source.files import swap_in
 from course_press.source.install import first_cell, lab_notebooks, published
 from course_press.source.labels import label_facts
 
+# The Markdown that Jupyter and Colab both show.
 JUPYTER = "markdown_strict+pipe_tables+tex_math_dollars+backtick_code_blocks"
-"""The Markdown that Jupyter and Colab both show."""
 _CELL = re.compile(r"^``` ?course-cell\n(\d+)\n```$", re.MULTILINE)
 
 

@@ -23,10 +23,10 @@ HEAD = """# Numbers that changed
 number in a sentence or a table that is different in the later version. It doesn't compare pictures,
 nor sentences that were rewritten. If a number was wrong, the book's page of errata says why.
 """
+# Share of their words that two passages must have in common to be the same one, edited.
 ALIKE = 0.6
-"""Share of their words that two passages must have in common to be the same one, edited."""
+# Characters of the sentence that are shown on each side of a figure.
 AROUND = 60
-"""Characters of the sentence that are shown on each side of a figure."""
 _UNIT = (
     r"(?:×|%|°C|USD|min|h|days?|[pnµmkKMGTPE]?i?(?:FLOPs?|OPs?|Hz|Wh?|J|s|B|bits?)"
     r"(?:/(?:s|B|FLOP))?)"

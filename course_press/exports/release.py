@@ -25,12 +25,12 @@ from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
 NUMBERS = Path("docs") / "numbers.md"
+# Files that name the version.
 VERSIONED = ("pyproject.toml", "CITATION.cff", "_quarto.yml")
-"""Files that name the version."""
+# What a release prints anew into the clone: of the labs, the first cells.
 PRINTED = ("notebooks/", "labs/", NUMBERS.as_posix())
-"""What a release prints anew into the clone: of the labs, the first cells."""
+# What goes into the archive beside the site.
 ALONG = ("CITATION.cff", "LICENSE", "LICENSE-text", "README.md", NUMBERS.as_posix(), "notebooks")
-"""What goes into the archive beside the site."""
 SUMS = "SHA256SUMS"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _PLACES = {

@@ -15,8 +15,8 @@ from course_book.text import in_language, languages
 from course_press.exports import sheets
 from course_press.source.files import file_names, swap_in
 
+# The file beside the keys that says whose sheet is which.
 INDEX = "index.csv"
-"""The file beside the keys that says whose sheet is which."""
 _COLUMNS = ("id", "name", "language", "seed", "chapters", "sheet", "key")
 
 

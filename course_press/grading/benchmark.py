@@ -25,11 +25,11 @@ from course_press.grading.verdict import Amount, Text, Verdict, message
 SIZE = 512  # n: three matrices outweigh the call, and a laptop answers in milliseconds
 REPEATS = 11  # as many as the simulated machine takes to come round: exactly one is an outlier
 LONG = 0.3  # seconds that all repeats of a real multiplication take together, at least
+# The simulated runs: which package is there, and which device is asked for.
 RUNS = (("torch", "cpu"), ("torch", "cuda"), ("numpy", "cpu"))
-"""The simulated runs: which package is there, and which device is asked for."""
 HERE = ("", "cpu")
+# Relative tolerance for what the machine determines: a learner may round to microseconds.
 NEAR = 1e-3
-"""Relative tolerance for what the machine determines: a learner may round to microseconds."""
 CLOSE = 0.005  # TFLOP/s: a learner may round to two decimals
 TRIES = 3
 CALL = "measure(n, dtype, device, repeats)"

@@ -27,6 +27,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tells: dict[str, str]
 
 
+# Operators that only call others, by the one that does their work.
 WRAPPERS = {
     "aten::linear": "aten::mm",
     "aten::matmul": "aten::mm",
@@ -35,7 +36,7 @@ WRAPPERS = {
     "aten::to": "aten::copy_",
     "aten::_to_copy": "aten::copy_",
 }
-"""Operators that only call others, by the one that does their work."""
+# The right cause and another that is named for it, where a sentence tells them apart.
 CONFUSED: tuple[tuple[Cause, Cause], ...] = (
     ("strided-copies", "round-trip"),
     ("round-trip", "strided-copies"),
@@ -46,7 +47,6 @@ CONFUSED: tuple[tuple[Cause, Cause], ...] = (
     ("tiny-batches", "unfused-chain"),
     ("unfused-chain", "tiny-batches"),
 )
-"""The right cause and another that is named for it, where a sentence tells them apart."""
 
 
 class _UnreadableError(Exception):

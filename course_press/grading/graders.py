@@ -21,6 +21,7 @@ from course_press.grading.serving import SERVING
 from course_press.grading.sharding import SHARDING
 from course_press.grading.verdict import Verdict, message
 
+# By the key that a lab.toml names.
 GRADERS: Mapping[str, Lab] = {
     "benchmark": BENCHMARK,
     "ring": RING,
@@ -29,7 +30,6 @@ GRADERS: Mapping[str, Lab] = {
     "serving": SERVING,
     "sharding": SHARDING,
 }
-"""By the key that a lab.toml names."""
 
 
 class Grading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,8 +35,10 @@ DISK = 256 << 20  # bytes that a file may write in its cell, all together; they 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 OF_THE_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system")
 OURS = ("course_lib", "course_tools", "course_book", "course_press")
+# Users that no account has: each cell is another one, for the kernel counts a user's processes.
 NOBODYS, COUNT = 61184, 4000
-"""Users that no account has: each cell is another one, for the kernel counts a user's processes."""
+# By machine, its mark in a filter of system calls, and the numbers of those that are refused: from
+# the kernel's tables of system calls.
 ARCHITECTURES = {
     "x86_64": (
         0xC000003E,
@@ -49,8 +51,6 @@ ARCHITECTURES = {
         | {"userfaultfd": 282, "bpf": 280, "io_uring_setup": 425, "keyctl": 219, "add_key": 217},
     ),
 }
-"""By machine, its mark in a filter of system calls, and the numbers of those that are refused: from
-the kernel's tables of system calls."""
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
 ROOT = Path(__file__).parents[2]

@@ -21,6 +21,7 @@ from course_press.grading.learner import EndedError, Reply, as_float
 from course_press.grading.verdict import Amount, Text, Value, message
 
 DROPPED = 0.25  # share that dropout drops, such that p, 1 - p and their inverses are told apart
+# By criterion, the function that the learner writes.
 STEPS = {
     "add": "add",
     "fused": "bias_gelu_dropout",
@@ -28,20 +29,19 @@ STEPS = {
     "matmul": "matmul",
     "attention": "attention",
 }
-"""By criterion, the function that the learner writes."""
+# Of the largest value in the exact result: room for the formats, and for both forms of GELU.
 TOLERANCE = {"add": 1e-6, "fused": 4e-3, "softmax": 1e-5, "matmul": 1e-2, "attention": 6e-3}
-"""Of the largest value in the exact result: room for the formats, and for both forms of GELU."""
+# The learner's process has none of the library: it gets this file by its path.
 COUNTER = Path(course_tools.__file__).parent / "campaigns" / "traffic.py"
-"""The learner's process has none of the library: it gets this file by its path."""
+# Nothing of torch is simulated here: what a file imports is there, or it is not.
 FAILURES = {"unsupported": "no-module"}
-"""Nothing of torch is simulated here: what a file imports is there, or it is not."""
 ENOUGH = 0.2  # share of the elements that a reading must explain: it may know nothing of the others
+# Operators of torch that only lay an array out anew.
 COPIES = ("clone", "copy", "copy_", "_to_copy", "contiguous")
-"""Operators of torch that only lay an array out anew."""
+# Bytes of sectors over bytes asked for, from which neighboring lanes do not read neighbors.
 SPARSE = 1.5
-"""Bytes of sectors over bytes asked for, from which neighboring lanes do not read neighbors."""
+# Relative error that a sum in fp32 stays below, rounded to fp16 at the end: half of 2^-10.
 ABSORBED = 2e-3
-"""Relative error that a sum in fp32 stays below, rounded to fp16 at the end: half of 2^-10."""
 Arrays: TypeAlias = Sequence[np.ndarray]
 Readings: TypeAlias = Iterator[tuple[str, np.ndarray]]
 
@@ -64,6 +64,8 @@ class Given(NamedTuple):
         return " × ".join(map(str, self.sizes))
 
 
+# Six calls of each, as sizes/block: sizes of the first are multiples of the block's, and are not
+# alike.
 CASES = {
     "add": "256/64 1000/128 64/64 37/64 4099/512 1/64",
     "fused": "16x64/8x32 7x50/4x32 4x32/4x32 3x300/4x128 33x16/8x16 1x5/2x16",
@@ -73,9 +75,6 @@ CASES = {
     "attention": "64x96x16/32x32 64x64x16/16x32/causal 50x70x32/32x16 50x50x16/16x32/causal "
     "32x32x16/32x32 16x300x16/16x64",
 }
-"""Six calls of each, as sizes/block: sizes of the first are multiples of the block's, and are not
-alike.
-"""
 
 
 def cases(step: str) -> list[Given]:
@@ -345,8 +344,8 @@ class KernelReply(Reply):
     dtype: str = ""
     launches: tuple[Moved, ...] = ()
     calls: tuple[Called, ...] = ()
+    # Whether something but a kernel wrote what one was given, or what came back.
     changed: bool = False
-    """Whether something but a kernel wrote what one was given, or what came back."""
 
 
 class KernelResult(NamedTuple):

@@ -15,8 +15,8 @@ from course_press.grading.isolation import isolating
 from course_press.grading.learner import EndedError, Learner, Supervisor
 from course_press.grading.verdict import Text, Verdict, message
 
+# A criterion, and what is wrong by it, None where nothing is; or the whole verdict.
 Finding: TypeAlias = tuple[str, Text | None] | Verdict
-"""A criterion, and what is wrong by it, None where nothing is; or the whole verdict."""
 
 
 class Session:

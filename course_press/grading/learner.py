@@ -50,8 +50,8 @@ for name, path in paths.items():
 from course_press.grading.sandbox import supervisor
 getattr(supervisor, sys.argv[1])(*sys.argv[2:])
 """  # noqa: E501
+# Kinds of failure that every grader names alike.
 COMMON = ("no-function", "no-module", "no-package", "syntax", "memory", "crash")
-"""Kinds of failure that every grader names alike."""
 SomeReply = TypeVar("SomeReply", bound="Reply")
 
 

@@ -22,22 +22,21 @@ from course_press.grading.learner import EndedError, Learner, Reply
 from course_press.grading.verdict import Amount, Text, Value, Verdict, message
 
 RIGHT = 1e-5  # relative error that fp32 sums in another order stay well below
+# Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs,
+# 2 is the smallest ring.
 WORLDS = (4, 3, 2)
-"""Numbers of ranks that are tried: in 4 most mistakes show, an odd number breaks tricks with pairs,
-2 is the smallest ring.
-"""
+# Rank r starts from BASE**r: the digits of the result tell how often each rank was counted.
 BASE = 16
-"""Rank r starts from BASE**r: the digits of the result tell how often each rank was counted."""
 PER_RANK = 3
 STUCK = 1.0  # seconds without a message after which ranks that all wait are waiting for each other
 CALL = "ring_all_reduce(tensor)"
+# The sentences of failures that only a ring has.
 FAILURES = {
     "not-implemented": "not-implemented-ring",
     "unsupported": "unsupported-ring",
     "ready-made": "own-wrong",
     **{kind: kind for kind in ("not-contiguous", "no-such-rank", "other-size")},
 }
-"""The sentences of failures that only a ring has."""
 MOST = 100  # times the message: a rank that sends more than that is ended
 OPEN = 1000  # messages that may wait to be received, or be waited for, at one time
 

@@ -27,8 +27,8 @@ CALLS = {
 NEAR = 1e-6  # relative error that the same sums in another order stay well below
 PLENTY = 10**9
 KEYS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_s")
+# Those of the summary, with how the keys begin that each looks at.
 SUMMARY = {"ttft": "ttft", "tpot": "tpot", "throughput": "tokens"}
-"""Those of the summary, with how the keys begin that each looks at."""
 Constants = tuple[float, float, float]
 Times = tuple[float, float, float]
 
@@ -41,8 +41,8 @@ class Arriving(NamedTuple):
     output: int
 
 
+# Requests with when each joined, and got its first and its last token, s.
 Served: TypeAlias = Sequence[tuple[Arriving, Times]]
-"""Requests with when each joined, and got its first and its last token, s."""
 
 
 def step_seconds(constants: Constants, tokens: float, seen: float) -> float:
@@ -189,13 +189,11 @@ def _several(served: Served) -> Served:
 
 
 _per_token = _each(lambda one, _, first, last: (last - first) / (one.output - 1))
+# Seconds to the first token, of each request; and for each token after it, of those that have one.
 TIMES: Mapping[str, Callable[[Served], list[float]]] = {
     "ttft": _each(lambda one, _, first, __: first - one.arrived),
     "tpot": lambda served: _per_token(_several(served)),
 }
-"""Seconds to the first token, of each request; and for each token after it, of those that have
-one.
-"""
 TTFT_SLIPS = {
     "ttft-scheduled": _each(lambda _, begun, first, __: first - begun),
     "ttft-wait-only": _each(lambda one, begun, *_: begun - one.arrived),

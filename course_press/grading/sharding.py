@@ -20,13 +20,13 @@ from course_press.grading.learner import EndedError, Reply
 from course_press.grading.verdict import Amount, Text, Value, Verdict, message
 
 DEVICES = 8
+# Small, and such that no two arrays or parts of them are of one size by chance.
 SIZES = {"M": 4, "B": 64, "D": 32, "F": 128, "G": 8, "E": 8, "C": 16}
-"""Small, and such that no two arrays or parts of them are of one size by chance."""
 LARGE = {"B": 16384, "D": 4096, "F": 16384}  # those of task 7
 TARGET = 0.4e-3  # seconds that its collectives may take
 ITEM = 2  # bytes of a number in bf16
+# The sentences of failures that only these programs have.
 FAILURES = {"not-implemented": "not-implemented-task", "not-jitted": "not-jitted"}
-"""The sentences of failures that only these programs have."""
 RIGHT = 0.05  # of the largest number: what bf16 loses stays well below, and every mistake above
 SMALL = 0.01  # of all that a task needs to exchange: less than that is no mistake worth a word
 CONTRACTED = {("x", "D"), ("w1", "D"), ("h", "F"), ("w2", "F")}  # what the two products sum over

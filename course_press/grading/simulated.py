@@ -17,12 +17,11 @@ from course_press.grading.learner import Reply
 from course_press.grading.sandbox.simulated import EVERY
 
 DURATION = 1e-3  # seconds of an ordinary multiplication; those of a run differ by a few per cent
+# Of the first multiplication of a shape: it loads the library, picks a kernel, wakes the clock.
 SLOW = 20.0
-"""Of the first multiplication of a shape: it loads the library, picks a kernel, wakes the clock."""
+# The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
+# median and one minimum.
 JITTER = (1.12, 1.0, 1.21, 1.06, 1.27, 1.03, 1.18, 1.09, 1.24, 1.15, 6.0)
-"""The multiplications after that, over and over: any eleven in a row hold one outlier, and have one
-median and one minimum.
-"""
 LAUNCH = 2e-6  # seconds the host spends to hand work to the simulated GPU
 MOST = 500  # samples that are kept, the last ones: who is asked for eleven has fewer
 MANY = 100_000  # products and events that are counted at most

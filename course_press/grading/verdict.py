@@ -16,8 +16,8 @@ from course_lib.core import known
 from course_book import n
 from course_book.text import language
 
+# Characters of a text that a sentence quotes: a learner's process can say whatever it likes.
 LONGEST = 2000
-"""Characters of a text that a sentence quotes: a learner's process can say whatever it likes."""
 
 
 class Amount(NamedTuple):
@@ -32,10 +32,9 @@ class Text(msgspec.Struct, frozen=True):
     """A sentence of `messages.<language>.toml`, or a part of one; `str` says it in the language."""
 
     key: str
+    # What it leaves open: numbers; code and what Python says, in no language; others of its kind;
+    # several of either; and texts by language.
     values: Mapping[str, "Value"]
-    """What it leaves open: numbers; code and what Python says, in no language; others of its kind;
-    several of either; and texts by language.
-    """
 
     def __str__(self) -> str:
         written = {name: _written(value) for name, value in self.values.items()}

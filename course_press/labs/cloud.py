@@ -16,6 +16,8 @@ from course_lib.bench import record, results, rows
 from course_press.labs.run import LOCAL, amount, folder
 from course_press.source.errors import MissingError
 
+# The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is
+# asked of a cloud.
 GPUS = {
     "A100-80GB": ("a100-sxm-80", {"runpod": "A100-80GB-SXM"}),
     "A100": ("a100-sxm-40", {"lambda": "A100"}),
@@ -27,22 +29,19 @@ GPUS = {
     "L40S": ("l40s", {"runpod": "L40S", "vast": "L40S"}),
     "RTX4090": ("rtx-4090", {"runpod": "RTX4090", "vast": "RTX4090"}),
 }
-"""The GPUs that a lab may rent: the chip, and what SkyPilot calls it at each cloud. Nothing else is
-asked of a cloud.
-"""
 CLOUDS = {"runpod": "RunPod", "lambda": "Lambda", "vast": "vast.ai"}
+# Minutes after which installing on the rented machine is ended.
 SETUP = 15
-"""Minutes after which installing on the rented machine is ended."""
+# Minutes that setting up and copying take besides the measuring, at most: what is paid for and not
+# measured.
 OVERHEAD = 20
-"""Minutes that setting up and copying take besides the measuring, at most: what is paid for and not
-measured.
-"""
+# What SkyPilot copies to the rented machine, so that this can give itself back.
 KEYS = {
     "runpod": "~/.runpod/config.toml",
     "lambda": "~/.lambda_cloud/lambda_keys",
     "vast": "~/.config/vastai/vast_api_key",
 }
-"""What SkyPilot copies to the rented machine, so that this can give itself back."""
+# What of the book the rented machine needs besides the lab; nothing else leaves this computer.
 UPLOADED = (
     "pyproject.toml",
     "constraints.txt",
@@ -56,7 +55,6 @@ UPLOADED = (
     "course_press",
     "labs/rented.sh",
 )
-"""What of the book the rented machine needs besides the lab; nothing else leaves this computer."""
 
 
 class Plan(NamedTuple):
@@ -67,10 +65,10 @@ class Plan(NamedTuple):
     chip: str
     price: specs.Price
     minutes: float
+    # USD an hour above which SkyPilot takes no machine.
     ceiling: float
-    """USD an hour above which SkyPilot takes no machine."""
+    # The file of the provider's key, which SkyPilot copies to the rented machine.
     key: str
-    """The file of the provider's key, which SkyPilot copies to the rented machine."""
 
     @property
     def usd(self) -> float:

@@ -14,8 +14,8 @@ from course_lib import CourseError
 from course_press.source.errors import MissingError
 from course_press.source.files import swap_in
 
+# Where a lab keeps what was measured here; git ignores it.
 LOCAL = Path("results") / "local"
-"""Where a lab keeps what was measured here; git ignores it."""
 
 
 class Execution(NamedTuple):

@@ -15,10 +15,11 @@ from course_book.explore import NONE, page, serving
 from course_book.text import named
 from course_press.outputs.written import number_marks, tool_words
 
+# What stands in large figures as it is expected, with what it is at best below it.
 TILES = {"decode": "s", "user": "", "all": "", "usd": ""}
-"""What stands in large figures as it is expected, with what it is at best below it."""
+# What the memory bar shows.
 PARTS = ("weights", "cache", "activations")
-"""What the memory bar shows."""
+# What the page says, beside the names of quantities.
 WORDS = (
     *("fits", "too-large", "too-many", "weights", "cache", "compute", "network", "launches"),
     *("config-architecture", "config-key", "config-value", "config-json", "config-paste"),
@@ -27,7 +28,6 @@ WORDS = (
     *("whose-own", "whose-part", "whose-lent", "outside", "experts", "one-cache", "narrow"),
     *("again", "at-least", "at-most", "card", "automatic", "copies", "roofline", "not-likely"),
 )
-"""What the page says, beside the names of quantities."""
 
 
 def html(one: serving.Calculator) -> str:

@@ -22,8 +22,8 @@ from course_book.exercises import (
 from course_book.text import UNITS, language, page_grammar
 from course_press.outputs.written import number_marks
 
+# The space between a number and its unit, or between its thousands: no line ends there.
 _IN_NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b|[%×]|[a-zA-Zµ]*(?:FLOP|OP|B|s)\b)")
-"""The space between a number and its unit, or between its thousands: no line ends there."""
 
 
 def html(form: Form) -> str:

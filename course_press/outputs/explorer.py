@@ -39,11 +39,11 @@ from course_book.text import PREFIXED
 from course_press.outputs.figure import page_svg
 from course_press.outputs.written import number_marks, tool_words
 
+# What can be dragged, and its unit.
 GRIPS = {"intensity": "FLOP/B", "peak": "FLOP/s", "bandwidth": "B/s"}
-"""What can be dragged, and its unit."""
 _TERMS = {"intensity": "arithmetic-intensity", "peak": "peak", "bandwidth": "bandwidth"}
+# How far.
 SPANS = {"intensity": (0.1, 1e4), "peak": (1e11, 2e16), "bandwidth": (1e10, 1e14)}
-"""How far."""
 _WORDS = ("memory-limits", "math-limits", "balanced", "no-format", "own", "drag")
 _UNIT = re.compile(r"\((.+)\)$")
 

@@ -18,8 +18,8 @@ from course_book.tables import Downloads, Folded
 from course_book.text import Shown, Table
 from course_press.outputs import calculator, exercise, explorer, figure, moving, tables
 
+# The MIME type of a bundle of bundles, one for each form.
 FORMS = "application/vnd.course.forms+json"
-"""The MIME type of a bundle of bundles, one for each form."""
 
 
 def site(shown: Shown) -> dict[str, Any]:

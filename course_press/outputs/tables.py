@@ -9,8 +9,8 @@ from course_book.tables import Cards, Downloads, Folded
 from course_book.text import Markdown, Span, Table, language, marks, plain
 
 _UNIT = re.compile(r"(?:[pnµmkMGTPE]|[KMGT]i)?((?:s|B|W|Hz|F?L?OP)(?:/s)?|FLOP/B)")
+# Spaces as wide as a decimal point and as a digit.
 _POINT, _DIGIT = "&#8200;", "&#8199;"
-"""Spaces as wide as a decimal point and as a digit."""
 
 
 def markdown(shown: Table | Downloads | Folded) -> str:

@@ -23,10 +23,11 @@ from course_book.explore import averages, page
 from course_press.source.files import swap_in
 
 ASSETS = Path(__file__).parent.parent / "assets"
+# The file that both engines put on every page.
 PHYSICS = ASSETS / "physics.html"
-"""The file that both engines put on every page."""
+# The file for pages that count whole steps.
 STEPS = ASSETS / "steps.html"
-"""The file for pages that count whole steps."""
+# What pages call, by the name of what has it there.
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
         *(formulas.amount, formulas.total_seconds, formulas.step, formulas.largest, formulas.most),
@@ -36,17 +37,16 @@ ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     ),
     "courseSteps": page.EVALUATED,
 }
-"""What pages call, by the name of what has it there."""
 _TOLD = {
     "coursePhysics": "course_lib.core's formulas, and averages of a loaded engine",
     "courseSteps": "course_lib's steps",
 }
+# What has no word in the Python that is translated, as JavaScript has it.
 WRITTEN = {
     begins: """function begins(pattern, name) {
   try { return new RegExp("^(?:" + pattern + ")").test(name); } catch (error) { return false; }
 }"""
 }
-"""What has no word in the Python that is translated, as JavaScript has it."""
 _FRAME = """<script>
 // {comment}
 window.{name} = (function () {{
@@ -57,6 +57,7 @@ return {{ {names} }};
 }})();
 </script>
 """
+# What stands for NumPy's functions of one number; others are those of `Math`.
 _NUMPY = {
     "any": "function (value) { return value; }",
     "all": "function (value) { return value; }",
@@ -69,11 +70,10 @@ _NUMPY = {
     "inf": "Infinity",
     "nan": "NaN",
 }
-"""What stands for NumPy's functions of one number; others are those of `Math`."""
+# What only changes a value's type.
 _SAME = (bool, float, tuple)
-"""What only changes a value's type."""
+# Names that JavaScript keeps to itself.
 _RESERVED = {"new": "added"}
-"""Names that JavaScript keeps to itself."""
 
 
 def javascript(name: str = "coursePhysics") -> str:

@@ -17,13 +17,12 @@ from course_press.source.errors import SourceError
 from course_press.source.install import address, published
 
 FORMATS = ("epub", "pdf")
+# Where the book as one file stands in the site, by course export: a build leaves this folder as it
+# is.
 FOLDER = "downloads"
-"""Where the book as one file stands in the site, by course export: a build leaves this folder as it
-is.
-"""
 
+# Where the pictures that shared links show stand in the site of a language.
 CARDS = "cards"
-"""Where the pictures that shared links show stand in the site of a language."""
 
 
 def page_facts(book: Book, chapter: Chapter) -> dict[str, Any]:

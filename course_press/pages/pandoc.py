@@ -35,32 +35,29 @@ from course_press.source.install import published
 from course_press.source.labels import label_facts
 
 ASSETS = Path(__file__).parents[1] / "assets"
+# The filters that both engines share, for a site or not: a notebook is read alone, away from the
+# rest of the book.
 SHARED = {
     True: ("course.lua", "book.lua", "references.lua", "maths.lua"),
     False: ("course.lua", "references.lua"),
 }
-"""The filters that both engines share, for a site or not: a notebook is read alone, away from the
-rest of the book.
-"""
+# Of what is kept of a print.
 FORM = 1
-"""Of what is kept of a print."""
+# Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
+# machine may let so many times as many pass.
 TIMEOUT, BUSY = 120, 20
-"""Seconds of computing after which pandoc is taken to hang; a page takes it less than one. A busy
-machine may let so many times as many pass.
-"""
 _REFERENCE = re.compile(r"@\{?((?:fig|tbl|lst|eq|sec)-[\w-]+)")
 # What pandoc writes, in these very letters: a page is not parsed for it.
 XREF = re.compile(r'<a href="#([^"]+)" class="xref">')
 _SPLIT = "<!-- course-data -->"
 _PLAIN = "--syntax-highlighting=none"
 _CODE = re.compile(r'<pre class="(\w+)"><code>(.*?)</code></pre>', re.DOTALL)
+# Pandoc's names of every line of code, which nothing leads to: a twentieth of what a long page
+# weighs.
 _CODE_LINES = re.compile(
     r'<a href="#cb[\d-]+" aria-hidden="true" tabindex="-1"></a>'
     r'|(?<=<div class="sourceCode") id="cb\d+"|(?<=<span) id="cb[\d-]+"'
 )
-"""Pandoc's names of every line of code, which nothing leads to: a twentieth of what a long page
-weighs.
-"""
 
 
 @dataclass(frozen=True)
@@ -345,8 +342,8 @@ def _coloured(body: str, cache: Cache) -> str:
     return _CODE.sub(lambda one: str(known[one[0]]), body)
 
 
+# What a text asks for, by what stands in it then.
 _ASKED = {"answers": ".answer", "published": "-meta=", "studies": ".session"}
-"""What a text asks for, by what stands in it then."""
 
 
 def _text(chapter: Chapter, ran: ChapterResults) -> str:

@@ -38,12 +38,12 @@ from course_press.source.labels import label_facts
 
 GET = "get it from quarto.org, with conda (environment.yml), or pip install -e '.[quarto]'"
 
+# On a page to which everything has been added.
 _COMPLETE = "data-complete"
-"""On a page to which everything has been added."""
+# What Quarto can say of a page to share and ours do not: whose it is.
 _OWNERS = ("twitter:site", "twitter:creator")
-"""What Quarto can say of a page to share and ours do not: whose it is."""
+# How the scripts begin that only the calculator's page needs.
 _CALCULATOR = ("// course_lib's steps, translated", "// The calculator:")
-"""How the scripts begin that only the calculator's page needs."""
 _TITLE = "title-block-header"
 
 

@@ -12,8 +12,8 @@ from course_press.source.book import Book
 from course_press.source.chapter import Chapter
 from course_press.source.labels import find_labels
 
+# By label id: the chapter on whose page it stands.
 Labels: TypeAlias = Mapping[str, Chapter]
-"""By label id: the chapter on whose page it stands."""
 
 
 def labels_of(pages: Sequence[PrintedPage]) -> Labels:

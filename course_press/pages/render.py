@@ -19,10 +19,10 @@ from course_press.pages.searchable import script, sections
 from course_press.run.execute import Cache
 from course_press.source.book import Book, Part
 
+# What each prediction of a language holds alike: pages of ours have it in a file.
 _SHARED = re.compile(
     r'<script type="application/json" class="guess-shared">(.*?)</script>', re.DOTALL
 )
-"""What each prediction of a language holds alike: pages of ours have it in a file."""
 
 
 class Renderer:

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from lxml import html
 
+# Elements that are no prose.
 LEFT_OUT = {"script", "style", "svg", "pre", "form", "button"}
-"""Elements that are no prose."""
 LEFT_OUT_CLASSES = {
     "cell-code",
     "anchor",
@@ -30,6 +30,7 @@ LEFT_OUT_CLASSES = {
     "guesses",
     "references",
 }
+# Elements that part words.
 BLOCKS = {
     "p",
     "li",
@@ -46,7 +47,6 @@ BLOCKS = {
     "h4",
     "br",
 }
-"""Elements that part words."""
 SPACED = set("=≠<>≤≥≈≪≫+−±×⋅·→⇒⇔∈")
 
 
@@ -207,11 +207,11 @@ def _raised(node: ElementTree.Element) -> str:
     return sign if sign in ("*", "′", "†", "¯", "^", "ˆ") else f"^{_whole(node)}"
 
 
+# What is searched of a result; the rest of it is only shown.
 FIELDS = ("title", "text", "also")
-"""What is searched of a result; the rest of it is only shown."""
 _WORD = re.compile(r"[가-힣]+|(?:(?![가-힣])[^\W_])+")
+# Of MiniSearch's own format.
 _VERSION = 2
-"""Of MiniSearch's own format."""
 
 
 def tokens(text: str) -> list[str]:

@@ -16,25 +16,25 @@ from PIL import Image, ImageDraw, ImageFont
 
 from course_press.source.book import Book
 
+# The place of a figure's cell, a fingerprint of its PNG, and what gives that.
 Picture = tuple[int, str, Callable[[], bytes]]
-"""The place of a figure's cell, a fingerprint of its PNG, and what gives that."""
+# Where the decks stand in the site of a language.
 DECKS = "slides"
-"""Where the decks stand in the site of a language."""
+# Pixels of a picture that a shared link shows large.
 SIZE = (1200, 630)
-"""Pixels of a picture that a shared link shows large."""
 _MARGIN, _STRIPE = 24, 12
 _ACCENT, _INK, _MUTED = (26, 58, 184), (28, 33, 39), (89, 98, 108)
 _LETTERS = str(Path(__file__).parent.parent / "assets" / "vendor" / "source-serif-4.woff2")
 _HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]")
+# Regular and bold, as systems call them.
 _HANGUL_FONTS = (
     ("NanumGothic.ttf", "NanumGothicBold.ttf"),
     ("NotoSansCJK-Regular.ttc", "NotoSansCJK-Bold.ttc"),
     ("AppleSDGothicNeo.ttc", "AppleSDGothicNeo.ttc"),
     ("malgun.ttf", "malgunbd.ttf"),
 )
-"""Regular and bold, as systems call them."""
+# A figure has few: a palette makes a third of the file.
 _COLOURS = 64
-"""A figure has few: a palette makes a third of the file."""
 
 
 def first_picture(cells: Iterable[Iterable[Mapping[str, Any]]]) -> Picture | None:

@@ -22,14 +22,14 @@ from course_press.source.book import Book, configured, languages, read_book
 from course_press.source.files import linked, put, staged, swap_in
 
 _DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
+# Characters of data that stand in a page itself.
 _LONG = 10_000
-"""Characters of data that stand in a page itself."""
+# A file in every built site: a folder without it is never replaced.
 MARKER = ".course-site"
-"""A file in every built site: a folder without it is never replaced."""
+# What is to stand in files, by their paths; `None` is what stands there.
 Files: TypeAlias = Mapping[str, str | bytes | None]
-"""What is to stand in files, by their paths; `None` is what stands there."""
+# By name, the key of all that a part of a folder is made of, and what makes its files.
 Parts: TypeAlias = Mapping[str, tuple[str, Callable[[], Files]]]
-"""By name, the key of all that a part of a folder is made of, and what makes its files."""
 
 
 def build(

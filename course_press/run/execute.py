@@ -27,13 +27,14 @@ from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
 PRESS = Path(__file__).parents[1]
+# The folders of the book's own code and data.
 PACKAGES = [
     PRESS,
     *(Path(str(one.__file__)).parent for one in (course_lib, course_tools, course_book)),
 ]
-"""The folders of the book's own code and data."""
+# Seconds after which a cell is taken to hang.
 TIMEOUT = 600
-"""Seconds after which a cell is taken to hang."""
+# How the names of environment variables start that cells, or what they import, may look at.
 STEERING = (
     "COURSE_",
     "LANG",
@@ -48,11 +49,10 @@ STEERING = (
     "NPY_",
     "SOURCE_DATE_EPOCH",
 )
-"""How the names of environment variables start that cells, or what they import, may look at."""
+# Seconds for which a cached result that nobody asks for is kept.
 KEEP = 30 * 86_400
-"""Seconds for which a cached result that nobody asks for is kept."""
+# Runs of the same cells that are kept: with one state of the library, with another.
 VARIANTS = 8
-"""Runs of the same cells that are kept: with one state of the library, with another."""
 
 _MARKDOWN = re.compile(r"[*_`\[\]<>|$\\#~^@{}\n]")
 

@@ -21,13 +21,14 @@ from typing import IO, Any
 
 from course_lib import CourseError
 
+# Elsewhere kernels start one by one: macOS's own libraries do not survive a fork.
 FORKS = sys.platform == "linux"
-"""Elsewhere kernels start one by one: macOS's own libraries do not survive a fork."""
+# No reader's own locale: a figure's letters join by it, and file names are read by it.
 LOCALE = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
-"""No reader's own locale: a figure's letters join by it, and file names are read by it."""
 # No threads of NumPy's: they would not be there in a fork, and kernels run side by side.
+# What must stand in a kernel's environment before its Python starts.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", **LOCALE}
-"""What must stand in a kernel's environment before its Python starts."""
+# What takes long to import and is much used.
 PRELOADED = (
     "course_press.run.shell",
     "matplotlib.pyplot",
@@ -41,7 +42,6 @@ PRELOADED = (
     "course_lib.network",
     "course_lib.workloads",
 )
-"""What takes long to import and is much used."""
 
 
 class DeadKernelError(Exception):

@@ -18,8 +18,8 @@ from traitlets.config import Config
 
 from course_press.run import trace
 
+# What the piece of code that runs has shown so far (nbformat).
 _given: list[dict[str, Any]] = []
-"""What the piece of code that runs has shown so far (nbformat)."""
 
 
 class _Stream(io.TextIOBase):

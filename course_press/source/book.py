@@ -10,6 +10,8 @@ import yaml
 from course_press.source.chapter import Chapter, read_chapter, read_text
 from course_press.source.errors import SourceError
 
+# The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
+# dress Quarto's pages.
 CONFIG_KEYS = {
     "": {
         "project",
@@ -49,9 +51,6 @@ CONFIG_KEYS = {
         "twitter-card",
     },
 }
-"""The keys of `_quarto*.yml` that the embedded engine honours, or may pass over because they only
-dress Quarto's pages.
-"""
 
 
 @dataclass(frozen=True, slots=True)

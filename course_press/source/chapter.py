@@ -43,10 +43,10 @@ DIV_CLASSES = {
     "answer",
     "ways",
 }
+# Includes within includes; one that holds itself stops here at the latest.
 DEPTH = 20
-"""Includes within includes; one that holds itself stops here at the latest."""
+# Lines of one page with all that it includes: the longest of the book has some hundreds.
 LINES = 50_000
-"""Lines of one page with all that it includes: the longest of the book has some hundreds."""
 LABELS = ("fig", "tbl", "eq", "sec", "lst")
 INLINE = re.compile(r"(?<!`)`\{python\} ([^`]+)`(?!`)")
 CITED = re.compile(r"(?<![\w@])-?@\{?([\w][\w:.#$%&+?<>~/-]*\w)")

@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+# Characters that are kept of an id that is no name for a file.
 _LONGEST = 40
-"""Characters that are kept of an id that is no name for a file."""
 
 
 def file_names(ids: Iterable[str]) -> dict[str, str]:

@@ -13,12 +13,11 @@ from course_book.text import words
 from course_press.source.book import Book, languages
 from course_press.source.chapter import read_text
 
+# How the address starts with which the book comes: nothing of ours stands there until whoever
+# publishes sets another.
 PLACEHOLDER = "https://github.com/roofline-course/"
-"""How the address starts with which the book comes: nothing of ours stands there until whoever
-publishes sets another.
-"""
+# How pip and git say that they reached nobody.
 _NO_NETWORK = "resolve host|t connect to|NewConnectionError|unreachable"
-"""How pip and git say that they reached nobody."""
 
 
 def address(book: Book) -> tuple[str, str]:

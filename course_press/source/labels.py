@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from course_press.source.book import Book
 from course_press.source.chapter import Chapter, Line, div_opening, is_div_end
 
+# The level of heading down to which sections are numbered.
 NUMBERED_DEPTH = 3
-"""The level of heading down to which sections are numbered."""
 
 _HEADING = re.compile(r"^(#{2,6})\s+(.+?)\s*(?:\{([^}]*)\})?\s*$")
 _ID = re.compile(r"(?:^|\s)#([\w-]+)|\banchor=\"([\w-]+)\"")

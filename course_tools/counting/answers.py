@@ -28,8 +28,8 @@ from course_tools.counting.estimates import (
 from course_tools.counting.rewriting import least
 from course_tools.counting.sources import Named
 
+# Tokens where none are asked for, and the model was made for no fewer.
 _USUAL = 1024
-"""Tokens where none are asked for, and the model was made for no fewer."""
 _NEVER = ("sampling, tokenizing, and the host's own time", "memory that a runtime keeps for itself")
 _DESCRIBED = (
     "activation functions, residual sums, rotary positions and the softmax: taken as hidden in "

@@ -23,15 +23,15 @@ from course_tools.counting.records import Access, Operation, Trace
 from course_tools.counting.rewriting import least
 from course_tools.counting.rules import PRODUCTS
 
+# Where a kernel runs, what it is called, its work, and how often it runs.
 Found: TypeAlias = tuple[str, str, Work, int]
-"""Where a kernel runs, what it is called, its work, and how often it runs."""
+# How many operators the name of a fused kernel lists.
 _SHOWN = 3
-"""How many operators the name of a fused kernel lists."""
+# By the memory of a parameter its format, and that of the products with it.
 Stored: TypeAlias = Mapping[int, tuple[str, str]]
-"""By the memory of a parameter its format, and that of the products with it."""
 _FORMATS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+# Linear layers that no recipe converts, unless it names them.
 ROUTERS = ("gate", "router", "shared_expert_gate")
-"""Linear layers that no recipe converts, unless it names them."""
 
 
 def size_of(access: Access, fm: Formats) -> float:

@@ -10,10 +10,11 @@ from typing import Any
 from course_tools.counting import quantization
 from course_tools.counting.quantization import is_size
 
+# Architectures of RMS norms and ordinary MLPs.
 PLAIN = "llama mistral qwen2 qwen3 gemma phi3 granite smollm3 arcee seed_oss olmo2 gemma3"
-"""Architectures of RMS norms and ordinary MLPs."""
+# Architectures of norms with a bias.
 LAYERED = "gpt2 gpt_bigcode gpt_neox opt bloom falcon starcoder2 stablelm nemotron"
-"""Architectures of norms with a bias."""
+# Architectures of RMS norms and experts, and the keys that say how many.
 EXPERTS = {
     "mixtral": ["num_local_experts"],
     "gpt_oss": ["num_local_experts"],
@@ -23,24 +24,24 @@ EXPERTS = {
     "deepseek_v2": ["n_routed_experts", "num_local_experts"],
     "deepseek_v3": ["n_routed_experts", "num_local_experts"],
 }
-"""Architectures of RMS norms and experts, and the keys that say how many."""
 GPT = ["gpt2", "gpt_bigcode"]
+# Architectures whose first layers may have no experts.
 DEEP = ["glm4_moe", "deepseek_v2", "deepseek_v3"]
-"""Architectures whose first layers may have no experts."""
 LATENT = ["deepseek_v2", "deepseek_v3"]
+# Architectures whose output matrix is the embedding where nothing is said.
 TIED = "gemma gemma3 smollm3 gpt2 gpt_bigcode opt bloom falcon starcoder2"
-"""Architectures whose output matrix is the embedding where nothing is said."""
+# Keys of sizes that may be left out.
 WHOLE = (
     "head_dim num_key_value_heads num_kv_heads q_lora_rank n_inner ffn_hidden_size sliding_window "
     "seq_length word_embed_proj_dim n_shared_experts sliding_window_pattern"
 )
-"""Keys of sizes that may be left out."""
 SWITCHES = (
     "tie_word_embeddings attention_bias attention_out_bias mlp_bias use_bias bias use_qkv_bias "
     "use_qk_norm use_sliding_window use_parallel_residual multi_query parallel_attn "
     "new_decoder_architecture do_layer_norm_before"
 )
 SEEING = "hidden_size intermediate_size num_hidden_layers patch_size image_size"
+# Sizes of Gemma 3's text that published configurations leave to the architecture.
 GEMMA: dict[str, Any] = {
     "vocab_size": 262208,
     "num_attention_heads": 8,
@@ -49,7 +50,6 @@ GEMMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
     "sliding_window": 4096,
 }
-"""Sizes of Gemma 3's text that published configurations leave to the architecture."""
 
 
 def sizes(config: dict[str, Any]) -> dict[str, Any]:

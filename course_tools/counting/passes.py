@@ -18,6 +18,7 @@ from course_tools.counting.building import Built, failing
 from course_tools.counting.records import Trace
 from course_tools.counting.tracing import CURRENT, MANY, Recorder, tensors_in
 
+# Kinds of a cache's layers of which the last token can be taken away again.
 _KNOWN = (
     "DynamicLayer",
     "DynamicSlidingWindowLayer",
@@ -25,14 +26,13 @@ _KNOWN = (
     "LinearAttentionLayer",
     "LinearAttentionAndFullAttentionLayer",
 )
-"""Kinds of a cache's layers of which the last token can be taken away again."""
 _CACHES = ("past_key_values", "cache_params", "state")
+# Samples of a second of sound, which models of it are given.
 SECOND = 16_000
-"""Samples of a second of sound, which models of it are given."""
 
 _PLAIN = (int, float, str, bool, type(None))
+# What a layer knows of its place: where it differs, layers are alike nevertheless.
 _OF_PLACE = re.compile(r"(layer|block|depth)_(idx|index|id|number)$|^_forward|^forward$|^training$")
-"""What a layer knows of its place: where it differs, layers are alike nevertheless."""
 
 
 @dataclass

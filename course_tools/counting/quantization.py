@@ -9,8 +9,9 @@ from typing import Any
 
 from course_lib.core.dtypes import SCALED
 
+# What torch calls formats.
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
-"""What torch calls formats."""
+# ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised.
 ALGORITHMS = {
     "FP8": ["fp8", "fp8"],
     "FP8_PER_CHANNEL_PER_TOKEN": ["fp8", "fp8"],
@@ -28,9 +29,9 @@ ALGORITHMS = {
     "W4A8_MXFP4_FP8": ["mxfp4", "fp8"],
     "UNQUANTIZED": ["", ""],
 }
-"""ModelOpt's names: the format of weights, and of the arithmetic if activations are quantised."""
+# Under which keys a configuration lists what stays as it was.
 IGNORED = "ignore modules_to_not_convert ignored_layers exclude_modules llm_int8_skip_modules"
-"""Under which keys a configuration lists what stays as it was."""
+# The module of a layer that each matrix of a `Transformer` is.
 PLACES = {
     "attention.q": "self_attn.q_proj",
     "attention.k": "self_attn.k_proj",
@@ -52,7 +53,7 @@ PLACES = {
     "shared.shared_up": "mlp.shared_experts.up_proj",
     "shared.shared_down": "mlp.shared_experts.down_proj",
 }
-"""The module of a layer that each matrix of a `Transformer` is."""
+# Architectures that call these otherwise.
 OTHERWISE = {
     "phi3": {
         "self_attn.q_proj": "self_attn.qkv_proj",
@@ -67,7 +68,6 @@ OTHERWISE = {
         "mlp.experts.0.down_proj": "block_sparse_moe.experts.0.w2",
     },
 }
-"""Architectures that call these otherwise."""
 
 
 def declared(config: dict[str, Any], layers: int, dense: int, tied: bool) -> dict[str, Any]:

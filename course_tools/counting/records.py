@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from course_lib.core import Kind, Unit
 
+# The name of what puts the results of all steps together, each of which is written as it is made.
 STEPS = "steps"
-"""The name of what puts the results of all steps together, each of which is written as it is made.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from course_tools.counting.records import STEPS, Access, Operation, Trace
 from course_tools.counting.rules import GATHERED, MOVES, SCATTERED, pairs
 
 _COMPUTES = {"embedding", "scatter_add", "scatter_reduce", "index_add"}
+# What a kernel before or after it may do on its way; rows of a table are looked up by one.
 _MOVED = (MOVES | GATHERED | SCATTERED | {STEPS}) - _COMPUTES
-"""What a kernel before or after it may do on its way; rows of a table are looked up by one."""
+# Arrays beyond which a copy of them is made, rather than each read where it lies.
 _MANY = 2000
-"""Arrays beyond which a copy of them is made, rather than each read where it lies."""
+# Bytes; of the step's own formats no more than that fp32 is wider.
 _WIDTHS = {"fp64": 8.0, "fp32": 4.0, "x": 3.0, "kv": 3.0, "w": 3.0}
-"""Bytes; of the step's own formats no more than that fp32 is wider."""
 
 
 def least(trace: Trace) -> Trace:

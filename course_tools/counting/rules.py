@@ -11,6 +11,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# What moves nothing: views, and memory that is only set aside.
 FREE = _words(
     "alias detach empty empty_strided empty_like new_empty new_empty_strided lift lift_fresh "
     "lift_fresh_copy _local_scalar_dense _unsafe_view _reshape_alias sym_size sym_stride "
@@ -20,15 +21,14 @@ FREE = _words(
     "real imag view_as_real "
     "view_as_complex _nested_tensor_size item device manual_seed is_nonzero scalar_tensor"
 )
-"""What moves nothing: views, and memory that is only set aside."""
 PRODUCTS = _words("mm addmm bmm baddbmm mv addmv dot vdot addbmm _int_mm")
+# What reads as many elements as it writes, however large the array is that it picks from.
 GATHERED = _words("index gather embedding index_select take _unsafe_index")
-"""What reads as many elements as it writes, however large the array is that it picks from."""
+# What writes as many elements as it is given, however large the array is that it puts them in.
 SCATTERED = _words(
     "index_put scatter scatter_add scatter_reduce index_add index_copy index_fill masked_scatter "
     "_index_put_impl _unsafe_index_put put"
 )
-"""What writes as many elements as it is given, however large the array is that it puts them in."""
 _COPIES = (
     "copy clone _to_copy cat stack fill zero zeros ones full zeros_like ones_like full_like "
     "new_zeros new_ones new_full arange range linspace eye tril triu constant_pad_nd repeat roll "
@@ -42,8 +42,8 @@ _COPIES = (
     "resize upsample_nearest1d upsample_nearest2d upsample_nearest3d diag lift_fresh_copy "
     "native_dropout alpha_dropout frac_copy"
 )
+# What computes nothing: it copies, fills, or chooses between arrays.
 MOVES = _words(_COPIES)
-"""What computes nothing: it copies, fills, or chooses between arrays."""
 _SUMS = (
     "sum mean amax amin max min any all prod argmax argmin cumsum cumprod cummax cummin nansum "
     "logcumsumexp count_nonzero aminmax median mode max_pool2d_with_indices avg_pool1d avg_pool2d "
@@ -51,13 +51,13 @@ _SUMS = (
     "searchsorted bucketize equal max_pool1d_with_indices max_pool3d_with_indices topk kthvalue "
     "_adaptive_avg_pool3d adaptive_max_pool1d nanmean segment_reduce _is_all_true _is_any_true"
 )
+# By a convention of `course_lib.ops`, what is counted as it says.
 _NORMS = {
     "gelu": "gelu",
     "layer": "native_layer_norm native_group_norm",
     "rms": "_fused_rms_norm rms_norm",
     "softmax": "_softmax _log_softmax _safe_softmax",
 }
-"""By a convention of `course_lib.ops`, what is counted as it says."""
 _FLOPS = {
     1.0: "index_add scatter_add scatter_reduce floor_divide",
     2.0: "tanh leaky_relu prelu _prelu_kernel linalg_vector_norm norm",
@@ -71,6 +71,8 @@ _FLOPS = {
     16.0: "upsample_trilinear3d",
     40.0: "upsample_bicubic2d _upsample_bicubic2d_aa",
 }
+# FLOP for each element of what is read or written, whichever is more. A transcendental function, a
+# comparison or a division is one.
 _PER_ELEMENT = {
     **dict.fromkeys(GATHERED | SCATTERED, 0.0),
     **{name: flops for flops, names in _FLOPS.items() for name in names.split()},
@@ -78,9 +80,6 @@ _PER_ELEMENT = {
     **dict.fromkeys(MOVES, 0.0),
     **dict.fromkeys(_SUMS.split(), 1.0),
 }
-"""FLOP for each element of what is read or written, whichever is more. A transcendental function, a
-comparison or a division is one.
-"""
 _ORDERED = frozenset(("sort", "argsort", "msort"))
 _FFT = frozenset(("_fft_r2c", "_fft_c2r", "_fft_c2c"))
 

@@ -23,13 +23,13 @@ from course_tools.counting.rules import (
     product,
 )
 
+# The recorder that attention reports to: transformers knows it by its name only.
 CURRENT: list[Any] = []
-"""The recorder that attention reports to: transformers knows it by its name only."""
 NAME = "counted"
+# Operators of a layer beyond which they are noted once for all layers of its kind.
 MANY = 2000
-"""Operators of a layer beyond which they are noted once for all layers of its kind."""
+# What writes an array without a look at what it held.
 _FILLED = ("copy", "fill", "zero", "normal", "uniform", "bernoulli", "exponential", "random")
-"""What writes an array without a look at what it held."""
 _CONVOLVES = re.compile(r"\w*convolution(_overrideable)?|_slow_conv2d_forward")
 _ATTENDS = re.compile(
     r"_scaled_dot_product_(flash_attention|flash_attention_for_cpu|efficient_attention|"
@@ -37,10 +37,9 @@ _ATTENDS = re.compile(
 )
 _GROUPED = ("_grouped_mm", "grouped_mm_fallback")
 _RECURRENT = ("gru", "lstm", "rnn_tanh", "rnn_relu")
+# Of a recurrence over sequences of one length; with lengths of their own they are as many, but the
+# first two differ: those run step by step.
 _ARGUMENTS = 9
-"""Of a recurrence over sequences of one length; with lengths of their own they are as many, but the
-first two differ: those run step by step.
-"""
 
 
 class Recorder:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# The times of a trace are in microseconds.
 SECOND = 1e-6
-"""The times of a trace are in microseconds."""
 
 
 class Totals(dict[str, float]):

@@ -9,10 +9,9 @@ from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import OpType
 from course_tools.measured import trace
 
+# Bytes of the smallest piece that memory hands out: shorter runs waste the rest of it
+# [nvidia-cuda-practices].
 SECTOR = 32
-"""Bytes of the smallest piece that memory hands out: shorter runs waste the rest of it
-[nvidia-cuda-practices].
-"""
 
 
 class Operand(NamedTuple):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from course_lib.core.checks import flag, known
 from course_tools.files import DATA
 
+# What a diagnosis may name, in the order of the questions that lead there. The keys are fixed:
+# `course diagnose --json` gives one of them as ``cause``.
 CAUSES = (
     "launch-bound",  # the device waits for the host to launch many small kernels
     "host-bound",  # it waits for something else that the host does, such as loading data
@@ -20,13 +22,10 @@ CAUSES = (
     "at-roof",  # the time is near what the bounds allow
     "unknown",  # the trace shows none of these
 )
-"""What a diagnosis may name, in the order of the questions that lead there. The keys are fixed:
-`course diagnose --json` gives one of them as ``cause``.
-"""
+# The seeded traces, which tools/seeded_traces.py makes.
 FOLDER = DATA / "traces"
-"""The seeded traces, which tools/seeded_traces.py makes."""
+# Which cause each trace was made to show; the last shows none, a CUDA graph in one row.
 SEEDED = CAUSES
-"""Which cause each trace was made to show; the last shows none, a CUDA graph in one row."""
 
 
 class Fork(NamedTuple):
@@ -52,6 +51,8 @@ class Fork(NamedTuple):
 
 
 _STARVED = (*CAUSES[:3], "exposed-collectives", "load-imbalance")
+# The questions of the chapter *Bandwidth and profiling*, in their order; whose every answer leads
+# on has ``at-roof``.
 FLOW = (
     Fork("busy", "no", "launch", _STARVED),
     Fork("bytes", "no", "copies", ("copies", "strided", "wrong-format")),
@@ -59,9 +60,6 @@ FLOW = (
     Fork("memory", "yes", "move-less", ("unfused-elementwise",)),
     Fork("fast-unit", "no", "format", ("wrong-format",)),
 )
-"""The questions of the chapter *Bandwidth and profiling*, in their order; whose every answer leads
-on has ``at-roof``.
-"""
 
 
 def path_to(cause: str, *, extra: bool = True) -> tuple[tuple[str, str], ...]:

@@ -17,22 +17,21 @@ from course_tools.diagnosis.reading.rows import (
     Rows,
 )
 
+# µs that dispatching and launching one kernel may take; the host that is silent for longer does
+# something else. Launching alone takes 5 to 10 µs, an operator of torch some tens.
 SHORT = 150.0
-"""µs that dispatching and launching one kernel may take; the host that is silent for longer does
-something else. Launching alone takes 5 to 10 µs, an operator of torch some tens.
-"""
+# µs beyond which even a host that is inside operators is called busy, not launching.
 LONG = 400.0
-"""µs beyond which even a host that is inside operators is called busy, not launching."""
+# µs after a synchronization in which the host gets the next kernel going.
 RESTART = 200.0
-"""µs after a synchronization in which the host gets the next kernel going."""
+# µs from which a copy that should return at once has waited for the device.
 BLOCKING = 30.0
-"""µs from which a copy that should return at once has waited for the device."""
+# Synchronizations for each row of the device from which every gap with one counts as theirs.
 OFTEN = 0.25
-"""Synchronizations for each row of the device from which every gap with one counts as theirs."""
+# Doubt about time after a wait in which no row says what the host does.
 UNNAMED = 0.5
-"""Doubt about time after a wait in which no row says what the host does."""
+# What a gap is called in which the host has no row.
 NO_ROW = "host (no row)"
-"""What a gap is called in which the host has no row."""
 
 
 def window(rows: Rows) -> tuple[float, float]:

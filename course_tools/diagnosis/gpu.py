@@ -19,18 +19,16 @@ from course_tools.diagnosis.reading.rows import (
     Rows,
 )
 
+# B/s that a kernel is compared with where neither the chip nor a better kernel is known: about what
+# the smallest GPU of the spec table has.
 LEAST_BANDWIDTH = 3e11
-"""B/s that a kernel is compared with where neither the chip nor a better kernel is known: about
-what the smallest GPU of the spec table has.
-"""
+# Work of the busiest device over the mean, from which the others' waiting has a name.
 UNEQUAL = 1.15
-"""Work of the busiest device over the mean, from which the others' waiting has a name."""
+# Ninth over first tenth of the durations of one collective, from which it waits rather than
+# carries: a link's own speed varies less.
 SPREAD = 2.5
-"""Ninth over first tenth of the durations of one collective, from which it waits rather than
-carries: a link's own speed varies less.
-"""
+# Calls from which durations of a collective can be compared.
 FEW = 4
-"""Calls from which durations of a collective can be compared."""
 
 
 class OnDevice:

@@ -9,16 +9,16 @@ from course_tools.diagnosis.amounts import disagree
 from course_tools.diagnosis.reading.rows import LOAD, OP, Floats, Intervals, Places, Rows
 from course_tools.measured.trace import WRAPPER
 
+# µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10.
 CALL = 30.0
-"""µs that calling an operator of torch takes at most, whatever it computes: mostly 1 to 10."""
+# µs between two operators that the interpreter takes; more, and it does something else.
 BETWEEN = 200.0
-"""µs between two operators that the interpreter takes; more, and it does something else."""
+# B/s that any computer's memory gives one thread.
 LEAST_BANDWIDTH = 5e9
-"""B/s that any computer's memory gives one thread."""
+# Rows, depth and columns of a product from which it can be near a CPU's peak.
 LARGE = 128
-"""Rows, depth and columns of a product from which it can be near a CPU's peak."""
+# FLOP/s of a product that any core exceeds which has a unit for its format.
 SLOW = 5e9
-"""FLOP/s of a product that any core exceeds which has a unit for its format."""
 
 
 def account(rows: Rows, chip: Accelerator | None) -> Account:

@@ -15,21 +15,19 @@ from course_tools.diagnosis.amounts import bound, count, disagree, factors, peak
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import Floats, Numbers, OpType, Places, Rows
 
+# Part of its bound's rate from which a kernel counts as near it: tuned products reach 0.6 to 0.9,
+# and the same ones with operands of another size 0.55.
 NEAR = 0.55
-"""Part of its bound's rate from which a kernel counts as near it: tuned products reach 0.6 to 0.9,
-and the same ones with operands of another size 0.55.
-"""
+# Part of a bound's rate that tuned kernels reach: what could still be gained ends there.
 FULL = 0.8
-"""Part of a bound's rate that tuned kernels reach: what could still be gained ends there."""
+# Bytes of the widest load, which must begin at a multiple of them [nvidia-cuda-guide]: rows of
+# another length are loaded in smaller pieces.
 ALIGNED = 16
-"""Bytes of the widest load, which must begin at a multiple of them [nvidia-cuda-guide]: rows of
-another length are loaded in smaller pieces.
-"""
+# Blocks for each multiprocessor up to which an incomplete last wave is told apart.
 SMALL = 4
-"""Blocks for each multiprocessor up to which an incomplete last wave is told apart."""
 CHAINED = ("elementwise", "reduce")
+# The cause of what calls of a kernel lose, the seconds of each, and how well it is shown.
 Loss = tuple[str, Floats, float]
-"""The cause of what calls of a kernel lose, the seconds of each, and how well it is shown."""
 
 
 class Candidate:

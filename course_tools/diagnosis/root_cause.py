@@ -20,19 +20,18 @@ from course_tools.diagnosis.kernels import NEAR
 from course_tools.diagnosis.reading import names
 from course_tools.diagnosis.reading.rows import ON_DEVICE, OP, Rows, gather
 
+# Share of the time that a cause must explain to be named at all.
 ENOUGH = 0.12
-"""Share of the time that a cause must explain to be named at all."""
+# Share of the time spent near a bound from which that is the verdict, where no cause explains more
+# than `LITTLE`.
 NEAR_ROOF = 0.55
-"""Share of the time spent near a bound from which that is the verdict, where no cause explains
-more than `LITTLE`.
-"""
 LITTLE = 0.2
+# Times what a cause explains that is spent near a bound, from which the cause is doubtful.
 OUTWEIGHS = 2.5
-"""Times what a cause explains that is spent near a bound, from which the cause is doubtful."""
+# s: a call whose bound is shorter is small, whatever it takes: no kernel is over as soon.
 SMALL = 1e-6
-"""s: a call whose bound is shorter is small, whatever it takes: no kernel is over as soon."""
+# Operators that are listed.
 TOP = 10
-"""Operators that are listed."""
 
 
 class Evidence(NamedTuple):

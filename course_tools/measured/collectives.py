@@ -13,8 +13,8 @@ FUNCTIONS = {
     "all-to-all": network.all_to_all,
     "send": network.send,
 }
+# The collective whose fit predicts all the others.
 ABOUT = "all-reduce"
-"""The collective whose fit predicts all the others."""
 
 
 def fits(rows: Iterable[Row]) -> dict[str, network.LinkFit]:

@@ -14,16 +14,15 @@ from course_lib.core.checks import CourseError, text
 from course_lib.specs import chip_of_device
 from course_tools.measured.published import FOLDER
 
+# Share by which a speed may exceed the roof: chips run up to a tenth above the clock at which their
+# peaks are stated. What is faster was counted or timed wrongly.
 ABOVE = 0.1
-"""Share by which a speed may exceed the roof: chips run up to a tenth above the clock at which
-their peaks are stated. What is faster was counted or timed wrongly.
-"""
+# Share by which a speed may differ from its work over its time: it is computed from them.
 EXACT = 0.01
-"""Share by which a speed may differ from its work over its time: it is computed from them."""
+# Between the dates of rows and of the manifest, which read the clock at different moments.
 SLACK = timedelta(minutes=1)
-"""Between the dates of rows and of the manifest, which read the clock at different moments."""
+# Operators whose bytes all come from main memory, where the caches are flushed.
 STREAMS = ("copy", "triad")
-"""Operators whose bytes all come from main memory, where the caches are flushed."""
 _NEEDED = "lab command git_commit python packages device started finished wall_seconds host"
 _AGAIN = "run the lab again in a clean clone, and send the folder as it comes"
 

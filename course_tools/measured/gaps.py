@@ -6,28 +6,23 @@ from math import ceil
 from course_lib.bench.rows import Row, apart, timed
 from course_lib.core.dtypes import BITS
 
+# Fraction of the peak from which nothing is left to explain: the best shape found on an A100
+# reaches 0.87 of it in bf16.
 NO_GAP = 0.85
-"""Fraction of the peak from which nothing is left to explain: the best shape found on an A100
-reaches 0.87 of it in bf16.
-"""
+# MFU that the clock must explain to be named: less cannot be told from the scatter of clock
+# readings within one run.
 CLOCK_GAIN = 0.05
-"""MFU that the clock must explain to be named: less cannot be told from the scatter of clock
-readings within one run.
-"""
+# MFU that a large 16-bit matmul exceeds even without the matrix unit: an A100's fp32 vector peak is
+# 0.06 of its bf16 peak.
 WRONG_PATH = 0.05
-"""MFU that a large 16-bit matmul exceeds even without the matrix unit: an A100's fp32 vector peak
-is 0.06 of its bf16 peak.
-"""
+# Below this, launching one kernel (5 to 10 µs) is a tenth of the time or more.
 LAUNCH_SECONDS = 50e-6
-"""Below this, launching one kernel (5 to 10 µs) is a tenth of the time or more."""
+# Rows and columns of the result that one multiprocessor computes at a time in the common kernels
+# for large matmuls.
 TILE = 128
-"""Rows and columns of the result that one multiprocessor computes at a time in the common kernels
-for large matmuls.
-"""
+# Filled part of the multiprocessors' waves below which the last one costs more than a measurement
+# scatters.
 WAVE_EFFICIENCY = 0.9
-"""Filled part of the multiprocessors' waves below which the last one costs more than a measurement
-scatters.
-"""
 
 
 def gap(row: Row, rows: Iterable[Row], multiprocessors: int | None = None) -> str:

@@ -8,6 +8,7 @@ from course_lib import ops
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError
 
+# By kernel, the `op` of its rows.
 OPS = {
     "add": "add",
     "fused": "chain",
@@ -15,9 +16,8 @@ OPS = {
     "matmul": "matmul",
     "attention": "attention",
 }
-"""By kernel, the `op` of its rows."""
+# What is counted, a row each: bytes asked for, and bytes of the sectors that they touch.
 WAYS = ("loaded", "stored", "loaded_sectors", "stored_sectors")
-"""What is counted, a row each: bytes asked for, and bytes of the sectors that they touch."""
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):

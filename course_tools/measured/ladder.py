@@ -10,8 +10,8 @@ import msgspec
 from course_lib.bench.rows import Row
 from course_lib.core import attainable
 
+# Operator and format of each rung, from slow to fast.
 RUNGS = (("outer", "fp32"), ("matmul", "fp32"), ("matmul", "fp16"), ("matmul", "fp8"))
-"""Operator and format of each rung, from slow to fast."""
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):

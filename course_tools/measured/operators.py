@@ -8,10 +8,9 @@ from course_lib.bench.rows import Row, timed
 from course_lib.core.checks import CourseError
 
 OPERATORS = ("chain", "softmax", "norm", "attention")
+# The paths that pass everything through memory; the others of the same operator are compared with
+# them.
 SLOW = ("eager", "math")
-"""The paths that pass everything through memory; the others of the same operator are compared with
-them.
-"""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,9 @@ from course_lib.workloads import llm
 from course_tools.files import DATA
 
 FOLDER = DATA / "measured"
+# The environment variable that names the folder of the reader's labs.
 RESULTS = "COURSE_RESULTS"
-"""The environment variable that names the folder of the reader's labs."""
+# Chips of the spec table by the names that `matmul_mamf` gives them.
 CHIPS = {
     "NVIDIA A100 SXM": "a100-sxm-80",
     "NVIDIA H100 SXM": "h100-sxm",
@@ -30,16 +31,15 @@ CHIPS = {
     "AMD MI300X": "mi300x",
     "AMD MI325X": "mi325x",
 }
-"""Chips of the spec table by the names that `matmul_mamf` gives them."""
+# Files of `data/measured` that can be compared.
 TABLES = (
     "decode_gptfast_bs1",
     "decode_lmdeploy_a100_static",
     "decode_trtllm_v061_static",
     "prefill_trtllm_v05_ttft",
 )
-"""Files of `data/measured` that can be compared."""
+# Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`.
 UNSEEN = ("decode_torchao_bs1",)
-"""Files of the same kind that no constant is fitted to: they test `course_tools.calibrate`."""
 
 # The first LLaMA 7B has the matrices of Llama 2 7B, and Llama 3.1 8B those of Llama 3; they differ
 # in the context they were trained for.

@@ -14,34 +14,31 @@ import msgspec
 from course_lib import ops
 from course_lib.core.checks import CourseError, positive
 
+# Sizes, steps (none where not known) and bytes of an element.
 Tensor: TypeAlias = tuple[Sequence[int], Sequence[int], int]
-"""Sizes, steps (none where not known) and bytes of an element."""
+# So many times the larger of the two bounds and neither explains the time: many tiny calls, strided
+# access, a slow path.
 FAR = 5.0
-"""So many times the larger of the two bounds and neither explains the time: many tiny calls,
-strided access, a slow path.
-"""
+# An operator whose own share of its duration is below this passes the work on to those it calls.
 WRAPPER = 0.5
-"""An operator whose own share of its duration is below this passes the work on to those
-it calls.
-"""
 _BYTES = {
     **dict.fromkeys(("double", "long int", "long"), 8),
     **dict.fromkeys(("float", "int"), 4),
     **dict.fromkeys(("c10::Half", "c10::BFloat16"), 2),
     **dict.fromkeys(("bool", "signed char", "unsigned char"), 1),
 }
+# For each element; of all others one.
 _FLOPS = {
     "gelu": ops.CONVENTIONS["gelu"].flops,
     "_softmax": ops.CONVENTIONS["softmax"].flops,
     "native_layer_norm": ops.CONVENTIONS["layer"].flops,
     "native_dropout": ops.CONVENTIONS["dropout"].flops,
 }
-"""For each element; of all others one."""
+# They touch no element.
 _VIEWS = """
 t transpose permute view _unsafe_view reshape expand as_strided slice select split narrow
 unsqueeze squeeze detach resolve_conj resolve_neg empty_like result_type
 """
-"""They touch no element."""
 _MOVES = ("cat", "clone", "contiguous", "_to_copy", "to")
 _OPERATOR, _ON_DEVICE = "cpu_op", ("kernel", "gpu_memcpy", "gpu_memset")
 

@@ -13,8 +13,8 @@ from course_tools.files import DATA
 from course_tools.serve.queues import speculated
 
 FOLDER = DATA / "engines"
+# Where a log's own record of its settings keeps them; earlier ones win.
 _SECTIONS = ("engine_kwargs", "kv_cache", "scheduler_config", "cache_config", "model_config")
-"""Where a log's own record of its settings keeps them; earlier ones win."""
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 _MAY_BE_NONE = ("step", "num_speculative_tokens", "acceptance")
 _MOST = {"gpu_memory_utilization": 1, "acceptance": 1, "block_size": 2**20}

@@ -11,12 +11,12 @@ from course_book.exercises.problem import Solution, ask
 from course_book.exercises.shared import CLOCKS, VECTOR, headline, led, sparse_ridge, steady
 
 _FP16 = led("a100-sxm-80", VECTOR)
+# Chips, each with the format of the network on it.
 _IN = (
     "a100-sxm-80 fp16, v100-sxm2 fp16, a100-sxm-80 int8, h100-sxm fp16, h200-sxm fp16, "
     "mi300x fp16, mi325x fp16, a10g fp16, rtx-4090 fp16, t4 fp16, mi250x fp16, a100-sxm-40 fp16, "
     "tpu-v4 int8, tpu-v5e int8, tpu-v5p int8, h200-sxm int8, mi325x int8"
 )
-"""Chips, each with the format of the network on it."""
 _BATCHES = (64, 32, 128, 256, 16, 8, 24, 48, 96, 192, 512)
 
 

@@ -5,8 +5,8 @@ from course_book.exercises.problem import Solution, ask
 from course_book.exercises.shared import VECTOR, above, led, steady
 
 _NVIDIA = led("a100-sxm-80", VECTOR, without="mi300x mi325x mi250x")
+# Byte that the threads of a warp ask for together, four each.
 _WARP = 4 * 32
-"""Byte that the threads of a warp ask for together, four each."""
 
 
 @ask(

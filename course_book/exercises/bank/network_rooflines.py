@@ -8,8 +8,8 @@ from course_book.exercises.problem import Solution, ask
 from course_book.exercises.shared import headline
 
 _NVLINK = "h100-sxm a100-sxm-80 b200-sxm h200-sxm a100-sxm-40 b300-sxm"
+# What part of its peak a chip reaches. A page asks of the whole peak.
 _REACHED = (1.0, *(percent / 100 for percent in range(30, 96, 3)))
-"""What part of its peak a chip reaches. A page asks of the whole peak."""
 _MESSAGES = (1e9, 16e9, 140e9, 2e8, 5e8, 2e9, 4e9, 8e9, 26e9, 60e9)
 
 

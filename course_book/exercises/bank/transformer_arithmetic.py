@@ -4,11 +4,11 @@ from course_lib.specs import Accelerator
 from course_book.exercises.problem import Solution, ask
 from course_book.exercises.shared import headline
 
+# Tenths of a billion parameters of matrices that a token may be multiplied by.
 _TENTHS = (
     *(11, 12, 13, 14, 23, 26, 28, 30, 32, 35, 38, 58, 62, 66, 70, 82, 121, 135, 148),
     *(190, 210, 240, 260, 290, 320, 350, 580, 640, 695, 750),
 )
-"""Tenths of a billion parameters of matrices that a token may be multiplied by."""
 _KV = (8, 4, 2, 16)
 # Heads, of 128 numbers each; numbers of a latent vector, and those of the position.
 _HEADS = (128, 64, 16, 40, 96, 32, 24, 48, 80)

@@ -15,8 +15,8 @@ from course_press.grading.graders import graded_by
 from course_press.grading.verdict import message
 from course_press.source.files import file_names
 
+# Stands for the reference solution among what is compared: anybody can copy it.
 REFERENCE = "(reference)"
-"""Stands for the reference solution among what is compared: anybody can copy it."""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -19,11 +19,11 @@ COLUMNS = (
     "student", "lab", "verdict", "points", "met", "criteria", "failed", "mistakes", "similar",
     "isolated", "graded", "file",
 )  # fmt: skip
+# The columns of `nbgrader export`.
 NBGRADER = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",
     "raw_score", "late_submission_penalty", "score", "max_score",
 )  # fmt: skip
-"""The columns of `nbgrader export`."""
 
 
 def plain_csv(

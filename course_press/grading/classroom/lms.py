@@ -13,13 +13,13 @@ from course_press.grading.graders import Grading, graded_by
 from course_press.grading.isolation import OURS
 from course_press.grading.verdict import message
 
+# By grader, what its files need; `press` where none is named.
 EXTRAS = {
     "benchmark": "press,torch",
     "ring": "press,torch",
     "kernels": "press,torch,kernels",
     "sharding": "press,sharding",
 }
-"""By grader, what its files need; `press` where none is named."""
 SETUP = """\
 #!/usr/bin/env bash
 set -e
@@ -208,9 +208,9 @@ def _zip(files: Mapping[str, str | bytes]) -> bytes:
     return packed.getvalue()
 
 
+# By system, what packs for it.
 SYSTEMS: Mapping[str, Callable[[LmsPackage], None]] = {
     "gradescope": _gradescope,
     "nbgrader": _nbgrader,
     "otter": _otter,
 }
-"""By system, what packs for it."""

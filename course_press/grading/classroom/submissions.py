@@ -14,8 +14,8 @@ from course_press.grading.verdict import Text, message
 MOST = 1 << 20  # bytes of a file: what a person writes is far smaller
 
 
+# What stands between a student's id and the name of a stub.
 _BETWEEN = re.compile(r"(?:[ ._-]|(?:^|(?<=[ ._-]))my_)+$")
-"""What stands between a student's id and the name of a stub."""
 
 
 class Submission(msgspec.Struct, frozen=True, order=True):

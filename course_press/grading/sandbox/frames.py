@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 HEAD = struct.Struct("!II")
+# Bytes that a frame may have at most: a learner's process can write what it likes.
 HEADER, PAYLOAD = 1 << 16, 1 << 23
-"""Bytes that a frame may have at most: a learner's process can write what it likes."""
 
 
 def send(to: socket.socket, header: dict[str, Any], payload: bytes = b"") -> None:

@@ -16,13 +16,13 @@ from typing import Any
 from course_press.grading.sandbox import learner
 
 MOST = 50  # launches, and calls of torch, that are told of one call of a learner's function
+# How the names of operators begin that make an array, or fill it with one number.
 MAKES = ("empty", "zeros", "ones", "full", "new_", "zero_", "fill_")
-"""How the names of operators begin that make an array, or fill it with one number."""
+# Operators that look at an array in another way.
 VIEWS = (
     "view", "reshape", "_unsafe_view", "_reshape_alias", "as_strided", "expand", "permute", "alias",
     "transpose", "t", "slice", "select", "squeeze", "unsqueeze", "detach", "lift_fresh", "unbind",
 )  # fmt: skip
-"""Operators that look at an array in another way."""
 
 
 def main(job: dict[str, Any], talk: socket.socket) -> None:

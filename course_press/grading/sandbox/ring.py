@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from course_press.grading.sandbox import frames, learner
 
+# How the names of collectives begin.
 READY_MADE = ("all", "reduce", "broadcast", "gather", "scatter", "barrier")
-"""How the names of collectives begin."""
 
 
 def _error(kind: str, base: type[Exception]) -> type[Exception]:

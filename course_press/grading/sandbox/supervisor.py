@@ -26,8 +26,8 @@ from course_press.grading.sandbox import frames, learner
 
 PROCESSES = 64  # that a file may have at one time, in all of its ranks together
 EVERY = 0.2  # seconds between looks at what the learners' processes have started
+# Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork.
 FORKS = sys.platform == "linux"
-"""Elsewhere each learner's process starts anew: macOS's own libraries do not survive a fork."""
 PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE = 36, 4
 
 

@@ -7,17 +7,17 @@ where it was seen.
 
 import re
 
+# Annotations that wrap the loading of data: torch's own is enumerate(DataLoader)#….__next__.
 LOADER = re.compile(r"dataloader|data_?loading|load_?batch|fetch_?batch|next_?batch|tokeniz", re.I)
-"""Annotations that wrap the loading of data: torch's own is enumerate(DataLoader)#….__next__."""
+# Calls that return when the device is done.
 SYNC = re.compile(r"(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^(cuda|hip)Free$")
-"""Calls that return when the device is done."""
+# Copies that return at once, unless the host's memory is pageable.
 MAYBE_SYNC = re.compile(r"^(cuda|hip|cu)Memcpy\w*Async")
-"""Copies that return at once, unless the host's memory is pageable."""
+# Operators that need a result on the host.
 WAITS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|equal)$")
-"""Operators that need a result on the host."""
 LAUNCH = re.compile(r"Launch(Kernel|CooperativeKernel|KernelEx|Graph)|GraphLaunch")
+# A row of the device for a whole replayed graph; kernels have other names.
 GRAPH_ROW = re.compile(r"graph", re.I)
-"""A row of the device for a whole replayed graph; kernels have other names."""
 CONVERTING = re.compile(r"^aten::(to|_to_copy|copy_|type_as|float|double|half|bfloat16)$")
 COPYING = re.compile(r"^aten::(copy_|clone|contiguous|_to_copy|to|cat|stack|repeat|_reshape_copy)$")
 
@@ -91,8 +91,8 @@ BYTES = {
     "fp64": 8, "int64": 8, "fp32": 4, "int32": 4, "tf32": 4,
     "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
+# Formats for which a tensor core has a narrower and faster one.
 WIDE = ("fp32", "tf32", "fp64")
-"""Formats for which a tensor core has a narrower and faster one."""
 
 
 def kernel(name: str, operator: str = "") -> tuple[str, str | None]:

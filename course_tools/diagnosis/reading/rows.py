@@ -23,10 +23,10 @@ from course_tools.diagnosis.reading.stream import Args, Event, Stream
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 Numbers = NDArray[np.int64]
+# Rows that are kept; each takes 48 bytes.
 MOST = 2_000_000
-"""Rows that are kept; each takes 48 bytes."""
+# Different rows, by name and shapes, that are kept apart; shapes of further ones are dropped.
 KINDS = 20_000
-"""Different rows, by name and shapes, that are kept apart; shapes of further ones are dropped."""
 OP, CALL, KERNEL, COPY, SET, LOAD, STEP = range(7)
 ON_DEVICE = (KERNEL, COPY, SET)
 _RUNTIMES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")

@@ -15,16 +15,16 @@ import msgspec
 
 from course_lib.core.checks import CourseError, shown
 
+# Bytes read at a time.
 PIECE = 1 << 20
-"""Bytes read at a time."""
+# Bytes of one event, or of one value beside the events, beyond which the file is no trace.
 LONGEST = 1 << 24
-"""Bytes of one event, or of one value beside the events, beyond which the file is no trace."""
+# Bytes at the end of a piece in which the last whole event is looked for.
 LAST = 1 << 16
-"""Bytes at the end of a piece in which the last whole event is looked for."""
+# Bytes that are looked at first where events are read one by one.
 WINDOW = 1 << 14
-"""Bytes that are looked at first where events are read one by one."""
+# What is kept of what stands beside the events.
 HEAD = ("deviceProperties", "distributedInfo", "constructed", "note", "record_shapes")
-"""What is kept of what stands beside the events."""
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _GZIP = b"\x1f\x8b"
