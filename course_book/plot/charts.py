@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib as mpl
+try:
+    import matplotlib as mpl
+except ModuleNotFoundError as error:  # the door's first module: whoever draws comes by here
+    said = "course_book draws with matplotlib: pip install 'course-lib[book]'"
+    raise ModuleNotFoundError(said, name=error.name) from None
 import numpy as np
 from numpy.typing import ArrayLike
 

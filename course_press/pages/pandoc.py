@@ -26,7 +26,7 @@ from course_book.text import words
 from course_press.pages.share import Picture, first_picture
 from course_press.run import faults
 from course_press.run.execute import Cache, ChapterResults, Surroundings, run_chapter
-from course_press.run.kernels import LOCALE, Kernel
+from course_press.run.kernels import LOCALE, ChapterKernel
 from course_press.run.pool import do_jobs
 from course_press.source.book import Book
 from course_press.source.chapter import INLINE, Cell, Chapter, Line, read_text
@@ -173,7 +173,7 @@ def print_pages(
     sources = {id(book): _sources(book) for book in books}
 
     def job(pages: Sequence[tuple[Book, Chapter]]) -> list[PrintedPage]:
-        with Kernel() as kernel:
+        with ChapterKernel() as kernel:
             return [
                 print_page(
                     book,

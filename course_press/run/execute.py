@@ -22,7 +22,7 @@ import course_tools
 import course_book
 from course_press.run import kernels
 from course_press.run.faults import find_faults
-from course_press.run.kernels import DeadKernelError, Kernel
+from course_press.run.kernels import ChapterKernel, DeadKernelError
 from course_press.source.chapter import Cell, Chapter, Inline, Line
 from course_press.source.files import swap_in
 
@@ -174,7 +174,7 @@ class Surroundings:
             self.of(kind, name) == was for kind, of in used.items() for name, was in of.items()
         )
 
-    def used(self, kernel: Kernel, since: float) -> dict[str, dict[str, str]] | None:
+    def used(self, kernel: ChapterKernel, since: float) -> dict[str, dict[str, str]] | None:
         """What a kernel used, as it is now; `None` if it may have been otherwise when it was
         read.
         """
@@ -240,7 +240,7 @@ def run_chapter(
     cache: Cache,
     around: Surroundings,
     own: bool = False,
-    kernel: Kernel | None = None,
+    kernel: ChapterKernel | None = None,
 ) -> ChapterResults:
     """Run a chapter, or reuse what it gave before: its outputs in every form that is printed."""
     steps = _steps(chapter)
@@ -258,7 +258,7 @@ def run_chapter(
         (one["of"] for one in known if around.hold(one["used"]) and cache.has(one["of"])), None
     )
     if found is None:
-        with nullcontext(kernel) if kernel else Kernel() as running:
+        with nullcontext(kernel) if kernel else ChapterKernel() as running:
             given, used = _execute(chapter, steps, lang, results, around, running)
         found = cache.key("ran", given)
         cache.put(found, given)
@@ -304,7 +304,7 @@ def _execute(
     lang: str,
     results: str,
     around: Surroundings,
-    kernel: Kernel,
+    kernel: ChapterKernel,
 ) -> tuple[dict[str, Any], dict[str, dict[str, str]] | None]:
     """What a chapter gives, and what it used for it."""
     env = {**os.environ, **kernels.ENVIRONMENT, "COURSE_LANG": lang, "COURSE_PRINT": "both"}

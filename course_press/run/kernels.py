@@ -48,7 +48,7 @@ class DeadKernelError(Exception):
     """The kernel ended while it was asked."""
 
 
-class Kernel:
+class ChapterKernel:
     """A process that runs code; it starts when it is first needed."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Kernel:
         self.since = time.time()
         """When what it has imported was read."""
 
-    def __enter__(self) -> "Kernel":
+    def __enter__(self) -> "ChapterKernel":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,7 +167,7 @@ class _Server:
                 self.process = None
 
 
-_live: set[Kernel] = set()
+_live: set[ChapterKernel] = set()
 _era = [0]
 _server = _Server()
 

@@ -64,6 +64,17 @@ def test_the_import_is_light_until_something_is_plotted():
     assert HEAVY & modules_after("import course_book.plot") == {"matplotlib"}
 
 
+def test_what_draws_says_which_extra_it_needs():
+    code = "import sys; sys.modules['matplotlib'] = None; import course_book.plot"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .endswith("course_book draws with matplotlib: pip install 'course-lib[book]'")
+    )
+
+
 def test_all_is_what_there_is():
     assert list(course_lib.__all__) == sorted(course_lib.__all__)
     assert len(course_lib.__all__) == len(set(course_lib.__all__))
