@@ -81,7 +81,7 @@ def javascript(name: str = "coursePhysics") -> str:
 
     Examples
     --------
-    >>> "return peak / bandwidth;" in javascript()
+    >>> "return rate / moved;" in javascript()
     True
     """
     from pscript import py2js

@@ -71,7 +71,7 @@ def test_a_sound_book_has_no_findings(book):
             "chapters/cells/one/setup.qmd",
             "2e12",
             f"2e12  # {'x' * 88}",
-            5,
+            6,
             "code line of 120 characters",
         ),
         ("chapters/en/_preface.qmd", "English preface", "English `{python} n(1)` preface", 3, "@"),
