@@ -30,7 +30,7 @@ from rich.progress import track
 from typer.testing import CliRunner
 
 from course_lib import CourseError
-from course_lib.specs import DATA
+from course_tools.diagnosis.causes import FOLDER as TRACES
 from course_press.cli.app import app
 from tests.course_tools.counting.configs import CASES
 
@@ -148,7 +148,7 @@ def predict(rng: random.Random, folder: Path) -> Case:
 
 
 def diagnose(rng: random.Random, folder: Path) -> Case:
-    file = rng.choice(sorted((DATA / "traces").glob("*.json.gz")))
+    file = rng.choice(sorted(TRACES.glob("*.json.gz")))
     trace, names = json.loads(gzip.decompress(file.read_bytes())), {"trace.json"}
     for _ in range(rng.choice([1, 2, 5, 50])):
         at = rng.randrange(len(trace["traceEvents"]))

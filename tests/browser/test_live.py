@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from course_lib import chip, llm
 from course_lib.core import BOUNDS
@@ -40,7 +41,7 @@ def arguments(function, points):
     def one(name, kind):
         if name in ("batch", "context"):
             return int(draw.integers(1, 2000))
-        lists = str(kind).count("Sequence")
+        lists = 0 if kind == ArrayLike else str(kind).count("Sequence")
         found = 10.0 ** draw.uniform(-9, 15, (5,) * lists)
         if lists:
             found[..., -1] = draw.uniform(0, 1, (5,) * (lists - 1))

@@ -114,7 +114,9 @@ def test_only_a_published_book_leads_to_its_repository(book, there):
     ran = ChapterResults.of([], [])
     body = print_page(found, two, ran, Cache(book.root / ".cache"), label_facts(found)).body
     assert ("There." in body, "Nowhere." in body) == (there, not there)
-    cells = json.loads(notebooks._notebook(found, two, ran, label_facts(found)))["cells"]
+    cells = json.loads(notebooks._notebook(found, two, ran, label_facts(found), executed=True))[
+        "cells"
+    ]
     text = "".join("".join(cell["source"]) for cell in cells)
     assert ("There." in text, "Nowhere." in text) == (there, not there)
 

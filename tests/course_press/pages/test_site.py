@@ -307,17 +307,19 @@ def test_a_lost_reader_is_led_to_every_language_from_any_depth(book):
 
 @pytest.mark.parametrize("langs", [("en",), ("es",), ("en", "es")])
 def test_a_build_reads_each_source_once_and_writes_each_page_once(book, monkeypatch, langs):
-    book.build(("en", "es"))
-    read, wrote = [], []
-    read_chapter, write_text = reading.read_chapter, Path.write_text
+    read, wrote = [], []  # of a first build: what is there and the same is not written again
+    read_chapter = reading.read_chapter
     monkeypatch.setattr(
         reading, "read_chapter", lambda root, *at: read.append(at) or read_chapter(root, *at)
     )
-    monkeypatch.setattr(
-        Path,
-        "write_text",
-        lambda file, *text, **more: wrote.append(file) or write_text(file, *text, **more),
-    )
+    for write in (Path.write_text, Path.write_bytes):
+        monkeypatch.setattr(
+            Path,
+            write.__name__,
+            lambda file, *what, write=write, **more: (
+                wrote.append(file) or write(file, *what, **more)
+            ),
+        )
     book.build(langs)
     assert len(read) == len(set(read))
     assert {lang for _, lang in read} == {"en", *langs}  # pages say where the English has moved on
