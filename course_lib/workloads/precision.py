@@ -94,8 +94,9 @@ def of_model(
     if said is None:
         return formats("bf16" if w is None else w, x, kv, compute)
     if w is None and said.unread:
+        what = said.unread if said.unread.isprintable() else repr(said.unread)
         raise CourseError(
-            f"config's {said.by or 'formats'} has {said.unread}, which is not read here: give the "
+            f"config's {said.by or 'formats'} has {what}, which is not read here: give the "
             f"format of the weights, w='int4/128' or --weights int4/128"
         )
     _require_formats(said.w if w is None else w, x, kv, compute)

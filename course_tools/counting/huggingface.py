@@ -87,6 +87,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
 
     named = size_names(kind)
     got: dict[str, Any] = {}
+    keys: dict[str, str] = {}
     for name in named:
         found = None
         given = named[name][0]
@@ -98,7 +99,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
             return refusal("key", named[name][0], None)
         if not is_size(found, 0 if name == "dense" else 1):
             return refusal("value", given, found)
-        got[name] = found
+        got[name], keys[name] = found, given
 
     bad = mistyped(config)
     if bad is None:
@@ -119,7 +120,7 @@ def sizes(config: dict[str, Any]) -> dict[str, Any]:
         }
     if each is None:
         if width % heads != 0:
-            return refusal("value", "num_attention_heads", heads)
+            return refusal("value", keys["heads"], heads)
         each = width // heads
     normed = "all" if kind in ["olmo2", "olmoe"] else ""
     asked = kind == "glm4_moe" and config.get("use_qk_norm", False)

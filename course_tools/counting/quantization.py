@@ -127,13 +127,16 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
     """
     inner = config.get("text_config")
     inside: dict[str, Any] = inner if isinstance(inner, dict) else {}
-    said = config.get("dtype") or config.get("torch_dtype")
-    said = said or inside.get("dtype") or inside.get("torch_dtype")
+    said, by = None, ""
+    for of in [config, inside]:
+        for key in ["dtype", "torch_dtype"]:
+            if not said:
+                said, by = of.get(key), key
     found: dict[str, Any] = {"x": "bf16", "kv": "", "by": "", "unread": "", "rules": []}
     if said in list(DTYPES):
         found["x"], found["by"] = DTYPES[said], "dtype"
     elif isinstance(said, str) and said != "auto":
-        found["unread"] = "dtype " + said
+        found["unread"] = by + " " + said
     q: Any = None
     for of in [config, inside]:
         for key in ["quantization_config", "compression_config", "quantization"]:

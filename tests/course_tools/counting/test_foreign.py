@@ -195,6 +195,17 @@ def test_what_is_wrong_is_named(change, said):
     assert said in str(refused.value)
 
 
+def test_a_key_is_named_as_the_file_has_it():
+    sizes = {"n_layer": 2, "n_embd": 8, "n_head": 3, "vocab_size": 9, "n_positions": 4}
+    with pytest.raises(CourseError, match="'n_head' is 3"):
+        from_config({"model_type": "gpt2", **sizes})
+    for key in ("dtype", "torch_dtype"):
+        for place in ({key: "b\n8"}, {"text_config": {key: "b\n8"}}):
+            config = {name: size for name, size in LLAMA.items() if "dtype" not in name}
+            with pytest.raises(CourseError, match=rf"'{key} b\\n8', which is not read"):
+                llm.decode(from_config(config | place), "h100-sxm", 1, 128)
+
+
 @pytest.mark.parametrize("given", [None, [], "llama", {1: 2}])
 def test_what_is_no_config_is_refused(given):
     with pytest.raises(CourseError, match="config must be"):
