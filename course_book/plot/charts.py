@@ -6,7 +6,7 @@ from typing import Any
 try:
     import matplotlib as mpl
 except ModuleNotFoundError as error:  # the door's first module: whoever draws comes by here
-    said = "course_book draws with matplotlib: pip install 'course-lib[book]'"
+    said = "course_book draws with matplotlib: pip install -e '.[book]'"
     raise ModuleNotFoundError(said, name=error.name) from None
 import numpy as np
 from numpy.typing import ArrayLike

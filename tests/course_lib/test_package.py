@@ -71,7 +71,7 @@ def test_what_draws_says_which_extra_it_needs():
     assert (
         done.stderr.strip()
         .splitlines()[-1]
-        .endswith("course_book draws with matplotlib: pip install 'course-lib[book]'")
+        .endswith("course_book draws with matplotlib: pip install -e '.[book]'")
     )
 
 

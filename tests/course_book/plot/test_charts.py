@@ -1,5 +1,4 @@
 import contextlib
-import hashlib
 import itertools
 import os
 import re
@@ -42,13 +41,17 @@ def test_another_process_draws_the_same_bytes():
         "one = plot.roofline({'H100': (1e15, 3e12), 'A100': (3e14, 2e12)}, {'dot': 0.5});"
         "print(*(hashlib.sha256(each).hexdigest() for each in (one.svg().encode(), one.png())))"
     )
-    seeded = {**os.environ, "PYTHONHASHSEED": "7"}
-    there = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=seeded
-    ).stdout
-    one = figure()
-    drawn = one.svg().encode(), one.png()
-    assert there.split() == [hashlib.sha256(each).hexdigest() for each in drawn]
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("7", "8")
+    }
+    assert len(drawn) == 1
 
 
 def test_a_png_carries_no_date_and_no_version():
