@@ -10,7 +10,7 @@ import numpy as np
 
 from course_lib import network as net
 from course_lib import ops
-from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, ridge
+from course_lib.core import BOUNDS, Estimate, Work, attainable, critical_batch, formulas, ridge
 from course_lib.core import roofline as bound_of
 from course_lib.core.checks import known
 from course_lib.network import Link
@@ -56,7 +56,7 @@ class Roofline(Explorer):
         if step is None:
             text = t("live-no-format")
             return text.replace("{chip}", texts["chip"]).replace("{format}", texts["dtype"])
-        share = 1 - min(step.t_math, step.t_memory) / float(step.lower)
+        share = float(formulas.idle(step.t_math, step.t_memory))
         word = "memory-limits" if step.t_math < step.t_memory else "math-limits"
         shown = n(share, "%", digits=2)
         return t("live-balanced" if share < BALANCED else f"live-{word}").replace("{share}", shown)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from course_lib.core import formulas
 from course_lib.core.checks import (
     MADE,
     CourseError,
@@ -88,7 +89,8 @@ class Estimate:
         """The time that no program beats, s: of `least` where that is known, else the largest of
         the summed ceilings. At most `lower`, and the same for a single operator.
         """
-        return _maximum(self.least or self)
+        one = self.least or self
+        return plain(formulas.slowest(one.t_math, one.t_memory, one.t_network))
 
     @property
     def lower(self) -> Numbers:
@@ -97,7 +99,7 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
-        return _maximum(self)
+        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property
     def upper(self) -> Numbers:
@@ -121,11 +123,6 @@ class Estimate:
     def intensity(self) -> Numbers:
         """Arithmetic intensity, FLOP/byte."""
         return self.flops / self.bytes
-
-
-def _maximum(one: Estimate) -> Numbers:
-    # Perfect overlap: what takes longest hides the others [williams2009].
-    return plain(np.maximum(np.maximum(one.t_math, one.t_memory), one.t_network))
 
 
 def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
@@ -155,7 +152,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
     t_network = nonnegative("comms", comms)
     together(work=plain(work.flops + work.bytes), comms=t_network)
     peak, bandwidth = _rates(work, chip)
-    t_math, t_memory = work.flops / peak, work.bytes / bandwidth
+    t_math, t_memory = formulas.times(work.flops, work.bytes, peak, bandwidth)
     counts = work.flops, work.bytes, work.kernels
     return Estimate(t_math, t_memory, t_network, *counts, work=work, chip=chip)
 

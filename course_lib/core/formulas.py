@@ -13,6 +13,21 @@ from typing import Any
 import numpy as np
 
 
+def times(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> list[Any]:
+    """Seconds that arithmetic takes at the peak, and memory at its bandwidth."""
+    return [flops / peak, moved / bandwidth]
+
+
+def slowest(t_math: Any, t_memory: Any, t_network: Any) -> Any:
+    """Seconds of what overlaps perfectly: what takes longest hides the others [williams2009]."""
+    return np.maximum(np.maximum(t_math, t_memory), t_network)
+
+
+def idle(t_math: Any, t_memory: Any) -> Any:
+    """Share of the time that the resource which is done first then has nothing to do."""
+    return 1 - np.minimum(t_math, t_memory) / np.maximum(t_math, t_memory)
+
+
 def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
     """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each.
 

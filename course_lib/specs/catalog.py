@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.core import Estimate, Work
+from course_lib.core import Estimate, Work, formulas
 from course_lib.core.checks import CourseError, count, known, nonnegative, shown, text
 from course_lib.specs.accelerators import Accelerator
 from course_lib.specs.configurations import ConvNet, Model, Transformer, check
@@ -173,9 +173,10 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     peak = peak_met(chip.peaks, suited.unit, suited.dtype)
     if peak is None:
         _require_peak(suited, chip)
+    t_math, t_memory = formulas.times(suited.flops, suited.bytes, peak, chip.bandwidth)
     return Estimate(
-        suited.flops / peak,
-        suited.bytes / chip.bandwidth,
+        t_math,
+        t_memory,
         nonnegative("comms", comms),
         suited.flops,
         suited.bytes,

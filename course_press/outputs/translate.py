@@ -30,7 +30,8 @@ STEPS = ASSETS / "steps.html"
 # What pages call, by the name of what has it there.
 ROOTS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "coursePhysics": (
-        *(formulas.amount, formulas.total_seconds, formulas.step, formulas.largest, formulas.most),
+        *(formulas.times, formulas.slowest, formulas.idle, formulas.amount),
+        *(formulas.total_seconds, formulas.step, formulas.largest, formulas.most),
         *(formulas.throughput, formulas.dollars, formulas.between, formulas.loaded),
         *(formulas.ceiling, ridge, attainable),
         *(averages.crowd, averages.load, averages.fleet),

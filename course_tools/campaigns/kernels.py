@@ -17,7 +17,7 @@ from course_lib.bench.operands import TorchArrays
 from course_lib.bench.rows import Row
 from course_lib.core.checks import CourseError, known, positive
 from course_tools.campaigns.traffic import counted
-from course_tools.measured.kernels import OPS, WAYS
+from course_tools.measured.kernels import OPS, WAYS, KernelLaunch
 
 NO_TIME = "counted while Triton's interpreter ran it on a CPU: no time there measures anything"
 # Relative error above which a result is wrong, whatever its format.
@@ -62,23 +62,8 @@ SIZES: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = {
 }
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One kernel at one size."""
-
-    kernel: str
-    sizes: tuple[int, ...]
-    block: tuple[int, ...]
-    causal: bool = False
-
-    @property
-    def work(self) -> ops.Blocked:
-        """What it asks for, each program for itself."""
-        return ops.blocked(self.kernel, self.sizes, self.block, causal=self.causal)
-
-    @property
-    def least(self) -> ops.Blocked:
-        """The same work, each array read once."""
-        return ops.blocked(self.kernel, self.sizes, causal=self.causal)
+class Step(KernelLaunch, frozen=True):
+    """A launch that is counted and timed, as a row has it."""
 
     @property
     def shape(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Unpack
 
 from course_lib.core import Estimate
 from course_lib.core.checks import CourseError, count, flag, shown
@@ -13,7 +13,7 @@ from course_lib.specs import Accelerator, Declared, Transformer
 from course_lib.specs.catalog import accelerator
 from course_lib.workloads import block, llm
 from course_lib.workloads.llm import Crossover, MemoryFit
-from course_lib.workloads.precision import Formats, of_model, recipe_of
+from course_lib.workloads.precision import FormatOptions, Formats, of_model, recipe_of
 from course_lib.workloads.weights import cache_bytes
 from course_tools.counting import building, passes, quantization
 from course_tools.counting.estimates import (
@@ -113,14 +113,11 @@ def ask(
     batch: int = 1,
     context: int | None = None,
     *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
     tp: int = 1,
     link: Any = None,
     prefill: bool = False,
     trace: bool = False,
+    **formats: Unpack[FormatOptions],
 ) -> Costs:
     """What a model costs on a chip.
 
@@ -163,7 +160,7 @@ def ask(
         and not trace
         and (named.config is None or length <= one.context)
     ):
-        fm = of_model(one, on, w, x, kv, compute)
+        fm = of_model(one, on, **formats)
         found = _described(named, one, on, many, length, fm, tp, link, prefill)
         return replace(found, said=told(fm, one.declared, on))
     if named.config is None and not named.function:
@@ -180,8 +177,8 @@ def ask(
         rest = {name: read[name] for name in ("x", "kv", "by", "unread")}
         declared = Declared(w=read["x"], **rest)
     only: Any = SimpleNamespace(declared=declared)
-    fm = of_model(only, on, w, x, kv, compute)
-    own = read if w is None else None
+    fm = of_model(only, on, **formats)
+    own = read if formats.get("w") is None else None
     found = _traced(named, on, many, length if context else None, fm, prefill, own)
     computes = None if own is None else [one["compute"] for one in own["rules"]]
     return replace(found, said=told(found.formats, declared, on, computes))

@@ -20,33 +20,32 @@ OPS = {
 WAYS = ("loaded", "stored", "loaded_sectors", "stored_sectors")
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kernel at one size was counted to move.
-
-    Attributes
-    ----------
-    kernel, sizes, block, causal : as `course_lib.ops.blocked` takes them.
-    loaded, stored, loaded_sectors, stored_sectors : byte, of all programs together.
-    """
+class KernelLaunch(msgspec.Struct, frozen=True):
+    """One kernel at one size, as `course_lib.ops.blocked` takes it."""
 
     kernel: str
     sizes: tuple[int, ...]
     block: tuple[int, ...]
-    causal: bool
-    loaded: float
-    stored: float
-    loaded_sectors: float
-    stored_sectors: float
+    causal: bool = False
 
     @property
     def work(self) -> ops.Blocked:
-        """What the library says that it loads and stores."""
+        """What the library says that it loads and stores, each program for itself."""
         return ops.blocked(self.kernel, self.sizes, self.block, causal=self.causal)
 
     @property
     def least(self) -> ops.Blocked:
-        """What memory must move at least."""
+        """What memory must move at least: the same work, each array read once."""
         return ops.blocked(self.kernel, self.sizes, causal=self.causal)
+
+
+class Counted(KernelLaunch, frozen=True, kw_only=True):
+    """What a launch was counted to move, byte, of all programs together."""
+
+    loaded: float
+    stored: float
+    loaded_sectors: float
+    stored_sectors: float
 
 
 def step_of(row: Row) -> tuple[str, tuple[int, ...], tuple[int, ...], bool]:

@@ -8,7 +8,7 @@ table and one product.
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from course_lib.core.checks import CourseError, count, nonnegative, single
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder
 from course_lib.workloads import llm
-from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.precision import FormatOptions, of_model
 from course_lib.workloads.transformer import operators
 from course_tools.calibrate import calibration
 from course_tools.calibrate.kernels import kernels_of, overlapped
@@ -80,11 +80,8 @@ def step_times(
     engine: EngineSettings,
     *,
     calibrated: bool = True,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
     link: Any = None,
+    **formats: Unpack[FormatOptions],
 ) -> StepTimeModel:
     """The steps of a model on a chip, or on several that share it.
 
@@ -109,7 +106,7 @@ def step_times(
     True
     """
     one, on = decoder(model), accelerator(chip)
-    fm = of_model(one, on, w, x, kv, compute)
+    fm = of_model(one, on, **formats)
     shared: dict[str, Any] = {
         "tp": engine.tensor_parallel_size,
         "ep": engine.ep,

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import ceil, inf, log, sqrt
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from course_lib.core.checks import CourseError, count, known, positive
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, decoder
 from course_lib.workloads.llm import memory
-from course_lib.workloads.precision import Formats, of_model
+from course_lib.workloads.precision import FormatOptions, Formats, of_model
 from course_lib.workloads.weights import cache_bytes
 from course_tools.serve.batching import DONE, Replica, Sequence
 from course_tools.serve.clock import StepTimeModel, step_times
@@ -110,11 +110,8 @@ def service(
     transfer: float | None = None,
     draft: Transformer | str | None = None,
     calibrated: bool = True,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
-    compute: str | None = None,
     link: Any = None,
+    **formats: Unpack[FormatOptions],
 ) -> Service:
     """A service, to be asked with one set of requests after another.
 
@@ -141,7 +138,7 @@ def service(
     True
     """
     one, on, how = decoder(model), accelerator(chip), spread(engine(engine_of), ep)
-    fm = formats_of(one, on, how, w, x, kv, compute)
+    fm = formats_of(one, on, how, **formats)
     apart = count("prefill_replicas", prefill_replicas, 0)
     if apart and transfer is None:
         raise CourseError(
@@ -152,7 +149,7 @@ def service(
     blocks, all_ = how.groups * cache_blocks(one, on, how, w=fm), how.together()
 
     def steps_of(model: Transformer) -> StepTimeModel:
-        own = formats_of(model, on, how, w, x, kv, compute)
+        own = formats_of(model, on, how, **formats)
         return step_times(model, on, all_, calibrated=calibrated, w=own, link=link)
 
     return Service(
@@ -213,10 +210,7 @@ def cache_blocks(
     model: Transformer | str,
     chip: Accelerator | str,
     engine_of: EngineSettings | str = "vllm",
-    *,
-    w: str | Formats | None = None,
-    x: str | None = None,
-    kv: str | None = None,
+    **formats: Unpack[FormatOptions],
 ) -> int:
     """Blocks of the cache: as many as the engine says, or as memory leaves room for beside weights
     and the activations of a full step. Engines keep some more memory to themselves.
@@ -227,7 +221,7 @@ def cache_blocks(
     True
     """
     one, on, how = decoder(model), accelerator(chip), engine(engine_of)
-    found = free_blocks(one, on, how, formats_of(one, on, how, w, x, kv, None))
+    found = free_blocks(one, on, how, formats_of(one, on, how, **formats))
     if found < 1:
         raise CourseError(
             f"{one.key} leaves no room for a cache on {how.tensor_parallel_size} x {on.key}: share "
@@ -261,14 +255,17 @@ def free_blocks(one: Transformer, on: Accelerator, how: EngineSettings, fm: Form
 
 
 def formats_of(
-    one: Transformer, on: Accelerator, how: EngineSettings, w: Any, x: Any, kv: Any, compute: Any
+    one: Transformer, on: Accelerator, how: EngineSettings, **formats: Unpack[FormatOptions]
 ) -> Formats:
     """An engine's dtype is that of activations, and of weights that no file has narrower."""
+    found = formats.copy()
     own = None if how.dtype == "auto" else how.dtype
     cache = None if how.kv_cache_dtype == "auto" else how.kv_cache_dtype
-    if w is None and (one.declared is None or one.declared.w == one.declared.x):
-        w = own
-    return of_model(one, on, w, own if x is None else x, kv or cache, compute)
+    if found.get("w") is None and (one.declared is None or one.declared.w == one.declared.x):
+        found["w"] = own
+    found["x"] = own if found.get("x") is None else found["x"]
+    found["kv"] = found.get("kv") or cache
+    return of_model(one, on, **found)
 
 
 def _check_lengths(model: Transformer, how: EngineSettings, requests: Requests) -> None:
@@ -455,8 +452,8 @@ def plan(
         if (chips > 1 and link is None) or (wide > 1 and wide % tp):
             continue
         settings = spread(engine(engine_of, tensor_parallel_size=tp), wide)
-        asked = (how.get(name) for name in ("w", "x", "kv", "compute"))
-        fm = formats_of(decoder(model), on, settings, *asked)
+        asked = {name: how[name] for name in FormatOptions.__annotations__ if name in how}
+        fm = formats_of(decoder(model), on, settings, **asked)
         if free_blocks(decoder(model), on, settings, fm) * settings.block_size < longest:
             continue
         one = service(model, on, engine_of=settings, link=link if chips > 1 else None, **how)
