@@ -3,6 +3,7 @@
 import os
 import sys
 import sysconfig
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def _absolute(path: str | bytes) -> str:
 def found(folders: list[str]) -> dict[str, list[str]]:
     """What this process has used so far of what may change."""
     packages, files = set(), set()
-    for name, module in list(sys.modules.items()):
+    # What .pth files load before the press, as setuptools' does, no run has asked for.
+    loaded = dropwhile(lambda one: one[0] != "course_press", list(sys.modules.items()))
+    for name, module in loaded:
         file = getattr(module, "__file__", None)
         if not file:
             continue
