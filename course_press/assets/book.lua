@@ -284,16 +284,21 @@ local function courses_read(folder, titles, known)
   return sessions, overview
 end
 
--- A session's plan stands under its heading; `course` in place of it asks for the table of a course.
-local function with_courses(blocks, folder, known)
+-- The cover's list of chapters; and a session's plan under its heading, where `course` in place of it asks for the table
+-- of a course.
+local function with_lists(blocks, folder, known, studies)
   local titles, here, sessions, overview = {}, nil, nil, nil
   blocks:walk { Header = function(header) titles[header.identifier] = header.content end }
   return blocks:walk {
     traverse = "topdown",
     Header = function(header) here = header.identifier end,
     Div = function(div)
+      if div.classes:includes("chapters") then
+        div.content = chapters(known)
+        return div, false
+      end
       if not div.classes:includes("session") then return nil end
-      if not sessions then sessions, overview = courses_read(folder, titles, known) end
+      if not sessions then sessions, overview = courses_read(folder, titles, studies) end
       local course = div.attributes.course
       if course then return overview(course) end
       div.content = { sessions[here] or error("courses.csv has no session " .. here) }
@@ -493,14 +498,7 @@ function Pandoc(doc)
     local linked_blocks, changed = link_terms(doc.blocks)
     if changed then doc.blocks = linked_blocks end
   end
-  doc.blocks = doc.blocks:walk {
-    Div = function(div)
-      if not div.classes:includes("chapters") then return nil end
-      div.content = chapters(known)
-      return div
-    end,
-  }
-  doc.blocks = with_courses(doc.blocks, folder, course and course.studies)
+  doc.blocks = with_lists(doc.blocks, folder, known, course and course.studies)
   if quarto and read > 0 then -- our own pages say it beside the title
     local said = words_of_page()
     local times = pandoc.List { time(said, "ui-minutes", { n = read }) }

@@ -2,6 +2,7 @@
 -- and neither a number and its unit nor a date parts at the end of a line.
 
 local NBSP = "\u{a0}"
+local HTML = FORMAT:match("^html")
 
 local function ends_in_digit(text)
   return text:match("%d[%%]?$") or text:match("[⁰¹²³⁴⁵⁶⁷⁸⁹]$") ~= nil and text:match("%d") ~= nil
@@ -14,25 +15,24 @@ local function starts_like_a_unit(text)
   return unit:match("^[pnmkMGTPE]?i?[sBW]$") or unit:match("^[pnmkMGTPE]?F?L?OP$") or unit:match("^[kMGT]?Hz$")
 end
 
+-- Only what has changed goes back to pandoc, which takes time.
 function Inlines(inlines)
-  for i = 2, #inlines - 1 do
-    local before, gap, after = inlines[i - 1], inlines[i], inlines[i + 1]
-    if gap.t == "Space" and before.t == "Str" and after.t == "Str" and ends_in_digit(before.text) then
-      local group = before.text:match("^%d+$") and after.text:match("^%d%d%d%f[%D]")
-      if group or starts_like_a_unit(after.text) or after.text:match("^10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]") then
-        inlines[i] = pandoc.Str(NBSP)
-      end
-    elseif gap.t == "Space" and before.t == "Str" and before.text == "×" and after.t == "Str" then
-      inlines[i] = pandoc.Str(NBSP)
+  local texts, changed = {}, false
+  for i, inline in ipairs(inlines) do
+    local tag = inline.t
+    texts[i] = tag == "Str" and inline.text or tag == "Space" and " " or ""
+  end
+  for i, text in ipairs(texts) do
+    local before, after = texts[i - 1], texts[i + 1]
+    if text == " " and before and after and before ~= "" and after:match("^%S") then
+      local group = before:match("^%d+$") and after:match("^%d%d%d%f[%D]")
+      local belongs = ends_in_digit(before) and (group or starts_like_a_unit(after) or after:match("^10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]"))
+      if belongs or before == "×" then inlines[i], changed = pandoc.Str(NBSP), true end
+    elseif HTML and text:match("^%d%d%d%d%-%d%d%-%d%d$") then
+      inlines[i], changed = pandoc.Span({ inlines[i] }, { class = "nowrap" }), true
     end
   end
-  return inlines
-end
-
-function Str(text)
-  if FORMAT:match("^html") and text.text:match("^%d%d%d%d%-%d%d%-%d%d$") then
-    return pandoc.Span({text}, {class = "nowrap"})
-  end
+  return changed and inlines or nil
 end
 
 local function escaped(text)

@@ -23,6 +23,7 @@ local CLOSES = "^[%.,;:!?%)%]%%]+"
 
 -- What follows a formula without a space stays with it: a stop, a bracket, a particle, a suffix.
 function Inlines(inlines)
+  if not inlines:find_if(function(inline) return inline.t == "Math" end) then return nil end
   local done, i = pandoc.List {}, 1
   while i <= #inlines do
     local inline, after = inlines[i], inlines[i + 1]
