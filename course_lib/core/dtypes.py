@@ -66,10 +66,8 @@ def itemsize(dtype: str, argument: str = "") -> float:
 
     Examples
     --------
-    >>> itemsize("bf16"), itemsize("int4")
-    (2.0, 0.5)
-    >>> 8 * itemsize("int4/32"), 8 * itemsize("mxfp4"), 8 * itemsize("awq")
-    (4.5, 4.25, 4.15625)
+    >>> itemsize("bf16"), itemsize("int4"), 8 * itemsize("int4/32"), 8 * itemsize("awq")
+    (2.0, 0.5, 4.5, 4.15625)
     """
     _require_format(dtype, argument)
     parts = dtype.split("/")

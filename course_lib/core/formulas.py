@@ -1,5 +1,5 @@
 """The arithmetic that pages do over many operators, without checks: a page evaluates these
-functions, translated to JavaScript by `course_press.outputs.translate`. So they keep to what that
+functions, translated to JavaScript by `course_press.outputs.translate`, so they keep to what that
 can translate: scalars, the operators, loops over lists, and a few functions of NumPy.
 
 An amount of FLOP or bytes is five numbers, called `parts` here: what it takes once, for each
@@ -29,11 +29,7 @@ def idle(t_math: Any, t_memory: Any) -> Any:
 
 
 def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
-    """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each.
-
-    >>> amount([100.0, 10.0, 1.0, 8.0, 0.75], 2, 5)
-    133.5
-    """
+    """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each."""
     # Experts that a batch meets: course_lib.workloads.weights.active_experts.
     whole = parts[0] + parts[1] * batch + parts[2] * batch * context
     return whole + parts[3] * (1 - parts[4] ** batch)
@@ -57,9 +53,7 @@ def step(
     batch: Any,
     context: Any,
 ) -> Any:
-    """Seconds of operators one after another, each as long as its FLOP at its peak or its bytes at
-    its bandwidth take [williams2009].
-    """
+    """Seconds of operators in turn, each as long as its FLOP or its bytes take [williams2009]."""
     total = 0.0
     for i in range(len(peaks)):
         t_math = amount(flops[i], batch, context) / peaks[i]
@@ -84,22 +78,12 @@ def throughput(batch: Any, whole: Any) -> Any:
 
 
 def dollars(rent: Any, tokens: Any) -> Any:
-    """USD for a million tokens, where all chips together cost `rent` USD an hour and give so many
-    `tokens` a second.
-
-    >>> dollars(3.6, 1000.0)
-    1.0
-    """
+    """USD for a million tokens, at `rent` USD an hour for all chips and so many tokens a second."""
     return 1e6 / tokens * rent / 3600
 
 
 def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
-    """A value at `x` from those at the places `at`, which rise: on the straight line between the
-    nearest two, or on the last one's beyond them.
-
-    >>> between([1, 2, 4], [10.0, 20.0, 60.0], 3), between([1, 2, 4], [10.0, 20.0, 60.0], 2)
-    (40.0, 20.0)
-    """
+    """A value at `x` from those at rising places `at`: on the line between, or beyond, two of them."""
     low, high = 0, len(values) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -111,18 +95,11 @@ def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
 
 
 def loaded(fixed: Any, used: Any) -> Any:
-    """Seconds of an output token where a server is used to a share: the step of an empty one over
-    what is left idle.
-    """
+    """Seconds of an output token on a server that is used to a share; of an empty one `fixed`."""
     # Processor sharing: alone it takes `fixed`, with others 1 / (1 - used) times as long.
     return fixed / (1 - used)
 
 
 def ceiling(adds: Any, output: Any, each: Any) -> Any:
-    """Requests a second that no batch passes, where a prompt adds so much to the steps and each of
-    the `output` tokens its share of one.
-
-    >>> ceiling(0.02, 300, 1e-4)
-    20.0
-    """
+    """Requests a second that no batch passes, where a prompt `adds` s and an output token `each`."""
     return 1 / (adds + output * each)

@@ -55,7 +55,6 @@ def fit(
     ----------
     bytes, seconds, n : byte of each measurement, counted as in the collectives; its s; its chips,
         one number for all, for a torus a tuple of its axes.
-    collective, algorithm : what was measured, and how it is taken to work, as in `cost`.
     resamples, seed : of the bootstrap.
 
     Examples

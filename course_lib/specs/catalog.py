@@ -113,12 +113,8 @@ def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
 
 
 def chip(key: str) -> Accelerator:
-    """A chip of the spec table by its key.
-
-    Raises
-    ------
-    CourseError
-        If there is none of this key; the message has the nearest one, or all that the key may mean.
+    """A chip of the spec table by its key; where there is none, a `CourseError` has the nearest
+    one, or all that the key may mean.
 
     Examples
     --------
@@ -162,12 +158,11 @@ def accelerator(given: Accelerator | str) -> Accelerator:
 
 
 def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimate:
-    """`roofline`, for work that comes from a model rather than from the reader.
+    """`roofline`, for work that comes from a model rather than from the reader; pages ask too.
 
     A chip without any matrix unit does products on its vector unit. Elementwise work on a chip that
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
-    missing peak stays an error, on whichever unit. Pages bound operators by it too, translated to
-    JavaScript.
+    missing peak stays an error, on whichever unit.
     """
     suited = suited_to(work, chip)
     peak = peak_met(chip.peaks, suited.unit, suited.dtype)
@@ -197,15 +192,7 @@ def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
 
 
 def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
-    """FLOP/s that arithmetic meets on a chip of these peaks: `inf` on the vector unit where none is
-    published, `None` on the matrix unit.
-
-    Examples
-    --------
-    >>> peak_met({"matrix.bf16": 8.0}, "vector", "fp32"), peak_met({"vector.fp32": 2.0}, "matrix",
-    ...     "fp32")
-    (inf, None)
-    """
+    """FLOP/s that a chip has for arithmetic: if unpublished `inf` on the vector unit, else `None`."""
     own = unit + "." + dtype
     if own in peaks:
         found: float = peaks[own]

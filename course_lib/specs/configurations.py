@@ -1,7 +1,5 @@
-"""Models: their published configuration, and the parameters it adds up to.
-
-Parameters are computed, never copied: `published` holds the count of the released checkpoint, or
-the paper's, to compare with.
+"""Models: their published configuration, and the parameters it adds up to, computed and never
+copied: `published` holds the count of the released checkpoint, or the paper's, to compare with.
 """
 
 from typing import Any, Literal
@@ -249,9 +247,7 @@ def _sizes(prefix: str, record: Any, names: str, least: int) -> None:
 
 
 def check(model: Model) -> None:
-    """Raise where a size is not one that a model can have, a source is unknown, or the parameters
-    are not the published.
-    """
+    """Raise where sizes are no model's, a source is unknown, or parameters are not the published."""
     model.check_sizes()
     if not 1950 <= model.year <= 2100:
         raise CourseError(f"year must be one in which models were made (got {model.year})")

@@ -1,6 +1,4 @@
-"""A residual network layer by layer: FLOPs, parameters, and four answers to the question which
-bytes count.
-"""
+"""A residual network layer by layer: FLOPs, parameters, and four answers to which bytes count."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,27 +26,15 @@ BYTES: tuple[Counted, ...] = ("weights", "operands", "fused", "eager")
 
 @dataclass(frozen=True, slots=True)
 class ConvLayer:
-    """A convolution with the batch norm, ReLU and sum that follow it, a pooling, or the classifier.
-    Sizes are of one image.
+    """A convolution and what follows it, a pooling, or the classifier. Sizes are of one image."""
 
-    Attributes
-    ----------
-    name : ``"stem"``, ``"max_pool"``, ``"2.1.conv1"`` (stage, block, convolution),
-        ``"average_pool"``, ``"classifier"``.
-    flops : of the convolution or the classifier, two a multiply-accumulate; none are counted for
-        the rest.
-    parameters : weights, with the batch norm's scale and shift or the classifier's bias.
-    inputs, outputs : elements read and written.
-    pool : whether it is a pooling.
-    norm, relu, adds : what follows the convolution.
-    """
-
-    name: str
-    flops: int
-    parameters: int
-    inputs: int
-    outputs: int
+    name: str  # "stem", "max_pool", "2.1.conv1" (stage, block, convolution), "classifier", …
+    flops: int  # of the convolution or the classifier, two a multiply-accumulate; else none
+    parameters: int  # with the batch norm's scale and shift, or the classifier's bias
+    inputs: int  # elements read
+    outputs: int  # and written
     pool: bool = False
+    # What follows the convolution.
     norm: bool = False
     relu: bool = False
     adds: bool = False
@@ -145,13 +131,7 @@ def work(
 ) -> Work:
     """The whole network as one piece of work: its layers' FLOPs and bytes added up before any chip
     is chosen. A roofline of the sum lets the layers overlap, one's arithmetic with another's
-    traffic; `forward` does not.
-
-    Parameters
-    ----------
-    net, batch : a convnet or its key, and images. Broadcasts.
-    w, x : formats of weights and activations; `x` defaults to `w`.
-    counted : which bytes, as `BYTES` says.
+    traffic; `forward` does not. `counted` are bytes as `BYTES` says; `x` defaults to `w`.
 
     Examples
     --------

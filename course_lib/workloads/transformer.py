@@ -1,7 +1,5 @@
-"""What a transformer does in a step, operator by operator. Knows no hardware.
-
-`works_of` and what it calls keep to what `course_press.outputs.translate` can say in JavaScript:
-pages count a step by them.
+"""What a transformer does in a step, operator by operator. Knows no hardware. `works_of` and what
+it calls keep to what `course_press.outputs.translate` can say in JavaScript: pages count a step so.
 """
 
 from dataclasses import replace
@@ -60,25 +58,12 @@ def operators(
     causal: bool | None = None,
 ) -> dict[str, dict[str, Work]]:
     """What one chip does in a step, of several the busiest: by part and operator, the work of all
-    layers.
+    layers. `decoding` says whether latent attention works on the latent vectors, `causal` whether
+    attention is; as the model's kind when not given.
 
     Every operator reads its operands from memory and writes its result there. Residual sums,
     activation functions and rotary positions are taken as fused into their neighbours: they add
     nothing. The head sees the last token of each sequence.
-
-    Parameters
-    ----------
-    batch, new, context : sequences, new tokens in each, and tokens that they may look at with
-        themselves. Broadcast.
-    tp, ep, skew : as `course_lib.workloads.llm.Options` has them.
-    decoding : whether latent attention works on the latent vectors.
-    causal : whether attention is; as the model's kind when not given.
-
-    Examples
-    --------
-    >>> from course_lib import llm, model
-    >>> list(operators(model("mixtral-8x7b"), 1, 1, 1024, llm.formats()))
-    ['embedding', 'norms', 'projections', 'attention', 'experts', 'head']
     """
     require(model, fm)
     sequences, each, seen = passed(batch, new, context)
@@ -126,7 +111,7 @@ def mixed_operators(
 
     Weights are read once for all tokens, and attention is one kernel a layer for all sequences. The
     head sees the last token of each. Latent attention works on the latent vectors where any
-    sequence decodes.
+    decodes.
     """
     require(model, fm)
     _, each, seen = passed(1, new, context)
