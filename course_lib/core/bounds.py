@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks, formulas
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.work import Unit, Work, launches
 
 BOUNDS = ("compute-bound", "memory-bound", "communication-bound")
@@ -48,12 +48,11 @@ class Estimate:
     least: "Estimate | None" = None
 
     def __post_init__(self) -> None:
-        names = ("t_math", "t_memory", "t_network", "flops")
-        checked = {
-            name: checks.nonnegative(name, getattr(self, name), checks.MADE) for name in names
-        }
-        moved = checks.positive("bytes", self.bytes, checks.MADE)
-        checks.keep(self, **checked, bytes=moved, kernels=launches(self.kernels))
+        most = checks.MADE
+        checked = {"bytes": checks.positive("bytes", self.bytes, most)}
+        for name in ("t_math", "t_memory", "t_network", "flops"):
+            checked[name] = checks.nonnegative(name, getattr(self, name), most)
+        checks.keep(self, **checked, kernels=launches(self.kernels))
 
     def __repr__(self) -> str:
         """The bound, its times, and the names of the parts, on a line."""
@@ -76,7 +75,7 @@ class Estimate:
         the summed ceilings. At most `lower`, and the same for a single operator.
         """
         one = self.least or self
-        return checks.plain(formulas.slowest(one.t_math, one.t_memory, one.t_network))
+        return plain(formulas.slowest(one.t_math, one.t_memory, one.t_network))
 
     @property
     def lower(self) -> Numbers:
@@ -85,7 +84,7 @@ class Estimate:
         """
         if self.parts:
             return sum(part.lower for part in self.parts.values())
-        return checks.plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
+        return plain(formulas.slowest(self.t_math, self.t_memory, self.t_network))
 
     @property
     def upper(self) -> Numbers:
@@ -96,7 +95,7 @@ class Estimate:
     def bound(self) -> Any:
         """Which ceiling takes longest, of `BOUNDS`; a tie goes to the earlier. Broadcasts."""
         times = np.stack(np.broadcast_arrays(self.t_math, self.t_memory, self.t_network))
-        return checks.plain(np.asarray(BOUNDS)[times.argmax(axis=0)])
+        return plain(np.asarray(BOUNDS)[times.argmax(axis=0)])
 
     @property
     def attainable(self) -> Numbers:
@@ -129,7 +128,7 @@ def roofline(work: Work, chip: Chip, *, comms: ArrayLike = 0.0) -> Estimate:
         remedy = "it is bounded already" if isinstance(given, Estimate) else remedy
         raise CourseError(f"work must be a Work (got {shown(given)}): {remedy}")
     t_network = checks.nonnegative("comms", comms)
-    checks.together(work=checks.plain(work.flops + work.bytes), comms=t_network)
+    checks.together(work=plain(work.flops + work.bytes), comms=t_network)
     peak, bandwidth = _rates(work, chip)
     t_math, t_memory = formulas.times(work.flops, work.bytes, peak, bandwidth)
     counts = work.flops, work.bytes, work.kernels
@@ -211,9 +210,9 @@ def sensitivity(estimate: Estimate) -> dict[str, Numbers]:
         )
     shares = [(part.lower / estimate.lower, sensitivity(part)) for part in estimate.parts.values()]
     if shares:
-        return {rate: checks.plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
+        return {rate: plain(sum(share * of[rate] for share, of in shares)) for rate in RATES}
     bound, names = np.asarray(estimate.bound), zip(RATES, BOUNDS, strict=True)
-    return {rate: checks.plain(np.where(bound == name, 1.0, 0.0)) for rate, name in names}
+    return {rate: plain(np.where(bound == name, 1.0, 0.0)) for rate, name in names}
 
 
 def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -228,7 +227,7 @@ def ridge(peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
     # Source: [williams2009] section 3.
     rate, moved = checks.positive("peak", peak), checks.positive("bandwidth", bandwidth)
     checks.together(peak=rate, bandwidth=moved)
-    return checks.plain(rate / moved)
+    return plain(rate / moved)
 
 
 def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> Numbers:
@@ -244,7 +243,7 @@ def attainable(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> N
     per_byte, rate = checks.positive("intensity", intensity), checks.positive("peak", peak)
     moved = checks.positive("bandwidth", bandwidth)
     checks.together(intensity=per_byte, peak=rate, bandwidth=moved)
-    return checks.plain(np.minimum(rate, per_byte * moved))
+    return plain(np.minimum(rate, per_byte * moved))
 
 
 def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = True) -> Numbers:
@@ -286,12 +285,12 @@ def critical_batch(work: Callable[[Any], Work], chip: Chip, *, exact: bool = Tru
         batch = batch - reached(batch - 1) + ~np.asarray(reached(batch))
     batch = np.where(reached(1), 1.0, np.where(gain > 0, batch, np.inf))
     found = np.where(np.isfinite(batch), batch, 1.0)
-    if not (on_line(many, 1024) and on_line(work(checks.plain(found)), found)):
+    if not (on_line(many, 1024) and on_line(work(plain(found)), found)):
         raise CourseError(
             "work must grow linearly with the batch: for tiled or padded work search the "
             "batches instead"
         )
-    return checks.plain(batch)
+    return plain(batch)
 
 
 def _work_of(work: Any, batch: Any) -> Work:

@@ -8,9 +8,12 @@ share that comes last untouched. `course_lib.llm.coefficients` has those of a st
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+Row: TypeAlias = Sequence[Any]
+Rows: TypeAlias = Sequence[Row]
 
 
 def times(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> list[Any]:
@@ -28,16 +31,14 @@ def idle(t_math: Any, t_memory: Any) -> Any:
     return 1 - np.minimum(t_math, t_memory) / np.maximum(t_math, t_memory)
 
 
-def amount(parts: Sequence[Any], batch: Any, context: Any) -> Any:
+def amount(parts: Row, batch: Any, context: Any) -> Any:
     """FLOP or bytes in a step of `batch` sequences with `context` tokens in the cache of each."""
     # Experts that a batch meets: course_lib.workloads.weights.active_experts.
     whole = parts[0] + parts[1] * batch + parts[2] * batch * context
     return whole + parts[3] * (1 - parts[4] ** batch)
 
 
-def total_seconds(
-    amounts: Sequence[Sequence[Any]], rates: Sequence[Any], batch: Any, context: Any
-) -> Any:
+def total_seconds(amounts: Rows, rates: Row, batch: Any, context: Any) -> Any:
     """Seconds of operators one after another at rates of their own, nothing else to wait for."""
     total = 0.0
     for i in range(len(rates)):
@@ -45,14 +46,7 @@ def total_seconds(
     return total
 
 
-def step(
-    flops: Sequence[Sequence[Any]],
-    moved: Sequence[Sequence[Any]],
-    peaks: Sequence[Any],
-    bandwidths: Sequence[Any],
-    batch: Any,
-    context: Any,
-) -> Any:
+def step(flops: Rows, moved: Rows, peaks: Row, bandwidths: Row, batch: Any, context: Any) -> Any:
     """Seconds of operators in turn, each as long as its FLOP or its bytes take [williams2009]."""
     total = 0.0
     for i in range(len(peaks)):
@@ -67,7 +61,7 @@ def largest(left: Any, each: Any) -> Any:
     return np.maximum(0, np.floor(left / each))
 
 
-def most(parts: Sequence[Any], available: Any, context: Any) -> Any:
+def most(parts: Row, available: Any, context: Any) -> Any:
     """How many sequences go into `available` bytes of memory: `parts` of bytes, without experts."""
     return largest(available - parts[0], parts[1] + parts[2] * context)
 
@@ -82,8 +76,8 @@ def dollars(rent: Any, tokens: Any) -> Any:
     return 1e6 / tokens * rent / 3600
 
 
-def between(at: Sequence[Any], values: Sequence[Any], x: Any) -> Any:
-    """A value at `x` from those at rising places `at`: on the line between, or beyond, two of them."""
+def between(at: Row, values: Row, x: Any) -> Any:
+    """A value at `x` from those at rising places `at`, on the line through the nearest two."""
     low, high = 0, len(values) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -101,5 +95,5 @@ def loaded(fixed: Any, used: Any) -> Any:
 
 
 def ceiling(adds: Any, output: Any, each: Any) -> Any:
-    """Requests a second that no batch passes, where a prompt `adds` s and an output token `each`."""
+    """Requests a second that no batch passes: a prompt `adds` s, an output token its share."""
     return 1 / (adds + output * each)

@@ -56,10 +56,8 @@ class Work:
                     f"shape of kind {self.kind!r} must be ({', '.join(sizes)}) (got "
                     f"{shown(self.shape)}): take ops.{self.kind}"
                 )
-        flops, moved = (
-            checks.nonnegative("flops", self.flops, checks.MADE),
-            checks.positive("bytes", self.bytes, checks.MADE),
-        )
+        flops = checks.nonnegative("flops", self.flops, checks.MADE)
+        moved = checks.positive("bytes", self.bytes, checks.MADE)
         checks.keep(self, flops=flops, bytes=moved, kernels=launches(self.kernels))
 
     @property

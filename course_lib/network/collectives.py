@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.links import Link, LinkLike, as_link
 from course_lib.network.costs import ALGORITHMS, Cost, alpha_beta, cost, rate
 from course_lib.specs import Accelerator, Node
@@ -61,12 +61,12 @@ def between_nodes(node: Node | None, inside: LinkLike, each: ArrayLike | None = 
     # machine has nobody to share with, and nothing to send inside.
     most = np.where(taking > 1, within.total_per_direction, np.inf)
     return Nodes(
-        checks.plain(np.minimum(port * taking, most)),
+        plain(np.minimum(port * taking, most)),
         latency=within.latency,
         inside=within,
-        port=checks.plain(port),
+        port=plain(port),
         crossing=node.ports.latency,
-        each=checks.plain(taking),
+        each=plain(taking),
     )
 
 
@@ -90,7 +90,7 @@ def fewest_nodes(
             f"{name} must spread evenly over machines of {whole_node:g} chips (got {shown(n)}): "
             f"take a multiple of the machines that hold them"
         )
-    return between_nodes(node, inside, checks.plain(np.maximum(chips // machines, 1.0)))
+    return between_nodes(node, inside, plain(np.maximum(chips // machines, 1.0)))
 
 
 def resolve_link(chip: Accelerator | str, link: str, n: ArrayLike, *, name: str = "n") -> Link:
@@ -130,19 +130,17 @@ class Phases(NamedTuple):
     @property
     def moving(self) -> Numbers:
         """Both at once, piece by piece: the longer one."""
-        return checks.plain(np.maximum(self.inside, self.across))
+        return plain(np.maximum(self.inside, self.across))
 
     @property
     def lower(self) -> Numbers:
         """With both at once: no library is faster."""
-        return checks.plain(np.asarray(self.latency) + self.moving)
+        return plain(np.asarray(self.latency) + self.moving)
 
     @property
     def in_turn(self) -> Numbers:
         """With one after the other."""
-        return checks.plain(
-            np.asarray(self.latency) + np.asarray(self.inside) + np.asarray(self.across)
-        )
+        return plain(np.asarray(self.latency) + np.asarray(self.inside) + np.asarray(self.across))
 
 
 def phases(
@@ -185,13 +183,13 @@ def phases(
     takes = cost(collective, n, algorithm, limit=limit)
     width = rate(one, takes, bytes=moved)
     moving = alpha_beta(0, 0.0, takes.share, np.asarray(moved), width)
-    return Phases(checks.plain(moving), 0.0, _latency(takes, one.latency))
+    return Phases(plain(moving), 0.0, _latency(takes, one.latency))
 
 
 def _latency(takes: Cost, latency: Any) -> Any:
     """Seconds of the hops; of endlessly many without latency none."""
     late = np.asarray(latency)
-    return checks.plain(np.where(late > 0, takes.hops, 0.0) * late)
+    return plain(np.where(late > 0, takes.hops, 0.0) * late)
 
 
 def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool) -> Phases:
@@ -224,7 +222,7 @@ def _hierarchical(collective: str, moved: Any, nodes: Nodes, n: Any, limit: bool
     inside = alpha_beta(0, 0.0, within.share, stays, rate(nodes.inside, within))
     across = alpha_beta(0, 0.0, between.share, size / parts, np.asarray(nodes.port))
     latency = _latency(within, nodes.inside.latency) + _latency(between, nodes.crossing)
-    return Phases(checks.plain(inside), checks.plain(across), checks.plain(latency))
+    return Phases(plain(inside), plain(across), plain(latency))
 
 
 def seconds(
@@ -322,7 +320,7 @@ def latency_bound_size(
     one, takes = as_link(link), cost(collective, n, algorithm)
     if np.any(np.asarray(takes.share) == 0):
         raise CourseError(f"n must be two or more (got {shown(n)}): one chip sends nothing")
-    return checks.plain(takes.hops * np.asarray(one.latency) * rate(one, takes) / takes.share)
+    return plain(takes.hops * np.asarray(one.latency) * rate(one, takes) / takes.share)
 
 
 def bus_bandwidth(
@@ -345,4 +343,4 @@ def bus_bandwidth(
     share = cost(collective, n, ring).share
     moved, times = checks.positive("bytes", bytes), checks.positive("seconds", seconds)
     checks.together(bytes=moved, seconds=times, n=np.asarray(share))
-    return checks.plain(share * np.asarray(moved) / times)
+    return plain(share * np.asarray(moved) / times)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course_lib.core import Link, checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 
 # What each collective can be done by; the first is the one taken when nothing is said. They differ
 # in their hops, and in a torus in the links that work at once [austin2025, chapter 3].
@@ -127,7 +127,7 @@ def rate(link: Link, takes: Cost, **more: Numbers) -> Numbers:
             f"link must have 2 links a torus axis, {needed:g} in all (got count={has:g}): "
             f"take fewer axes, or algorithm='ring'"
         )
-    return checks.plain(takes.links * np.asarray(link.per_direction))
+    return plain(takes.links * np.asarray(link.per_direction))
 
 
 def alpha_beta(hops: Any, latency: Any, share: Any, size: Any, bandwidth: Any) -> Any:

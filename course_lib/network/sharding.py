@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from course_lib import ops
 from course_lib.core import Chip, Estimate, Work, checks, roofline
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.collectives import phases, resolve_link, seconds
@@ -64,7 +64,7 @@ class Sharded:
     @property
     def bytes_sent(self) -> Numbers:
         """Byte of the collectives' messages, counted as the collectives count them."""
-        return checks.plain(sum((np.asarray(step.bytes) for step in self.steps), np.asarray(0.0)))
+        return plain(sum((np.asarray(step.bytes) for step in self.steps), np.asarray(0.0)))
 
     @property
     def bound(self) -> Any:
@@ -149,7 +149,7 @@ def sharded_matmul(
         """The part of a size that one chip holds."""
         share = chips[axes[name]] if name in axes else np.asarray(1.0)
         if np.any(size % share):
-            over = f"{shown(checks.plain(size))} over {shown(checks.plain(share))}"
+            over = f"{shown(plain(size))} over {shown(plain(share))}"
             raise CourseError(
                 f"{name} must divide by the chips of axis {axes[name]!r} (got {over}): pad it"
             )
@@ -159,8 +159,8 @@ def sharded_matmul(
         named, dtype = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out or x)}[array]
         rows, columns = (shard(name, sizes[name], axes) for name in named)
         size = rows * columns * itemsize(dtype)
-        takes = seconds(kind, size, link, checks.plain(chips[axis]), algorithm)
-        return CollectiveStep(kind, array, axis, checks.plain(size), takes)
+        takes = seconds(kind, size, link, plain(chips[axis]), algorithm)
+        return CollectiveStep(kind, array, axis, plain(size), takes)
 
     steps = [
         step("all-gather", "x" if axes is of_x else "w", axes.pop(size), axes)
@@ -179,12 +179,10 @@ def sharded_matmul(
             )
         shard(scatter, local[scatter], {scatter: both})
         result[scatter] = both
-    whole_sizes = (checks.plain(local[size]) for size in "BDF")
+    whole_sizes = (plain(local[size]) for size in "BDF")
     work = ops.matmul(*whole_sizes, x=x, w=w, out=out, compute=compute)
     comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
-    return Sharded(
-        case, tuple(steps), work, roofline(work, chip, comms=checks.plain(comms)), result
-    )
+    return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
 
 
 def _axes(
@@ -251,7 +249,7 @@ def sharded_mlp(
                 f"B must give every chip as many tokens for each expert (got {shown(B)} over "
                 f"{shown(chips)} chips): take a multiple of their square"
             )
-        size = checks.plain(tokens * width * itemsize(x, "x") / chips)  # what one chip holds
+        size = plain(tokens * width * itemsize(x, "x") / chips)  # what one chip holds
         takes = seconds("all-to-all", size, between, chips, algorithm)
         return tuple(CollectiveStep("all-to-all", to, "expert", size, takes) for to in ("x", "y"))
 
@@ -383,7 +381,7 @@ def tensor_parallel_tokens(
     gain = np.asarray(flops / (_all(n) * fast) - d * (per_byte * itemsize(x, "x")))
     with np.errstate(divide="ignore", invalid="ignore"):
         tokens = np.where(gain > 0, np.ceil(np.asarray(takes.latency) / gain * TIE), np.inf)
-    return checks.plain(np.maximum(tokens, 1.0))
+    return plain(np.maximum(tokens, 1.0))
 
 
 def _all(n: Any) -> Any:
@@ -404,4 +402,4 @@ def _meanwhile(
 
 def _enough(size: Any) -> Numbers:
     """The next whole number, at least one."""
-    return checks.plain(np.maximum(np.ceil(np.asarray(size) * TIE), 1.0))
+    return plain(np.maximum(np.ceil(np.asarray(size) * TIE), 1.0))

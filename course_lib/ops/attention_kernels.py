@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work, checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import BITS, element, itemsize, widest
 from course_lib.ops.vector import softmax
 
@@ -153,7 +153,7 @@ def attention_standard(
             f"batch * heads * q_len must stay below 2**53 (got {np.max(rows):g} rows of scores)"
         )
     queries, keys, square = rows * d, b * shared * t * d, rows * t
-    product = Work(2 * square * d, checks.plain((queries + keys + square) * size), widest(x))
+    product = Work(2 * square * d, plain((queries + keys + square) * size), widest(x))
     return {"scores": product, "softmax": softmax(rows, t, x=x), "values": product}
 
 
@@ -222,7 +222,7 @@ def attention_tiled(
         results = length * d * size + 2 * length * itemsize(STATISTICS)
         moved = 2 * t * d * size + times * length * d * size + (2 * times + 1) * results
     flops, shape = 4 * b * many * q * t * d, (b, q, t, many, shared)
-    return Work(flops, checks.plain(b * shared * moved), widest(x), shape=shape, kind="attention")
+    return Work(flops, plain(b * shared * moved), widest(x), shape=shape, kind="attention")
 
 
 def kv_read(

@@ -41,7 +41,7 @@ def product(
 
 
 class ProductFormats(TypedDict, total=False):
-    """Formats of X, W (bf16 if not given), the result (that of X), the arithmetic (the wider one)."""
+    """Formats of X and W, bf16 if not given, the result, as X, and the arithmetic, the wider."""
 
     x: str
     w: str

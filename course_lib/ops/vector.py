@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Kind, Unit, Work, checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import BITS, itemsize
 
 
@@ -148,14 +148,14 @@ def elementwise(
         for name, given in {"flops": flops, "reads": reads, "writes": writes}.items()
     )
     checks.together(shape=many, flops=each, reads=read, writes=written)
-    moved = checks.plain(many * (read + written) * size)
+    moved = plain(many * (read + written) * size)
     if not np.all(np.asarray(moved) > 0):
         raise CourseError(
             f"reads and writes must be more than nothing together (got {shown(reads)} and "
             f"{shown(writes)})"
         )
-    first, last = (checks.plain(many * np.minimum(one, 1) * size) for one in (read, written))
-    return Pass(checks.plain(many * each), moved, compute, shape=(shape,), read=first, written=last)
+    first, last = (plain(many * np.minimum(one, 1) * size) for one in (read, written))
+    return Pass(plain(many * each), moved, compute, shape=(shape,), read=first, written=last)
 
 
 def _counted(name: str, shape: Shape, x: str, own: Numbers = 0.0) -> Pass:
@@ -291,7 +291,7 @@ def rotary(
     0.73
     """
     rows, _, each = sizes = checks.wholes(tokens=tokens, heads=heads, head_dim=head_dim)
-    return _counted("rotary", sizes, x, checks.plain(rows * each * itemsize(table, "table")))
+    return _counted("rotary", sizes, x, plain(rows * each * itemsize(table, "table")))
 
 
 def embedding(
@@ -359,4 +359,4 @@ def fuse(works: Sequence[Pass], *, keep: Sequence[int] = ()) -> Pass:
     own += sum((works[i].written for i in wanted), none)
     flops, moved = sum((work.flops for work in works), none), first.read + own + last.written
     passed: Any = {"read": first.read, "written": last.written}
-    return Pass(checks.plain(flops), checks.plain(moved), first.dtype, shape=first.shape, **passed)
+    return Pass(plain(flops), plain(moved), first.dtype, shape=first.shape, **passed)

@@ -164,21 +164,12 @@ def bounded(work: Work, chip: Accelerator, *, comms: ArrayLike = 0.0) -> Estimat
     publishes no vector peak for it has memory time only, which keeps the bound a bound; a product's
     missing peak stays an error, on whichever unit.
     """
-    suited = suited_to(work, chip)
-    peak = peak_met(chip.peaks, suited.unit, suited.dtype)
+    one = suited_to(work, chip)
+    peak, late = peak_met(chip.peaks, one.unit, one.dtype), nonnegative("comms", comms)
     if peak is None:
-        _require_peak(suited, chip)
-    t_math, t_memory = formulas.times(suited.flops, suited.bytes, peak, chip.bandwidth)
-    return Estimate(
-        t_math,
-        t_memory,
-        nonnegative("comms", comms),
-        suited.flops,
-        suited.bytes,
-        suited.kernels,
-        work=suited,
-        chip=chip,
-    )
+        _require_peak(one, chip)
+    t_math, t_memory = formulas.times(one.flops, one.bytes, peak, chip.bandwidth)
+    return Estimate(t_math, t_memory, late, one.flops, one.bytes, one.kernels, work=one, chip=chip)
 
 
 def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
@@ -192,7 +183,7 @@ def _require_peak(work: Work, chip: Accelerator) -> NoReturn:
 
 
 def peak_met(peaks: Any, unit: str, dtype: str) -> float | None:
-    """FLOP/s that a chip has for arithmetic: if unpublished `inf` on the vector unit, else `None`."""
+    """FLOP/s that arithmetic meets: if unpublished `inf` on the vector unit, else `None`."""
     own = unit + "." + dtype
     if own in peaks:
         found: float = peaks[own]

@@ -247,7 +247,7 @@ def _sizes(prefix: str, record: Any, names: str, least: int) -> None:
 
 
 def check(model: Model) -> None:
-    """Raise where sizes are no model's, a source is unknown, or parameters are not the published."""
+    """Raise where sizes are no model's, a source is unknown, or parameters not the published."""
     model.check_sizes()
     if not 1950 <= model.year <= 2100:
         raise CourseError(f"year must be one in which models were made (got {model.year})")

@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from course_lib import network
 from course_lib.core import BOUNDS, Estimate, Unit, Work, checks, formulas, summed
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.specs import Accelerator, Transformer
 from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
+from course_lib.workloads import weights
 from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
 from course_lib.workloads.transformer import (
     MATRIX_PARTS,
@@ -33,19 +34,9 @@ from course_lib.workloads.transformer import (
     works_of,
 )
 from course_lib.workloads.weights import (
-    activation_bytes,
-    active_copies,
     cache_bytes,
-    cached_tokens,
     distinct,
-    layout,
-    matrices,
     max_expert_load,
-    norm_parameters,
-    product_of,
-    read_bytes,
-    require_context,
-    require_divisible,
     streamed_bytes,
     weight_bytes,
 )
@@ -99,10 +90,10 @@ class Deployment:
     model: Transformer
     chip: Accelerator
     fm: Formats
-    tp: int
-    ep: int
-    skew: float
-    link: Any
+    tp: int = 1
+    ep: int = 1
+    skew: float = 1.0
+    link: Any = None
 
     @property
     def split(self) -> dict[str, int]:
@@ -110,18 +101,10 @@ class Deployment:
         return {"tp": self.tp, "ep": self.ep}
 
 
-def _deployed(
-    model: Transformer,
-    chip: Accelerator | str,
-    *,
-    tp: int = 1,
-    ep: int = 1,
-    skew: float = 1.0,
-    link: Any = None,
-    **given: Any,
-) -> Deployment:
+def _deployed(model: Transformer, chip: Accelerator | str, **given: Any) -> Deployment:
     on = accelerator(chip)
-    return Deployment(model, on, of_model(model, on, **given), tp, ep, skew, link)
+    laid = {name: given.pop(name) for name in ("tp", "ep", "skew", "link") if name in given}
+    return Deployment(model, on, of_model(model, on, **given), **laid)
 
 
 def decode(
@@ -165,7 +148,7 @@ def decode(
     # Source: [austin2025] chapter 7.
     one = _deployed(decoder(model, windows=True), chip, **options)
     sequences, length = checks.wholes(batch=batch, context=context)
-    require_context(one.model, "context", length)
+    weights.require_context(one.model, "context", length)
     asked = sequences, 1.0, length
     works = partial(operators, one.model, *asked, one.fm)
     return _estimate(one, works, asked, _room(one, sequences, length, sequences))
@@ -196,7 +179,7 @@ def prefill(
     """
     one = _deployed(transformer(model, windows=True), chip, **options)
     sequences, length = checks.wholes(batch=batch, prompt=prompt)
-    require_context(one.model, "prompt", length)
+    weights.require_context(one.model, "prompt", length)
     if np.any((tokens := sequences * length) >= checks.EXACT):
         raise CourseError(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
@@ -226,7 +209,7 @@ def mixed(
     """
     one = _deployed(decoder(model, windows=True), chip, **options)
     each, length = checks.wholes(new=new, context=context)
-    require_context(one.model, "context", length)
+    weights.require_context(one.model, "context", length)
     many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
     works = partial(mixed_operators, one.model, each, length, one.fm)
     return _estimate(one, works, (1.0, many, seen), None, apart=True)
@@ -247,7 +230,7 @@ def _estimate(
     room: Any,
     apart: bool = False,
 ) -> Estimate:
-    """What `works` gives on a chip, of sequences, new and all tokens of each, or of each `apart`."""
+    """What `works` gives on a chip, of sequences, new and all tokens of each, or each `apart`."""
     model, chip, fm = one.model, one.chip, one.fm
     many = max(checks.count("tp", one.tp), checks.count("ep", one.ep))
     if one.link is not None and many == 1:
@@ -256,7 +239,7 @@ def _estimate(
             f"or more, or no link"
         )
     parts = _parts(works(**one.split, skew=one.skew), chip)
-    tp, ep, groups = layout(model, **one.split)
+    tp, ep, groups = weights.layout(model, **one.split)
     alone = parts if many == 1 else _parts(works(), chip)
     batch, new, seen = asked
     attention = attention_least(model, alone["attention"], chip, batch, new, seen, fm)
@@ -329,9 +312,9 @@ def attention_least(
     far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
     close, wide = bounded(near, chip), bounded(far, chip)
     t_math, flops = wide.t_math, wide.flops
-    for one in matrices(model, absorbed=False):
+    for one in weights.matrices(model, absorbed=False):
         if one.name == "kv_up":
-            again = bounded(product_of(one, batch * (seen - fresh), 1, fm), chip)
+            again = bounded(weights.product_of(one, batch * (seen - fresh), 1, fm), chip)
             t_math, flops = t_math + again.t_math, flops + again.flops
     return [np.minimum(close.t_math, t_math), np.where(close.t_math < t_math, close.flops, flops)]
 
@@ -342,12 +325,14 @@ def moved_once(model: Any, batch: Any, fresh: Any, seen: Any, fm: Any, tp: Any, 
     is written; and the results, a token's logits for each sequence.
     """
     x, tables = itemsize(fm.x), (model.head != "tied") + (model.positions > 0)
-    found = (norm_parameters(model) + model.width * tables) * x
+    found = (weights.norm_parameters(model) + model.width * tables) * x
     found = found / tp
-    for one in matrices(model):
-        found = found + read_bytes(one, 1, fm) / (chips if one.routed else tp)
+    for one in weights.matrices(model):
+        found = found + weights.read_bytes(one, 1, fm) / (chips if one.routed else tp)
     out = fresh * model.width if model.head == "none" else model.vocab
-    kept = cache_bytes(model, fm) * cached_tokens(model, seen) if model.kind == "decoder" else 0
+    kept = 0.0
+    if model.kind == "decoder":
+        kept = cache_bytes(model, fm) * weights.cached_tokens(model, seen)
     return found + batch * (out * x + kept) / chips
 
 
@@ -364,12 +349,12 @@ def cached(step: Estimate) -> Any:
     size = getattr(step.chip, "llc", None)
     if step.least is None or size is None or np.any(np.asarray(step.least.bytes) > size):
         return None
-    return checks.plain(np.maximum(np.maximum(step.least.t_math, 0.0), step.least.t_network))
+    return plain(np.maximum(np.maximum(step.least.t_math, 0.0), step.least.t_network))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What is in each chip's memory, byte; activations are what tokens in flight leave. Broadcasts."""
+    """What is in each chip's memory, byte; activations are what tokens in flight leave."""
 
     weights: Numbers
     kv: Numbers
@@ -422,9 +407,9 @@ def memory(
     in_flight = checks.nonnegative("tokens", tokens)
     checks.together(batch=sequences, context=length, tokens=in_flight)
     each = cache_bytes(one, fm, tp=chips) if one.kind == "decoder" else 0
-    cached = sequences * cached_tokens(one, length) * each
-    _, wide, groups = layout(one, chips, ep)
-    active = in_flight * activation_bytes(one, 1, fm, tp=chips)
+    cached = sequences * weights.cached_tokens(one, length) * each
+    _, wide, groups = weights.layout(one, chips, ep)
+    active = in_flight * weights.activation_bytes(one, 1, fm, tp=chips)
     return Memory(weight_bytes(one, fm, tp=chips, ep=wide), cached / groups, active / groups)
 
 
@@ -462,8 +447,8 @@ def fits(
     left = np.asarray(available - needed.weights - needed.activations)
     sequence = np.asarray(needed.kv) / sequences
     some = formulas.largest(left, np.where(sequence > 0, sequence, 1.0))
-    most = checks.plain(np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf)))
-    inside: Any = checks.plain(np.asarray(needed.total) <= available)
+    most = plain(np.where(left < 0, 0.0, np.where(sequence > 0, some, np.inf)))
+    inside: Any = plain(np.asarray(needed.total) <= available)
     return MemoryFit(inside, needed.total, available, most, needed)
 
 
@@ -524,35 +509,22 @@ def check_claim(
     if np.any(np.asarray(length) % 1):
         raise CourseError(f"context must be whole, or 0 for weights only (got {shown(context)})")
     checks.together(tokens_per_second=speed, batch=sequences, tokens_per_pass=each, context=length)
-    require_context(one, "context", length)
-    passes, shared = speed / (sequences * each), require_divisible(one, tp)
-    kept = sequences * cached_tokens(one, length) * cache_bytes(one, fm)
+    weights.require_context(one, "context", length)
+    passes, shared = speed / (sequences * each), weights.require_divisible(one, tp)
+    kept = sequences * weights.cached_tokens(one, length) * cache_bytes(one, fm)
     moved = (streamed_bytes(one, 1, fm) + kept) / shared
-    t_math, flops = _token(one, on, fm, length, shared)
-    shares = np.stack(np.broadcast_arrays(speed * t_math, passes * moved / on.bandwidth))
-    excess: Any = checks.plain(shares.max(axis=0))
-    nearest = checks.plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
-    possible = checks.plain(np.asarray(excess) <= 1)
+    # Of one token the arithmetic on the matrix unit; without attention where the length is 0.
+    seen, charged = np.maximum(length, 1), np.asarray(length) > 0
+    parts = _parts(operators(one, 1, 1, seen, fm), on)
+    attention = attention_least(one, parts["attention"], on, 1.0, 1.0, seen, fm)
+    token = least_of(parts, [charged * each for each in attention], 1.0, on, shared, 0.0)
+    shares = np.stack(np.broadcast_arrays(speed * token.t_math, passes * moved / on.bandwidth))
+    excess: Any = plain(shares.max(axis=0))
+    nearest = plain(np.asarray(BOUNDS)[shares.argmax(axis=0)])
+    possible = plain(np.asarray(excess) <= 1)
     return Claim(
-        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * flops
+        possible, excess, nearest, speed / excess, passes * moved, on.bandwidth, speed * token.flops
     )
-
-
-def _token(
-    model: Transformer, chip: Accelerator, fm: Formats, length: Numbers, tp: int
-) -> tuple[Numbers, Numbers]:
-    """Seconds of arithmetic and FLOPs of one token on the matrix unit; no attention at length 0."""
-    seen = np.maximum(length, 1)
-    works = operators(model, 1, 1, seen, fm)
-    parts = {
-        part: summed({name: bounded(work, chip) for name, work in works[part].items()})
-        for part in MATRIX_PARTS
-        if part in works
-    }
-    charged = np.asarray(length) > 0
-    attention = attention_least(model, parts["attention"], chip, 1.0, 1.0, seen, fm)
-    found = least_of(parts, [charged * one for one in attention], 1.0, chip, tp, 0.0)
-    return found.t_math, found.flops
 
 
 # Tokens of context beyond which attention is all there is.
@@ -616,7 +588,7 @@ def first_compute_bound_batch(
         if capacity is None
         else checks.single("capacity", checks.positive("capacity", capacity))
     )
-    chips = require_divisible(one, tp)
+    chips = weights.require_divisible(one, tp)
     for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
         for work in part.values():
             bounded(work, on)  # which refuses arithmetic that the chip does not have
@@ -724,7 +696,7 @@ Parts = tuple[float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class StepTerm:
-    """An operator of a step over all layers, with FLOPs and bytes as `formulas.amount` takes them."""
+    """An operator of a step over all layers; `formulas.amount` takes its FLOPs and bytes."""
 
     part: str
     name: str
@@ -762,8 +734,8 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     one = decoder(model)
     fm = of_model(one, None, **given)
     # The share of the routed experts that one sequence leaves untouched.
-    routed = {each.name: each for each in matrices(one) if each.routed}
-    left = {name: 1 - active_copies(each, 1) / each.copies for name, each in routed.items()}
+    routed = {each.name: each for each in weights.matrices(one) if each.routed}
+    left = {name: 1 - weights.active_copies(each, 1) / each.copies for name, each in routed.items()}
     terms = []
     for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
         for name, work in works.items():

@@ -28,7 +28,7 @@ THREADS, REGISTERS = 1024, 255
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """What of a kernel a multiprocessor keeps at once: blocks, warps, and their share of its warps."""
+    """What of a kernel a multiprocessor keeps at once, and the share of the warps that it can."""
 
     blocks: int
     warps: int

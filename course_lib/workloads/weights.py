@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib.core import Work, checks
-from course_lib.core.checks import CourseError, Numbers, shown
+from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.ops.products import product
 from course_lib.specs import Transformer
@@ -100,7 +100,7 @@ def distinct(tokens: ArrayLike, experts: int, active: int) -> Numbers:
             f"active must be at most experts {shown(experts)} (got {shown(active)}): a "
             f"token visits each once"
         )
-    return checks.plain(active_experts(np.asarray(rows), every, visited))
+    return plain(active_experts(np.asarray(rows), every, visited))
 
 
 def max_expert_load(
@@ -140,7 +140,7 @@ def max_expert_load(
     both = one * np.maximum(1 - visited / np.maximum(every - 1, 1), 0.0) ** rows
     met = own * (1 - one) + above * np.sqrt(own * np.maximum(one - both, 0.0))
     met = np.minimum(np.maximum(1.0, met), np.minimum(own, pairs))
-    return checks.plain(pairs), checks.plain(met)
+    return plain(pairs), plain(met)
 
 
 @cache
@@ -265,13 +265,8 @@ def matrices(model: Transformer, *, tp: int = 1, absorbed: bool = True) -> list[
 
 
 def _projections(model: Any, tp: int, absorbed: bool) -> list[Matrix]:
-    part, d, n, heads, at = (
-        "projections",
-        model.width,
-        model.layers,
-        model.heads // tp,
-        model.latent,
-    )
+    part, d, n = "projections", model.width, model.layers
+    heads, at = model.heads // tp, model.latent
     if at is None:
         q, kv = heads * model.head_dim, kv_heads(model, tp) * model.head_dim
         bias, out = "qkv" in model.biases, "out" in model.biases
