@@ -46,12 +46,6 @@ def plain(values: Any) -> Numbers:
     return result
 
 
-def _scalar(values: Any) -> float | None:
-    """A plain number as a float, or `None`: NumPy takes a hundred times longer to look at one."""
-    plain_number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
-    return float(values) if plain_number else None
-
-
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Whatever numbers were given as an array of float64: no narrow type goes on to a sum."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -82,8 +76,10 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
 
 def _require(name: str, values: Any, *rules: tuple[str, Callable[[Any], Any]]) -> Numbers:
     """Return `values` as float64; raise with the first rule that one of them breaks."""
-    if (number := _scalar(values)) is not None and all(rule(number) for _, rule in rules):
-        return number
+    # Most are a plain number, and NumPy takes a hundred times longer to look at one.
+    number = isinstance(values, float) or (type(values) is int and abs(values) < 2**63)
+    if number and all(rule(float(values)) for _, rule in rules):
+        return float(values)
     array = _numbers(name, values)
     for allowed, rule in rules:
         with np.errstate(invalid="ignore"):

@@ -16,7 +16,6 @@ library adds comes on top; `fit` finds a link's constants as a library sees them
 from course_lib.core.links import Link
 from course_lib.network.collectives import (
     Nodes,
-    Phases,
     all_gather,
     all_reduce,
     all_to_all,
@@ -48,7 +47,6 @@ __all__ = [
     "Link",
     "LinkFit",
     "Nodes",
-    "Phases",
     "Sharded",
     "all_gather",
     "all_reduce",

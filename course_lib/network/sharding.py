@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
 from course_lib.core.links import LinkLike
 from course_lib.network.collectives import phases, resolve_link, seconds
+from course_lib.ops.products import ProductFormats, sizes_of
 from course_lib.specs import Accelerator
 from course_lib.specs.catalog import accelerator
 
@@ -85,10 +86,7 @@ def sharded_matmul(
     gather: str = "w",
     scatter: str | None = None,
     algorithm: str | None = None,
-    x: str = "bf16",
-    w: str = "bf16",
-    out: str | None = None,
-    compute: str | None = None,
+    **formats: Unpack[ProductFormats],
 ) -> Sharded:
     """Matrix product X[B, D] @ W[D, F] of whole arrays with operands sharded over a mesh of chips.
 
@@ -109,7 +107,7 @@ def sharded_matmul(
         sharded data parallelism.
     scatter : ``"B"`` or ``"F"``: leave the result sharded along it: a reduce-scatter is enough.
     algorithm : of the collectives, each along one axis.
-    x, w, out, compute : formats, as in `ops.matmul`. Partial results are sent in `out`.
+    **formats : x, w, out and compute, as in `ops.matmul`. Partial results are sent in `out`.
 
     Examples
     --------
@@ -131,8 +129,7 @@ def sharded_matmul(
         for name, size in zip("BDF", checks.wholes(B=B, D=D, F=F), strict=True)
     }
     checks.together(**sizes, **{f"mesh[{axis!r}]": size for axis, size in chips.items()})
-    # Formats that are not known are found before anything is sent.
-    ops.matmul(1, 1, 1, x=x, w=w, out=out, compute=compute)
+    x, w, out, _ = sizes_of(**formats)
     both = of_x.get("D") if of_x.get("D") == of_w.get("D") else None
     if both is None and "D" in of_x and "D" in of_w:
         raise CourseError(
@@ -156,9 +153,9 @@ def sharded_matmul(
         return size / share
 
     def step(kind: str, array: str, axis: str, axes: Mapping[str, str]) -> CollectiveStep:
-        named, dtype = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out or x)}[array]
+        named, each = {"x": ("BD", x), "w": ("DF", w), "result": ("BF", out)}[array]
         rows, columns = (shard(name, sizes[name], axes) for name in named)
-        size = rows * columns * itemsize(dtype)
+        size = rows * columns * each
         takes = seconds(kind, size, link, plain(chips[axis]), algorithm)
         return CollectiveStep(kind, array, axis, plain(size), takes)
 
@@ -179,8 +176,7 @@ def sharded_matmul(
             )
         shard(scatter, local[scatter], {scatter: both})
         result[scatter] = both
-    whole_sizes = (plain(local[size]) for size in "BDF")
-    work = ops.matmul(*whole_sizes, x=x, w=w, out=out, compute=compute)
+    work = ops.matmul(*(plain(local[size]) for size in "BDF"), **formats)
     comms = sum((np.asarray(step.seconds) for step in steps), np.asarray(0.0))
     return Sharded(case, tuple(steps), work, roofline(work, chip, comms=plain(comms)), result)
 

@@ -49,15 +49,20 @@ class ProductFormats(TypedDict, total=False):
     compute: str | None
 
 
-def _sizes(
+def sizes_of(
     x: str = "bf16", w: str = "bf16", out: str | None = None, compute: str | None = None
 ) -> tuple[float, float, float, str]:
     """Bytes of an element of X, W and the result, and the format of the arithmetic."""
-    size, width = itemsize(x, "x"), itemsize(w, "w")
-    written = _size("out", out, size)
+    (size, written), width = _bytes(x=x, out=out), itemsize(w, "w")
     if compute is None:
         return size, width, written, widest(x, w)
     return size, width, written, known("dtype", compute, BITS, "argument compute")
+
+
+def _bytes(x: str, **others: str | None) -> list[float]:
+    """Bytes of an element of each array; of one without a format of its own as of `x`."""
+    given = {"x": x, **others}
+    return [itemsize(x if one is None else one, name) for name, one in given.items()]
 
 
 def dot(
@@ -78,14 +83,9 @@ def dot(
     """
     n = whole("N", N)
     known("dtype", compute, BITS, "argument compute")
-    size = itemsize(x, "x")
-    moved = n * (size + _size("y", y, size)) + _size("out", out, size)
+    first, second, written = _bytes(x=x, y=y, out=out)
+    moved = n * (first + second) + written
     return Work(2 * n - 1, moved, compute, unit="vector", shape=(n,), kind="vector")
-
-
-def _size(name: str, dtype: str | None, otherwise: float) -> float:
-    """Bytes of an element, as another array's where nothing was said."""
-    return otherwise if dtype is None else itemsize(dtype, name)
 
 
 def matmul(B: ArrayLike, D: ArrayLike, F: ArrayLike, **formats: Unpack[ProductFormats]) -> Work:
@@ -96,7 +96,7 @@ def matmul(B: ArrayLike, D: ArrayLike, F: ArrayLike, **formats: Unpack[ProductFo
     >>> round(matmul(8192, 8192, 8192).intensity, 2), matmul(16, 4096, 4096, w="int8").dtype
     (2730.67, 'bf16')
     """
-    return product(wholes(B=B, D=D, F=F), *_sizes(**formats))
+    return product(wholes(B=B, D=D, F=F), *sizes_of(**formats))
 
 
 def grouped_matmul(
@@ -113,7 +113,7 @@ def grouped_matmul(
     """
     (b, d, f), g = wholes(B=B, D=D, F=F), positive("groups", groups)
     together(B=b, D=d, F=f, groups=g)
-    return product((b, d, f, g), *_sizes(**formats))
+    return product((b, d, f, g), *sizes_of(**formats))
 
 
 def quantized_matmul(
@@ -154,7 +154,7 @@ def tiled_matmul(
     63.5
     """
     b, d, f, high, wide = wholes(B=B, D=D, F=F, bm=bm, bn=bn)
-    rows, columns, (x, w, out, dtype) = np.ceil(b / high), np.ceil(f / wide), _sizes(**formats)
+    rows, columns, (x, w, out, dtype) = np.ceil(b / high), np.ceil(f / wide), sizes_of(**formats)
     moved = plain(b * d * x * columns + d * f * w * rows + b * f * out)
     return replace(product((b, d, f), x, w, out, dtype), bytes=moved)
 

@@ -36,7 +36,8 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
     ('mi250x', 'mi300x', 'mi325x')
     """
     bad = unreadable()
-    keys = tuple(sorted(key for key, path in _files().items() if path not in bad))
+    files = {**_ours(), **_own()}
+    keys = tuple(sorted(key for key, path in files.items() if path not in bad))
     if vendor is None and year is None:
         return keys
     found = {key: chip(key) for key in keys}
@@ -56,11 +57,6 @@ def chips(*, vendor: str | None = None, year: int | None = None) -> tuple[str, .
 
 def _ours() -> dict[str, Path]:
     return {path.stem: path for path in (DATA / "chips").glob("*.toml")}
-
-
-def _files() -> dict[str, Path]:
-    """The file of every chip by key: ours, and those in the reader's folder."""
-    return {**_ours(), **_own()}
 
 
 def _own() -> dict[str, Path]:
@@ -99,9 +95,7 @@ def _of_file(path: Path) -> Accelerator:
     return _read_chip(path)
 
 
-@cache
-def _read_chip(path: Path) -> Accelerator:
-    return Accelerator.from_toml(path)
+_read_chip = cache(Accelerator.from_toml)
 
 
 def _meant(what: str, key: str, keys: Iterable[str], more: str) -> str:
@@ -127,7 +121,7 @@ def chip(key: str) -> Accelerator:
     """
     if not isinstance(key, str):
         raise CourseError(f"key must be a chip's key, as text (got {shown(key)}): {_CHIPS}")
-    files = _files()
+    files = {**_ours(), **_own()}
     return _of_file(files[_meant("chip", key, files, _CHIPS)])
 
 

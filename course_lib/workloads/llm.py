@@ -20,19 +20,10 @@ from course_lib import network
 from course_lib.core import BOUNDS, Estimate, Unit, Work, checks, formulas, summed
 from course_lib.core.checks import CourseError, Numbers, plain, shown
 from course_lib.core.dtypes import itemsize
-from course_lib.specs import Accelerator, Transformer
-from course_lib.specs.catalog import accelerator, bounded, decoder, transformer
-from course_lib.workloads import weights
+from course_lib.specs import Accelerator, Transformer, catalog
+from course_lib.specs.catalog import accelerator, bounded
+from course_lib.workloads import transformer, weights
 from course_lib.workloads.precision import FormatOptions, Formats, formats, of_model
-from course_lib.workloads.transformer import (
-    MATRIX_PARTS,
-    attention_of,
-    exchanged,
-    mixed_operators,
-    operators,
-    shared_sums,
-    works_of,
-)
 from course_lib.workloads.weights import (
     cache_bytes,
     distinct,
@@ -42,14 +33,8 @@ from course_lib.workloads.weights import (
 )
 
 __all__ = [
-    "Claim",
-    "Crossover",
     "Estimate",
     "Formats",
-    "Memory",
-    "MemoryFit",
-    "StepTerm",
-    "StepTerms",
     "cache_bytes",
     "check_claim",
     "coefficients",
@@ -146,11 +131,11 @@ def decode(
     ('memory-bound', 4.52)
     """
     # Source: [austin2025] chapter 7.
-    one = _deployed(decoder(model, windows=True), chip, **options)
+    one = _deployed(catalog.decoder(model, windows=True), chip, **options)
     sequences, length = checks.wholes(batch=batch, context=context)
     weights.require_context(one.model, "context", length)
     asked = sequences, 1.0, length
-    works = partial(operators, one.model, *asked, one.fm)
+    works = partial(transformer.operators, one.model, *asked, one.fm)
     return _estimate(one, works, asked, _room(one, sequences, length, sequences))
 
 
@@ -177,7 +162,7 @@ def prefill(
     >>> prefill("llama-3-8b", "h100-sxm", 1, 8192).bound
     'compute-bound'
     """
-    one = _deployed(transformer(model, windows=True), chip, **options)
+    one = _deployed(catalog.transformer(model, windows=True), chip, **options)
     sequences, length = checks.wholes(batch=batch, prompt=prompt)
     weights.require_context(one.model, "prompt", length)
     if np.any((tokens := sequences * length) >= checks.EXACT):
@@ -185,7 +170,7 @@ def prefill(
             f"batch times prompt must stay below 2**53 tokens (got {np.max(tokens):g})"
         )
     asked = sequences, length, length
-    works = partial(operators, one.model, *asked, one.fm, decoding=False, causal=causal)
+    works = partial(transformer.operators, one.model, *asked, one.fm, decoding=False, causal=causal)
     return _estimate(one, works, asked, _room(one, sequences, length, length))
 
 
@@ -207,11 +192,11 @@ def mixed(
     >>> 1 < step.lower / decode("llama-3-8b", "h100-sxm", 63, 1024).lower < 2
     True
     """
-    one = _deployed(decoder(model, windows=True), chip, **options)
+    one = _deployed(catalog.decoder(model, windows=True), chip, **options)
     each, length = checks.wholes(new=new, context=context)
     weights.require_context(one.model, "context", length)
     many, seen = np.broadcast_arrays(np.atleast_1d(each), np.atleast_1d(length))
-    works = partial(mixed_operators, one.model, each, length, one.fm)
+    works = partial(transformer.mixed_operators, one.model, each, length, one.fm)
     return _estimate(one, works, (1.0, many, seen), None, apart=True)
 
 
@@ -252,13 +237,13 @@ def _estimate(
     if tp > 1:
         # Two sums a layer, after attention and after the MLP: over the link, and through each
         # chip's own memory once.
-        sums: Any = shared_sums(model, tokens / groups, fm, tp)
+        sums: Any = transformer.shared_sums(model, tokens / groups, fm, tp)
         took = network.all_reduce(sums.shape[0], _joined(one, "tp", tp), tp)
         parts["all_reduce"] = bounded(sums, chip, comms=sums.kernels * took)
         crossing = crossed_once(parts["all_reduce"].t_network, tp)
     if ep > tp:
         joins = _joined(one, "ep", ep)
-        sent: Any = exchanged(model, tokens, fm, tp, ep)
+        sent: Any = transformer.exchanged(model, tokens, fm, tp, ep)
         # Over machines there is one way; elsewhere a switch is the fastest.
         way = None if isinstance(joins, network.Nodes) else "switched"
         took = network.all_to_all(sent.shape[0], joins, ep, algorithm=way)
@@ -294,7 +279,7 @@ def least_of(
     `parts` are estimates on a single chip, and `network` the s that what chips exchange takes.
     """
     t_math, flops = attention[0], attention[1]
-    for name in MATRIX_PARTS:
+    for name in transformer.MATRIX_PARTS:
         if name in parts and name != "attention":
             t_math = t_math + parts[name].t_math
             flops = flops + parts[name].flops
@@ -308,8 +293,8 @@ def attention_least(
     """Seconds and FLOPs of attention: `own`, or what expands a latent cache, whichever is less."""
     if model.latent is None or "keep" in own.parts:
         return [own.t_math, own.flops]
-    near = attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
-    far = attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
+    near = transformer.attention_of(model, batch, fresh, seen, fm, 1, True, True)["attention"]
+    far = transformer.attention_of(model, batch, fresh, seen, fm, 1, False, True)["attention"]
     close, wide = bounded(near, chip), bounded(far, chip)
     t_math, flops = wide.t_math, wide.flops
     for one in weights.matrices(model, absorbed=False):
@@ -401,7 +386,7 @@ def memory(
     8.0
     """
     # Nothing is computed here: formats that leave the arithmetic open are as good as others.
-    one, chips = transformer(model, windows=True), checks.count("tp", tp)
+    one, chips = catalog.transformer(model, windows=True), checks.count("tp", tp)
     fm = of_model(one, None, w, x, kv, "fp32")
     sequences, length = checks.wholes(batch=batch, context=context)
     in_flight = checks.nonnegative("tokens", tokens)
@@ -496,7 +481,7 @@ def check_claim(
     >>> claim.possible, round(claim.needed_bandwidth / 1e12, 1), round(claim.excess, 2)
     (False, 21.3, 4.44)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
+    one, on = catalog.decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
     speed, sequences = (
         checks.positive("tokens_per_second", tokens_per_second),
@@ -515,7 +500,7 @@ def check_claim(
     moved = (streamed_bytes(one, 1, fm) + kept) / shared
     # Of one token the arithmetic on the matrix unit; without attention where the length is 0.
     seen, charged = np.maximum(length, 1), np.asarray(length) > 0
-    parts = _parts(operators(one, 1, 1, seen, fm), on)
+    parts = _parts(transformer.operators(one, 1, 1, seen, fm), on)
     attention = attention_least(one, parts["attention"], on, 1.0, 1.0, seen, fm)
     token = least_of(parts, [charged * each for each in attention], 1.0, on, shared, 0.0)
     shares = np.stack(np.broadcast_arrays(speed * token.t_math, passes * moved / on.bandwidth))
@@ -575,7 +560,7 @@ def first_compute_bound_batch(
     >>> found.batch, found.weights_only_batch, found.max_context
     (1299, 296, 345.0)
     """
-    one, on = decoder(model, windows=True), accelerator(chip)
+    one, on = catalog.decoder(model, windows=True), accelerator(chip)
     fm = of_model(one, on, **given)
     tokens = float(checks.count("context", context, 0))
     if tokens > _FAR:
@@ -589,7 +574,7 @@ def first_compute_bound_batch(
         else checks.single("capacity", checks.positive("capacity", capacity))
     )
     chips = weights.require_divisible(one, tp)
-    for part in operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
+    for part in transformer.operators(one, 1, 1, max(tokens, 1), fm, tp=chips).values():
         for work in part.values():
             bounded(work, on)  # which refuses arithmetic that the chip does not have
     limit = _per_sequence(one, on, fm, tokens, chips)
@@ -639,12 +624,12 @@ def _lead(step: Any) -> Any:
 
 def _step(model: Any, chip: Any, fm: Any, batch: Any, context: Any, tp: int) -> Sums:
     """The matrix unit's operators of one step, as one sum."""
-    works = works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
+    works = transformer.works_of(model, batch, 1.0, max(context, 1), fm, tp, True, True)
     t_math: Any = 0.0
     t_memory: Any = 0.0
     flops: Any = 0.0
     moved: Any = 0.0
-    for part in MATRIX_PARTS:
+    for part in transformer.MATRIX_PARTS:
         if part in works and (context > 0 or part != "attention"):
             for work in works[part].values():
                 one = bounded(work, chip)
@@ -731,13 +716,13 @@ def coefficients(model: Transformer | str, **given: Unpack[FormatOptions]) -> St
     >>> formulas.amount(step.memory, 16, 4096) == memory("llama-3-8b", 16, 4096).total
     True
     """
-    one = decoder(model)
+    one = catalog.decoder(model)
     fm = of_model(one, None, **given)
     # The share of the routed experts that one sequence leaves untouched.
     routed = {each.name: each for each in weights.matrices(one) if each.routed}
     left = {name: 1 - weights.active_copies(each, 1) / each.copies for name, each in routed.items()}
     terms = []
-    for part, works in operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
+    for part, works in transformer.operators(one, _BATCHES, 1, _CONTEXTS, fm).items():
         for name, work in works.items():
             moved = _amounts(work.bytes, left.get(name, 0.0) if part == "experts" else 0.0)
             terms.append(StepTerm(part, name, work.unit, work.dtype, _amounts(work.flops), moved))
